@@ -1,9 +1,9 @@
-"""Every built-in network in every format of `fab export`: `python -m benchmarks.export --json > FILE`.
+"""Every built-in network and some apps in every format of `fab export`: `python -m benchmarks.export --json > FILE`.
 
-Each network is trained for one epoch on the real HAPT set, in one process, and exported by the product, which compares
-every test window with TensorFlow. Then one window at a time is answered on one thread: the formats and TensorFlow's
-traced function take turns, so that all of them meet the same machine, and what is said is the median of the rounds'
-ratios. With `--runs FOLDER` a run that is there already is not trained again.
+Each network is trained for one epoch on the real HAPT set, each app on its own data, in one process, and exported by
+the product, which compares every test window with TensorFlow. Then one window at a time is answered on one thread: the
+formats and TensorFlow's traced function take turns, so that all of them meet the same machine, and what is said is the
+median of the rounds' ratios. With `--runs FOLDER` a run that is there already is not trained again.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,15 @@ FORMATS = (
     ("savedmodel", False),
     ("keras", False),
 )
+APPS = (
+    "examples/bare", "examples/characters", "examples/digits", "examples/tabular", "examples/transformer",
+    "benchmarks/mobile_net.py",
+)  # fmt: skip
+"""Files or folders with a model of one's own; `bare` is none of Keras's."""
+EPOCHS = {"examples/bare": 10, "examples/digits": 10, "benchmarks/mobile_net.py": 10}
+"""Of apps with so few examples that one epoch leaves the moving averages of their batch normalization unused."""
+READS = {"examples/characters": str(PROJECT / "docs")}
+"""Data of an app that lie beside its folder, and not beside the run's copy of it."""
 ROUNDS, QUICK_ROUNDS = 25, 3
 CALLS = 10
 WINDOWS = 64
@@ -41,7 +50,8 @@ LEAST_RATIO = 3.0
 
 def trained(name: str, folder: Path) -> Path:
     """The folder of a run of this network, trained now unless it is there."""
-    runs = folder / name
+    runs = folder / name.replace("/", "-")
+    chosen = ["--app", str(PROJECT / name)] if "/" in name else ["--model", name]
     for result in sorted(runs.glob("*-train/result.json")):
         if json.loads(result.read_bytes())["status"] == "done":
             return result.parent
@@ -49,7 +59,7 @@ def trained(name: str, folder: Path) -> Path:
     inventory.write_text(local_inventory(1, 1), encoding="utf-8")
     words = [
         str(FAB), "-r", str(PROJECT), "job", "train", "--inventory", str(inventory), "--mode", "single",
-        "--model", name, "--epochs", "1", "--set", f"runs={runs}", "--quiet",
+        *chosen, "--epochs", str(EPOCHS.get(name, 1)), "--set", f"runs={runs}", "--quiet",
     ]  # fmt: skip
     ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode:
@@ -70,13 +80,13 @@ def rows_of(name: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
 
     run = read_result(trained(name, folder))
     model = read_model(run)
-    examples = examples_of(run, model, None, lambda *_: None)
+    examples = examples_of(run, model, READS.get(name), lambda *_: None)
     windows = np.ascontiguousarray(examples.inputs()[:: max(1, len(examples.inputs()) // WINDOWS)][:WINDOWS])
     function = traced(model)
     answers: dict[str, Any] = {"tensorflow": lambda window: function(tf.constant(window))}
     rows: list[dict[str, Any]] = [{"model": name, "format": "tensorflow", "parameters": model.network.layout.size}]
     with tempfile.TemporaryDirectory(prefix="pscluster-export-") as temporary:
-        for to, quantized in FORMATS:
+        for to, quantized in formats_of(name):
             label = f"{to}{' dynamic' * quantized}"
             out = Path(temporary, label.replace(" ", "-"))
             row: dict[str, Any] = {"model": name, "format": label}
@@ -96,6 +106,13 @@ def rows_of(name: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
             )  # fmt: skip
         found = interleaved(answers, windows, rounds)
     return [{**row, **found.get(row["format"], {})} for row in rows]
+
+
+def formats_of(name: str) -> Sequence[tuple[str, bool]]:
+    """Of a network all; of an app those in float32, without `keras` where it has no Keras."""
+    if "/" not in name:
+        return FORMATS
+    return [(to, quantized) for to, quantized in FORMATS if not quantized and (to, name) != ("keras", APPS[0])]
 
 
 def interleaved(answers: Mapping[str, Any], windows: Any, rounds: int) -> dict[str, dict[str, float]]:
@@ -125,9 +142,10 @@ def interleaved(answers: Mapping[str, Any], windows: Any, rounds: int) -> dict[s
 
 def main() -> int:
     """Measure and print the object; status 1 if an export was refused or ONNX is not as fast as it must be."""
-    parser = arguments("export", "Every built-in network in every format of `fab export`.")
+    parser = arguments("export", "Built-in networks and apps in every format of `fab export`.")
     parser.add_argument("--runs", type=Path, help="a folder that keeps the trained runs")
     parser.add_argument("--models", nargs="*", default=list(MODELS.names), help="which networks")
+    parser.add_argument("--apps", nargs="*", default=list(APPS), help="which files or folders of one's own models")
     given = parser.parse_args()
     from cluster.export.graph import one_thread
 
@@ -136,7 +154,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pscluster-export-runs-") as temporary:
         folder = (given.runs or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        for name in given.models:
+        for name in (*given.models, *given.apps):
             found = rows_of(name, folder, QUICK_ROUNDS if given.quick else ROUNDS)
             rows += found
             for row in found:

@@ -26,7 +26,8 @@ def serve(answer: Callable[[Any], dict[str, Any]]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.flush()
 
 
 class Asked:
@@ -84,7 +85,8 @@ class Asked:
         timer = threading.Timer(self._deadline_seconds or threading.TIMEOUT_MAX, end)
         timer.start()
         try:
-            print(request, file=self._process.stdin, flush=True)
+            self._process.stdin.write(request + "\n")
+            self._process.stdin.flush()
             return self._process.stdout.readline(), overdue.is_set()
         except BrokenPipeError:
             return "", overdue.is_set()

@@ -22,8 +22,11 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache"
 FOLDER = "test-tools"
 COMMAND = "make test-tools"
 _FONTS = """<?xml version="1.0"?>
-<fontconfig><dir>{root}/usr/share/fonts</dir><cachedir>{root}/fontconfig</cachedir></fontconfig>
+<fontconfig>
+<dir>{root}/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>{root}/fontconfig</cachedir>
+</fontconfig>
 """
+"""Fonts that this machine has are not fetched; a Chromium that finds none ends at the first unusual letter."""
 _UNITS = {"SYSTEMD_UNIT_PATH": "{root}/usr/lib/systemd/system:"}
 """Before the folders of this machine, for which the colon stands."""
 

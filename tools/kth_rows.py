@@ -1,9 +1,14 @@
-"""The trainings of `benchmarks.kth` as rows of docs/kth.md."""
+"""KTH's figures beside the trainings of `benchmarks.kth`: the rows of docs/kth.md and docs/tables-kth.md."""
 
 from collections.abc import Mapping
 from typing import Any
 
-NONE = "\N{EN DASH}"
+from cluster.references.tables import own_table
+from tools.measured import NONE, NOT_YET, clock, of_processor, processors_of, results, table, with_legend
+
+KTH, KTH_SAMPLE = "kth.json", "kth-sample.json"
+NO_SUCH_MACHINE: Mapping[str, str] = {"local-gpu": "no GPU here"}
+"""Setups of theirs that no machine here has."""
 MODES = {"single": "one process"}
 LEVELS = ("0.50", "0.60")
 """Accuracies to which the time is shown."""
@@ -36,3 +41,44 @@ def kth_table(found: Mapping[str, Any], splits: Mapping[str, str]) -> tuple[list
 
 def _share_at(point: Mapping[str, Any] | None) -> str:
     return NONE if point is None or point["accuracy"] is None else f"{point['accuracy']:.3f}"
+
+
+def kth_charts() -> str:
+    """KTH's bars; ours by setup and updates, on either split."""
+    found = results(KTH)
+    ours = {(row["theirs"], row["split"]): row for row in found.get("rows", ()) if row["theirs"]}
+    heads = ["KTH's setup", "updates", "KTH: accuracy", "time", "ours, random windows: accuracy", "time",
+             "ours, other people: accuracy", "time"]  # fmt: skip
+    rows = []
+    for row in own_table("kth-charts").rows:
+        setup = str(row["setup"])
+        cells = [setup, f"{row['steps']:,}", f"{row['test_accuracy']:.2f}", f"{row['hours']:.1f} h"]
+        for split in ("random", "people"):
+            mine = ours.get((setup, split), {"at": {}})
+            point = mine["at"].get(str(row["steps"]))
+            if point is None or point["accuracy"] is None:
+                cells += [NO_SUCH_MACHINE.get(setup, NOT_YET), NONE]
+            else:
+                time = of_processor(clock(point["seconds"]), processors_of(found, [mine]))
+                cells += [f"**{point['accuracy']:.4f}**", time]
+        rows.append(cells)
+    return with_legend(table(heads, rows), "KTH's network")
+
+
+def kth_rows() -> str:
+    """Every training of KTH's network on invented recordings that was begun."""
+    return table(*kth_table(results(KTH), {"random": "at random", "people": "by people"}))
+
+
+def kth_sample() -> str:
+    """The same on the published readings at hand, which one person made with one phone."""
+    return table(*kth_table(results(KTH_SAMPLE), {}))
+
+
+def kth_model() -> str:
+    """KTH's network and data, as the slides have them."""
+    rows = [
+        [str(row["item"]), "not given" if row["value"] is None else f"{row['value']:,} {row['unit']}".strip()]
+        for row in own_table("kth-model").rows
+    ]
+    return table(["item", "KTH"], rows)

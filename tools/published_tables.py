@@ -5,34 +5,43 @@ marked as not measured.
 """
 
 import argparse
-import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from cluster.logs.terminal import say
-from cluster.models.dblstm import DeepBidirectionalModel
-from cluster.models.network import build
 from cluster.references.cells import reference_cells
 from cluster.references.tables import Row, own_names, own_table
-from tools.kth_rows import kth_table
+from tools.kimm_tables import kimm_layers, kimm_results
+from tools.kth_charts import CHARTS, chart, figures
+from tools.kth_rows import kth_charts, kth_model, kth_rows, kth_sample
+from tools.measured import (
+    NONE,
+    NOT_YET,
+    ROOT,
+    clock,
+    legend,
+    names_of,
+    of_processor,
+    processors_of,
+    results,
+    share,
+    table,
+    with_legend,
+)  # fmt: skip
 
-ROOT = Path(__file__).parents[1]
-DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "results"
-NOT_YET = "not measured"
-NONE = "\N{EN DASH}"
+DOCS = ROOT / "docs"
 EPOCHS_THERE, WINDOWS_THERE = 250, 7352
 """Of the thesis's printed configuration: what its time for a window is computed with."""
-BATCH = 100
+BATCH, WINDOWS_HERE = 100, 7400
+"""Of ours: the last batch of an epoch, which is not full, is left out."""
 MILLION = 1_000_000
 PIS = (1, 2, 4, 8, 16)
-SWEEP, PIS_TRAINED, PIS_DREW = "sweep-thesis.json", "pis-table-21.json", "pis-pi.json"
-TWINS, KIMM, KTH, KTH_SAMPLE = "pytorch_twin*.json", "sweep-kimm.json", "kth.json", "kth-sample.json"
+SWEEP, PIS_TRAINED, PIS_DREW, TWINS = "sweep-thesis.json", "pis-table-21.json", "pis-pi.json", "pytorch_twin*.json"
 
 
 @dataclass(frozen=True)
@@ -43,25 +52,9 @@ class Ours:
     f1: float | None
     seconds: float
     window_ms: float | None
-    """Processor time for a trained window, all cores added up."""
-
-
-def results(name: str) -> Mapping[str, Any]:
-    """A file of `benchmarks/results/`; empty if it does not exist yet."""
-    path = RESULTS / name
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
-
-
-def clock(seconds: float) -> str:
-    """`1:43:51`, as the thesis writes times."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    """Time for a trained window, of the same kind as `seconds`."""
+    processors: frozenset[str] = frozenset()
+    """Whose seconds these are."""
 
 
 @cache
@@ -69,20 +62,21 @@ def trained() -> Mapping[int, Ours]:
     """Our training of each of the 52 runs, by its place in `thesis-runs`; of several seeds the means."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     theirs = own_table("thesis-runs")
-    for run in results(SWEEP).get("runs", ()):
+    swept = results(SWEEP)
+    for run in swept.get("runs", ()):
         if run["state"] == "finished":
             named = {(cell.name, *cell.figures.items()) for cell in reference_cells(theirs, run["settings"])}
             for place, row in enumerate(theirs.rows):
                 if _identity(row) in named:
                     found.setdefault(place, []).append(run)
-    return {place: _mean(runs) for place, runs in found.items()}
+    return {place: _mean(runs, processors_of(swept, runs)) for place, runs in found.items()}
 
 
-def _mean(runs: Sequence[Mapping[str, Any]]) -> Ours:
+def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours:
     windows = [1000 * run["cpu_seconds"] / run["updates"] / BATCH for run in runs if run.get("cpu_seconds")]
     accuracy, f1 = (fmean(run["final"][name] for run in runs) for name in ("accuracy", "f1_weighted"))
     times = [run.get("cpu_seconds", run["seconds"]) for run in runs]
-    return Ours(accuracy, f1, fmean(times), fmean(windows) if windows else None)
+    return Ours(accuracy, f1, fmean(times), fmean(windows) if windows else None, processors)
 
 
 def _identity(row: Row) -> tuple[Any, ...]:
@@ -135,7 +129,7 @@ def thesis_table(name: str) -> str:
         cells = [network_of(run), directions_of(run), str(row["hidden"])]
         cells += [f"{row['learning_rate']:g}"] if "learning_rate" in has else []
         cells += [str(row[column]) for column in MACHINES if column in row][:1]
-        theirs = {"accuracy": _share(row.get("accuracy")), "F1": _share(row.get("f1")), "time": str(row["time"])}
+        theirs = {"accuracy": share(row.get("accuracy")), "F1": share(row.get("f1")), "time": str(row["time"])}
         theirs["ms a window"] = _window_ms_there(row)
         mine = _ours(_measured(number, row, place))
         rows.append([*cells, *(theirs[figure] for figure in figures), *_shown(mine, figures)])
@@ -145,10 +139,6 @@ def thesis_table(name: str) -> str:
 def directions_of(run: Row) -> str:
     """`2` also where the thesis does not say."""
     return "1" if run["bidirectional"] is False else "2"
-
-
-def _share(value: Any) -> str:
-    return NONE if value is None else f"{value:.4f}"
 
 
 def _window_ms_there(row: Row) -> str:
@@ -162,9 +152,8 @@ def _ours(ours: Ours | None) -> Mapping[str, str]:
     if ours is None:
         return {}
     window = NONE if ours.window_ms is None else f"{ours.window_ms:.2f}"
-    return {
-        "accuracy": _share(ours.accuracy), "F1": _share(ours.f1), "time": clock(ours.seconds), "ms a window": window,
-    }  # fmt: skip
+    time = of_processor(clock(ours.seconds), ours.processors)
+    return {"accuracy": share(ours.accuracy), "F1": share(ours.f1), "time": time, "ms a window": window}
 
 
 def _shown(mine: Mapping[str, str], figures: Sequence[str]) -> list[str]:
@@ -191,16 +180,48 @@ def _of_run(place: int, run: Row) -> Ours | None:
 
 
 def _twins() -> Mapping[str, Any]:
-    """The rows of all files of the twins, a width each."""
-    names = sorted(path.name for path in RESULTS.glob(TWINS))
-    return {"rows": [{**row, "seconds": row["train_seconds"]} for name in names for row in results(name)["rows"]]}
+    """The rows of all files of the twins, a width each, and the processor of each row."""
+    rows = []
+    for name in names_of(TWINS):
+        found = results(name)
+        (processor,) = processors_of(found, [{}]) or [None]
+        rows += [{"processor": processor, **row, "seconds": row["train_seconds"]} for row in found["rows"]]
+    return {"rows": rows}
 
 
 def _of_rows(found: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]) -> Ours | None:
     rows = [one for one in found.get("rows", ()) if fits(one)]
     if not rows:
         return None
-    return Ours(fmean(one["accuracy"] for one in rows), None, fmean(one["seconds"] for one in rows), None)
+    windows = [
+        1000 * one["seconds"] / _epochs(one["epochs"]) / WINDOWS_HERE for one in rows if one.get("epochs")
+    ]  # fmt: skip
+    accuracy, seconds = (fmean(one[key] for one in rows) for key in ("accuracy", "seconds"))
+    return Ours(accuracy, None, seconds, fmean(windows) if windows else None, processors_of(found, rows))
+
+
+def _epochs(said: int | Sequence[float]) -> int:
+    """`benchmarks.pis` says the speed of each epoch instead of their number."""
+    return said if isinstance(said, int) else len(said)
+
+
+def twins() -> str:
+    """Each contestant of `benchmarks.pytorch_twin`, alone and distributed; empty before there is a file."""
+    rows = []
+    for name in names_of(TWINS):
+        found = results(name)
+        for contestant, said in found["summary"].items():
+            mine = [row for row in found["rows"] if row["contestant"] == contestant]
+            over = said.get("time_over_ours")
+            rows.append((mine[0]["hidden"], [
+                contestant, str(mine[0]["hidden"]), share(said["mean_accuracy"]),
+                of_processor(f"{said['seconds']:.0f} s", processors_of(found, mine)),
+                NONE if over is None else f"{over:.2f}",
+            ]))  # fmt: skip
+    if not rows:
+        return ""
+    made = table(["contestant", "units", "accuracy", "seconds", "time over ours"], [row for _, row in sorted(rows)])
+    return f"### Alone and distributed\n\n{with_legend(made, 'the twins')}"
 
 
 def thesis_tables() -> str:
@@ -211,7 +232,13 @@ def thesis_tables() -> str:
         number = found.source.place.removeprefix("Table ")
         if name.startswith("thesis-table-") and 6 <= int(number) <= 19:
             parts += [f"## Table {number}: {found.title}", thesis_table(name)]
-    return "\n\n".join(parts)
+    text = "\n\n".join(parts)
+    return "\n\n".join(part for part in (legend(text, "Tables 6 to 19"), text) if part)
+
+
+def table_with_legend(name: str) -> str:
+    """One of Tables 20 and 21, and whose times they are."""
+    return with_legend(thesis_table(name), own_table(name).source.place)
 
 
 def wide() -> str:
@@ -227,7 +254,7 @@ def wide() -> str:
                 and (run["residual_layers"], run["bidirectional"]) == (0, False)
             ):
                 ours = _six_epochs()
-            rows.append([network_of(run), directions_of(run), on, _share(run["accuracy"]), ours])
+            rows.append([network_of(run), directions_of(run), on, share(run["accuracy"]), ours])
     return table(["layers", "directions", "thesis on", "thesis: accuracy", "ours: accuracy"], rows)
 
 
@@ -249,102 +276,22 @@ def pi_seconds() -> str:
             theirs, mine = row[f"seconds_{pis}"], ours.get(pis, {}).get(str(millions))
             cells += ["N/A" if theirs is None else f"{theirs:.2f} s", NOT_YET if mine is None else f"**{mine:.1f} s**"]
         rows.append(cells)
-    return table(heads, rows)
-
-
-def kimm_layers() -> str:
-    """Kimm's layers and ours."""
-    sizes = dict[str, int]()
-    network = build(DeepBidirectionalModel(), window_steps=128, channels=9, classes=6)
-    for slot in network.layout.slots:
-        layer = slot.spec.name.partition("/")[0]
-        sizes[layer] = sizes.get(layer, 0) + slot.spec.size
-    rows = [
-        [str(row["layer"]), str(row["output"]), f"{row['parameters']:,}", name, f"**{size:,}**"]
-        for row, (name, size) in zip(own_table("kimm-layers").rows, sizes.items(), strict=True)
-    ]
-    total = sum(int(str(row["parameters"])) for row in own_table("kimm-layers").rows)
-    rows.append(["total", "", f"{total:,}", "", f"**{network.layout.trained_size:,}**"])
-    return table(["Kimm's layer", "output", "parameters", "ours", "parameters"], rows)
-
-
-def kimm_results() -> str:
-    """Kimm's figures, and the mean and deviation of ours over the repeats."""
-    heads = ["", "units", "layers", "batch", "accuracy", "precision", "recall", "F1", "time", "repeats"]
-    rows = []
-    for row in own_table("kimm-tpu-cpu").rows:
-        shares = [f"{float(str(row[key])) / 100:.4f}" for key in ("accuracy", "precision", "recall", "f1")]
-        rows.append([f"Kimm, {row['device']}", "128", "3", NONE, *shares, clock(float(str(row["seconds"]))), NONE])
-    model, groups = "jobs.train.model.", dict[tuple[Any, ...], list[Mapping[str, Any]]]()
-    for run in results(KIMM).get("runs", ()):
-        given = run["settings"]
-        key = (given[f"{model}units"], given[f"{model}layers"], given["jobs.train.batch_size"])
-        groups.setdefault(key, []).extend([run] if run["state"] == "finished" else [])
-    for key, runs in (groups or {(128, 3, 64): [], (128, 3, 128): []}).items():
-        rows.append(["ours", *map(str, key), *_repeats(runs)])
-    shipped = results("accuracy-dblstm.json")["rows"]
-    accuracy, f1, seconds = (fmean(one[key] for one in shipped) for key in ("accuracy", "f1_macro", "elapsed_seconds"))
-    who = ["ours, recipe `shipped`, asynchronous", "128", "3", "100"]
-    rows.append([*who, f"**{accuracy:.4f}**", NONE, NONE, f"{f1:.4f}", clock(seconds), str(len(shipped))])
-    return table(heads, rows)
-
-
-def _repeats(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not runs:
-        return [NOT_YET, *[NONE] * 4, "0"]
-    cells = []
-    for name in ("accuracy", "precision_macro", "recall_macro", "f1_macro"):
-        values = [run["final"][name] for run in runs]
-        spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
-        cells.append(f"{fmean(values):.4f}{spread}")
-    return [f"**{cells[0]}**", *cells[1:], clock(fmean(run["seconds"] for run in runs)), str(len(runs))]
-
-
-def kth_charts() -> str:
-    """KTH's bars; ours by setup and updates, on either split."""
-    ours = {(row["theirs"], row["split"]): row["at"] for row in results(KTH).get("rows", ()) if row["theirs"]}
-    heads = ["KTH's setup", "updates", "KTH: accuracy", "time", "ours, random windows: accuracy", "time",
-             "ours, other people: accuracy", "time"]  # fmt: skip
-    rows = []
-    for row in own_table("kth-charts").rows:
-        cells = [str(row["setup"]), f"{row['steps']:,}", f"{row['test_accuracy']:.2f}", f"{row['hours']:.1f} h"]
-        for split in ("random", "people"):
-            mine = ours.get((row["setup"], split), {}).get(str(row["steps"]))
-            known = mine is not None and mine["accuracy"] is not None
-            cells += [f"**{mine['accuracy']:.4f}**", clock(mine["seconds"])] if known else [NOT_YET, NONE]
-        rows.append(cells)
-    return table(heads, rows)
-
-
-def kth_rows() -> str:
-    """Every training of KTH's network on invented recordings that was begun."""
-    return table(*kth_table(results(KTH), {"random": "at random", "people": "by people"}))
-
-
-def kth_sample() -> str:
-    """The same on the published readings at hand, which one person made with one phone."""
-    return table(*kth_table(results(KTH_SAMPLE), {}))
-
-
-def kth_model() -> str:
-    """KTH's network and data, as the slides have them."""
-    rows = [
-        [str(row["item"]), "not given" if row["value"] is None else f"{row['value']:,} {row['unit']}".strip()]
-        for row in own_table("kth-model").rows
-    ]
-    return table(["item", "KTH"], rows)
+    (processor,) = processors_of(results(PIS_DREW), [{}]) or ["none yet"]
+    return f"{table(heads, rows)}\n\nOurs: {processor}."
 
 
 PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "table-5": ("tables.md", pi_seconds),
-    "table-20": ("tables.md", partial(thesis_table, "thesis-table-20-pytorch-tensorflow")),
-    "table-21": ("tables.md", partial(thesis_table, "thesis-table-21-pis-xeon")),
+    "table-20": ("tables.md", partial(table_with_legend, "thesis-table-20-pytorch-tensorflow")),
+    "twins": ("tables.md", twins),
+    "table-21": ("tables.md", partial(table_with_legend, "thesis-table-21-pis-xeon")),
     "wide": ("tables.md", wide),
     "tables-6-to-19": ("tables-thesis.md", thesis_tables),
     "kimm-layers": ("tables-kimm.md", kimm_layers),
     "kimm-results": ("tables-kimm.md", kimm_results),
     "kth-charts": ("tables-kth.md", kth_charts),
     "kth-model": ("tables-kth.md", kth_model),
+    "kth-figures": ("kth.md", figures),
     "kth-rows": ("kth.md", kth_rows),
     "kth-sample": ("kth.md", kth_sample),
 }
@@ -352,7 +299,7 @@ PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
 
 
 def pages() -> dict[str, str]:
-    """Each page as it should be. Raises ValueError for a page without the marks of a part."""
+    """Each page, and each chart of one, as it should be. Raises ValueError for a page without the marks of a part."""
     found: dict[str, str] = {}
     for name, (page, part) in PARTS.items():
         text = found.get(page) or (DOCS / page).read_text(encoding="utf-8")
@@ -362,21 +309,29 @@ def pages() -> dict[str, str]:
             raise ValueError(f"docs/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}")
         made = begin + part() + end
         found[page] = marked.sub(made.replace("\\", r"\\"), text, count=1)
-    return found
+    return {**found, **{f"images/{name}.svg": chart(name) for name in CHARTS}}
+
+
+def stale() -> dict[str, str]:
+    """Those that are not up to date, as they should be."""
+    return {
+        name: text
+        for name, text in pages().items()
+        if not (path := DOCS / name).exists() or path.read_text(encoding="utf-8") != text
+    }
 
 
 def main() -> int:
     """Write the pages, or name those that are not up to date."""
     parser = argparse.ArgumentParser(prog="python -m tools.published_tables", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
-    write = parser.parse_args().write
-    stale = [name for name, text in pages().items() if (DOCS / name).read_text(encoding="utf-8") != text]
-    for name in stale:
+    write, found = parser.parse_args().write, stale()
+    for name, text in found.items():
         if write:
-            (DOCS / name).write_text(pages()[name], encoding="utf-8")
+            (DOCS / name).write_text(text, encoding="utf-8")
         else:
             say(f"docs/{name}: not up to date - run python -m tools.published_tables --write", error=True)
-    return 1 if stale and not write else 0
+    return 1 if found and not write else 0
 
 
 if __name__ == "__main__":

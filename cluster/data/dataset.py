@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import file_digest
-from cluster.data.recordings import FILTERS
+from cluster.data.recordings import FILTERS, LEAST_HZ, MOST_HZ
 from cluster.errors import DataError
 
 FORMAT_VERSION = 2
@@ -85,7 +85,8 @@ class Dataset:
     standardizes each channel, which is the last axis; where it is false models get them as they are.
     `targets` are classes, int32 of shape () or one at each position, (positions,); labels, uint8 of shape (labels,),
     each 0 or 1; or float32 numbers.
-    `filters` says how the recordings were filtered, `two-way` or `causal`, None where the source does not say.
+    `filters` says how the recordings were filtered, `two-way` or `causal`, and `sampling_hz` how many steps a second
+    has; None where the source does not say.
     `sha256` is over the prepared content, `source_sha256` over the bytes it was made from.
     """
 
@@ -104,6 +105,7 @@ class Dataset:
     weights: Array | None = None
     held_out: HeldOut = NOT_SAID
     filters: str | None = None
+    sampling_hz: float | None = None
 
     @property
     def rows(self) -> int:
@@ -215,6 +217,8 @@ def manifest_of(dataset: Dataset, files: Mapping[str, str], preparation: Mapping
     """What the manifest says: `files` are digests by name, `preparation` the settings that made the set."""
     arrays = {"inputs": dataset.inputs, "targets": dataset.targets, "weights": dataset.weights}
     held_out = {} if dataset.held_out == NOT_SAID else {"held_out": asdict(dataset.held_out)}
+    said = {"filters": dataset.filters, "sampling_hz": dataset.sampling_hz}
+    signals = {name: value for name, value in said.items() if value is not None}
     return {
         "format": FORMAT_VERSION,
         "name": dataset.name,
@@ -229,6 +233,7 @@ def manifest_of(dataset: Dataset, files: Mapping[str, str], preparation: Mapping
         "train_windows": dataset.train_windows,
         "test_windows": dataset.test_windows,
         **held_out,
+        **({"signals": signals} if signals else {}),
         "files": dict(files),
         "sha256": dataset.sha256,
     }  # fmt: skip
@@ -271,7 +276,8 @@ def open_prepared(folder: Path) -> Dataset:
             task=str(fields["task"]),
             weights=None if fields["weights"] is None else _array(fields["weights"]),
             held_out=_held_out(fields.get("held_out", {})),
-            filters=_filters(fields.get("preparation", {})),
+            filters=_filters(fields.get("preparation", {})) or _filters(fields.get("signals", {})),
+            sampling_hz=_sampling_hz(fields.get("signals", {})),
         )
         _refuse_unknown(dataset)
         expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
@@ -291,6 +297,15 @@ def _filters(preparation: Any) -> str | None:
     if found not in (None, *FILTERS):
         raise ValueError(f"filters {found!r:.40}")
     return None if found is None else str(found)
+
+
+def _sampling_hz(signals: Any) -> float | None:
+    found = signals.get("sampling_hz")
+    if found is None:
+        return None
+    if not LEAST_HZ <= float(found) <= MOST_HZ:
+        raise ValueError(f"sampling_hz {found!r:.40}")
+    return float(found)
 
 
 def _array(fields: Any) -> Array:

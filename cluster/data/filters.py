@@ -10,6 +10,8 @@ them over a whole recording, for a training that fits a stream.
 """
 
 import functools
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,26 @@ def channels_by(direction: str, acceleration: Samples, angular_velocity: Samples
     return (causal_channels if direction == CAUSAL else nine_channels)(acceleration, angular_velocity)
 
 
+class FilterState(NamedTuple):
+    """What causal filters know of the samples so far, float64; `FILTER_STATE` has the shapes."""
+
+    before: Samples
+    """The last samples, which the next median needs."""
+    noise: Samples
+    """Of the low-pass against noise: sections, two delays, channels."""
+    gravity: Samples
+    """Of the low-pass that leaves gravity: sections, two delays, channels."""
+
+
+_SECTIONS = (FILTER_ORDER + 1) // 2
+FILTER_STATE: Mapping[str, tuple[int, ...]] = {
+    "before": (MEDIAN_STEPS - 1, 6),
+    "noise": (_SECTIONS, 2, 6),
+    "gravity": (_SECTIONS, 2, 3),
+}
+"""Shape of each part of a `FilterState`."""
+
+
 class CausalFilters:
     """The filters with state: chunks of any length give the bits of the whole recording.
 
@@ -70,39 +92,53 @@ class CausalFilters:
         """Channels of readings that wait for later ones: none, (0, 9)."""
         return np.empty((0, len(CHANNELS)), np.float32)
 
+    @property
+    def state(self) -> FilterState | None:
+        """All that the next samples' channels depend on; None before the first sample."""
+        before, noise, slow = self._noise.before, self._noise.low_pass.state, self._gravity.state
+        return None if before is None or noise is None or slow is None else FilterState(before, noise, slow)
+
+    @classmethod
+    def resumed(cls, state: FilterState | None) -> "CausalFilters":
+        """Filters that continue where others had this state."""
+        found = cls()
+        if state is not None:
+            found._noise.before, found._noise.low_pass.state, found._gravity.state = state
+        return found
+
 
 class _CausalNoise:
     """The median of each sample and the two before it, then the 20 Hz low-pass."""
 
     def __init__(self) -> None:
-        self._before: Samples | None = None
-        self._low_pass = _CausalLowPass(NOISE_CUTOFF_HZ)
+        self.before: Samples | None = None
+        self.low_pass = _CausalLowPass(NOISE_CUTOFF_HZ)
 
     def push(self, samples: Samples) -> Samples:
         if not len(samples):
             return np.empty(samples.shape)
-        if self._before is None:
-            self._before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
-        rows = np.concatenate([self._before, samples])
-        self._before = rows[1 - MEDIAN_STEPS :].copy()
+        if self.before is None:
+            self.before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
+        rows = np.concatenate([self.before, samples])
+        self.before = rows[1 - MEDIAN_STEPS :].copy()
         first, second, third = rows[:-2], rows[1:-1], rows[2:]
         median = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
-        return self._low_pass.push(median)
+        return self.low_pass.push(median)
 
 
 class _CausalLowPass:
     def __init__(self, cutoff_hz: float) -> None:
         self._sections = _sections(cutoff_hz)
-        self._state: Samples | None = None
+        self.state: Samples | None = None
 
     def push(self, samples: Samples) -> Samples:
         if not len(samples):
             return np.empty(samples.shape)
-        if self._state is None:
+        if self.state is None:
             # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
-            self._state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * samples[0]
+            self.state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * samples[0]
         filtered: Samples
-        filtered, self._state = signal.sosfilt(self._sections, samples, axis=0, zi=self._state)
+        filtered, self.state = signal.sosfilt(self._sections, samples, axis=0, zi=self.state)
         return filtered
 
 

@@ -1,7 +1,8 @@
 """A user's own windows in one `.npz`, as `numpy.savez_compressed` writes it, and what else such a file holds.
 
 `x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,), integers or text;
-optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text.
+optional `subject_train`, `subject_test`: (windows,) whole numbers; optional `labels`: (classes,) text; optional
+`sampling_hz`: steps a second, a number; optional `filters`: `two-way` or `causal`, text.
 """
 
 import zipfile
@@ -15,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_nameless
-from cluster.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
+from cluster.data.recordings import CAUSAL, FILTERS, LEAST_HZ, MOST_HZ, NO_SUBJECT, Cutting, Recordings, Report
 from cluster.data.table import LARGEST_INTEGER
 from cluster.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
-OPTIONAL = ("subject_train", "subject_test", "labels")
+OPTIONAL = ("subject_train", "subject_test", "labels", "sampling_hz", "filters")
 DEFAULT_WINDOW_STEPS = 128
 """The default of a job: an `.npz` of another length is then taken as it is."""
 
@@ -55,7 +56,37 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
         subjects=subjects_of(path, arrays),
         train_windows=len(train),
         labels=labels,
+        sampling_hz=_sampling_hz(path, arrays),
+        filters=_filters(path, arrays),
     )
+
+
+def _sampling_hz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> float | None:
+    given = arrays.get("sampling_hz")
+    if given is None:
+        return None
+    one = given.reshape(-1)[0] if given.size == 1 and given.dtype.kind in "fiu" else None
+    if one is None or not LEAST_HZ <= one <= MOST_HZ:
+        raise DataError(
+            f"{path}: sampling_hz: expected one number from {LEAST_HZ:g} to {MOST_HZ:g}, got "
+            f"{f'{given.dtype} of shape {given.shape}' if one is None else one}; save sampling_hz=np.array(50.0)"
+        )
+    return float(one)
+
+
+def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    given = arrays.get("filters")
+    if given is None:
+        return None
+    found = f"{given.dtype} of shape {given.shape}"
+    if given.size == 1 and given.dtype.kind == "U":
+        found = str(given.reshape(-1)[0])
+    if found not in FILTERS:
+        raise DataError(
+            f"{path}: filters: expected {' or '.join(FILTERS)}, got {found:.60}; save filters=np.array('{CAUSAL}'), or "
+            "leave it out"
+        )
+    return found
 
 
 @contextmanager

@@ -16,6 +16,9 @@ TWO_WAY, CAUSAL = "two-way", "causal"
 FILTERS = (TWO_WAY, CAUSAL)
 """How recordings are filtered: forwards and backwards, or forwards only, as a live stream has to be."""
 
+LEAST_HZ, MOST_HZ = 1e-3, 1e6
+"""Steps a second that a file may claim."""
+
 Report = Callable[[str, int, int], None]
 """Reports progress: the stage (`hashing`, `reading`, `writing`), the completed part and the total."""
 
@@ -88,7 +91,9 @@ class Recordings:
     """Labelled windows, the training rows first.
 
     windows: float32 (N, steps, channels) in the source's own units; classes: int32 (N,), zero-based into `labels`;
-    subjects: int32 (N,), `NO_SUBJECT` where unknown; the first `train_windows` rows are for training.
+    subjects: int32 (N,), `NO_SUBJECT` where unknown; the first `train_windows` rows are for training. A file of
+    one's own may say how often a second it was sampled and how it was filtered, `two-way` or `causal`: `sampling_hz`
+    and `filters`, None where it does not.
     """
 
     windows: NDArray[np.float32]
@@ -96,6 +101,8 @@ class Recordings:
     subjects: NDArray[np.int32]
     train_windows: int
     labels: tuple[str, ...]
+    sampling_hz: float | None = None
+    filters: str | None = None
 
     @property
     def test_windows(self) -> int:

@@ -39,6 +39,9 @@ class Origin:
     source_sha256: str = ""
     preparation: Mapping[str, Any] = field(default_factory=dict)
     held_out: HeldOut = NOT_SAID
+    sampling_hz: float | None = None
+    filters: str | None = None
+    """What the file itself says of its signals, beside the settings."""
 
 
 def store(recordings: Recordings, folder: Path, origin: Origin, report: Report) -> Dataset:
@@ -47,6 +50,7 @@ def store(recordings: Recordings, folder: Path, origin: Origin, report: Report) 
     A sound data set already there is kept, a damaged one replaced. Raises DataError when the cache cannot be written.
     """
     count, train = len(recordings.windows), recordings.train_windows
+    origin = replace(origin, sampling_hz=recordings.sampling_hz, filters=recordings.filters)
 
     def batches() -> Iterator[Batch]:
         for begin, end, test in ((0, train, False), (train, count, True)):
@@ -106,7 +110,9 @@ def publish(columns: Columns, labels: tuple[str, ...], origin: Origin, folder: P
     """
     partial = columns.folder
     dataset = columns.dataset(labels, origin.name, origin.source, origin.source_sha256)
-    dataset = replace(dataset, held_out=origin.held_out)
+    dataset = replace(
+        dataset, held_out=origin.held_out, sampling_hz=origin.sampling_hz, filters=origin.filters
+    )  # fmt: skip
     with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
         json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
         stream.flush()

@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from cluster.export.formats.format import ExportRefused
 from cluster.export.graph import CHUNK, Answers
 from cluster.exported.description import Check, Timing
+from cluster.exported.verified import LARGEST_DIFFERENCE, LARGEST_LOSS
 
-LARGEST_DIFFERENCE = 1e-4
-"""Of the logits, in float32."""
-LARGEST_LOSS = 0.01
-"""Of the share of right labels, with int8."""
 WARM_UP, TIMED = 20, 200
 """Calls with one window."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cluster import __version__
 from cluster.atomic_write import PARTIAL
+from cluster.data.dataset import CLASSIFICATION
 from cluster.errors import ClusterError, UsageError, reason_of
 from cluster.export.check import Progress, compare, judged, timed
 from cluster.export.examples import Examples, digest
@@ -37,6 +38,7 @@ def export(
         raise UsageError(
             f"--quantize: is judged by right labels, and the task of this run is {examples.dataset.task}: leave it out"
         )
+    _refuse_positions(wish, examples)
     draft = _draft(wish, trained, model, examples)
     with _whole(wish.out) as folder:
         path = folder / draft.file
@@ -50,6 +52,16 @@ def export(
         described.write(folder, description)
         described.read(folder)
     return description
+
+
+def _refuse_positions(wish: Wish, examples: Examples) -> None:
+    """`export.json`, and what opens an export by it, knows one answer an example."""
+    shape = examples.dataset.targets.shape
+    if examples.dataset.task == CLASSIFICATION and shape and wish.to in ("onnx", "litert"):
+        raise UsageError(
+            f"--to {wish.to}: the model names a class at each of {' x '.join(map(str, shape))} positions, which its "
+            "readers do not know: use --to savedmodel or keras"
+        )
 
 
 @contextmanager
@@ -107,7 +119,7 @@ def _draft(wish: Wish, trained: Trained, model: StoredModel, examples: Examples)
         ),
         output=described.Output(OUTPUT, problem.outputs),
         labels=model.labels if len(model.labels) == problem.outputs else (),
-        sampling_hz=facts.sampling_hz,
+        sampling_hz=dataset.sampling_hz or facts.sampling_hz,
         stride=trained.window_stride if windows else 0,
         filters=dataset.filters or facts.filters,  # type: ignore[arg-type]  # the set's manifest is checked
         standardization=described.Standardization(mean, deviation),

@@ -119,6 +119,18 @@ class Service(Section):
     )
     key: AbsolutePath | None = Field(None, description="its key, a PEM file on each node that root alone need read")
     threads: int = Field(2, ge=1, le=64, description="batches that are computed at one time")
+    batch_milliseconds: float = Field(
+        2.0, ge=0, le=1000, description="how long a request waits for others to be computed with; 0 is not at all"
+    )
+    shadow_seconds: float = Field(
+        10.0,
+        ge=0,
+        le=3600,
+        description="how long a promoted version is compared on live windows before it takes over; 0 is not at all",
+    )
+    least_agreement: float = Field(
+        0.0, ge=0, le=1, description="share of the compared windows that must get the served version's label"
+    )
     memory_megabytes: int = Field(
         384, ge=192, le=65_536, description="the memory it may take, counted by `check` with that of the roles"
     )

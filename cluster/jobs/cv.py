@@ -24,6 +24,7 @@ from cluster.inventory import Inventory
 from cluster.inventory.extensions import CODECS
 from cluster.inventory.micro_batches import auto_micro_batches
 from cluster.jobs import checkpointing, evaluate
+from cluster.jobs.busy import BusyMeter
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper, settings_of
 from cluster.jobs.cv_record import NAME, CvRecord, FoldScore, GroupScore, names_of
@@ -89,6 +90,7 @@ class CrossValidationRun(Job):
         self.network: Network | None = None
         self.record: CvRecord | None = None
         self.teachers: Teachers | None = None
+        self._busy: BusyMeter | None = None
         self._devices: tuple[str, ...] = (HOST,)
         self._teacher: dict[tuple[int, int], int] = {}
         """The place of a fold's teacher, by seed and fold."""
@@ -172,7 +174,10 @@ class CrossValidationRun(Job):
             self.teachers.keep(folder.path)
         if not self.record.complete:
             self._say_folds()
-            with connected(self.inventory, self.cancel, self.metrics, self.display, self._devices) as session:
+            with (
+                connected(self.inventory, self.cancel, self.metrics, self.display, self._devices) as session,
+                BusyMeter(self.inventory, session.tasks, session.computing) as self._busy,
+            ):
                 self._all(session)
         if self.record.complete:
             shutil.rmtree(self._run / FOLDS, ignore_errors=True)
@@ -353,6 +358,7 @@ class CrossValidationRun(Job):
             "settings": job.model_dump(mode="json", by_alias=True),
             "cv": self.inventory.jobs.cv.model_dump(mode="json"),
             "teachers": [] if self.teachers is None else self.teachers.describe(),
+            "busy": None if self._busy is None else self._busy.describe(),
             "trainings": {"planned": record.planned if record else None, "done": len(record.scores) if record else 0},
             "summary": record.summary() if record and record.scores else None,
         }

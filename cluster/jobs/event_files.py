@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.lazy import tf
 from cluster.status.events import EpochEnded, Event, FiguresComputed, Restored
-from cluster.status.parts import Figures
+from cluster.status.parts import FIGURE_KEYS, Figures
 
 FOLDER = "tensorboard"
 VERSION = "brain.Event:2"
@@ -83,5 +83,5 @@ def _record(writer: Any, **content: Any) -> None:
 
 
 def _scalars(figures: Figures) -> dict[str, float | None]:
-    known = {"loss": figures.loss, "accuracy": figures.accuracy, "f1_macro": figures.f1_macro}
+    known = {key: getattr(figures, key) for key in FIGURE_KEYS}
     return {**known, **{f"figures/{name}": value for name, value in figures.others.items()}}

@@ -36,7 +36,7 @@ from worker_node.recordings import Standardization
 
 DATASET_KEYS = (
     "name", "source", "sha256", "train_windows", "test_windows", "channels", "window_steps", "labels", "task", "unit",
-    "held_out", "filters",
+    "held_out", "filters", "sampling_hz",
 )  # fmt: skip
 
 

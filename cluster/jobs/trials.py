@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cluster.errors import ClusterError
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
@@ -49,13 +51,6 @@ class Trials:
     def _opened(self, path: Path) -> Any:
         optuna, search = self._optuna, self._search
         storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}")
-        begun = len(storage.get_all_studies()) and len(optuna.load_study(study_name=NAME, storage=storage).trials)
-        seed = self._seed + begun  # the same one would draw the first trials again
-        sampler = (
-            optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-            if search.sampler == "tpe"
-            else optuna.samplers.RandomSampler(seed=seed)
-        )
         pruner = {
             "none": optuna.pruners.NopPruner,
             "median": optuna.pruners.MedianPruner,
@@ -63,9 +58,18 @@ class Trials:
         }[search.pruner]()
         direction = "maximize" if search.maximizes else "minimize"
         study = optuna.create_study(
-            storage=storage, sampler=sampler, pruner=pruner, study_name=NAME, direction=direction, load_if_exists=True
-        )
+            storage=storage, sampler=self._sampler(0, 0), pruner=pruner, study_name=NAME, direction=direction,
+            load_if_exists=True,
+        )  # fmt: skip
         return study
+
+    def _sampler(self, number: int, place: int) -> Any:
+        """For one value of one trial: what it draws depends on the study alone, whichever driver draws it."""
+        samplers = self._optuna.samplers
+        seed = int(np.random.SeedSequence([self._seed, number, place]).generate_state(1)[0])
+        if self._search.sampler == "tpe":
+            return samplers.TPESampler(seed=seed, constant_liar=True)
+        return samplers.RandomSampler(seed=seed)
 
     @property
     def to_come(self) -> int:
@@ -81,7 +85,10 @@ class Trials:
         lost = (one for one in self._study.get_trials(deepcopy=False) if run_id(one.number + 1) not in self._known)
         found = next((one for one in lost if one.state == running), None)
         trial = self._study.ask() if found is None else self._trial(found.number)
-        settings = {one.key: _drawn(trial, one) for one in self._search.space}
+        settings = {}
+        for place, one in enumerate(self._search.space):
+            self._study.sampler = self._sampler(trial.number, place)
+            settings[one.key] = _drawn(trial, one)
         run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
         self._known.add(run.id)
         return run

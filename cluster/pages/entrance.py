@@ -103,12 +103,20 @@ class Entrance:
         self._opening: dict[Connection, socket.socket] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._accepts = True
         self._loop.add_reader(door.listener, self._accept)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
+    def stop(self) -> None:
+        """Accept no more: the listener closes, so the kernel refuses who comes now. What is open stays."""
+        if self._accepts:
+            self._accepts = False
+            self._loop.remove_reader(self._door.listener)
+            self._door.listener.close()
+
     def close(self) -> None:
         """Accept no more, and cut what is still open; the loop closes those sockets in its next turn."""
-        self._loop.remove_reader(self._door.listener)
+        self.stop()
         self._sweeping.cancel()
         for connection in list(self._connections):
             self._end(connection)
@@ -130,9 +138,13 @@ class Entrance:
                 if pause > 0:
                     self._evict()  # its descriptor serves who comes next
                     self._loop.remove_reader(self._door.listener)
-                    self._loop.call_later(pause, self._loop.add_reader, self._door.listener, self._accept)
+                    self._loop.call_later(pause, self._listen)
                 return
             yield accepted
+
+    def _listen(self) -> None:
+        if self._accepts:
+            self._loop.add_reader(self._door.listener, self._accept)
 
     def _take(self, accepted: socket.socket) -> None:
         connection = self._protocol(

@@ -9,14 +9,25 @@ from cluster.inventory.task import Task
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
 
+SERVICE = "service"
+"""The role that is no task: a service knows nothing of jobs."""
+
 
 def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) -> tuple[Task, ...]:
     """The tasks that match one of `roles` (if any are given) and one of `nodes` (if any are given).
 
     Raises UsageError for a name that matches nothing, with the names there are.
     """
-    known_roles = [*dict.fromkeys(task.role for task in tasks), *(task.name for task in tasks)]
-    known_nodes = list(dict.fromkeys(task.node for task in tasks))
+    return select_with_services(tasks, (), roles, nodes)[0]
+
+
+def select_with_services(
+    tasks: Sequence[Task], services: Sequence[str], roles: Sequence[str], nodes: Sequence[str]
+) -> tuple[tuple[Task, ...], tuple[str, ...]]:
+    """As `select`, with those of the nodes `services` whose service matches; its role is `service`."""
+    of_service = [SERVICE] if services else []
+    known_roles = [*dict.fromkeys(task.role for task in tasks), *(task.name for task in tasks), *of_service]
+    known_nodes = list(dict.fromkeys([*(task.node for task in tasks), *services]))
     for flag, given, known in (("--role", roles, known_roles), ("--node", nodes, known_nodes)):
         for name in given:
             if name not in known:
@@ -26,9 +37,12 @@ def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) ->
         for task in tasks
         if (not roles or task.role in roles or task.name in roles) and (not nodes or task.node in nodes)
     )
-    if not chosen:
+    serving = tuple(
+        name for name in services if (not roles or SERVICE in roles) and (not nodes or name in nodes)
+    )  # fmt: skip
+    if not chosen and not serving:
         raise UsageError(f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out")
-    return chosen
+    return chosen, serving
 
 
 def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...]:

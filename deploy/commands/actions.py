@@ -8,7 +8,7 @@ from invoke.exceptions import Exit
 
 from cluster.errors import ClusterError, ExitCode, UsageError
 from cluster.logs.terminal import say, say_json
-from deploy.cluster.selection import kept_tasks, select, select_nodes
+from deploy.cluster.selection import kept_tasks, select_nodes, select_with_services
 from deploy.cluster.services import DegradedError
 from deploy.commands.edge import end_as_the_job_did, takes
 from deploy.commands.flags import Flags, interval, seconds_of, whole_number
@@ -21,6 +21,8 @@ from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deploy.cluster.fleet import Fleet
     from deploy.converge.deployment import Order, Outlook, Result
 
@@ -91,10 +93,10 @@ def stop(flags: Flags) -> None:
 
 @takes("inventory set_ role node serial")
 def restart(flags: Flags) -> None:
-    """Stop and start every role, or only some, `--serial` nodes at a time. Runs no jobs.
+    """Stop and start every role and service, or only some, `--serial` nodes at a time. Runs no jobs.
 
-    The workers of a batch are drained first, if a job runs and other workers can take over. A batch that does not
-    come up ends the command.
+    The workers of a batch are drained first, if a job runs and other workers can take over. Services follow the roles
+    of their batch, one node after the other: each must answer again before the next. What does not come up ends it.
     """
     count = whole_number("--serial", flags.serial, 0, 1024)
     opened = open_cluster(flags)
@@ -102,15 +104,18 @@ def restart(flags: Flags) -> None:
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 
-    tasks = select(kept_tasks(opened.inventory), flags.role, flags.node)
+    inventory = opened.inventory
+    tasks, services = select_with_services(kept_tasks(inventory), inventory.service_nodes, flags.role, flags.node)
     with opened.cluster.fleet() as fleet:
-        for batch in batches(list(dict.fromkeys(task.node for task in tasks)), count):
+        for batch in batches(list(dict.fromkeys([*(task.node for task in tasks), *services])), count):
             chosen = [task for task in tasks if task.node in batch]
-            drain(opened.inventory, fleet, chosen)
-            with waiting_for(f"restarting on {', '.join(batch)}"):
-                now = opened.cluster.services.restart(fleet, chosen)
-            require_ready(now, [task.name for task in chosen], opened.inventory.path)
-            opened.view.restarted(chosen, now)
+            if chosen:
+                drain(inventory, fleet, chosen)
+                with waiting_for(f"restarting on {', '.join(batch)}"):
+                    now = opened.cluster.services.restart(fleet, chosen)
+                require_ready(now, [task.name for task in chosen], inventory.path)
+                opened.view.restarted(chosen, now)
+            _restart_services(opened, fleet, [name for name in batch if name in services])
 
 
 @takes("inventory set_ limit json_ watch")
@@ -176,6 +181,20 @@ def logs(flags: Flags) -> None:
             found.follow(fleet, show)
     if errors:
         raise DegradedError("\n".join(errors))
+
+
+def _restart_services(opened: OpenCluster, fleet: "Fleet", names: "Sequence[str]") -> None:
+    """One node after the other. Raises DegradedError for the first that is not ready again; the others are left."""
+    from deploy.converge.serving import restart_service
+
+    for at, name in enumerate(names):
+        try:
+            with waiting_for(f"restarting the service on {name}"):
+                state = restart_service(opened.inventory, fleet.nodes[name])
+        except ClusterError as error:
+            left = ", ".join(names[at + 1 :])
+            raise DegradedError(f"{error}{'; not restarted: ' if left else ''}{left}") from error
+        say(f"{name}: service {state}")
 
 
 def _started(opened: OpenCluster, fleet: "Fleet", order: "Order", wanted: bool | None, quiet: bool) -> "Result":

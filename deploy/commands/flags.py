@@ -1,5 +1,6 @@
 """Every flag of the commands: its name, its default and what `--help` says of it. A command names those it takes."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -127,6 +128,13 @@ class Flags:
     mqtt_credentials: str | None = _flag("file with one line USER:PASSWORD for the broker")
     mqtt_authority: str | None = _flag("who signed the broker's certificate, a file in PEM format")
     no_token: bool = _flag("answer without a token, on loopback alone", False)
+    batch_milliseconds: str | None = _flag("how long a request waits for others to be computed with; 2")
+    shadow_seconds: str | None = _flag(
+        "how long a promoted version is compared on live windows before it takes over; 10, and 0 is not at all"
+    )
+    least_agreement: str | None = _flag(
+        "share of the compared windows that must get the served version's label, 0 to 1; 0"
+    )
 
     @property
     def wanted(self) -> bool | None:
@@ -169,6 +177,17 @@ def whole_number(flag: str, text: str, low: int, high: int) -> int:
             number = low - 1
     if not low <= number <= high:
         raise UsageError(f"{flag}: expected a whole number from {low} to {high}, got {text!r}")
+    return number
+
+
+def real_number(flag: str, text: str, low: float, high: float) -> float:
+    """The value of a flag. Raises UsageError unless it is a number from `low` to `high`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not low <= number <= high:
+        raise UsageError(f"{flag}: expected a number from {low:g} to {high:g}, got {text!r:.80}")
     return number
 
 

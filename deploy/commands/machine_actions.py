@@ -63,9 +63,10 @@ def monitor(flags: Flags) -> None:
 
 @takes("inventory set_ limit serial")
 def rollback(flags: Flags) -> None:
-    """Go back to the release that was current before, and restart the roles from it.
+    """Go back to the release that was current before, and restart roles and services from it.
 
-    All nodes go to one release. Workers are drained as by `restart`. The next call resumes an interrupted rollback.
+    All nodes go to one release. Workers are drained and services follow one another as by `restart`. The next call
+    resumes an interrupted rollback.
     """
     count = whole_number("--serial", flags.serial, 0, 1024)
     cluster = open_cluster(flags).for_machines("rollback").cluster

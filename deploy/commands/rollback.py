@@ -22,14 +22,16 @@ from deploy.converge.rollback_plan import (
     runs_script,
     target,
 )
+from deploy.converge.serving import restart_service
 from deploy.converge.systemd import batches, restart_on
 from deploy.release.history import ListingError, read
 from deploy.release.scripts import RefusedError, list_releases, make_current, outcome
-from deploy.render.units import unit_name
+from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
-    from cluster.inventory import Task
+    from cluster.inventory import Inventory, Task
     from deploy.cluster.cluster import Cluster
+    from deploy.cluster.fleet import Fleet
 
 _SECONDS = 60.0
 
@@ -38,16 +40,18 @@ Roles = Mapping[str, Sequence["Task"]]
 
 
 def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
-    """Make one release current on these nodes and restart their roles, `serial` nodes at a time. Raises DegradedError.
+    """Make one release current on these nodes and restart what they run, `serial` nodes at a time.
 
-    The next call resumes an interrupted rollback.
+    Services restart one node after the other. The first that does not answer again ends the rollback, and the nodes
+    after it stay as they are. The next call resumes an interrupted rollback. Raises DegradedError.
     """
+    serving = cluster.inventory.service_nodes
     kept = kept_tasks(cluster.inventory)
     roles = {name: [task for task in kept if task.node == name] for name in names}
     note = UnfinishedRollback.of(cluster)
     with cluster.fleet() as fleet:
         with waiting_for(f"looking at the releases of {len(names)} nodes"):
-            found = fleet.each(lambda node: _look(node, roles[node.name]), names)
+            found = fleet.each(lambda node: _look(node, roles[node.name], node.name in serving), names)
         standings = {name: one for name, one in found.items() if isinstance(one, Standing)}
         failed = {name: one for name, one in found.items() if isinstance(one, ClusterError)}
         to = _where_to(cluster, standings)
@@ -77,13 +81,17 @@ def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
                 drain(cluster.inventory, fleet, [task for name in batch for task in roles[name]])
                 with waiting_for(f"going back on {', '.join(batch)}"):
                     results = fleet.each(back_on, batch)
-                for name, result in results.items():
-                    if isinstance(result, ClusterError):
-                        failed[name] = result
-                    else:
-                        say(f"{name}: back on release {release}")
-                to = replace(to, left=tuple(name for name in to.left if name in failed or name not in results))
+                failed |= {name: result for name, result in results.items() if isinstance(result, ClusterError)}
+                back, problem = _with_services(
+                    cluster.inventory, fleet, [name for name in batch if name not in failed]
+                )  # fmt: skip
+                failed |= problem
+                for name in back:
+                    say(f"{name}: back on release {release}")
+                to = replace(to, left=tuple(name for name in to.left if name not in back))
                 note.write(to)
+                if problem:
+                    break
         except KeyboardInterrupt:
             say(f"interrupted; {_state(cluster, to, names)}", error=True)
             raise
@@ -95,9 +103,24 @@ def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
         say(_state(cluster, to, names))
 
 
-def _look(node: Connector, tasks: Sequence["Task"]) -> Standing:
+def _with_services(
+    inventory: "Inventory", fleet: "Fleet", names: Sequence[str]
+) -> tuple[list[str], dict[str, ClusterError]]:  # fmt: skip
+    """The nodes that are through: their service, where they have one, answers again. And the one that is not."""
+    through = [name for name in names if name not in inventory.service_nodes]
+    for name in [name for name in names if name in inventory.service_nodes]:
+        try:
+            with waiting_for(f"restarting the service on {name}"):
+                restart_service(inventory, fleet.nodes[name])
+        except ClusterError as error:
+            return through, {name: error}
+        through.append(name)
+    return through, {}
+
+
+def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
-    units = [unit_name(task) for task in tasks]
+    units = [*(unit_name(task) for task in tasks), *([SERVICE_UNIT] if serves else [])]
     runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
     try:
         outcome(listing.return_code, listing.text, listing.stderr)

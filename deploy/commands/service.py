@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.errors import UsageError
 from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags, whole_number
+from deploy.commands.flags import Flags, real_number, whole_number
 from deploy.common.interrupts import interruptible
 from deploy.common.project import die_with_parent, environment_for_any_folder, module_command
 
@@ -23,7 +23,14 @@ EXPORT = "export"
 """In a run's folder: what `--run` serves."""
 
 
-@takes("export run port listen tls certificate key no_token called mqtt mqtt_credentials mqtt_authority")
+_PACE = {"batch_milliseconds": 1000.0, "shadow_seconds": 3600.0, "least_agreement": 1.0}
+"""Flags with the greatest value that the service takes; the least is 0."""
+
+
+@takes(
+    "export run port listen tls certificate key no_token called mqtt mqtt_credentials mqtt_authority "
+    "batch_milliseconds shadow_seconds least_agreement"
+)
 def serve(flags: Flags) -> None:
     """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
     port = whole_number("--port", flags.port, 0, LAST_PORT)
@@ -39,6 +46,9 @@ def serve(flags: Flags) -> None:
     }
     for flag, path in files.items():
         words += [flag, os.path.abspath(os.path.expanduser(path))] if path else []
+    for name, most in _PACE.items():
+        flag, given = f"--{name.replace('_', '-')}", getattr(flags, name)
+        words += [] if given is None else [flag, str(real_number(flag, given, 0, most))]
     export = _export(flags)
     end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))
 

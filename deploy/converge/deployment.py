@@ -266,9 +266,16 @@ class PlanRunner:
 
             apply(node, phase, plans[node.name], done, self._progress)
 
-        for name, result in self._fleet.each(work, names).items():
-            if isinstance(result, ClusterError):
-                self.lose(result.record if isinstance(result, StepFailedError) else failure_of(name, result))
+        in_turn = phase == "service"  # so that clients find a service at any time
+        for turn in [[name] for name in names] if in_turn else [names]:
+            if in_turn and (lost := [name for name in names if name in self.recap.failures]):
+                words = f"{lost[0]} is not ready"
+                hint = "`fab deploy start --retry` takes these nodes again"
+                self.lose(StepFailure(turn[0], phase, "wait for its turn", "", None, (words,), hint))
+                continue
+            for name, result in self._fleet.each(work, turn).items():
+                if isinstance(result, ClusterError):
+                    self.lose(result.record if isinstance(result, StepFailedError) else failure_of(name, result))
 
 
 def minimum_workers(inventory: "Inventory") -> int:

@@ -40,7 +40,6 @@ from deploy.converge.publication import LocalData, Publication, Published, of_wh
 from deploy.converge.resources import (
     MONITOR_HINT,
     MONITOR_READ_MARK,
-    SERVICE_HINT,
     Absent,
     Exports,
     File,
@@ -53,6 +52,7 @@ from deploy.converge.resources import (
     Running,
     UnitFiles,
 )
+from deploy.converge.serving import running_service
 from deploy.converge.subject import NodeWish
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
@@ -352,7 +352,7 @@ class Machines(Desired):
         return (
             Folder(units.SERVICE_DATA, mode=0o700, owner=SERVICE_USER),
             UnitFiles(((path, unit),)),
-            Running(units.SERVICE_UNIT, path, unit, self.release.code.key, hint=SERVICE_HINT),
+            running_service(self.inventory, node, path, unit, self.release.code.key),
         )
 
     def _service_unit(self, node: str) -> tuple[str, ...]:

@@ -295,6 +295,8 @@ class Running:
     release: str | None = None
     deadline_seconds: float = 330.0
     hint: str = ""
+    until: str = ""
+    """A line of shell that ends when what was started is ready, where systemd does not know that."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start or restart it; the step ends when systemd counts it as up (with Type=notify: when it said READY=1)."""
@@ -312,6 +314,7 @@ class Running:
         # By D-Bus each of them would have systemd read all units once more, or say of all that they need it.
         lines += [] if enabled else [f"systemctl --root=/ enable --quiet {name} || exit 1"]
         lines += [f"systemctl {verb} {name} || {failed}"] if reason else []
+        lines += [self.until] if reason and self.until else []
         what = verb if reason else "enable"
         steps = (Shell(f"{what} {self.name}", "\n".join(lines), self.deadline_seconds, self.hint),)
         return (Change("unit", self.name, what, reason or "it does not start at boot", steps),)

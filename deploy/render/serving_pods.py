@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from deploy.common.texts import filled
 from deploy.render.pods import STATE_FOLDER, Pods
+from deploy.render.units import pace
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory
@@ -50,7 +51,8 @@ def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
     return (
         *("recognise.service", "--state", STATE, "--versions", VERSIONS_FOLDER, "--name", service.model),
         *("--listen", "$(POD_IP)", "--port", str(service.port), "--metrics-port", str(service.metrics_port)),
-        *("--threads", str(service.threads), "--token-file", f"{TOKEN_FOLDER}/token", *tls, "--wait"),
+        *("--threads", str(service.threads), *pace(service)),
+        *("--token-file", f"{TOKEN_FOLDER}/token", *tls, "--wait"),
         *(word for name in (*names, *service.names) for word in ("--host-name", name)),
     )
 

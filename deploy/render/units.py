@@ -12,6 +12,7 @@ from deploy.common.texts import filled
 
 if TYPE_CHECKING:
     from cluster.inventory import Inventory, Task
+    from cluster.inventory.schema import Service
 
 DEVICE_FILES: Mapping[str, str] = {"cpu": "", "gpu": "char-nvidia*", "tpu": "char-accel*"}
 """The files of a kind of device, as systemd names the group that /proc/devices shows."""
@@ -121,7 +122,7 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
     words = (
         f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name {service.model} "
         f"--listen {inventory.hosts[node]} --port {service.port} --metrics-port {service.metrics_port} "
-        f"--threads {service.threads} --wait"
+        f"--threads {service.threads} {' '.join(pace(service))} --wait"
     )
     words += "".join(f" --host-name {name}" for name in service.names)
     if service.certificate is not None:
@@ -137,6 +138,16 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
         memory_controller=memory_controller,
         device_files="",
     )
+
+
+def pace(service: "Service") -> tuple[str, ...]:
+    """Words of the service on how long requests wait for others, and how a promoted version is compared."""
+    given = {
+        "--batch-milliseconds": service.batch_milliseconds,
+        "--shadow-seconds": service.shadow_seconds,
+        "--least-agreement": service.least_agreement,
+    }
+    return tuple(word for flag, value in given.items() for word in (flag, f"{value:.12g}"))
 
 
 def slice_unit(memory_controller: bool) -> str:

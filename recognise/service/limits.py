@@ -30,6 +30,8 @@ class StreamLimits:
     """Windows and faults of one session that wait for their answer."""
     room_seconds: float = 5.0
     """How long one more may wait for room."""
+    leave_seconds: float = 2.0
+    """How long windows may still be computed when the service ends; the others go into the state of the session."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,8 +57,10 @@ class _Connection(Connection):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """See uvicorn. The connection is a WebSocket from here on, and no longer one of the entrance."""
-        if cast(Sockets, self.ws_protocol_class).full:
-            self._close_with(503, "too many sessions are open already: come again later")
+        sockets = cast(Sockets, self.ws_protocol_class)
+        if sockets.full or sockets.ending:
+            words = "the service ends" if sockets.ending else "too many sessions are open already"
+            self._close_with(503, f"{words}: come again later")
             return
         self._lost(self)
         super().handle_websocket_upgrade(event)
@@ -72,6 +75,17 @@ class _Connection(Connection):
         for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which calls `ends` before it ends."""
+
+    ends: Callable[[], None]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        self.ends()
+        await super().shutdown(sockets)
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,8 @@ async def serve(
         await serving.begin()
         application = Application(serving, metrics, limits, place.token, place.authority)
         guarded = Guarded(application.starlette(), place.names, place.token, metrics)
-        server = uvicorn.Server(_configuration(guarded, limits, Sockets(limits.streams, metrics.session_refused)))
+        sockets = Sockets(limits.streams, metrics.session_refused)
+        server = _Server(_configuration(guarded, limits, sockets))
         server.config.load()
         following = [asyncio.create_task(serving.follow())]
         if place.broker is not None:
@@ -143,6 +158,7 @@ async def serve(
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
         context = None if place.tls is None else place.tls.context
         entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection, tls=context)
+        server.ends = partial(_take_no_more, entrance, sockets)
         keep_what_there_is()
         ready(listener.getsockname()[1], serving.current.number)
         try:
@@ -154,6 +170,12 @@ async def serve(
             application.close()
             await asyncio.gather(*following, return_exceptions=True)
             await asyncio.sleep(0)
+
+
+def _take_no_more(entrance: Entrance, sockets: Sockets) -> None:
+    """A session that moves must find the next service at this port, or none, and not this one once more."""
+    entrance.stop()
+    sockets.end()
 
 
 async def _follow_broker(broker: "Broker", serving: Serving, metrics: ServiceMetrics, limits: Limits) -> None:

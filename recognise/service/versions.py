@@ -22,6 +22,7 @@ from cluster.atomic_write import PARTIAL, atomic_write
 from cluster.errors import ClusterError, UsageError, reason_of
 from cluster.exported.description import NAME, Description, read
 from cluster.exported.files import read_bytes
+from cluster.exported.verified import refuse_unverified
 from recognise.service import state
 from recognise.service.loading import compatible, open_for_service
 
@@ -77,9 +78,11 @@ class Versions:
 
         A current version that is damaged keeps no other one out.
 
-        Raises UsageError for an export that is damaged, cannot be opened, or answers to other inputs.
+        Raises UsageError for an export that is damaged, cannot be opened, was not found to answer as TensorFlow does,
+        or answers to other inputs.
         """
         description = open_for_service(export).description
+        refuse_unverified(description, export)
         with self._locked():
             current = self._current_version()
             if current is not None and current.description is not None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from recognise.stream.parts import Kept, Part, refuse
+
 
 class Cutter:
     """State: the rows that a later window needs, and the number of the first of them."""
@@ -19,6 +21,25 @@ class Cutter:
     def due(self) -> int:
         """The number of the row that makes the next window whole."""
         return self._begin + self._steps - 1
+
+    @property
+    def rows(self) -> int:
+        """How many rows came."""
+        return self._first + len(self._rest)
+
+    def state(self) -> dict[str, Part]:
+        """For `resume`."""
+        return {"rows": self._rest, "first": self._first, "begin": self._begin}
+
+    def resume(self, kept: Kept) -> None:
+        """Continue where another one of the same window and hop had this state. Raises UsageError."""
+        rest = kept.array("rows", np.float32, (None, self._rest.shape[1]))
+        first, begin = kept.count("first"), kept.count("begin")
+        # Rows are kept from the begin of the next window on; with a hop beyond the window it may lie ahead.
+        waits = len(rest) == 0 and 0 < begin - first <= self._hop
+        if not (waits or (begin == first and len(rest) < self._steps)):
+            raise refuse("rows of less than a window, from its begin on", (len(rest), first, begin))
+        self._rest, self._first, self._begin = rest, first, begin
 
     def push(self, rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Each window that ends in these rows, float32 (window_steps, columns), after the number of its last row."""

@@ -36,6 +36,15 @@ class Intake:
         self._longest_gap = longest_gap_seconds
         self._last: float | None = None
 
+    @property
+    def last(self) -> float | None:
+        """Seconds of the last good reading; None before the first."""
+        return self._last
+
+    def resume(self, last: float | None) -> None:
+        """Continue behind this reading."""
+        self._last = last
+
     def take(self, times: Samples, values: Samples) -> Iterator[Run | Fault]:
         """Runs and faults of the next readings, times (n,), values (n, channels), in the order of arrival."""
         for start in range(0, len(times), _BLOCK):

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from recognise.stream.intake import LARGEST_TIME_SECONDS
+from recognise.stream.parts import Kept, Part, number, refuse
+
 Samples = NDArray[np.float64]
 
 SNAP = 0.01
@@ -16,6 +19,8 @@ FASTER = 1.25
 """A sensor this many times faster than the model is low-passed first, or its noise would fold into the signal."""
 ANTI_ALIAS = 0.45
 """Cutoff as a share of the model's rate: below half of it."""
+READING_VALUES = 6
+"""Acceleration and rotation."""
 _ORDER = 3
 
 
@@ -41,6 +46,40 @@ class Resampler:
     def time_of(self, step: int) -> float:
         """Seconds of a step of the grid, counted from 0."""
         return self._begin + step / self._rate
+
+    @property
+    def steps(self) -> int:
+        """How many samples it has given."""
+        return self._next
+
+    @property
+    def last(self) -> float | None:
+        """Seconds of the last reading; None before the first."""
+        return None if self._last is None else float(self._last[0][0])
+
+    def state(self) -> dict[str, Part]:
+        """For `resume`."""
+        found: dict[str, Part] = {"grid_begin": self._begin, "steps": self._next}
+        if self._last is not None:
+            found |= {"time": self._last[0], "reading": self._last[1]}
+        return found if self._state is None else {**found, "aliases": self._state}
+
+    def resume(self, kept: Kept) -> None:
+        """Continue where another one of the same rates had this state. Raises UsageError."""
+        begin = number(kept.value("grid_begin"), LARGEST_TIME_SECONDS, "grid_begin")
+        steps = kept.count("steps")
+        if not kept.has("time"):
+            if begin or steps:
+                raise refuse("no grid before the first reading", (begin, steps))
+            return
+        time = kept.array("time", np.float64, (1,), LARGEST_TIME_SECONDS)
+        # A grid far behind the reading would become as many samples at once.
+        if not abs(begin + steps / self._rate - float(time[0])) <= 2 / self._rate or not steps:
+            raise refuse("the grid's next step beside the last reading", (begin, steps, float(time[0])))
+        values = kept.array("reading", np.float64, (1, READING_VALUES))
+        if self._sections is not None:
+            self._state = kept.array("aliases", np.float64, (len(self._sections), 2, READING_VALUES))
+        self._begin, self._next, self._last = begin, steps, (time, values)
 
     def push(self, times: Samples, values: Samples) -> tuple[Samples, Samples]:
         """The next samples, (m, channels), and for each the seconds between the two readings around it, (m,).

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from recognise.softmax import softmax
 from recognise.stream.events import Changed, Label
+from recognise.stream.intake import LARGEST_TIME_SECONDS
+from recognise.stream.parts import Kept, Part, refuse
 from recognise.stream.settings import Settings
 from recognise.stream.stream import Window
 
@@ -16,7 +18,7 @@ from recognise.stream.stream import Window
 @dataclass(frozen=True)
 class _Vote:
     label: int | None
-    probabilities: NDArray[np.float64]
+    probability: float
     centre: float
     number: int
 
@@ -30,6 +32,31 @@ class Smoothing:
         self._said: str | None = None
         self._number = 0
 
+    def state(self) -> dict[str, Part]:
+        """For `resume`. The probability of a vote is that of its own label."""
+        return {
+            "said": self._said,
+            "voted": [vote.label for vote in self._votes],
+            "probabilities": np.array([vote.probability for vote in self._votes], np.float64),
+            "centres": np.array([vote.centre for vote in self._votes], np.float64),
+        }
+
+    def resume(self, kept: Kept) -> None:
+        """Continue where another one of the same settings and labels had this state. Raises UsageError."""
+        said, votes = kept.value("said"), kept.value("voted")
+        if said is not None and said not in self._labels:
+            raise refuse("said: a label of the model", said)
+        if not isinstance(votes, list) or len(votes) > self._settings.of:
+            raise refuse(f"at most {self._settings.of} votes", votes)
+        for vote in votes:
+            if vote is not None and (type(vote) is not int or not 0 <= vote < len(self._labels)):
+                raise refuse(f"votes for one of {len(self._labels)} labels", vote)
+        probabilities = kept.array("probabilities", np.float64, (len(votes),), 1.0)
+        centres = kept.array("centres", np.float64, (len(votes),), LARGEST_TIME_SECONDS)
+        of_each = zip(votes, probabilities.tolist(), centres.tolist(), strict=True)
+        self._said, self._number = said, len(votes)  # of the numbers, the distances alone count
+        self._votes.extend(_Vote(*vote, number) for number, vote in enumerate(of_each))
+
     def take(self, window: Window, logits: NDArray[np.float32]) -> tuple[Label | Changed, ...]:
         """The label after this window, and the change before it where there is one.
 
@@ -42,14 +69,14 @@ class Smoothing:
         chances = probabilities(logits)
         best = int(np.argmax(chances))
         sure = bool(np.isfinite(logits).all()) and chances[best] >= settings.least_confidence
-        self._votes.append(_Vote(best if sure else None, chances, window.centre, self._number))
+        self._votes.append(_Vote(best if sure else None, float(chances[best]), window.centre, self._number))
         self._number += 1
         half = settings.window_steps // 2
         agreeing = self._agreeing()
         if not agreeing:
             return (Label(window.at, None, float(chances[best]), half),)
         decided, first = self._labels[agreeing[0].label or 0], agreeing[0]
-        confidence = float(np.mean([vote.probabilities[first.label] for vote in agreeing]))
+        confidence = float(np.mean([vote.probability for vote in agreeing]))
         latency = (self._number - 1 - first.number) * settings.hop + half
         label = Label(window.at, decided, confidence, latency)
         if decided == self._said:

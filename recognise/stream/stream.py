@@ -11,11 +11,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cluster.data.filters import CHANNELS, CausalFilters
+from cluster.data.filters import CHANNELS, FILTER_STATE, CausalFilters, FilterState
 from cluster.errors import UsageError
 from recognise.stream.cutting import Cutter
 from recognise.stream.events import BREAKS, Fault
 from recognise.stream.intake import Intake, Run, Samples
+from recognise.stream.parts import Kept, Part, refuse
 from recognise.stream.resampling import Resampler
 from recognise.stream.settings import ACCELERATION_UNITS, ROTATION_UNITS, Settings
 
@@ -61,6 +62,7 @@ class Stream:
         factors = [ACCELERATION_UNITS[settings.acceleration_unit]] * 3 + [ROTATION_UNITS[settings.rotation_unit]] * 3
         self._factors = np.array(factors)
         self._intake = Intake(settings.longest_gap_seconds)
+        self._filters: Filters = filters()
         self._anew()
 
     def push(self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike) -> Sequence[Window | Fault]:
@@ -92,6 +94,31 @@ class Stream:
         Who pushes all readings up to it at once gets the same as in small chunks, at less cost.
         """
         return self._resampler.time_of(self._cutter.due) if self._resampler.began else -math.inf
+
+    @property
+    def last(self) -> float | None:
+        """Seconds of the last good reading; None before the first."""
+        return self._intake.last
+
+    def state(self) -> dict[str, Part]:
+        """For `resume`: all that later windows depend on. Raises TypeError with filters that look ahead."""
+        if not isinstance(self._filters, CausalFilters):
+            raise TypeError("a stream has a state with causal filters alone")
+        filters = self._filters.state
+        of_filters = {} if filters is None else {f"filter_{name}": part for name, part in filters._asdict().items()}
+        return {**self._resampler.state(), **self._cutter.state(), **of_filters, "begins": self._begins}
+
+    def resume(self, kept: Kept) -> None:
+        """Continue where another stream of the same settings had this state. Of a new stream. Raises UsageError."""
+        self._resampler.resume(kept)
+        self._cutter.resume(kept)
+        if self._cutter.rows != self._resampler.steps:
+            raise refuse(f"a row for each of {self._resampler.steps} samples", self._cutter.rows)
+        self._begins = kept.flag("begins")
+        self._intake.resume(self._resampler.last)
+        if self._resampler.began:
+            parts = {name: kept.array(f"filter_{name}", np.float64, shape) for name, shape in FILTER_STATE.items()}
+            self._filters = CausalFilters.resumed(FilterState(**parts))
 
     def end(self) -> Sequence[Window | Fault]:
         """What filters that look ahead held back, at the end of a recording or of a stretch without a break."""

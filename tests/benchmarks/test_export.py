@@ -32,3 +32,11 @@ def test_a_run_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     (run / "result.json").write_text(json.dumps({"status": "done"}))
     monkeypatch.setattr(export, "subprocess", None)
     assert export.trained("kth", tmp_path) == run
+
+
+def test_an_app_is_exported_in_float32_alone_and_to_keras_where_it_is_of_keras() -> None:
+    assert export.formats_of("kth") == export.FORMATS
+    names = [to for to, quantized in export.formats_of("examples/digits") if not quantized]
+    assert names == ["onnx", "litert", "savedmodel", "keras"]
+    assert [to for to, _ in export.formats_of("examples/bare")] == names[:3]
+    assert all((export.PROJECT / app).exists() for app in export.APPS)

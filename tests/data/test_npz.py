@@ -88,6 +88,17 @@ def test_classes_may_be_text_in_the_order_of_the_labels(tmp_path: Path) -> None:
     assert without.classes()[:4].tolist() == [1, 2, 3, 0]
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_file_may_say_its_rate_and_its_filters(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    content = sample()
+    plain = read(save(tmp_path / "plain.npz", content), tmp_path / "cache")
+    assert (plain.sampling_hz, plain.filters) == (None, None)
+    content |= {"sampling_hz": np.full(shape, 50.0, np.float32), "filters": np.full(shape, "causal")}
+    for _ in range(2):  # prepared, then taken from the cache
+        dataset = read(save(tmp_path / "said.npz", content), tmp_path / "cache")
+        assert (dataset.sampling_hz, dataset.filters) == (50.0, "causal")
+
+
 def put(name: str, value: Any) -> Callable[[Arrays], None]:
     def damage(content: Arrays) -> None:
         content[name] = value
@@ -128,6 +139,13 @@ def put_at(name: str, index: tuple[int, ...], value: Any) -> Callable[[Arrays], 
         (put("labels", np.array(["a", "b", "c", "a"])), ["labels", "different names"]),
         (put("labels", np.arange(4)), ["labels", "expected text"]),
         (put("labels", np.array("a")), ["labels", "shape ()"]),
+        (put("sampling_hz", np.array(0.0)), ["sampling_hz", "one number from 0.001 to 1e+06", "got 0.0"]),
+        (put("sampling_hz", np.array(np.nan)), ["sampling_hz", "got nan"]),
+        (put("sampling_hz", np.array([50, 60])), ["sampling_hz", "int64 of shape (2,)", "np.array(50.0)"]),
+        (put("sampling_hz", np.array("50")), ["sampling_hz", "<U2 of shape ()"]),
+        (put("filters", np.array("forwards")), ["filters", "two-way or causal, got forwards", "leave it out"]),
+        (put("filters", np.array(["causal", "two-way"])), ["filters", "shape (2,)"]),
+        (put("filters", np.array(1)), ["filters", "int64 of shape ()"]),
     ],
 )
 def test_what_cannot_be_used_is_one_error_that_names_array_and_remedy(

@@ -27,7 +27,7 @@ case $1 in
         cd -P /opt/pscluster/current
         for unit; do
             ! up "$unit" || kill "$(cat "$units/$unit.pid")"
-            [ ! -e /opt/broken ] || exit 1
+            [ ! -e /opt/broken ] && [ ! -e "/opt/broken-$unit" ] || exit 1
             setsid sleep 1000 </dev/null >/dev/null 2>&1 &
             echo $! >"$units/$unit.pid"
         done ;;
@@ -81,12 +81,17 @@ class Machine:
         """Of its roles."""
         return [int(path.read_text()) for path in (self._opt / "units").glob("*.pid")]
 
-    def break_down(self, broken: bool) -> None:
-        """From now on no role comes up, or each does."""
+    def pid_of(self, unit: str) -> int:
+        """Of a unit that was started."""
+        return int((self._opt / "units" / f"{unit}.pid").read_text())
+
+    def break_down(self, broken: bool, unit: str = "") -> None:
+        """From now on no role comes up, or each does; or one unit alone."""
+        path = self._opt / (f"broken-{unit}" if unit else "broken")
         if broken:
-            (self._opt / "broken").touch()
+            path.touch()
         else:
-            (self._opt / "broken").unlink()
+            path.unlink()
 
     def end(self) -> None:
         """End its roles."""

@@ -47,11 +47,11 @@ class Case:
 
     def opened(self, to: str, path: Path) -> Any:
         """The export as a function."""
-        shape = self.windows.shape[1:]
+        shape, problem = self.windows.shape[1:], self.model.network.problem
         description = small.described(b"", to)  # type: ignore[arg-type]
-        channels = tuple(map(str, range(shape[1])))
-        taken = Input("windows", "float32", shape[0], channels, "", shape)
-        description = replace(description, input=taken, output=Output("logits", CLASSES))
+        channels = tuple(map(str, range(shape[1]))) if len(shape) == 2 else ()
+        taken = Input("windows", problem.input_dtype, len(channels) and shape[0], channels, "", shape)  # type: ignore[arg-type]
+        description = replace(description, input=taken, output=Output("logits", problem.outputs))
         return FORMATS[to].opened(path, description)
 
 

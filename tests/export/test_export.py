@@ -8,19 +8,25 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cluster.data.dataset import Array
 from cluster.data.filters import CHANNELS
 from cluster.data.source import PROJECT_ROOT, find_source
-from cluster.errors import ExitCode
+from cluster.errors import ExitCode, UsageError
 from cluster.export import __main__ as command
 from cluster.export import check, export, graph, known_sets
+from cluster.export.examples import examples_of
+from cluster.export.trained_run import read_result
+from cluster.export.wish import Wish
 from cluster.exported import open_model, read
 from cluster.exported.description import NAME
+from cluster.exported.verified import LARGEST_DIFFERENCE
 from cluster.jobs.train_result import load
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.export import runs
@@ -64,7 +70,7 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     assert (description.sampling_hz, description.filters, description.data.licence) == (None, None, None)
     np.testing.assert_array_equal(np.array(description.standardization.mean, np.float32), model.standardization.mean)
     assert description.check.windows == 30
-    assert description.check.greatest_difference <= check.LARGEST_DIFFERENCE
+    assert description.check.greatest_difference <= LARGEST_DIFFERENCE
     assert description.check.same_labels == 1.0
     final = json.loads((run / "result.json").read_bytes())["final"]
     assert description.check.accuracy_tensorflow == pytest.approx(final["accuracy"])
@@ -174,6 +180,34 @@ def test_recordings_other_than_those_of_the_training_are_refused(
     assert exported(run, tmp_path / "walking", "--to=onnx", f"--data={other}") == ExitCode.BAD_USAGE
     assert "other windows than" in capsys.readouterr().err
     assert left(tmp_path) == []
+
+
+def test_what_the_recordings_say_of_themselves_is_in_the_export(run: Path, tmp_path: Path) -> None:
+    trained = read_result(run)
+    model = load(run / "model")
+    examples = examples_of(trained, model, None, lambda *_: None)
+    said = replace(examples, dataset=replace(examples.dataset, sampling_hz=25.0, filters="causal"))
+    made = export.export(Wish("onnx", False, tmp_path / "said"), trained, model, said, lambda *_: None)
+    assert (made.sampling_hz, made.filters) == (25.0, "causal")
+
+
+@pytest.mark.parametrize("to", ["onnx", "litert"])
+def test_a_class_at_each_position_is_refused_where_readers_expect_one(run: Path, tmp_path: Path, to: str) -> None:
+    trained = read_result(run)
+    model = load(run / "model")
+    examples = examples_of(trained, model, None, lambda *_: None)
+    tagged = replace(examples, dataset=replace(examples.dataset, targets=Array("targets.int32", "int32", (10,))))
+    with pytest.raises(UsageError, match=r"a class at each of 10 positions, .* use --to savedmodel or keras"):
+        export.export(Wish(to, False, tmp_path / "tags"), trained, model, tagged, lambda *_: None)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "says"), [("hapt", 9, 2), ("uci-har", 9, 2), ("hhar", 3, 1), ("npz", 9, 0)]
+)
+def test_the_licence_of_a_known_set_is_what_uci_and_the_set_say(kind: str, channels: int, says: int) -> None:
+    licence = known_sets.known(kind, channels).licence or ""
+    assert ("under CC BY 4.0" in licence, "Any commercial use is prohibited" in licence) == (says > 0, says > 1)
 
 
 def test_the_licence_of_hapt_is_the_set_s_own_words() -> None:

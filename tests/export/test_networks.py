@@ -8,10 +8,10 @@ import onnx
 import pytest
 
 from cluster.errors import UsageError
-from cluster.export.check import LARGEST_DIFFERENCE
 from cluster.export.formats.format import FORMATS
 from cluster.export.networks.writing import NETWORKS
 from cluster.exported.description import FILES
+from cluster.exported.verified import LARGEST_DIFFERENCE
 from cluster.inventory.extensions import MODELS
 from tests.export.models import CHANNELS, SMALL, STEPS, case
 

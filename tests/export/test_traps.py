@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 from cluster.errors import UsageError
-from cluster.export.check import LARGEST_DIFFERENCE
 from cluster.export.formats import litert_file, onnx_file
 from cluster.export.graph import traced
+from cluster.exported.verified import LARGEST_DIFFERENCE
 from cluster.jobs.train_result import StoredModel
 from tests.apps.test_keras_networks import SEED, network
 from tests.export.models import SMALL, Case, case
@@ -93,17 +93,20 @@ numpy.save(sys.argv[3], found)
 
 
 @pytest.mark.long
-def test_plain_keras_opens_the_file_and_predicts_the_same(tmp_path: Path) -> None:
-    expected = case("hybrid")
+@pytest.mark.parametrize("name", SMALL)
+def test_plain_keras_opens_the_file_and_predicts_the_same(tmp_path: Path, name: str) -> None:
+    expected = case(name)
     expected.exported("keras", tmp_path)
     np.save(tmp_path / "windows.npy", expected.windows)
     words = [sys.executable, "-c", OPENED_PLAINLY, "model.keras", "windows.npy", "logits.npy"]
     subprocess.run(words, cwd=tmp_path, check=True, env={"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"})
-    np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
+    found = np.load(tmp_path / "logits.npy")
+    np.testing.assert_allclose(found, expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
+    np.testing.assert_array_equal(found.argmax(1), expected.logits.argmax(1))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("to", ["litert", "savedmodel", "keras"])
+@pytest.mark.parametrize("to", ["onnx", "litert", "savedmodel", "keras"])
 def test_an_app_s_keras_model_keeps_its_weights(tmp_path: Path, to: str) -> None:
     app = network("windows")
     shape = app.problem.input_shape
@@ -115,7 +118,7 @@ def test_an_app_s_keras_model_keeps_its_weights(tmp_path: Path, to: str) -> None
     np.testing.assert_allclose(expected.exported(to, tmp_path), expected.logits, rtol=0, atol=LARGEST_DIFFERENCE)
 
 
-def test_an_app_becomes_onnx_by_keras_alone_and_says_what_is_missing(
+def test_an_app_becomes_onnx_by_tf2onnx_and_says_when_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_file, "find_spec", lambda module: None)

@@ -11,15 +11,15 @@ from deploy.common.project import ROOT
 ROOMS = ("cluster", "deploy", "ps_node", "recognise", "worker_node")
 TERMINAL, SCREEN = Path("cluster/logs/terminal.py"), Path("cluster/logs/screen.py")
 OF_RICH = {"rich.console.Console", "rich.text.Text", "rich.markup", "rich.status", "rich.print", "rich.prompt"}
-ON_A_NODE = Path("deploy/rooted")
-"""Runs in a node's own Python, without our modules; what it prints comes to `fab` over SSH, and is foreign."""
+ON_A_NODE = (Path("deploy/rooted"), Path("cluster/exported/timed/on_node.py"))
+"""Programs of a node, without `cluster.logs`; what they print comes to `fab` over SSH, and is foreign there."""
 MAY_READ_THE_TYPE = {Path("cluster/jobs/progress.py"): {"rich.text.Text"}}
 """Where a type of rich is named in a signature and made by `words`."""
 
 
 def modules() -> list[Path]:
     found = (path.relative_to(ROOT) for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
-    return [path for path in found if not path.is_relative_to(ON_A_NODE)]
+    return [path for path in found if not any(map(path.is_relative_to, ON_A_NODE))]
 
 
 def ways_around(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -44,7 +44,9 @@ def test_one_machine_serves_with_fab_serve() -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["model: ../x", "model: 'a b'", "model: ''", "allow: [10.0.0.300]", "allow: 'any; drop'", "threads: 0", "port: 0",
-     "memory_megabytes: 10", "tls: maybe", "unknown: 1", "names: [a/b]", "names: [a..b]", "key: etc", "key: /a b"],
+     "batch_milliseconds: -1", "batch_milliseconds: 1001", "batch_milliseconds: .nan", "shadow_seconds: 3601",
+     "shadow_seconds: soon", "least_agreement: 1.1", "memory_megabytes: 10", "tls: maybe", "unknown: 1",
+     "names: [a/b]", "names: [a..b]", "key: etc", "key: /a b"],
 )  # fmt: skip
 def test_a_wrong_setting_is_a_problem(wrong: str) -> None:
     (problem,) = problems(edited(ROLE, settings(wrong)), on=machine())

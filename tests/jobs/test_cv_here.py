@@ -56,6 +56,9 @@ def test_no_byte_of_the_test_set_is_needed_and_an_interrupted_run_goes_on(
     path, result = conduct(CrossValidationRun(described, Display(quiet=True), cancel), runs, cancel)
     expected = folds(path.parent)
     assert result["status"] == "done"
+    (busy,) = result["busy"]["tasks"]
+    assert (busy["task"], busy["computes"]) == ("coordinator:0", True)
+    assert 0 < busy["cpu_seconds"] <= result["busy"]["seconds"] * busy["cores"] * 1.05
     assert [(fold["seed"], fold["fold"]) for fold in expected] == [(0, 0), (0, 1), (3, 0), (3, 1)]
     people = [sorted(group["group"] for group in fold["groups"]) for fold in expected]
     assert sorted(people[0] + people[1]) == sorted(set(np.load(tmp_path / "mine.npz")["subject_train"].tolist()))

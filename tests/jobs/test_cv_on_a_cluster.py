@@ -38,6 +38,9 @@ def folds(folder: Path | None) -> list[dict[str, Any]]:
 def ended(done: Done) -> list[dict[str, Any]]:
     assert done.code == 0, done.errors
     assert done.result["trainings"] == {"planned": 4, "done": 4}
+    computed = {task["task"]: task["cpu_seconds"] for task in done.result["busy"]["tasks"] if task["computes"]}
+    assert list(computed) == (["coordinator:0"] if done.result["mode"] == "single" else ["worker:0", "worker:1"])
+    assert all(computed.values()), "each of them used some time"
     return folds(done.folder)
 
 
@@ -60,6 +63,15 @@ def test_each_fold_learns_from_a_teacher_of_its_own_people(cluster: Cluster) -> 
     refused = cluster.job("cv", *settings(cluster, "single"), f"jobs.train.distill={{run: {whole.folder}}}")
     assert refused.code == 2
     assert "has seen group" in refused.errors
+
+
+def test_workers_need_no_byte_of_the_test_set(cluster: Cluster) -> None:
+    """They map the prepared files themselves: here these end where the test set begins."""
+    expected = ended(cluster.job("cv", *settings(cluster, "sync")))
+    assert ended(cluster.job("cv", *settings(cluster, "sync"), program="tests.jobs.play_cut_cv")) == expected
+    left = json.loads((cluster.folder / "cut.json").read_text())
+    assert {"windows.f32", "classes.i32", "subjects.i32"} <= set(left)
+    assert set(left.values()) == {400 / 520}, "each of them, while the workers computed"
 
 
 def test_workers_have_the_bits_of_one_process_and_a_killed_coordinator_goes_on(cluster: Cluster) -> None:

@@ -44,7 +44,10 @@ def written(folder: Path, *events: Event) -> None:
 
 
 def test_what_a_run_wrote_is_what_tensorboard_reads(tmp_path: Path) -> None:
-    held_out = Figures(loss=0.75, accuracy=0.875, f1_macro=0.5, others={"mae": 2.0})
+    held_out = Figures(
+        loss=0.75, accuracy=0.875, f1_macro=0.5, precision_macro=0.25, precision_weighted=0.375, recall_macro=0.625,
+        recall_weighted=0.875, others={"mae": 2.0},
+    )  # fmt: skip
     written(
         tmp_path, epoch(1, 1.5), epoch(2, 1.25, validation=held_out), epoch(3, 1.0),
         FiguresComputed("test", Figures(loss=0.5, accuracy=0.9375), epoch=3), epoch(1, 2.0, "refit"),
@@ -57,7 +60,9 @@ def test_what_a_run_wrote_is_what_tensorboard_reads(tmp_path: Path) -> None:
     assert found["train"]["accuracy"][0] == [1, 0.5]
     assert found["train"]["rates/windows_per_second"][0] == [1, 1000.0]
     assert found["validation"] == {
-        "loss": [[2, 0.75]], "accuracy": [[2, 0.875]], "f1_macro": [[2, 0.5]], "figures/mae": [[2, 2.0]]
+        "loss": [[2, 0.75]], "accuracy": [[2, 0.875]], "f1_macro": [[2, 0.5]], "precision_macro": [[2, 0.25]],
+        "precision_weighted": [[2, 0.375]], "recall_macro": [[2, 0.625]], "recall_weighted": [[2, 0.875]],
+        "figures/mae": [[2, 2.0]],
     }  # fmt: skip
     assert found["test"] == {"loss": [[3, 0.5]], "accuracy": [[3, 0.9375]]}
     assert found["refit-train"]["loss"] == [[1, 2.0]]

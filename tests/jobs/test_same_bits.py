@@ -1,6 +1,8 @@
 """`mode: sync` gives the same bits whatever the cluster is, and whatever happens to it."""
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +120,30 @@ def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_
         done = own.part(1, 1).job("train", *long, resumed=lost.folder)
         assert bits(done) == expected
         assert done.result["resumptions"] == 1
+
+
+@pytest.mark.parametrize("mode", ["single", "sync"])
+def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(cluster: Cluster, mode: str) -> None:
+    """Killed when the mean has begun, and a checkpoint has a part of it."""
+    epochs = 40
+    mean = ("jobs.train.averaging={start: 0.5}", "jobs.train.checkpoint.every_seconds=0.1")
+    quiet = bits(cluster.job("train", *settings(cluster, mode="single", epochs=epochs)))
+    expected = bits(cluster.job("train", *settings(cluster, *mean, mode="single", epochs=epochs)))
+    assert expected != quiet
+    with cluster.begun("train", *settings(cluster, *mean, mode=mode, epochs=epochs)) as job:
+        job.until(f"epoch  {epochs // 2 + 2}/")
+        while not ((run := job.folder()) and newest(run) > (epochs // 2 + 1) * STEPS_AN_EPOCH):
+            assert job.process.poll() is None, "it ended before it had a checkpoint of the mean"
+            time.sleep(0.005)
+        killed = job.kill()
+    done = cluster.job("train", *settings(cluster, *mean, mode=mode, epochs=epochs), resumed=killed)
+    assert bits(done) == expected
+    assert done.result["resumptions"] == 1
+
+
+def newest(run: Path) -> int:
+    """The update of the newest checkpoint; 0 before there is one."""
+    return max((int(path.stem.partition("-")[2]) for path in run.glob("checkpoints/update-*.json")), default=0)
 
 
 def test_whatever_happens_on_the_way() -> None:

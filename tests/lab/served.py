@@ -50,8 +50,17 @@ def versions_come_and_go(lab: Lab, operator: Operator, at: tuple[str, str], asks
     assert "current" in operator.fab("service", "list", *named).stdout
     operator.fab("service", "rollback", *named)
     eventually(lambda: answer()["model_version"] == "1", "the version before is served", SECONDS)
+    before = main_process(lab, node)
+    assert f"{node}: service ready" in operator.fab("deploy", "restart", "--role", "service", *named).stdout
+    assert main_process(lab, node) not in (before, "0")
+    assert answer()["model_version"] == "1"  # at once: the restart ended when the service was ready
     metrics = shlex.join(["python3", "-c", _READ, f"http://{address}:9204/metrics"])
     assert "pscluster_service_model_version" in lab.ssh(asks, metrics).stdout
+
+
+def main_process(lab: Lab, node: str) -> str:
+    """Of the service's unit."""
+    return lab.ssh(node, "systemctl show --value -p MainPID pscluster-service.service").stdout.strip()
 
 
 def promoted(operator: Operator, folder: Path, named: tuple[str, ...]) -> str:

@@ -5,7 +5,9 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from cluster.data.npz_windows import read_windows
 from cluster.data.recordings import Cutting
+from cluster.exported import read as described_in
+from recognise.recogniser import filter_warning
 from recognise.stream import Settings, Stream, Window
 from recognise.stream.settings import STANDARD_GRAVITY
 from tests.jobs.cluster import SMALL, cluster_of
@@ -73,6 +77,15 @@ def test_the_first_label_comes_with_the_first_window(browser: Browser, running: 
         expect(seen.page.locator("#confidence")).to_have_text(f"{event['confidence'] * 100:.0f} %")
         expect(seen.page.locator("#latency")).to_contain_text("ms")
         expect(seen.page.locator("#model")).to_have_text("har version 1")
+        expect(seen.page.locator("#filters")).to_be_hidden()
+        assert seen.wrongs == []
+
+
+def test_a_model_of_two_way_filters_is_told(browser: Browser, tmp_path: Path) -> None:
+    made = export(tmp_path / "export", filters="two-way")
+    with service(tmp_path, "--model", str(made)) as running, phone(browser, running) as seen:
+        connect(seen.page)
+        expect(seen.page.locator("#filters")).to_contain_text("This model was trained with two-way filters")
         assert seen.wrongs == []
 
 
@@ -153,26 +166,100 @@ def test_a_wrong_token_is_said_and_not_tried_again(browser: Browser, running: Se
         expect(seen.page.locator("#message")).to_contain_text("The service refused: expected token")
 
 
-def test_a_lost_connection_is_said_and_comes_back(browser: Browser, tmp_path: Path) -> None:
-    folder = str(export(tmp_path / "export"))
-    with service(tmp_path, "--model", folder) as first:
-        port = first.port
-        context = phone(browser, first)
-        seen = context.__enter__()
-        try:
-            connect(seen.page)
-            play_events(seen.page, walk(STEPS + EACH), hertz=400)
-            expect(seen.page.locator("#label")).to_have_text("MOVING")
+HEAR = """
+;(() => {
+  const Real = WebSocket;
+  window.heard = [];
+  window.WebSocket = class extends Real {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", message => heard.push(JSON.parse(message.data)));
+    }
+  };
+})()
+"""
+"""Notes every event of every session."""
+
+
+@contextmanager
+def restarting(folder: Path, first: Service) -> Iterator[Callable[..., None]]:
+    """A call ends the service and starts one at the same port; those end with the block."""
+    with ExitStack() as stack:
+
+        def restart(*words: str) -> None:
             first.process.terminate()
             first.process.wait(30)
-            expect(seen.page.locator("#message")).to_contain_text("The connection is lost. Trying again in")
-            expect(seen.page.locator("#label")).to_have_text("…")  # no label of before
-            with service(tmp_path, "--port", str(port)):
-                expect(seen.page.locator("#message")).to_contain_text("Connected", timeout=PATIENCE_MILLISECONDS)
-                play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
-                expect(seen.page.locator("#label")).to_have_text("MOVING")
+            stack.enter_context(service(folder, "--port", str(first.port), *words))
+
+        yield restart
+
+
+def test_a_session_continues_after_a_restart_of_the_service(browser: Browser, tmp_path: Path) -> None:
+    """Readings go on at 50 Hz meanwhile: each window has its label, once and in order, and there is no gap."""
+    count = 600
+    with (
+        service(tmp_path, "--model", str(export(tmp_path / "export"))) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first, script=HEAR) as seen,
+    ):
+        connect(seen.page)
+        timer = threading.Timer(4.0, restart)  # s, of twelve
+        timer.start()
+        try:
+            play_events(seen.page, walk(count))
         finally:
-            context.__exit__(None, None, None)
+            timer.join()
+        expected = [pytest.approx((127 + 25 * number) / 50) for number in range((count - 128) // 25 + 1)]
+        seen.page.wait_for_function(
+            f"heard.filter(one => one.event === 'label').length >= {len(expected)}", timeout=PATIENCE_MILLISECONDS
+        )
+        heard = seen.page.evaluate("heard")
+        kinds = [one["event"] for one in heard]
+        assert [one["at"] for one in heard if one["event"] == "label"] == expected
+        assert (kinds.count("moved"), kinds.count("ready"), kinds.count("fault"), kinds.count("changed")) == (
+            1,
+            2,
+            0,
+            1,
+        )
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+
+
+def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path: Path) -> None:
+    with (
+        service(tmp_path, "--model", str(export(tmp_path / "export"))) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first) as seen,
+    ):
+        connect(seen.page)
+        play_events(seen.page, walk(STEPS + EACH), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        first.process.terminate()
+        first.process.wait(30)
+        said = "The service restarts; your session continues after that. Trying again in"
+        expect(seen.page.locator("#message")).to_contain_text(said)
+        expect(seen.page.locator("#label")).to_have_text("…")  # no label of before
+        restart()
+        expect(seen.page.locator("#message")).to_contain_text("Connected", timeout=PATIENCE_MILLISECONDS)
+        play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
+
+
+def test_where_another_model_answers_after_a_restart_the_session_begins_anew(browser: Browser, tmp_path: Path) -> None:
+    model = str(export(tmp_path / "export"))
+    with (
+        service(tmp_path, "--model", model) as first,
+        restarting(tmp_path, first) as restart,
+        phone(browser, first, script=HEAR) as seen,
+    ):
+        connect(seen.page)
+        play_events(seen.page, walk(STEPS + EACH), hertz=400)
+        restart("--name", "gait", "--model", model)
+        expect(seen.page.locator("#model")).to_have_text("gait version 1", timeout=PATIENCE_MILLISECONDS)
+        refused = [one["error"] for one in seen.page.evaluate("heard") if one["event"] == "refused"]
+        assert refused == ["resume: expected a state with model gait, got 'har': begin a new session without it"]
+        play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
+        expect(seen.page.locator("#label")).to_have_text("MOVING")
 
 
 def record(page: Page, label: str | None, readings: Readings) -> None:
@@ -208,6 +295,7 @@ def test_a_recording_becomes_the_windows_of_the_stream(browser: Browser, running
     arrays = np.load(path)
     assert {name: arrays[name].shape for name in arrays.files} == {
         "x_train": (10 + 5, STEPS, 9), "y_train": (15,), "x_test": (3 + 2, STEPS, 9), "y_test": (5,), "labels": (2,),
+        "sampling_hz": (), "filters": (1,),
     }  # fmt: skip
     assert arrays["labels"].tolist() == ["STILL", "MOVING"]
     stream = Stream(Settings(votes=1, of=1, acceleration_unit="m/s2"))
@@ -217,6 +305,7 @@ def test_a_recording_becomes_the_windows_of_the_stream(browser: Browser, running
     np.testing.assert_allclose(recorded, np.concatenate([expected[:10], expected[11:]]), atol=2e-6)
     read = read_windows(path, Cutting(STEPS, STEPS // 2, 0), lambda *_: None)
     assert (read.labels, read.train_windows, len(read.windows)) == (("STILL", "MOVING"), 15, 20)
+    assert (read.sampling_hz, read.filters) == (50.0, "causal")
 
 
 def test_somebody_trains_on_a_recording_and_sees_the_result(
@@ -242,11 +331,15 @@ def test_somebody_trains_on_a_recording_and_sees_the_result(
             timeout=200,
         )  # fmt: skip
         assert exported.returncode == 0, exported.stderr
+        described = described_in(out)
+        assert (described.sampling_hz, described.filters) == (50.0, "causal")
+        assert filter_warning(described) is None
     with service(tmp_path, "--model", str(out), "--name", "walk") as mine, phone(browser, mine) as seen:
         connect(seen.page)
         play_events(seen.page, walked.rows(slice(0, STEPS)), hertz=400)
         expect(seen.page.locator("#label")).to_have_text(re.compile("my walk|STILL"))
         expect(seen.page.locator("#model")).to_have_text("walk version 1")
+        expect(seen.page.locator("#filters")).to_be_hidden()
 
 
 def choose_own_name(page: Page, name: str) -> None:

@@ -1,8 +1,6 @@
 """`WS /v1/stream`: real services, and the client of `websockets`."""
 
 import json
-import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,12 +189,3 @@ def test_readings_beyond_the_rate_are_refused(running: Service) -> None:
             connection.send(message(given))
         words, code = ended(connection)
     assert (words, code) == ("too fast: expected at most 500 readings a second, 16384 at once", 1008)
-
-
-def test_sigterm_closes_sessions_with_1001(tmp_path: Path) -> None:
-    with service(tmp_path, "--model", str(export(tmp_path / "export"))) as running:
-        with session(running) as (connection, _), session(running) as (other, _):
-            send(connection, walk(100))
-            running.process.send_signal(signal.SIGTERM)
-            assert ended(connection) == ended(other) == ("", 1001)
-        assert running.process.wait(5) == 0

@@ -1,9 +1,11 @@
 """The versions on disk: copies with one pointer, verified before they are served."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,54 @@ def test_a_version_with_other_labels_or_windows_is_refused(tmp_path: Path) -> No
         versions.promote(tmp_path / "other")
 
 
+INT8 = {"quantized": "dynamic"}
+
+
+@pytest.mark.parametrize(
+    ("more", "check", "said"),
+    [
+        ({}, {"windows": 0}, "expected test windows that were compared with TensorFlow, got none"),
+        (
+            {},
+            {"greatest_difference": 2e-4},
+            "expected logits within 0.0001 of TensorFlow's, got a difference of 0.0002",
+        ),
+        ({}, {"same_labels": 0.98}, "expected TensorFlow's label for each window, got it for 98.0%"),
+        (INT8, {"accuracy": 0.88}, "expected at most 1% fewer right labels than TensorFlow, got 2.0% fewer"),
+        (INT8, {"accuracy": None}, "expected the accuracies of TensorFlow and of the int8 model, got none"),
+        (INT8, {"windows": 0}, "compared with TensorFlow, got none"),
+    ],
+)
+def test_an_export_that_disagrees_with_tensorflow_becomes_no_version(
+    tmp_path: Path, more: dict[str, Any], check: dict[str, Any], said: str
+) -> None:
+    versions = made(tmp_path, 1.0)
+    described = export(tmp_path / "other", 2.0)
+    write(tmp_path / "other", replace(described, **more, check=replace(described.check, **check)))
+    with pytest.raises(UsageError, match=re.escape(said)) as refused:
+        versions.promote(tmp_path / "other")
+    assert str(refused.value).startswith(f"{tmp_path / 'other' / 'export.json'}: check: ")
+    assert str(refused.value).endswith("export the run again")
+    assert "\n" not in str(refused.value)
+    assert [version.number for version in versions.listed()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("more", "check"),
+    [
+        ({}, {"greatest_difference": 1e-4, "same_labels": 0.999}),
+        ({}, {"same_labels": None, "accuracy": None, "accuracy_tensorflow": None}),
+        (INT8, {"greatest_difference": 1.8, "same_labels": 0.98, "accuracy": 0.895}),
+    ],
+)
+def test_an_export_within_the_bounds_becomes_a_version(
+    tmp_path: Path, more: dict[str, Any], check: dict[str, Any]
+) -> None:
+    described = export(tmp_path / "other", 2.0)
+    write(tmp_path / "other", replace(described, **more, check=replace(described.check, **check)))
+    assert made(tmp_path).promote(tmp_path / "other").number == 1
+
+
 def test_only_so_many_versions_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 3)
     versions = made(tmp_path, *(float(factor) for factor in range(1, 7)))
@@ -131,6 +181,11 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     assert "current" in manage(tmp_path, "list").stdout
     refused = manage(tmp_path, "rollback", "--name", "other")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    other = export(tmp_path / "unverified", 2.0)
+    write(tmp_path / "unverified", replace(other, check=replace(other.check, windows=0)))
+    refused = manage(tmp_path, "promote", "--model", str(tmp_path / "unverified"))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "compared with TensorFlow, got none: export the run again" in refused.stderr
     assert manage(tmp_path, "promote").returncode == 2
     assert manage(tmp_path, "list", "--name", "../har").returncode == 2
     assert state.stat().st_mode & 0o777 == 0o700

@@ -57,6 +57,26 @@ def test_another_driver_resumes_the_study(tmp_path: Path) -> None:
     assert third.settings not in (one.settings, two.settings)
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_drivers_that_die_between_the_draws_draw_what_one_would(tmp_path: Path, sampler: str) -> None:
+    """More trials than the sampler draws before it looks at results."""
+    found = []
+    for died in (False, True):
+        folder, known = tmp_path / f"{died}", list[RunRecord]()
+        folder.mkdir()
+        order = replace(search(14), sampler=sampler)
+        trials = Trials(order, folder, 7)
+        while (run := trials.draw()) is not None:
+            if died:
+                trials = Trials(order, folder, 7, known)
+                assert trials.draw() == run, "it was drawn, and not taken down"
+            known.append(finished(run, float(run.settings[RATE]) * 50))
+            trials.over(known[-1])
+        found.append([dict(one.settings) for one in known])
+    assert found[0] == found[1]
+    assert len({one[RATE] for one in found[0]}) == 14
+
+
 def test_a_trial_that_is_worse_than_the_others_is_ended_early(tmp_path: Path) -> None:
     trials = Trials(search(20, "median"), tmp_path, 7)
     for _ in range(5):  # the pruner lets the first ones run

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cluster.errors import ClusterError
 from cluster.export.graph import INPUT, Answers
@@ -51,6 +51,20 @@ def written(writer: Writer, model: "StoredModel") -> Tensor:
     windows = writer.each("divide", centred, standardization.deviation)
     layers = Layers(writer, network.layout.unpack(model.vector))
     return NETWORKS[network.name].logits(layers, network, windows)
+
+
+def refuse_halves(function: Any, to: str) -> None:
+    """Raises ExportRefused for a concrete function that computes in bfloat16 or float16, as a `mixed_` policy does.
+
+    LiteRT has no such matrix product, and tf2onnx writes constants of both kinds into one operation.
+    """
+    for operation in function.graph.get_operations():
+        for tensor in operation.outputs:
+            if tensor.dtype.name in ("bfloat16", "float16"):
+                raise ExportRefused(
+                    f"--to {to}: the model computes in {tensor.dtype.name}, which only TensorFlow and Keras have: use "
+                    "--to savedmodel or keras, or train without the mixed policy"
+                )
 
 
 def of_shape(model: "StoredModel") -> tuple[str, int, int]:

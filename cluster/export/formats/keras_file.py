@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
 
 
+REMEDY = "give its classes get_config() and @keras.saving.register_keras_serializable()"
+
+
 class KerasFile(Format):
     """See the module."""
 
@@ -32,8 +35,7 @@ class KerasFile(Format):
             raise
         except Exception as problem:  # whatever a layer of an app raises where it says how it is made
             raise ExportRefused(
-                f"--to keras: the app's model cannot be written ({reason_of(problem):.200}): give its classes "
-                "get_config() and @keras.saving.register_keras_serializable()"
+                f"--to keras: the app's model cannot be written ({reason_of(problem):.200}): {REMEDY}"
             ) from None
 
     @staticmethod
@@ -41,7 +43,12 @@ class KerasFile(Format):
         """See Format."""
         import keras
 
-        loaded = keras.models.load_model(path, compile=False)
+        try:
+            loaded = keras.models.load_model(path, compile=False)
+        except Exception as problem:  # whatever a class raises that Keras cannot find, or cannot make again
+            raise ExportRefused(
+                f"--to keras: Keras cannot open what was written ({reason_of(problem):.200}): {REMEDY}"
+            ) from None
         traced = tf.function(lambda windows: loaded(windows, training=False), autograph=False)
         return lambda windows: traced(tf.constant(windows))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import reason_of
-from cluster.export.formats.format import ExportRefused, Format
+from cluster.export.formats.format import ExportRefused, Format, refuse_halves
 from cluster.export.graph import Answers, traced
 from cluster.exported.description import Description
 from cluster.exported.runtimes import LiteRtModel
@@ -45,6 +45,7 @@ class LiteRtFile(Format):
 
 def converted(function: Any, *, quantized: bool) -> bytes:
     """A concrete function without variables, converted to LiteRT's own operations alone. Raises ExportRefused."""
+    refuse_halves(function, "litert")
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module())
     if quantized:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -52,7 +53,7 @@ def converted(function: Any, *, quantized: bool) -> bytes:
         content: bytes = converter.convert()
     except Exception as problem:  # the converter's error is private, and what it meets on its way is anything
         raise ExportRefused(
-            f"--to litert: the converter refuses this model ({reason_of(problem):.200}): use --to onnx or savedmodel"
+            f"--to litert: the converter refuses this model ({reason_of(problem):.200}): use --to savedmodel"
         ) from None
     return without_clips(content)
 

@@ -1,4 +1,4 @@
-"""`model.onnx`: a built-in network node by node; an app's Keras model by Keras's own exporter."""
+"""`model.onnx`: a built-in network node by node; an app's model by tf2onnx."""
 
 import logging
 import shutil
@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import UsageError, reason_of
-from cluster.export.formats.format import ExportRefused, Format, of_shape, written
-from cluster.export.graph import OUTPUT, Answers
+from cluster.errors import UsageError
+from cluster.export.formats.format import Format, of_shape, written
+from cluster.export.graph import OUTPUT, Answers, traced
 from cluster.exported.description import Description
 from cluster.exported.runtimes import OnnxModel, no_telemetry
 from cluster.models.network import BuiltIn
@@ -39,7 +39,7 @@ class OnnxFile(Format):
             writer = OnnxWriter(*of_shape(model))
             path.write_bytes(writer.model(written(writer, model), OUTPUT, network.problem.classes))
         else:
-            _by_keras(model, path)
+            _by_tf2onnx(model, path)
         if quantized:
             _quantize(path)
 
@@ -49,26 +49,15 @@ class OnnxFile(Format):
         return OnnxModel(path.read_bytes(), description, threads=1).logits
 
 
-def _by_keras(model: "StoredModel", path: Path) -> None:
-    from cluster.apps.keras_network import KerasNetwork
-
-    if not isinstance(model.network, KerasNetwork):
-        raise UsageError(
-            "--to onnx: the app's model is no Keras model, which ONNX could be made of: use --to savedmodel"
-        )
+def _by_tf2onnx(model: "StoredModel", path: Path) -> None:
     if find_spec("tf2onnx") is None:
         raise UsageError(
-            "--to onnx: Keras writes an app's model with the package tf2onnx, which is missing: install it with "
+            "--to onnx: an app's model is written with the package tf2onnx, which is missing: install it with "
             "`pip install tf2onnx`, or use --to litert or savedmodel"
         )
-    from cluster.export.formats.keras_file import keras_model
+    from cluster.export.tf2onnx_writer import converted
 
-    try:
-        keras_model(model).export(path, format="onnx", verbose=False)
-    except Exception as problem:  # tf2onnx raises whatever it meets
-        raise ExportRefused(
-            f"--to onnx: Keras cannot write this model as ONNX ({reason_of(problem):.200}): use --to savedmodel"
-        ) from None
+    path.write_bytes(converted(traced(model)))
 
 
 def _quantize(path: Path) -> None:

@@ -3,6 +3,7 @@
 Every round asks each of them for some windows, so that other work of the machine meets them all.
 """
 
+import logging
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ import numpy as np
 from cluster.asking import Asked
 from cluster.errors import UsageError
 from cluster.exported import Description, read
+
+log = logging.getLogger(__name__)
 
 DEADLINE_SECONDS = 300.0
 TENSORFLOW = "tensorflow"
@@ -47,7 +50,7 @@ def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list
     ]
     if run is not None:
         if not _has_tensorflow():
-            print("tensorflow is not installed: the exports run without it", file=sys.stderr)
+            log.warning("tensorflow is not installed: the exports run without it")
         else:
             words = ("cluster.export.in_tensorflow", str(exports[0]), str(run), str(threads))
             found.append(Contestant(TENSORFLOW, (*python, *words), first))

@@ -17,8 +17,8 @@ from cluster.exported.description import labels_of
 from recognise.service.limits import Limits
 from recognise.service.live import messages
 from recognise.service.live.rate import Rate
-from recognise.service.live.session import Session
-from recognise.service.live.sockets import BROKEN, BUSY, POLICY, TOO_LARGE, refusal
+from recognise.service.live.session import MOVED, Session
+from recognise.service.live.sockets import BROKEN, BUSY, POLICY, RESTART, SERVICE_ENDS, TOO_LARGE, refusal
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.refusals import RefusedError, bad
 from recognise.service.serving import Serving
@@ -61,7 +61,7 @@ class LiveStreams:
             raise bad("expected token in the first message: the token that `fab serve` names")
         description = self._serving.current.description
         settings = hello.settings(description, limits)
-        session = Session("stream", settings, self._serving, self._metrics, self._limits)
+        session = Session("stream", settings, self._serving, self._metrics, self._limits, hello.resume)
         try:
             ready = {
                 "event": "ready",
@@ -89,9 +89,13 @@ class LiveStreams:
         seconds = self._limits.streams.hello_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await _text(websocket)
+                text = await _text(websocket)
         except TimeoutError:
             raise bad(f"expected the first message within {seconds:g} s") from None
+        if text is None:  # it has no stream yet
+            await websocket.close(RESTART)
+            raise WebSocketDisconnect(RESTART)
+        return text
 
     async def _read(self, websocket: WebSocket, session: Session, heard: "_Heard") -> None:
         """Every message into the session, as fast as its client may."""
@@ -99,13 +103,14 @@ class LiveStreams:
         now = perf_counter()
         messages_rate = Rate("messages", limits.messages_per_second, limits.burst_messages, now)
         readings_rate = Rate("readings", limits.readings_per_second, limits.burst_readings, now)
-        while True:
-            text = await _text(websocket)
+        while (text := await _text(websocket)) is not None:
             heard.at = arrived = perf_counter()
             messages_rate.take(1, arrived)
             given = messages.readings(text)
             readings_rate.take(len(given.times), arrived)
             await session.take(given, arrived)
+        await session.leave(limits.leave_seconds)
+        await asyncio.Event().wait()  # `_answer` ends the session
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -140,8 +145,11 @@ class _Heard:
         raise bad(f"expected the next readings within {seconds:g} s")
 
 
-async def _text(websocket: WebSocket) -> str:
+async def _text(websocket: WebSocket) -> str | None:
+    """The next message; None when the service ends."""
     message = await websocket.receive()
+    if message.get("reason") == SERVICE_ENDS:
+        return None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message["code"])
     text: str | None = message.get("text")
@@ -151,10 +159,13 @@ async def _text(websocket: WebSocket) -> str:
 
 
 async def _answer(websocket: WebSocket, session: Session) -> None:
-    """Every event of the session to its client."""
-    while True:
+    """Every event of the session to its client; after the last one the connection closes."""
+    last = None
+    while last != MOVED:
         for event in await session.events():
+            last = event["event"]
             await websocket.send_text(pydantic_core.to_json(event).decode())
+    await websocket.close(RESTART)
 
 
 async def _first_of(*parts: Coroutine[Any, Any, None]) -> None:

@@ -35,6 +35,11 @@ class Held:
         last = self._last = given.times[-1]
         return is_due or last is None or last + self._early >= self._stream.due or len(self._times) >= MOST_HELD
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self._times
+
     def take(self) -> tuple[Numbers, Numbers, Numbers]:
         """All that is held: times, acceleration, rotation; NaN where a value is missing."""
         found = [np.array(values, np.float64) for values in (self._times, self._acceleration, self._rotation)]

@@ -11,6 +11,7 @@ from recognise.recogniser import settings_of
 from recognise.service.limits import StreamLimits
 from recognise.service.refusals import RefusedError, bad
 from recognise.stream import Settings
+from recognise.stream.resuming import MOST_TEXT
 from recognise.stream.stream import MOST_READINGS
 
 _COMMAS = 8 * MOST_READINGS
@@ -36,6 +37,8 @@ class Hello(_Message):
     hop: int | None = Field(None, ge=1)
     votes: int = 2
     of: int = 3
+    resume: Annotated[str, StringConstraints(max_length=MOST_TEXT)] | None = None
+    """The state of a session that another service ended, as its event `moved` gave it."""
 
     def may_come(self, token: str) -> bool:
         """Whether it names the token of the service; compared in constant time."""

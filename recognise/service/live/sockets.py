@@ -14,8 +14,10 @@ from websockets.protocol import State
 
 from recognise.service.limits import StreamLimits
 
-POLICY, TOO_LARGE, BROKEN, BUSY, GOING = 1008, 1009, 1011, 1013, 1001
-"""Close codes: RFC 6455, and its registry for 1013."""
+POLICY, TOO_LARGE, BROKEN, RESTART, BUSY = 1008, 1009, 1011, 1012, 1013
+"""Close codes: RFC 6455, and its registry for 1012 and 1013."""
+SERVICE_ENDS = "the service ends".ljust(124)
+"""Reason by which a session learns that no more readings come. A client's has at most 123 bytes."""
 INVALID_TEXT = 1007
 CLOSE_SECONDS = 1.0
 """From our close frame to the end of the connection."""
@@ -41,6 +43,12 @@ class Sockets:
         """`refused` gets the close code of each one that a connection refuses itself."""
         self.limits, self.refused = limits, refused
         self.open: set[Socket] = set()
+        self.ending = False
+        """Whether the service ends: a session that began now would have no time to."""
+
+    def end(self) -> None:
+        """Take no more: the service ends."""
+        self.ending = True
 
     @property
     def full(self) -> bool:
@@ -59,7 +67,8 @@ class Socket(WebSocketsSansIOProtocol):
         super().__init__(**given)
         self._sockets = sockets
         self.close_timeout = CLOSE_SECONDS
-        self._has_left = False
+        self.is_leaving = False
+        self._has_refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
@@ -74,13 +83,16 @@ class Socket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The service ends: the client may come again elsewhere."""
+        """The service ends: the session says where its stream stands, and closes the connection itself.
+
+        What came before is still its; what comes now is not, and the client sends it again elsewhere.
+        """
         if not self.handshake_complete or self.close_sent:
             super().shutdown()
             return
         self.stop_keepalive()
-        self._end(GOING)
-        self.transport.close()
+        self.is_leaving = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": RESTART, "reason": SERVICE_ENDS})
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
@@ -89,6 +101,9 @@ class Socket(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         """A message is whole."""
+        if self.is_leaving:
+            self.frames = []
+            return
         waiting = self.queue.qsize()
         if self.close_sent or waiting < self._sockets.limits.queued:
             # uvicorn pauses reading for each message, which costs two calls of the kernel. A few small ones may wait.
@@ -107,7 +122,7 @@ class Socket(WebSocketsSansIOProtocol):
         try:
             await super().send(message)
         except RuntimeError:
-            if self._has_left:
+            if self._has_refused:
                 raise ClientDisconnected from None
             raise
 
@@ -158,7 +173,7 @@ class Socket(WebSocketsSansIOProtocol):
     def _leave(self, code: int) -> None:
         """Let the client read why: a connection that closes with unread bytes resets."""
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": ""})
-        self.close_sent = self._has_left = True
+        self.close_sent = self._has_refused = True
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False

@@ -58,13 +58,34 @@ def test_a_service_gets_its_port_and_address(tmp_path: Path, fab: Fab, monkeypat
     assert fab("serve --model mine --port 0 --no-token").code == 0
     assert fab("serve --listen 192.168.1.16 --name walk --tls").code == 0
     assert fab("serve --certificate mine.crt --key mine.key").code == 0
+    assert fab("serve --batch-milliseconds 0.5 --shadow-seconds 60 --least-agreement 0.9").code == 0
     assert commands == [
         ("recognise.service", "--name", "har", "--port", "0", "--listen", "127.0.0.1", "--link", "--no-token",
          "--model", str(tmp_path / "mine")),
         ("recognise.service", "--name", "walk", "--port", "8470", "--listen", "192.168.1.16", "--link", "--tls"),
         ("recognise.service", "--name", "har", "--port", "8470", "--listen", "127.0.0.1", "--link", "--certificate",
          str(tmp_path / "mine.crt"), "--key", str(tmp_path / "mine.key")),
+        ("recognise.service", "--name", "har", "--port", "8470", "--listen", "127.0.0.1", "--link",
+         "--batch-milliseconds", "0.5", "--shadow-seconds", "60.0", "--least-agreement", "0.9"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--batch-milliseconds 1001", "--batch-milliseconds: expected a number from 0 to 1000, got '1001'"),
+        ("--shadow-seconds soon", "--shadow-seconds: expected a number from 0 to 3600, got 'soon'"),
+        ("--least-agreement nan", "--least-agreement: expected a number from 0 to 1, got 'nan'"),
+        ("--least-agreement 90", "--least-agreement: expected a number from 0 to 1, got '90'"),
+    ],
+)
+def test_a_number_out_of_bounds_starts_no_service(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    monkeypatch.setattr(service, "_in_foreground", lambda command: pytest.fail("it was started"))
+    done = fab(f"serve {words}")
+    assert done.code == 2
+    assert said in done.stderr
 
 
 def test_a_run_is_exported_once_into_its_own_folder(

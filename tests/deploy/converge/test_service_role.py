@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.inventory import Inventory, load
+from cluster.inventory.schema import Service
 from deploy.common.project import ROOT
 from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import FileFact
@@ -16,6 +17,7 @@ from deploy.converge.subject import NodeWish
 from deploy.converge.survey import Survey
 from deploy.release.requirements import FILES, Target, committed, pins
 from deploy.render import firewall, units
+from recognise.service.limits import Limits
 from tests.deploy.converge.pi import (
     ENVIRONMENT,
     all_changes,
@@ -97,13 +99,26 @@ def test_the_unit_says_who_may_come_and_how_much_memory_it_takes(tmp_path: Path)
     (start,) = [line for line in lines if line.startswith("ExecStart=")]
     assert start.endswith(
         "-m recognise.service --state /var/lib/pscluster/service --name steps --listen 192.168.1.17 --port 8470 "
-        "--metrics-port 9204 --threads 1 --wait --tls"
+        "--metrics-port 9204 --threads 1 --batch-milliseconds 2 --shadow-seconds 10 --least-agreement 0 --wait --tls"
     )
     assert {"IPAddressAllow=10.1.0.0/16", "MemoryMax=384M", "User=pscluster", "NoNewPrivileges=yes"} <= set(lines)
     plain = units.service_unit(serving(tmp_path, "service.tls=false"), "rpi02", memory_controller=False)
     assert "--tls" not in plain
     assert "IPAddressAllow" not in plain
     assert "MemoryMax" not in plain
+
+
+def test_the_unit_says_how_long_requests_wait_and_how_versions_are_compared(tmp_path: Path) -> None:
+    given = ("service.batch_milliseconds=0.5", "service.shadow_seconds=60", "service.least_agreement=0.9")
+    unit = units.service_unit(serving(tmp_path, *given), "rpi02", memory_controller=True)
+    assert " --batch-milliseconds 0.5 --shadow-seconds 60 --least-agreement 0.9 --wait" in unit
+
+
+def test_the_defaults_are_those_of_a_service_by_itself() -> None:
+    service, limits = Service(), Limits()
+    assert service.batch_milliseconds == 1000 * limits.batch_seconds
+    assert (service.shadow_seconds, service.least_agreement) == (limits.shadow.seconds, limits.shadow.least_agreement)
+    assert service.threads == limits.threads
 
 
 CERTIFIED = ("service.certificate=/etc/har/chain.pem", "service.key=/etc/har/key.pem")

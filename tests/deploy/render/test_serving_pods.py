@@ -106,10 +106,14 @@ def test_the_probes_ask_the_protocol_s_health() -> None:
 
 
 def test_its_words_name_the_model_the_files_and_the_hosts() -> None:
-    words = container(SERVING + "service: {model: steps, threads: 1, names: [har.example.org]}\n")["args"]
+    given = "model: steps, threads: 1, batch_milliseconds: 0.5, least_agreement: 0.9, names: [har.example.org]"
+    words = container(f"{SERVING}service: {{{given}}}\n")["args"]
     assert words[0] == "recognise.service"
     assert following(words, "--name") == ["steps"]
     assert following(words, "--threads") == ["1"]
+    assert following(words, "--batch-milliseconds") == ["0.5"]
+    assert following(words, "--shadow-seconds") == ["10"]
+    assert following(words, "--least-agreement") == ["0.9"]
     assert following(words, "--listen") == ["$(POD_IP)"]
     assert following(words, "--host-name") == [
         *("small-service", "small-service.pscluster", "small-service.pscluster.svc"),

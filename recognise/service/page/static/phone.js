@@ -59,12 +59,14 @@ const stream = new Stream(token, {
     part("model").textContent = `${event.model} version ${event.version}`;
     if (!sessions.current && !sessions.kept.length) sessions.steps = event.window_steps;
     offer(event.labels);
+    part("filters").hidden = event.filters !== "two-way";
     part("live").hidden = part("recording").hidden = false;
   },
   event: shown,
-  lost(seconds, words) {
+  lost(seconds, words, isRestart) {
     nothingKnown();
-    say(`${words ? `The service says: ${words}.` : "The connection is lost."} Trying again in ${seconds} s.`, "bad");
+    const lost = isRestart ? "The service restarts; your session continues after that." : "The connection is lost.";
+    say(`${words ? `The service says: ${words}.` : lost} Trying again in ${seconds} s.`, "bad");
   },
   refused(words) {
     nothingKnown();

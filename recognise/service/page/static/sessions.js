@@ -1,7 +1,7 @@
 // What a person records: sessions, each of one label, and the file that they become.
 
 import { floats, integers, npz, texts } from "./npz.js";
-import { windows } from "./windows.js";
+import { RATE, windows } from "./windows.js";
 
 const TEST_SHARE = 0.2;
 const FEWEST_WINDOWS = 4;
@@ -62,7 +62,7 @@ export class Sessions {
     return npz({
       x_train: floats(shape(train), train.map(one => one.window)), y_train: integers(train.map(one => one.number)),
       x_test: floats(shape(test), test.map(one => one.window)), y_test: integers(test.map(one => one.number)),
-      labels: texts(labels),
+      labels: texts(labels), sampling_hz: floats([], [RATE]), filters: texts(["causal"]),
     });
   }
 }

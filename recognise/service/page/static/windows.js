@@ -1,7 +1,7 @@
 // From readings to the windows that a training takes: what recognise/stream does with the same readings.
 // A test compares both, window by window.
 
-const RATE = 50;
+export const RATE = 50;
 const GRAVITY = 9.80665;
 const LONGEST_GAP_SECONDS = 0.25;
 const SNAP = 0.01 / RATE;
