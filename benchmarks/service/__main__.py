@@ -6,7 +6,8 @@ last reading of a window to the label. It does so on the bare host, in a contain
 about a Pi 3); the clients have the rest of the machine. A request of `infer` is one window as a binary tensor, on a
 connection that stays open, by 1, 4 and 16 clients; 1, 2 and 4 services share them. The loop calls the same model in the
 same runtime, without a service. `--triton PYTHON` names an interpreter with `nvidia-pytriton` and `onnxruntime`:
-Triton's Python backend then answers the same requests. All requests are asked in turn, round by round.
+Triton's Python backend then answers the same requests. All requests are asked in turn, round by round. The interpreter
+is one of the system: Triton loads its libpython, and that of another build with the same name fails.
 
 Needs root for the cgroup and the container, and `make image` before the latter; `--places host` needs none.
 """
@@ -22,7 +23,7 @@ from benchmarks.service import requests
 from benchmarks.service.places import PLACES, why_not
 from benchmarks.service.sessions import live
 
-SESSIONS, QUICK_SESSIONS = (1, 10, 20, 50, 100), (1, 20)
+SESSIONS, QUICK_SESSIONS = (1, 10, 20, 30, 50, 100), (1, 20)
 SECONDS, QUICK_SECONDS = 30.0, 8.0
 REQUESTS, QUICK_REQUESTS = 400, 80
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -59,7 +60,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help=f"of each number of sessions; default {SECONDS:g}")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=PLACES)
     parser.add_argument("--triton", type=Path, metavar="PYTHON", help="an interpreter with nvidia-pytriton")
-    parser.add_argument("--no-sessions", action="store_true", help="requests alone")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--no-sessions", action="store_true", help="requests alone")
+    parts.add_argument("--no-requests", action="store_true", help="sessions alone")
     given = parser.parse_args()
     counts = given.sessions or (QUICK_SESSIONS if given.quick else SESSIONS)
     seconds = given.seconds or (QUICK_SECONDS if given.quick else SECONDS)
@@ -72,7 +75,8 @@ def main() -> int:
             places.append(place)
     rows = [] if given.no_sessions else [live(model, place, count, seconds) for place in places for count in counts]
     count, rounds = (QUICK_REQUESTS, QUICK_ROUNDS) if given.quick else (REQUESTS, ROUNDS)
-    rows += requests.rows(model, places, given.triton, count, rounds)
+    if not given.no_requests:
+        rows += requests.rows(model, places, given.triton, count, rounds)
     publish("service", rows, summarize(rows), as_json=given.json)
     return 0
 

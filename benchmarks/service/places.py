@@ -37,8 +37,18 @@ def why_not(place: str) -> str:
     if place == "tenth":
         return why_no_quota()
     if place == "container":
-        return build_image.why_not((*build_image.PACKAGES, "podman", "crun"))
+        reason = build_image.why_not((*build_image.PACKAGES, "podman", "crun"))
+        return reason or ("" if store_of_image() else f"the image {build_image.TAG} is not there: run `make image`")
     return ""
+
+
+def store_of_image() -> build_image.Store | None:
+    """The store that has the image: that of this machine, where `make image` puts it, or that of the lab's tests."""
+    for store in (build_image.Store(None), build_image.Store()):
+        with contextlib.suppress(build_image.ImageError):
+            build_image.size(store)
+            return store
+    return None
 
 
 @contextlib.contextmanager
@@ -68,7 +78,11 @@ def _on_host(model: Path) -> Iterator[tuple[int, int]]:
 @contextlib.contextmanager
 def _in_container(model: Path) -> Iterator[tuple[int, int]]:
     """Non-root, read-only, without capabilities, with the memory of the manifests; in the host's network."""
-    store, port, name = build_image.Store(), free_port(), f"pscluster-benchmark-{uuid.uuid4().hex[:8]}"
+    store, port, name = (
+        store_of_image() or build_image.Store(),
+        free_port(),
+        f"pscluster-benchmark-{uuid.uuid4().hex[:8]}",
+    )
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as made:
         folder = Path(made)
         (folder / "containers.conf").write_text(_SETTINGS)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.service import places
 from benchmarks.service.__main__ import summarize
 from deploy.common.project import ROOT
 from tests.recognise.exports import export
+from tools import build_image
 
 
 def test_sums_are_of_places_and_of_rounds_that_stood_side_by_side() -> None:
@@ -30,6 +32,23 @@ def test_sums_are_of_places_and_of_rounds_that_stood_side_by_side() -> None:
         "tenth": {"p99_ms": {"20": 84.0, "50": 950.0}, "below_100_ms": 20},
         "over_triton": {"4": 2.0},
     }
+
+
+def test_a_container_needs_an_image_of_either_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[build_image.Store] = []
+
+    def size(store: build_image.Store) -> str:
+        if store not in there:
+            raise build_image.ImageError("no such image")
+        return "2.05 GB"
+
+    monkeypatch.setattr(build_image, "why_not", lambda programs: "")
+    monkeypatch.setattr(build_image, "size", size)
+    assert "run `make image`" in places.why_not("container")
+    there.append(build_image.Store())
+    assert (places.why_not("container"), places.store_of_image()) == ("", there[0])
+    there.append(build_image.Store(None))
+    assert places.store_of_image() == there[1], "that of `make image` is newer"
 
 
 @pytest.mark.long

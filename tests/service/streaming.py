@@ -14,6 +14,10 @@ from tests.service.running import Service
 
 STREAM = "/v1/stream"
 SECONDS = 30.0
+UPGRADE = (
+    "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {}\r\n\r\n"
+)
 
 
 @contextmanager

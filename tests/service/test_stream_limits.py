@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import socket as sockets
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 from recognise.service.limits import StreamLimits
@@ -21,15 +18,13 @@ from recognise.service.refusals import RefusedError
 from recognise.service.server import Place, bound
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
+from tests.service.frames import CLOSE, HELLO, answers, frame
 from tests.service.raw import read
 from tests.service.running import Service, service
-from tests.service.streaming import ended, event, labels, message, send, session, socket
+from tests.service.streaming import UPGRADE, ended, event, labels, message, send, session, socket
 
 LIMITS = StreamLimits()
-UPGRADE = (
-    "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {}\r\n\r\n"
-)
+PARTS = frame(1, b"[", fin=False) + frame(0, b"", fin=False) * 1100
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-def answers(running: Service) -> bool:
+def is_well(running: Service) -> bool:
     """Whether a right session still gets its label."""
     with session(running, votes=1, of=1) as (connection, _):
         send(connection, walk(130))
@@ -61,7 +56,7 @@ def test_more_sessions_than_there_is_room_for_are_told_so(running: Service) -> N
             assert client.get("/v2").status_code == 200
             line = f'service_sessions{{kind="stream",role="service",task="0"}} {LIMITS.sessions:.1f}'
             assert line in client.get("/metrics").text
-    assert answers(running)
+    assert is_well(running)
 
 
 def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> None:
@@ -77,7 +72,7 @@ def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> Non
         refused = read(connection, first)
     assert refused is not None
     assert (refused.status, refused.error) == (503, "too many sessions are open already: come again later")
-    assert answers(running)
+    assert is_well(running)
 
 
 def test_a_client_that_reads_no_answers_is_not_kept_in_memory(running: Service) -> None:
@@ -90,7 +85,7 @@ def test_a_client_that_reads_no_answers_is_not_kept_in_memory(running: Service) 
         with pytest.raises((ConnectionClosed, TimeoutError)):
             _send_for_ever(connection, json.dumps(content))
         assert running.status("VmRSS") < before + 64 * 1024
-    assert answers(running)
+    assert is_well(running)
 
 
 def _send_for_ever(connection: Any, text: str) -> None:
@@ -107,12 +102,41 @@ def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
         assert b" 101 " in connection.recv(1000)
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             _flood(connection, ping * 100)
-    assert answers(running)
+    assert is_well(running)
 
 
 def _flood(connection: sockets.socket, content: bytes) -> None:
     while True:
         connection.sendall(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (frame(1, HELLO) + frame(1, b"\xff") + frame(CLOSE, b"\x03\xe8"), 1000),
+        (frame(1, HELLO) + frame(1, b"{}") * (LIMITS.queued + 1) + frame(CLOSE, b"\x03\xe8"), 1000),
+        (PARTS + frame(0, b"") + frame(CLOSE, b"\x03\xe8"), 1000),
+        (frame(1, HELLO) + frame(3, b""), 1002),
+    ],
+    ids=[
+        "no UTF-8 and a close",
+        "too many messages and a close",
+        "too many frames and a close",
+        "a wrong frame at once",
+    ],
+)
+def test_what_comes_in_one_read_fails_no_session(running: Service, content: bytes, code: int) -> None:
+    """Each of them raised in the service, which wrote a traceback or a line into its log for each connection."""
+    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.sendall(UPGRADE.format(running.token).encode())
+        assert b" 101 " in connection.recv(1000)
+        connection.sendall(content)
+        received = b""
+        while answers(received).code is None and (more := connection.recv(65_536)):
+            received += more
+    assert answers(received).code == code
+    with running.client() as client:
+        assert 'sessions_refused_total{code="1011",role="service",task="0"} 0.0' in client.get("/metrics").text
 
 
 def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
@@ -143,75 +167,3 @@ def test_a_rate_fills_with_time_and_has_a_burst() -> None:
 def test_a_client_that_says_nothing_is_told_what_was_expected(running: Service) -> None:
     with socket(running) as connection:
         assert ended(connection) == (f"expected the first message within {LIMITS.hello_seconds:g} s", 1008)
-
-
-def frame(opcode: int, content: bytes, *, fin: bool = True, masked: bool = True, announced: int | None = None) -> bytes:
-    """A frame, which may be wrong."""
-    size = len(content) if announced is None else announced
-    length = bytes([size | 0x80 * masked]) if size < 126 else bytes([126 | 0x80 * masked]) + size.to_bytes(2, "big")
-    return bytes([opcode | 0x80 * fin]) + length + (bytes(4) if masked else b"") + content
-
-
-HELLO = b'{"schema": 1}'
-_text = st.one_of(
-    st.binary(max_size=60),
-    st.sampled_from(
-        [HELLO, b"{}", b"[" * 300, b'{"times": [1e999], "acceleration": [[1,1,1]], "rotation": [[1,1,1]]}']
-    ),
-    st.recursive(
-        st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8)),
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=4),
-            st.dictionaries(
-                st.sampled_from(["schema", "times", "acceleration", "rotation", "hop", "of", "token", "x"]), inner
-            ),
-        ),
-        max_leaves=12,
-    ).map(lambda value: json.dumps(value).encode()),
-)
-_frame = st.builds(
-    frame, st.integers(0, 15), _text.map(lambda text: text[:60_000]), fin=st.booleans(), masked=st.booleans(),
-    announced=st.one_of(st.none(), st.integers(0, 65_535)),
-)  # fmt: skip
-_noise = st.lists(
-    st.one_of(_frame, st.just(frame(1, HELLO)), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6
-)
-
-
-def exchanged(running: Service, content: bytes) -> bytes:
-    """What the service answers on a connection that ends behind `content`."""
-    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
-        connection.sendall(UPGRADE.format(running.token).encode())
-        received = b""
-        try:
-            while b"\r\n\r\n" not in received:
-                received += connection.recv(65_536)
-            connection.sendall(content)
-            connection.shutdown(sockets.SHUT_WR)
-            while more := connection.recv(65_536):
-                received += more
-        except (ConnectionResetError, BrokenPipeError):
-            pass
-        return received
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_noise_in_frames_leaves_the_service_as_it_was(running: Service) -> None:
-    """Frames with wrong opcodes, lengths, masks, order and content. PSCLUSTER_FRAMES sets how many examples."""
-    figures = []
-
-    @settings(
-        max_examples=int(os.environ.get("PSCLUSTER_FRAMES", "2000")), deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(_noise)
-    def noise(frames: list[bytes]) -> None:
-        found = exchanged(running, frame(1, HELLO) + b"".join(frames))
-        assert b" 101 " in found.partition(b"\r\n")[0], found
-        assert b"the service's log says why" not in found, (frames, found)
-        figures.append(running.status("VmRSS"))
-
-    noise()
-    assert figures[-1] <= figures[len(figures) // 4] + 8 * 1024, figures[:: max(1, len(figures) // 20)]
-    assert answers(running)

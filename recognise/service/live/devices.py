@@ -44,6 +44,16 @@ class Published(Readings):
     votes: int = 2
     of: int = 3
 
+    @classmethod
+    def of_message(cls, payload: bytes) -> "Published":
+        """A message of a device. Raises RefusedError."""
+        try:
+            found = cls.model_validate_json(payload)
+        except ValidationError as problem:
+            raise bad(f"expected readings (times, acceleration, rotation): {reason_of(problem)}") from None
+        refuse_uneven(found)
+        return found
+
     def hello(self) -> Hello:
         """The first message that a WebSocket would have sent."""
         return Hello.model_validate({"schema": 1, **self.model_dump(include=set(Hello.model_fields) - {"schema_"})})
@@ -133,11 +143,7 @@ class Devices:
             raise RefusedError(413, f"expected a message of at most {most} bytes, got {len(payload)}")
         if topic.kind == SENSOR_LOGGER:
             return await self._of_phone(topic, payload)
-        try:
-            given = Published.model_validate_json(payload)
-        except ValidationError as problem:
-            raise bad(f"expected readings (times, acceleration, rotation): {reason_of(problem)}") from None
-        refuse_uneven(given)
+        given = Published.of_message(payload)
 
         def begin() -> Device:
             settings = given.hello().settings(self._serving.current.description, self._limits.streams)

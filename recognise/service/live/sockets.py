@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pydantic_core
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import Frame
+from websockets.protocol import State
 
 from recognise.service.limits import StreamLimits
 
@@ -23,6 +27,8 @@ SMALL_BYTES, MOST_SMALL = 1 << 14, 8
 """Messages that may wait without a pause of the connection."""
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
+READ_BYTES = 1 << 16
+"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each message."""
 
 
 def refusal(words: str) -> str:
@@ -62,10 +68,13 @@ class Socket(WebSocketsSansIOProtocol):
         self._sockets = sockets
         self.close_timeout = CLOSE_SECONDS
         self.is_leaving = False
+        self._has_refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
         self._sockets.open.add(self)
+        if getattr(transport, "max_size", 0) > READ_BYTES:  # TLS has a buffer of its own
+            transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -101,11 +110,21 @@ class Socket(WebSocketsSansIOProtocol):
             is_paused, is_small = self.read_paused, sum(map(len, self.frames)) <= SMALL_BYTES
             may_wait = is_small and waiting < MOST_SMALL
             self.read_paused = is_paused or may_wait
-            super().send_receive_event_to_app()
+            with suppress(InvalidState):  # text that is not UTF-8, in one read with the client's own close
+                super().send_receive_event_to_app()
             self.read_paused = is_paused if may_wait else self.read_paused
             return
         self.frames = []
         self._refuse(POLICY, f"too fast: {self.queue.qsize()} messages wait already: send slower, in larger messages")
+
+    async def send(self, message: Any) -> None:
+        """See ASGI. Where the connection refused the client itself, the session learns that it is over."""
+        try:
+            await super().send(message)
+        except RuntimeError:
+            if self._has_refused:
+                raise ClientDisconnected from None
+            raise
 
     def handle_cont(self, event: Frame) -> None:
         """A fragment came; an empty one costs nothing but its place in the list."""
@@ -139,6 +158,8 @@ class Socket(WebSocketsSansIOProtocol):
         self._leave(code)
 
     def _refuse(self, code: int, words: str) -> None:
+        if self.conn.state is not State.OPEN:  # the client's own close came with it, and is next
+            return
         self.conn.send_text(refusal(words).encode())
         self._sockets.refused(code)
         self._end(code)
@@ -152,7 +173,7 @@ class Socket(WebSocketsSansIOProtocol):
     def _leave(self, code: int) -> None:
         """Let the client read why: a connection that closes with unread bytes resets."""
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": ""})
-        self.close_sent = True
+        self.close_sent = self._has_refused = True
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False
