@@ -25,7 +25,7 @@ COMPILED_APART = ("_XlaMustCompile", "_noinline")
 def converted(function: Any) -> bytes:
     """A concrete function of `windows` as one ONNX model with a dynamic batch. Raises ExportRefused."""
     import tf2onnx
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+    from tf2onnx.tf_loader import convert_variables_to_constants_v2  # it knows TensorFlow's private name
 
     refuse_halves(function, "onnx")
     try:

@@ -24,8 +24,10 @@ TITLES: dict[Exporter, tuple[str, str]] = {
     "sweep": ("Sweep", "The coordinator, while `sweep` runs; each run of a sweep by itself exports nothing."),
     "service": (
         "Service",
-        'A [service](service.md) on its own port, behind its token, with `role="service"` and\n'
-        '`task="0"`. [Monitoring](monitoring.md#a-service) says which Prometheus asks it.',
+        'A [service](service.md) with `role="service"` and `task="0"`: at `/metrics` of its own port, behind\n'
+        "its token. [Nodes](service.md#on-nodes) and [pods](containers.md#the-recognition-service) answer at\n"
+        "port 9204 too, over plain HTTP without a token; the firewall or a NetworkPolicy says who reaches it.\n"
+        "[Monitoring](monitoring.md#a-service) says which Prometheus asks which.",
     ),
 }
 

@@ -178,8 +178,8 @@ def test_roles_that_hold_their_asker_up_are_given_up_in_time(play: Play) -> None
 @pytest.mark.parametrize(
     ("pattern", "known"),
     [
-        # Beside the nodes' client there is one of published data.
-        (OTHER_CLIENTS, {"cluster/control/client.py", "cluster/data/fetch/download.py"}),
+        # Beside the nodes' client there is one of published data, and a script with which a node asks its own service.
+        (OTHER_CLIENTS, {"cluster/control/client.py", "cluster/data/fetch/download.py", "deploy/converge/serving.py"}),
         (OTHER_SUPERVISOR_CLIENTS, {"cluster/control/lines.py"}),
     ],
 )
