@@ -159,6 +159,8 @@ def deployed(given: argparse.Namespace, shipped: dict[str, Any], folder: Path) -
     fab("deploy", "start", "--no-jobs", "--inventory", str(full), *login, folder=folder)
     lab("quota", str(QUOTA_PERCENT))
     lab("quota", f"{given.head:g}", HEAD)
+    if given.head_memory:
+        lab("memory", HEAD, given.head_memory)
     return [f"ssh.key={key}", f"jobs.train.epochs={given.epochs}", f"jobs.train.mode={given.mode}", *given.set]
 
 
@@ -167,6 +169,7 @@ def main() -> int:
     flags = arguments("pis", (__doc__ or "").splitlines()[0])
     flags.add_argument("--seed", metavar="KEY", help="environment that the nodes find on their cards")
     flags.add_argument("--head", type=float, default=30.0, help=f"percent of a core for {HEAD}")
+    flags.add_argument("--head-memory", metavar="SIZE", help=f"of {HEAD}, such as 4G; 1 GiB as every node unless said")
     flags.add_argument("--epochs", type=int, default=3)
     flags.add_argument("--mode", default="async")
     flags.add_argument(
@@ -204,6 +207,7 @@ def main() -> int:
         "mode": given.mode,
         "quota_percent": QUOTA_PERCENT,
         "head_percent": given.head,
+        "head_memory": given.head_memory or "1G",
         "rounds": rounds,
         "minutes": round((time.monotonic() - begin) / 60, 1),
         **summarize(rows),
