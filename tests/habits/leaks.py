@@ -67,7 +67,11 @@ def left_behind(
         *(f"process {process.pid}: {_command(process)}" for process in new if process in after.processes),
         *(f"listening port {port} on {host}" for host, port in sorted(after.ports - before.ports)),
         *(f"thread {thread.name!r}" for thread in after.threads - before.threads),
-        *(f"file {file}" for file in sorted(after.files - before.files) if not shared.intersection(file.parts)),
+        *(
+            f"file {file}"
+            for file in sorted(after.files - before.files)
+            if not (file.is_relative_to(PROJECT) and shared.intersection(file.parts))
+        ),
     ]
 
 

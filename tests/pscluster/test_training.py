@@ -50,6 +50,7 @@ class Lines(list[str]):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = tmp_path_factory.mktemp("work")
+    (made / "runs").mkdir()  # the folder of all runs stays for the whole module
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(made)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cluster.exported import Description, open_model
@@ -100,11 +100,29 @@ def counted(found: Counter[str], read: Callable[[], object]) -> None:
         assert "\n" not in refusal.words
 
 
+def _post_of(rotation: str, acceleration: str) -> bytes:
+    """A post whose rotation and acceleration have this number of JSON's, 20 ms apart."""
+    rows = [("gyroscope", 20_000_000, rotation), ("accelerometer", 0, acceleration), ("gravity", 0, acceleration)]
+    entry = '{{"name": "{}", "time": {}, "values": {{"x": 0.0, "y": {}, "z": 0.0}}}}'
+    return f'{{"sessionId": "f3a1", "payload": [{", ".join(entry.format(*row) for row in rows)}]}}'.encode()
+
+
+@pytest.mark.parametrize(("rotation", "acceleration"), [("1e999", "0"), ("0", "1e308"), ("-1e999", "1e999")])
+def test_numbers_of_no_sensor_are_no_numbers(rotation: str, acceleration: str) -> None:
+    merging = Merging(1.0, Settings().longest_gap_seconds)
+    body = _post_of(rotation, acceleration).replace(b'"time": 20000000', b'"time": 0')
+    found, turned, _ = merging.add(sensor_logger.by_sensor(sensor_logger.post(body)))
+    assert np.isnan(found[:, 2]).tolist() == [acceleration != "0"]
+    assert np.isnan(turned[:, 2]).tolist() == [rotation != "0"]
+
+
 @pytest.mark.long
 def test_a_post_of_sensor_logger_is_readings_or_a_reason() -> None:
     found: Counter[str] = Counter()
 
     @many
+    @example([_post_of("1e999", "0")], 1.0)  # an infinite neighbour of a reading
+    @example([_post_of("0", "1e308")], 1.0)  # an acceleration and gravity whose sum is infinite
     @given(st.lists(_bytes_of(_posts), min_size=1, max_size=2), st.sampled_from([1.0, -1.0]))
     def noise(bodies: list[bytes], sign: float) -> None:
         merging = Merging(sign, Settings().longest_gap_seconds)

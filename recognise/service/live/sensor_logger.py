@@ -5,6 +5,7 @@ opposite of Android's, unless "Standardise Units & Frames" is on; rotation has t
 recordings have Android's.
 """
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -18,6 +19,8 @@ from recognise.stream import Settings
 
 ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE = "accelerometer", "totalacceleration", "gravity", "gyroscope"
 SENSORS = (ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE)
+LARGEST_VALUE = 1e6
+"""In the app's units: no sensor measures it. JSON's 1e999 is infinite, and infinity cannot be interpolated."""
 MOST_ENTRIES = 16_384
 """Of one post, those of other sensors included."""
 NANOSECONDS = 1e-9
@@ -107,9 +110,11 @@ def query(given: dict[str, str]) -> Query:
 
 
 def by_sensor(given: Post) -> dict[str, list[tuple[float, float, float, float]]]:
-    """Time in seconds and x, y, z of each of our sensors, in the order of arrival. Raises RefusedError."""
+    """Time in seconds and x, y, z of each of our sensors, in the order of arrival. Raises RefusedError.
+
+    NaN stands for a value that is missing or no sensor's: its reading becomes a `bad_value`.
+    """
     found: dict[str, list[tuple[float, float, float, float]]] = {}
-    missing = float("nan")
     for entry in given.payload:
         name = entry.name.lower()
         if name not in SENSORS:
@@ -118,6 +123,10 @@ def by_sensor(given: Post) -> dict[str, list[tuple[float, float, float, float]]]
             vector = _Vector.model_validate(entry.vector)
         except ValidationError as problem:
             raise bad(f"{name}: values: expected x, y and z: {reason_of(problem)}") from None
-        numbers = [missing if value is None else value for value in (vector.x, vector.y, vector.z)]
-        found.setdefault(name, []).append((entry.time * NANOSECONDS, numbers[0], numbers[1], numbers[2]))
+        x, y, z = _sane(vector.x), _sane(vector.y), _sane(vector.z)
+        found.setdefault(name, []).append((entry.time * NANOSECONDS, x, y, z))
     return found
+
+
+def _sane(value: float | None) -> float:
+    return math.nan if value is None or not abs(value) <= LARGEST_VALUE else value
