@@ -122,22 +122,31 @@ def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_
         assert done.result["resumptions"] == 1
 
 
-@pytest.mark.parametrize("mode", ["single", "sync"])
-def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(cluster: Cluster, mode: str) -> None:
-    """Killed when the mean has begun, and a checkpoint has a part of it."""
-    epochs = 40
-    mean = ("jobs.train.averaging={start: 0.5}", "jobs.train.checkpoint.every_seconds=0.1")
-    quiet = bits(cluster.job("train", *settings(cluster, mode="single", epochs=epochs)))
-    expected = bits(cluster.job("train", *settings(cluster, *mean, mode="single", epochs=epochs)))
+MEAN = ("jobs.train.averaging={start: 0.5}", "jobs.train.checkpoint.every_seconds=0.1")
+MEAN_EPOCHS = 40
+
+
+@pytest.fixture(scope="module")
+def averaged(cluster: Cluster) -> str:
+    """The digest of `mode: single` with a mean over the last epochs, which is not that without."""
+    quiet = bits(cluster.job("train", *settings(cluster, mode="single", epochs=MEAN_EPOCHS)))
+    expected = bits(cluster.job("train", *settings(cluster, *MEAN, mode="single", epochs=MEAN_EPOCHS)))
     assert expected != quiet
-    with cluster.begun("train", *settings(cluster, *mean, mode=mode, epochs=epochs)) as job:
-        job.until(f"epoch  {epochs // 2 + 2}/")
-        while not ((run := job.folder()) and newest(run) > (epochs // 2 + 1) * STEPS_AN_EPOCH):
+    return expected
+
+
+@pytest.mark.parametrize("mode", ["single", "sync"])
+def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(cluster: Cluster, averaged: str, mode: str) -> None:
+    """Killed when the mean has begun, and a checkpoint has a part of it."""
+    mean = settings(cluster, *MEAN, mode=mode, epochs=MEAN_EPOCHS)
+    with cluster.begun("train", *mean) as job:
+        job.until(f"epoch  {MEAN_EPOCHS // 2 + 2}/")
+        while not ((run := job.folder()) and newest(run) > (MEAN_EPOCHS // 2 + 1) * STEPS_AN_EPOCH):
             assert job.process.poll() is None, "it ended before it had a checkpoint of the mean"
             time.sleep(0.005)
         killed = job.kill()
-    done = cluster.job("train", *settings(cluster, *mean, mode=mode, epochs=epochs), resumed=killed)
-    assert bits(done) == expected
+    done = cluster.job("train", *mean, resumed=killed)
+    assert bits(done) == averaged
     assert done.result["resumptions"] == 1
 
 
