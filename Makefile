@@ -21,13 +21,13 @@ run: .venv  ## a parameter server and two workers on this machine train the netw
 
 test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inventory", JOBS=0 for one process)
 	@$(python) -m tools.debian_tools --on-the-way
-	@$(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
 test-long: .venv  ## the tests marked long, two files at a time (JOBS=0 for one process)
-	@$(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "long and not lab" $(ARGS)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile -m "long and not lab" $(ARGS)
 
 lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
 	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)

@@ -12,7 +12,8 @@ The whole table of both jobs takes about ten minutes a round (`--rounds`, 3 unle
 `--counts 1 8` or `--jobs train` measures a part of it. Quiet the machine: sixteen nodes take 1.8 of its cores.
 
 The thesis's Table 21 is `--jobs train --counts 16 --rounds 1 --hidden 32 64 128 256 --epochs 12`, with
-`--set jobs.train.validation_subjects=0`: accuracy and seconds of each width.
+`--set jobs.train.validation_subjects=0`: accuracy and seconds of each width. From 128 units on the hub needs more
+memory than a node has: `--head-memory 4G`.
 
 Needs root and what the lab needs; `--seed KEY` names an environment kept by `python -m tests.lab seed`.
 """

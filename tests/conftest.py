@@ -44,16 +44,6 @@ def _draw_ports_apart(worker: str, workers: int) -> None:
         templates._ephemeral_start = lambda: first + share
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with the files whose tests may take longest: at the end no process is alone with one of them."""
-    longest: dict[Path, float] = {}
-    for item in items:
-        mark = item.get_closest_marker("timeout")
-        seconds = float(mark.args[0]) if mark is not None and mark.args else 0.0
-        longest[item.path] = max(seconds, longest.get(item.path, 0.0))
-    items.sort(key=lambda item: longest[item.path], reverse=True)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Writes one line for all tests that were skipped because a tool or root is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ()) if report.longrepr]

@@ -100,7 +100,7 @@ def read_text(text: str, file: str, name: str = "sweep") -> SweepFile:
         expected = InventoryProblem(
             file, "", "expected keys such as `grid:` and `seeds:`", "see docs/sweeps.md", line=1
         )
-        raise SweepError([*document.problems, expected])
+        raise SweepError(document.problems or [expected])
     reader = Reader(document)
     made = _read(reader, name)
     if reader.problems:

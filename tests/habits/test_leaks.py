@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,12 @@ def test_a_file_is_found_unless_it_is_source_or_a_cache(tmp_path: Path) -> None:
     (tmp_path / "module.py").touch()
     (tmp_path / ".pytest_cache").mkdir()
     assert left(before, tmp_path) == [f"file {tmp_path / 'result.json'}"]
+
+
+def test_another_cluster_excuses_its_runs_in_the_project_alone(tmp_path: Path) -> None:
+    before = replace(leaks.take((tmp_path,), SESSION), others_run_a_cluster=True)
+    (tmp_path / "runs").mkdir()
+    assert left(before, tmp_path) == [f"file {tmp_path / 'runs'}"]
 
 
 def test_a_leak_fails_the_test_that_left_it(tmp_path: Path) -> None:

@@ -123,6 +123,18 @@ def test_late_posts_and_pauses_are_faults(running: Service) -> None:
     assert "clock_jump" in [one.get("kind") for one in before]
 
 
+def test_a_number_of_no_sensor_costs_its_reading_and_no_other(running: Service) -> None:
+    payload = recorded("android", walk(200, begin=BEGIN))
+    turned = [entry for entry in payload if entry["name"] == "gyroscope"]
+    turned[100]["values"] = {"x": 0.0, "y": "HUGE", "z": 0.0}
+    body = json.dumps({"messageId": 0, "sessionId": "huge", "payload": payload}).replace('"HUGE"', "1e999")
+    with running.client() as client:
+        answer = client.post(PATH, content=body)
+    events = answer.json()["events"]
+    assert [one["kind"] for one in events if one["event"] == "fault"] == ["bad_value"]
+    assert [one["label"] for one in events if one["event"] == "label"]
+
+
 def test_an_iphone_must_say_its_signs(running: Service) -> None:
     with running.client() as client:
         agent = {"User-Agent": APPLE}

@@ -117,6 +117,10 @@ def test_a_mistake_is_named_with_its_place_and_a_remedy(text: str, expected: str
     assert any(expected in line for line in problems(text)), problems(text)
 
 
+def test_a_file_that_is_no_yaml_is_one_line() -> None:
+    assert len(problems("# Title\n\nSome words: and more: words\n")) == 1
+
+
 def test_every_mistake_is_named_at_once() -> None:
     found = problems("nam: x\nbase: {jobs.train.seed: 3}\ngrid: {}\nseeds: []\nplacement: 3")
     assert [line.split(":")[1] for line in found] == ["1", "2", "3", "4", "5"]

@@ -15,12 +15,14 @@ from cluster.exported.description import Description
 from recognise.recogniser import settings_of
 from recognise.service.limits import StreamLimits
 from recognise.service.refusals import bad
-from recognise.stream import Settings
+from recognise.stream import Settings, intake
 
 ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE = "accelerometer", "totalacceleration", "gravity", "gyroscope"
 SENSORS = (ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE)
-LARGEST_VALUE = 1e6
-"""In the app's units: no sensor measures it. JSON's 1e999 is infinite, and infinity cannot be interpolated."""
+LARGEST_VALUE = 10 * intake.LARGEST_VALUE
+"""In the app's units, of which ten are more than one of the stream's, which refuses what is between.
+
+JSON's 1e999 is infinite, and what takes the sensors together would compute with it."""
 MOST_ENTRIES = 16_384
 """Of one post, those of other sensors included."""
 NANOSECONDS = 1e-9
