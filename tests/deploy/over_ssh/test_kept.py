@@ -59,5 +59,6 @@ def test_what_goes_into_a_file_has_an_end(node: NodeConnection) -> None:
 def test_a_line_without_end_is_passed_on_in_pieces(node: NodeConnection) -> None:
     lines: list[str] = []
     assert node.stream(shell("head -c 5000000 /dev/zero | tr '\\0' x"), lines.append) == 0
-    assert sum(map(len, lines)) == 5_000_000
+    # The account's own profile may print lines beside it: pyenv does, when two shells of one account begin at once.
+    assert sum(len(line) for line in lines if set(line) == {"x"}) == 5_000_000
     assert max(map(len, lines)) <= connector.LINE_BYTES + connector.READ_BYTES
