@@ -4,11 +4,13 @@ INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
 JOBS ?= 2
+FLOOR ?=
 BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
 python := .venv/bin/python
+zig := .cache/zig
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv run test test-tools test-long lab check format lint types imports lengths lock rules requirements docs bench clean lab-kernel image
+.PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated run test test-tools test-long lab check format lint types imports lengths habits lock rules requirements docs bench clean lab-kernel image
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -19,30 +21,49 @@ help:  ## this list
 run: .venv  ## a parameter server and two workers on this machine train the network, then stop (ARGS="--data synthetic")
 	@$(python) tools/run_local.py $(INVENTORY) $(ARGS)
 
-test: .venv  ## all tests but the long ones, two files at a time (ARGS="-k inventory", JOBS=0 for one process)
+test: .venv  ## all tests but the long ones, two files at a time (FLOOR=recognise for one floor, ARGS="-k inventory")
 	@$(python) -m tools.debian_tools --on-the-way
-	@$(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
 
 test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
 test-long: .venv  ## the tests marked long, two files at a time (JOBS=0 for one process)
-	@$(python) -m pytest -n $(JOBS) --dist loadfile -m "long and not lab" $(ARGS)
+	@$(python) -m pytest -n $(JOBS) --dist loadfile -m "long and not lab" $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
 
 lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
 	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)
 
-lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/kernel-lab.md
+lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/lab.md
 	@$(python) -m tests.lab_kernel prove
 
 image: .venv  ## the container image: root, buildah and mmdebstrap, see docs/containers.md (ARGS="--save pscluster.tar")
 	@$(python) -m tools.build_image $(ARGS)
 
-check: lint types imports lengths lock rules docs  ## all static checks: style, types, imports, lengths, lock, rules, docs
+kernels: $(zig)/made  ## builds the native library for x86_64 and aarch64, see docs/kernels.md
+	@$(zig)/bin/python -m kernels.build
+
+kernels-check: $(zig)/made
+	@$(zig)/bin/python -m kernels.build --check
+
+kernels-sanitize: .venv
+	@$(python) -m tools.compare_kernels sanitized
+
+kernels-emulated: .venv $(zig)/made
+	@$(python) -m tools.compare_kernels emulated
+
+$(zig)/made: kernels/requirements.txt
+	@$$(sh tools/make_venv.sh --find) -m venv --clear $(zig)
+	@$(zig)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r kernels/requirements.txt
+	@touch $@
+
+check: lint types imports lengths habits lock rules docs  ## all static checks: style, types, imports, lengths, habits, lock, rules, docs
 
 lint: .venv
+	@cd kernels/built && sha256sum --check --quiet SHA256SUMS
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
+	@.venv/bin/clang-format --dry-run --Werror kernels/native/*
 
 types: .venv
 	@.venv/bin/mypy
@@ -52,6 +73,10 @@ imports: .venv
 
 lengths: .venv
 	@$(python) tools/check_lengths.py
+
+habits: .venv  ## what a file may say and reach, and the figures of the house
+	@$(python) -m pytest -q -m sources tests/habits
+	@$(python) -m tools.house --quiet
 
 lock: .venv
 	@uv=$$(sh tools/make_venv.sh --uv) && $$uv lock --check --quiet
@@ -67,6 +92,7 @@ requirements:  ## writes the list of a node's packages from uv.lock
 format: .venv  ## rewrites the sources as `make check` requires
 	@.venv/bin/ruff check --fix --quiet . || true
 	@.venv/bin/ruff format .
+	@.venv/bin/clang-format -i kernels/native/*
 
 docs: .venv  ## docs/_build/html, warnings are errors
 	@.venv/bin/sphinx-build -W --keep-going --quiet -b html docs docs/_build/html

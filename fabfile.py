@@ -6,8 +6,6 @@ quiet_until_a_command_begins()
 
 from fabric.main import program  # noqa: E402
 
-from deploy.commands import namespace  # noqa: E402  takes a while
-from deploy.commands.typed import read  # noqa: E402
+from deploy.commands.door import namespace  # noqa: E402  takes a while
 
-read(program)
-ns = namespace()
+ns = namespace(program)

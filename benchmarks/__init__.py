@@ -1,1 +1,4 @@
-"""Benchmarks: `python -m benchmarks.NAME [--quick] [--json]`; docs/performance.md has the results."""
+"""Benchmarks: `python -m benchmarks.NAME [--quick] [--json]`.
+
+docs/performance.md has the results.
+"""

@@ -1,10 +1,12 @@
 """Updates lost and updates doubled while faults are injected on purpose.
 
-On a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The first rows count each
-update at each shard by itself, in every codec (`benchmarks.coordinators.faults`), under faults of workers, connections
-and deliveries. Then comes `fab job train` in every mode with every codec it takes, under those of parameter servers and
-coordinators too: what they take is lost with them, and comes again from the last checkpoint; every update of the plan
-has to be in the history that survives, once. `single` has no cluster to strike, so that it is no row.
+On a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The
+first rows count each update at each shard by itself, in every codec
+(`benchmarks.coordinators.faults`), under faults of workers, connections and deliveries. Then comes
+`fab job train` in every mode with every codec it takes, under those of parameter servers and
+coordinators too: what they take is lost with them, and comes again from the last checkpoint; every
+update of the plan has to be in the history that survives, once. `single` has no cluster to strike,
+so that it is no row.
 """
 
 import json
@@ -15,44 +17,76 @@ from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervi
 from benchmarks.report import arguments, publish
 from deploy.common.project import ROOT
 
-WORKERS, SERVERS = 4, 2
-FAULTS, QUICK_FAULTS = (400, 40), (60, 8)
+WORKERS = 4
+SERVERS = 2
+FAULTS = (400, 40)
+QUICK_FAULTS = (60, 8)
 """How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 
-CHAOS = "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
+CHAOS = (
+    "kill-worker:0.015,stop-worker:0.018,cut-worker:0.015,cut-ps:0.015,"
+    "drop-reply:0.06,duplicate:0.12,late:0.08"
+)
 KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.08"
-"""For workers that keep a part of the gradients: a killed one takes that part with it, which is lost by design."""
+"""For workers that keep a part of the gradients: a killed one takes that part with it, which is
+lost by design."""
 
 COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
 MODES = ("async", "ssp", "local", "sync", "allreduce")
 STEPS = ("sync", "allreduce")
 """Modes in which no worker may keep anything."""
 CODECS = ("fp32", "fp16", "topk")
+QUICK_MODES = ("async", "sync")
+QUICK_CODECS = ("fp32",)
 TRAIN_CHAOS = (
     "kill-worker:0.005,stop-worker:0.003,cut-ps:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
     "kill-ps:0.002,kill-coordinator:0.002"
 )
-"""Fewer, because a job's own patience is that of the product: a worker that fails again and again waits up to 30 s."""
-ALLREDUCE_CHAOS = "kill-worker:0.001,stop-worker:0.0005,cut-worker:0.0005,duplicate:0.03,kill-coordinator:0.001"
-"""A worker holds a part of the parameters, so each fault of one restarts the job. Only an evaluation's calls double."""
+"""Fewer, because a job's own patience is that of the product: a worker that fails again and again
+waits up to 30 s."""
+ALLREDUCE_CHAOS = (
+    "kill-worker:0.001,stop-worker:0.0005,cut-worker:0.0005,duplicate:0.03,kill-coordinator:0.001"
+)
+"""A worker holds a part of the parameters, so each fault of one restarts the job. Only an
+evaluation's calls double."""
 TRAIN = (
-    "jobs.train.model={name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1, bidirectional: false, hidden: 16}",
+    (
+        "jobs.train.model={name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1,"
+        " bidirectional: false, hidden: 16}"
+    ),
     "jobs.train.batch_size=20",
     "jobs.train.checkpoint.every_seconds=3",
     "jobs.train.deadline_seconds=20",
 )
-EPOCHS, QUICK_EPOCHS = 6, 1
+EPOCHS = 6
+QUICK_EPOCHS = 1
 
 
 def counting(
     cluster: SupervisedCluster, faults: int, to_processes: int, seed: int, codec: str = "fp32"
 ) -> dict[str, Any]:
     """A row of `benchmarks.coordinators.faults`."""
-    command = [sys.executable, "-m", "benchmarks.coordinators.faults", "--inventory", str(cluster.inventory)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.coordinators.faults",
+        "--inventory",
+        str(cluster.inventory),
+    ]
     chaos = COUNTED[codec]
-    to_processes = to_processes if "kill-worker" in chaos else 0
-    command += ["--faults", str(faults), "--to-processes", str(to_processes), "--chaos", f"{chaos},seed:{seed}"]
+    if "kill-worker" in chaos:
+        to_processes = to_processes
+    else:
+        to_processes = 0
+    command += [
+        "--faults",
+        str(faults),
+        "--to-processes",
+        str(to_processes),
+        "--chaos",
+        f"{chaos},seed:{seed}",
+    ]
     command += ["--codec", codec]
     row: dict[str, Any] = json.loads(
         ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).stdout.splitlines()[-1]
@@ -62,7 +96,18 @@ def counting(
 
 def train_words(epochs: int, chaos: str, mode: str = "async", codec: str = "fp32") -> list[str]:
     """What to say to `fab` for a training that has to resume from checkpoints."""
-    words = ["job", "train", "--data", "synthetic", "--mode", mode, "--epochs", str(epochs), "--chaos", chaos]
+    words = [
+        "job",
+        "train",
+        "--data",
+        "synthetic",
+        "--mode",
+        mode,
+        "--epochs",
+        str(epochs),
+        "--chaos",
+        chaos,
+    ]
     for setting in (*TRAIN, f"jobs.train.codec={{name: {codec}}}"):
         words += ["--set", setting]
     return [*words, "--json", "--quiet"]
@@ -70,7 +115,8 @@ def train_words(epochs: int, chaos: str, mode: str = "async", codec: str = "fp32
 
 def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
     """What a training's result says about its faults."""
-    injected, updates = result["chaos"]["injected"], result["updates"]
+    injected = result["chaos"]["injected"]
+    updates = result["updates"]
     return {
         "what": f"fab job train, {result['mode']}, {result['settings']['codec']['name']}",
         "mode": result["mode"],
@@ -79,7 +125,9 @@ def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
         "ps": result["ps"],
         "chaos": chaos,
         "injected": injected,
-        "to_processes": sum(count for fault, count in injected.items() if fault.startswith(("kill-", "stop-"))),
+        "to_processes": sum(
+            count for fault, count in injected.items() if fault.startswith(("kill-", "stop-"))
+        ),
         "status": result["status"],
         "epochs_done": result["epochs_done"],
         "updates": updates["scheduled"],
@@ -102,7 +150,10 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "injected": sum(injected.values()),
         "injected_by_fault": dict(sorted(injected.items())),
-        **{key: sum(row[key] for row in rows) for key in ("to_processes", "updates", "lost", "doubled")},
+        **{
+            key: sum(row[key] for row in rows)
+            for key in ("to_processes", "updates", "lost", "doubled")
+        },
         "rolled_back": sum(row.get("rolled_back", 0) for row in rows),
         "resumptions": sum(row.get("resumptions", 0) for row in rows),
     }
@@ -110,22 +161,38 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print the object; status 1 if an update was lost or doubled."""
-    parser = arguments("faults", "Updates lost and doubled under injected faults, in every mode and codec.")
+    parser = arguments(
+        "faults", "Updates lost and doubled under injected faults, in every mode and codec."
+    )
     parser.add_argument("--seed", type=int, default=0, help="which faults strike when")
-    parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
-    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=CODECS)
-    parser.add_argument("--epochs", type=int, help=f"of each training; default {EPOCHS}, with --quick {QUICK_EPOCHS}")
+    parser.add_argument(
+        "--modes", nargs="*", choices=MODES, help="default all; with --quick async and sync"
+    )
+    parser.add_argument(
+        "--codecs", nargs="*", choices=CODECS, help="default all; with --quick fp32"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        help=f"of each training; default {EPOCHS}, with --quick {QUICK_EPOCHS}",
+    )
     given = parser.parse_args()
     epochs = given.epochs or (QUICK_EPOCHS if given.quick else EPOCHS)
+    modes = given.modes or (QUICK_MODES if given.quick else MODES)
+    codecs = given.codecs or (QUICK_CODECS if given.quick else CODECS)
     rows = []
     with supervised_cluster(WORKERS, SERVERS) as cluster:
-        counted = [name for name in COUNTED if name in given.codecs or (name == "residual" and "topk" in given.codecs)]
+        counted = [
+            name for name in COUNTED if name in codecs or (name == "residual" and "topk" in codecs)
+        ]
         for codec in counted:
-            rows.append(counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed, codec))
+            rows.append(
+                counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed, codec)
+            )
             _tell(rows[-1])
-        for mode in given.modes:
+        for mode in modes:
             chaos = f"{ALLREDUCE_CHAOS if mode == 'allreduce' else TRAIN_CHAOS},seed:{given.seed}"
-            for codec in given.codecs:
+            for codec in codecs:
                 if codec == "topk" and mode in STEPS:
                     continue
                 trained = cluster.fab(train_words(epochs, chaos, mode, codec), DEADLINE_SECONDS)
@@ -139,8 +206,8 @@ def main() -> None:
 def _tell(row: dict[str, Any]) -> None:
     """The whole row, too: it took minutes, and the next one may fail."""
     print(
-        f"{row['what']}: {sum(row['injected'].values())} faults in {row['updates']} updates; {row['lost']} lost, "
-        f"{row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}",
+        f"{row['what']}: {sum(row['injected'].values())} faults in {row['updates']} updates;"
+        f" {row['lost']} lost, {row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}",
         file=sys.stderr,
         flush=True,
     )

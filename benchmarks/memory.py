@@ -1,10 +1,13 @@
-"""Anonymous memory of a node's processes, idle and training: the lean server beside `tf.distribute.Server` and Keras.
+"""Anonymous memory of a node's processes, idle and training.
 
-For each case a parameter server and workers are started as processes, three plain layers are trained on synthetic
-recordings, and RssAnon of /proc/<pid>/status is read throughout, the coordinator's too. The job `train` does that with
-32 units on both kinds of server and with 128 on the lean one, and there with sixteen micro-batches in `sync` too, which
-take most; Keras does it under ParameterServerStrategy on stock servers (`benchmarks.coordinators.memory`).
-Anonymous memory is what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
+The lean server beside `tf.distribute.Server` and Keras.
+
+For each case a parameter server and workers are started as processes, three plain layers are
+trained on synthetic recordings, and RssAnon of /proc/<pid>/status is read throughout, the
+coordinator's too. The job `train` does that with 32 units on both kinds of server and with 128 on
+the lean one, and there with sixteen micro-batches in `sync` too, which take most; Keras does it
+under ParameterServerStrategy on stock servers (`benchmarks.coordinators.memory`). Anonymous memory
+is what a node must hold; pages of the wheel's libraries are in its files and can be evicted.
 """
 
 import statistics
@@ -24,14 +27,21 @@ SAMPLE_SECONDS = 0.1
 IDLE_SAMPLES = 20
 KERAS_STEPS_OF_EPOCH = 5
 KERAS_DEADLINE_SECONDS = 900.0
-"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends it."""
+"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends
+it."""
 MEGABYTE = 1e6
-MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: {units}}}"
+MODEL = (
+    "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden:"
+    " {units}}}"
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What trains three plain layers of `units`, on which kind of servers; `sync` with as many micro-batches."""
+    """What trains three plain layers of `units`, on which kind of servers.
+
+    `sync` with as many micro-batches.
+    """
 
     server: str
     trainer: str
@@ -59,11 +69,14 @@ def anonymous_bytes(process_id: int) -> int:
 
 
 class Sampler:
-    """Reads the anonymous memory of some processes over and over, from entering to leaving the context."""
+    """Reads the anonymous memory of some processes again and again inside the context."""
 
-    def __init__(self, process_ids: Mapping[str, int], every_seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(
+        self, process_ids: Mapping[str, int], every_seconds: float = SAMPLE_SECONDS
+    ) -> None:
         self.samples: dict[str, list[int]] = {name: [] for name in process_ids}
-        self._process_ids, self._every_seconds = process_ids, every_seconds
+        self._process_ids = process_ids
+        self._every_seconds = every_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
 
@@ -87,7 +100,10 @@ class Sampler:
 
 
 def measure(case: Case, workers: int, epochs: int) -> list[dict[str, Any]]:
-    """A row for each process of one case: its role processes, and the coordinator, which has no idle time."""
+    """A row for each process of one case.
+
+    Its role processes, and the coordinator, which has no idle time.
+    """
     with local_cluster(workers, servers=1, server=case.server) as cluster, ExitStack() as samplers:
         process_ids = {name: process.pid for name, process in cluster.processes.items()}
         with Sampler(process_ids) as idle:
@@ -98,12 +114,16 @@ def measure(case: Case, workers: int, epochs: int) -> list[dict[str, Any]]:
             training.update(samplers.enter_context(Sampler(process_ids)).samples)
 
         watch(process_ids)
-        trained = _train(cluster, case, epochs, lambda process_id: watch({"coordinator:0": process_id}))
+        trained = _train(
+            cluster, case, epochs, lambda process_id: watch({"coordinator:0": process_id})
+        )
     return [
         {
             **asdict(case),
             "task": name,
-            "idle_anonymous_mb": statistics.median(idle.samples[name]) / MEGABYTE if name in process_ids else None,
+            "idle_anonymous_mb": (
+                statistics.median(idle.samples[name]) / MEGABYTE if name in process_ids else None
+            ),
             "training_anonymous_mb": max(samples) / MEGABYTE,
             "samples": len(samples),
             **trained,
@@ -112,14 +132,25 @@ def measure(case: Case, workers: int, epochs: int) -> list[dict[str, Any]]:
     ]
 
 
-def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[int], None]) -> dict[str, Any]:
+def _train(
+    cluster: LocalCluster, case: Case, epochs: int, started: Callable[[int], None]
+) -> dict[str, Any]:
     if case.trainer == "keras":
-        # A step of the tutorial's takes ten of ours, and its processes are at their largest after a few.
+        # A step of the tutorial's takes ten of ours, and its processes are at their largest after a
+        # few.
         flags = ["--units", str(case.units), "--steps", str(KERAS_STEPS_OF_EPOCH * epochs)]
-        return cluster.coordinate("benchmarks.coordinators.memory", [], flags, started, KERAS_DEADLINE_SECONDS)
-    settings = ["data.source=synthetic", f"model={MODEL.format(units=case.units)}", f"epochs={epochs}", "refit=false"]
-    # The estimate of `check` is drawn through these, so the number of micro-batches does not follow this machine.
-    settings.append(f"micro_batches={case.sync_micro_batches or 4}")
+        return cluster.coordinate(
+            "benchmarks.coordinators.memory", [], flags, started, KERAS_DEADLINE_SECONDS
+        )
+    settings = [
+        "data.source=synthetic",
+        f"model={MODEL.format(units=case.units)}",
+        f"epochs={epochs}",
+        "refit=false",
+    ]
+    # The estimate of `check` is drawn through these, so the number of micro-batches does not follow
+    # this machine.
+    settings.append(f"slots={case.sync_micro_batches or 4}")
     if case.sync_micro_batches is not None:
         settings.append("mode=sync")
     result = cluster.job("train", [f"jobs.train.{setting}" for setting in settings], started)
@@ -128,11 +159,11 @@ def _train(cluster: LocalCluster, case: Case, epochs: int, started: Callable[[in
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the parameter server idle, and of each role's largest process at its highest while training.
+    """Return the idle memory of the parameter server, and the highest of each role while it trains.
 
-    Three plain layers of 32 units on lean servers; those of 128 with `h128` in the key; `sixteen` are the same with
-    sixteen micro-batches in `sync`; `stock` are the first job's figures on `tf.distribute.Server`, `stock_keras` those
-    of Keras under ParameterServerStrategy on it.
+    Three plain layers of 32 units on lean servers; those of 128 with `h128` in the key; `sixteen`
+    are the same with sixteen micro-batches in `sync`; `stock` are the first job's figures on
+    `tf.distribute.Server`, `stock_keras` those of Keras under ParameterServerStrategy on it.
     """
 
     def highest(case: Case, role: str, key: str = "training_anonymous_mb") -> float:
@@ -140,7 +171,8 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             max(
                 row[key]
                 for row in rows
-                if (row["server"], row["trainer"], row["units"], row["sync_micro_batches"]) == astuple(case)
+                if (row["server"], row["trainer"], row["units"], row["sync_micro_batches"])
+                == astuple(case)
                 and str(row["task"]).startswith(f"{role}:")
             )
         )
@@ -148,21 +180,32 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     def of(case: Case, infix: str = "") -> dict[str, float]:
         return {
             "ps_idle_anonymous_mb": highest(case, "ps", "idle_anonymous_mb"),
-            **{f"{role}_training_{infix}anonymous_mb": highest(case, role) for role in ("ps", "worker", "coordinator")},
+            **{
+                f"{role}_training_{infix}anonymous_mb": highest(case, role)
+                for role in ("ps", "worker", "coordinator")
+            },
         }
 
     lean, stock, keras, wide, sixteen, wide_sixteen = CASES
     # Idle, a server does not know how wide the layers will be: that figure is the first case's.
     return {
-        **of(wide, "h128_"), **of(lean), "sixteen": {**of(wide_sixteen, "h128_"), **of(sixteen)},
-        "stock": of(stock), "stock_keras": of(keras),
-    }  # fmt: skip
+        **of(wide, "h128_"),
+        **of(lean),
+        "sixteen": {**of(wide_sixteen, "h128_"), **of(sixteen)},
+        "stock": of(stock),
+        "stock_keras": of(keras),
+    }
 
 
 def main() -> None:
     """Measure all cases side by side, for time is not what is measured, and print the object."""
-    given = arguments("memory", "Anonymous memory of a node's processes, beside tf.distribute.Server's.").parse_args()
-    workers, epochs = (1, 1) if given.quick else (2, 2)
+    given = arguments(
+        "memory", "Anonymous memory of a node's processes, beside tf.distribute.Server's."
+    ).parse_args()
+    if given.quick:
+        workers, epochs = (1, 1)
+    else:
+        workers, epochs = (2, 2)
     rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(len(CASES)) as pool:
         for found in pool.map(lambda case: measure(case, workers, epochs), CASES):
@@ -173,8 +216,14 @@ def main() -> None:
 
 def _line(row: dict[str, Any]) -> str:
     idle = row["idle_anonymous_mb"]
-    before = "" if idle is None else f"idle {idle:.0f} MB, "
-    pieces = "" if row["sync_micro_batches"] is None else f", sync x {row['sync_micro_batches']}"
+    if idle is None:
+        before = ""
+    else:
+        before = f"idle {idle:.0f} MB, "
+    if row["sync_micro_batches"] is None:
+        pieces = ""
+    else:
+        pieces = f", sync x {row['sync_micro_batches']}"
     return (
         f"{row['server']}, {row['trainer']}, h{row['units']}{pieces}, {row['task']}: {before}"
         f"at most {row['training_anonymous_mb']:.0f} MB in training"

@@ -1,10 +1,11 @@
-"""What the metrics cost: `python -m benchmarks.metrics_cost` measures their share of the CPU seconds of a training.
+"""What the metrics cost, as a share of the CPU seconds of a training.
 
-A parameter server, workers and a coordinator train three plain layers on synthetic recordings while something reads
-each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each process says what it spent:
-`pscluster_exporter_cpu_seconds_total` is the CPU time of the threads that answer and sample and, in the coordinator, of
-the consumers that fill the registry; `pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator
-can be read, to its last reading, for which it waits: what loading TensorFlow costs is not in the total.
+A parameter server, workers and a coordinator train three plain layers on synthetic recordings while
+something reads each `/metrics` every 5 s, as a Prometheus would, and once more every second. Each
+process says what it spent: `pscluster_exporter_cpu_seconds_total` is the CPU time of the threads
+that answer and sample and, in the coordinator, of the consumers that fill the registry;
+`pscluster_process_cpu_seconds_total` is all of it. Counted while the coordinator can be read, to
+its last reading, for which it waits: what loading TensorFlow costs is not in the total.
 """
 
 import sys
@@ -26,8 +27,12 @@ USUAL_SECONDS = INTERVALS_SECONDS[0]
 ANSWER_SECONDS = 5.0
 UNTIL_IT_LISTENS_SECONDS = 0.1
 COORDINATOR = "coordinator:0"
-COST, TOTAL = "pscluster_exporter_cpu_seconds_total", "pscluster_process_cpu_seconds_total"
-MODEL = "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: {units}}}"
+COST = "pscluster_exporter_cpu_seconds_total"
+TOTAL = "pscluster_process_cpu_seconds_total"
+MODEL = (
+    "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden:"
+    " {units}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,9 @@ class Reader:
         self._every_seconds = every_seconds
         self.readings: dict[str, list[tuple[float, Spent]]] = {name: [] for name in addresses}
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._read, args=place) for place in addresses.items()]
+        self._threads = [
+            threading.Thread(target=self._read, args=place) for place in addresses.items()
+        ]
 
     def __enter__(self) -> "Reader":
         for thread in self._threads:
@@ -61,7 +68,7 @@ class Reader:
             thread.join()
 
     def spent(self) -> dict[str, Spent]:
-        """By task, between its first reading and its last of those in which the coordinator could be read."""
+        """Return what each task spent between the first and the last reading of the coordinator."""
         times = [when for when, _ in self.readings[COORDINATOR]]
         during = {
             name: [spent for when, spent in readings if times[0] <= when <= times[-1]]
@@ -90,7 +97,9 @@ def spent_of(url: str) -> Spent:
     return Spent(values[COST], values[TOTAL])
 
 
-def measure(cluster: LocalCluster, settings: list[str], every_seconds: float) -> list[dict[str, Any]]:
+def measure(
+    cluster: LocalCluster, settings: list[str], every_seconds: float
+) -> list[dict[str, Any]]:
     """One training; a row for each process."""
     addresses = {task.name: task.metrics_address for task in cluster.inventory.tasks()}
     with Reader(addresses, every_seconds) as reader:
@@ -114,11 +123,16 @@ def percent(all_spent: list[Spent]) -> float:
 
 
 def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, Any]:
-    """All processes together, read as often as a Prometheus would, and every second; the page with fifty viewers."""
+    """All processes together, read as often as a Prometheus would, and every second.
+
+    The page with fifty viewers.
+    """
 
     def together(every_seconds: float) -> float:
         chosen = [row for row in rows if row["every_seconds"] == every_seconds]
-        return percent([Spent(row["metrics_cpu_seconds"], row["total_cpu_seconds"]) for row in chosen])
+        return percent(
+            [Spent(row["metrics_cpu_seconds"], row["total_cpu_seconds"]) for row in chosen]
+        )
 
     return {
         "percent": together(USUAL_SECONDS),
@@ -131,28 +145,40 @@ def main() -> None:
     """Train twice and print the object."""
     parser = arguments("metrics_cost", "CPU seconds of the metrics over all of a training's.")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--hidden", type=int, default=32, help="units of a layer: fewer make more steps a second")
+    parser.add_argument(
+        "--hidden", type=int, default=32, help="units of a layer: fewer make more steps a second"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of training, about")
     given = parser.parse_args()
-    seconds = 15.0 if given.quick else given.seconds
+    if given.quick:
+        seconds = 15.0
+    else:
+        seconds = given.seconds
     common = ["data.source=synthetic", "validation_subjects=0", "refit=false"]
     common.append(f"model={MODEL.format(units=given.hidden)}")
     rows: list[dict[str, Any]] = []
     with local_cluster(given.workers) as cluster:
         pilot = cluster.job("train", [f"jobs.train.{each}" for each in (*common, "epochs=1")])
-        rate, windows = pilot["throughput"]["windows_per_second"], pilot["dataset"]["train_windows"]
-        settings = [f"jobs.train.{each}" for each in (*common, f"epochs={max(2, round(seconds * rate / windows))}")]
+        rate = pilot["throughput"]["windows_per_second"]
+        windows = pilot["dataset"]["train_windows"]
+        settings = [
+            f"jobs.train.{each}"
+            for each in (*common, f"epochs={max(2, round(seconds * rate / windows))}")
+        ]
         for every_seconds in INTERVALS_SECONDS:
             rows += measure(cluster, settings, every_seconds)
             for row in rows[-given.workers - 2 :]:
                 print(
-                    f"every {every_seconds:g} s, {row['task']}: {row['metrics_cpu_seconds']:.3f} of "
-                    f"{row['total_cpu_seconds']:.1f} CPU s ({row['percent']:.2f} %), {row['readings']} readings",
+                    f"every {every_seconds:g} s, {row['task']}: {row['metrics_cpu_seconds']:.3f} of"
+                    f" {row['total_cpu_seconds']:.1f} CPU s ({row['percent']:.2f} %),"
+                    f" {row['readings']} readings",
                     file=sys.stderr,
                     flush=True,
                 )
         watched = viewers.measure(cluster, settings)
-        print(f"{watched['viewers']} viewers: {watched['percent']:.2f} %", file=sys.stderr, flush=True)
+        print(
+            f"{watched['viewers']} viewers: {watched['percent']:.2f} %", file=sys.stderr, flush=True
+        )
     publish("metrics_cost", rows, summarize(rows, watched["percent"]), as_json=given.json)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import cluster.engine.runtime  # noqa: F401  (before tensorflow)
-from cluster.data import Dataset, find_source, prepare
-from cluster.data.source import PROJECT_ROOT
+import core.engine.runtime  # noqa: F401  (before tensorflow)
 from cluster.jobs.train_result import load
-from cluster.user_cache import user_cache
+from core.data import Dataset, find_source, prepare
+from core.data.source import PROJECT_ROOT
+from core.user_cache import user_cache
 
 import tensorflow as tf  # isort: skip
 
@@ -33,7 +33,11 @@ def by_person(model: Path, dataset: Dataset, rows: NDArray[np.integer]) -> dict[
     stored = load(model)
     named = stored.network.unpack(tf.constant(stored.vector))
     answers = [
-        stored.network.apply(named, tf.constant(block), training=False, seed=tf.zeros([2], tf.int32)).logits.numpy()
+        stored.network.apply(
+            named, tf.constant(block), training=False, seed=tf.zeros([2], tf.int32)
+        ).logits.numpy()
         for block in stored.standardization.blocks(dataset, rows)
     ]
-    return shares(np.concatenate(answers).argmax(1) == dataset.classes()[rows], dataset.subjects()[rows])
+    return shares(
+        np.concatenate(answers).argmax(1) == dataset.classes()[rows], dataset.subjects()[rows]
+    )

@@ -1,9 +1,12 @@
-"""Monte Carlo samples per second and core: our `count_inside` beside the thesis's expression, in one process.
+"""Monte Carlo samples per second and core.
 
-The thesis draws all points of a task at once and averages in float32: `random_uniform([n, 2])`, `pow`, `sqrt`, `cast`.
-It adds the two squares with `reduce_sum(pow(points, 2), 1)`, a sum over each row: ours is compared with that. The same
-over the columns x and y, which is faster, stands beside it.
-Everything on one thread, in turn, medians of processor time: other processes on the machine count less that way.
+Our `count_inside` beside the thesis's expression, in one process.
+
+The thesis draws all points of a task at once and averages in float32: `random_uniform([n, 2])`,
+`pow`, `sqrt`, `cast`. It adds the two squares with `reduce_sum(pow(points, 2), 1)`, a sum over each
+row: ours is compared with that. The same over the columns x and y, which is faster, stands beside
+it. Everything on one thread, in turn, medians of processor time: other processes on the machine
+count less that way.
 """
 
 import statistics
@@ -12,14 +15,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.report import arguments, publish
 from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
 
 import tensorflow as tf  # isort: skip
 
-SAMPLES, REPEATS = 128 * BLOCK_SAMPLES, 25
-QUICK_SAMPLES, QUICK_REPEATS = 64 * BLOCK_SAMPLES, 11
+SAMPLES = 128 * BLOCK_SAMPLES
+REPEATS = 25
+QUICK_SAMPLES = 64 * BLOCK_SAMPLES
+QUICK_REPEATS = 11
 
 
 def thesis_columns(samples: int) -> Any:
@@ -49,10 +54,12 @@ VARIANTS: dict[str, Callable[[int], Any]] = {
 
 
 def measure(samples: int, repeats: int) -> list[dict[str, Any]]:
-    """A row for each variant: samples per second of one thread's processor time, and what it estimated last."""
+    """Return a row for each variant: samples a second of processor time, and its last estimate."""
     functions = {name: _traced(variant, samples) for name, variant in VARIANTS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    estimates = {name: float(function()) for name, function in functions.items()}  # the first call also sets up
+    estimates = {
+        name: float(function()) for name, function in functions.items()
+    }  # the first call also sets up
     for _ in range(repeats):
         for name, function in functions.items():
             begin = time.process_time()
@@ -70,12 +77,17 @@ def measure(samples: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def _traced(variant: Callable[[int], Any], samples: int) -> Callable[[], Any]:
-    traced: Callable[[], Any] = tf.function(lambda: variant(samples), autograph=False).get_concrete_function()
+    traced: Callable[[], Any] = tf.function(
+        lambda: variant(samples), autograph=False
+    ).get_concrete_function()
     return traced
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many times the samples of the thesis's expression, which sums rows; by the other way of adding too."""
+    """How many times the samples of the thesis's expression, which sums rows.
+
+    By the other way of adding too.
+    """
     speeds = {row["variant"]: row["samples_per_second"] for row in rows}
     by_way = {name: speeds["ours"] / speed for name, speed in speeds.items() if name != "ours"}
     return {"ours_over_thesis": by_way["thesis_rows"], "ours_over": by_way}
@@ -83,12 +95,16 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print the object."""
-    given = arguments("pi", "Monte Carlo samples per second and core, beside the thesis's expression.").parse_args()
+    given = arguments(
+        "pi", "Monte Carlo samples per second and core, beside the thesis's expression."
+    ).parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     rows = measure(*((QUICK_SAMPLES, QUICK_REPEATS) if given.quick else (SAMPLES, REPEATS)))
     for row in rows:
-        print(f"{row['variant']}: {row['samples_per_second'] / 1e6:.1f} M samples/s", file=sys.stderr)
+        print(
+            f"{row['variant']}: {row['samples_per_second'] / 1e6:.1f} M samples/s", file=sys.stderr
+        )
     publish("pi", rows, summarize(rows), as_json=given.json)
 
 

@@ -1,14 +1,16 @@
-"""Windows per second of many slow workers beside as many times one of them, for each mode; and of unequal workers.
+"""Windows per second of many slow workers beside as many times one of them, for each mode.
 
-Role processes are real. The kernel limits each worker to a share of a core (`benchmarks.beds.cpu_quota`), but neither
-parameter server nor coordinator. The job `train` runs three plain layers of 32 units on windows of noise, 100 windows a
-worker and step. Graphs are instantiated in a run's first epoch, after which the quotas are set; a figure is the median
-over the epochs from the third on. Runs with one worker and with all of them take turns.
+And of unequal workers.
+
+Role processes are real. The kernel limits each worker to a share of a core
+(`benchmarks.beds.cpu_quota`), but neither parameter server nor coordinator. The job `train` runs
+three plain layers of 32 units on windows of noise, 100 windows a worker and step. Graphs are
+instantiated in a run's first epoch, after which the quotas are set; a figure is the median over the
+epochs from the third on. Runs with one worker and with all of them take turns.
 """
 
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -25,25 +27,38 @@ import numpy as np
 from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
 from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish
-from cluster.inventory import load
-from cluster.jobs.run_folder import keep_calibration
+from cluster.jobs.calibration import keep_calibration
+from core.inventory import load
 
 MODES = ("async", "local", "sync")
-WORKERS, SHARE = 8, 0.2
+WORKERS = 8
+SHARE = 0.2
 UNEQUAL = (SHARE, SHARE, SHARE, SHARE / 4)
 WINDOWS_OF_STEP = 100
-MODEL = "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
-STEPS, CHANNELS, CLASSES, TEST_WINDOWS = 128, 9, 6, 6
+MODEL = (
+    "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
+)
+STEPS = 128
+CHANNELS = 9
+CLASSES = 6
+TEST_WINDOWS = 6
 LOOK_SECONDS = 0.05
-STEPS_OF_EPOCH, EPOCHS = 40, 5
-ROUNDS, QUICK_ROUNDS = 3, 1
+STEPS_OF_EPOCH = 40
+EPOCHS = 5
+QUICK_STEPS_OF_EPOCH = 10
+QUICK_EPOCHS = 4
+ROUNDS = 3
+QUICK_ROUNDS = 1
 WARM_UP = 2
 """Epochs that do not count: the first without quotas, the second in which they begin."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: `shares` of a core, a worker each; `pieces` micro-batches for every 100 windows."""
+    """One training run: `shares` of a core, a worker each.
+
+    `pieces` micro-batches for every 100 windows.
+    """
 
     mode: str
     shares: tuple[float, ...]
@@ -68,9 +83,14 @@ class Run:
         """The settings of the job."""
         micro_batches = self.pieces * (len(self.shares) if self.mode == "sync" else 1)
         values = {
-            "mode": self.mode, "model": MODEL, "batch_size": self.batch_size, "micro_batches": micro_batches,
-            "epochs": self.epochs, "validation_subjects": 0, "refit": "false",
-        }  # fmt: skip
+            "mode": self.mode,
+            "model": MODEL,
+            "batch_size": self.batch_size,
+            "slots": micro_batches,
+            "epochs": self.epochs,
+            "validation_subjects": 0,
+            "refit": "false",
+        }
         return [f"jobs.train.{key}={value}" for key, value in values.items()]
 
 
@@ -79,11 +99,20 @@ def recordings(path: Path, windows: int) -> None:
     generator = np.random.default_rng(0)
     train = generator.standard_normal((windows, STEPS, CHANNELS), np.float32)
     classes = np.arange(windows) % CLASSES
-    np.savez(path, x_train=train, y_train=classes, x_test=train[:TEST_WINDOWS], y_test=classes[:TEST_WINDOWS])
+    np.savez(
+        path,
+        x_train=train,
+        y_train=classes,
+        x_test=train[:TEST_WINDOWS],
+        y_test=classes[:TEST_WINDOWS],
+    )
 
 
 def cpu_seconds(process_id: int) -> float:
-    """Processor time that a process has taken so far, of user and system. Raises OSError when it is gone."""
+    """Processor time that a process has taken so far, of user and system.
+
+    Raises OSError when it is gone.
+    """
     fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -91,7 +120,9 @@ def cpu_seconds(process_id: int) -> float:
 class EpochClock:
     """Reads the processor time of some processes whenever a run's history has another epoch."""
 
-    def __init__(self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]) -> None:
+    def __init__(
+        self, runs: Path, process_ids: Mapping[str, int], warm: Callable[[], None]
+    ) -> None:
         """`warm` is called after the first epoch."""
         self.readings: list[tuple[float, dict[str, float]]] = []
         """Monotonic time and seconds by process after each epoch."""
@@ -112,9 +143,13 @@ class EpochClock:
         return [json.loads(line) for line in self._lines()]
 
     def _lines(self) -> list[bytes]:
-        paths = [folder / "history.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before]
+        paths = [
+            folder / "history.jsonl" for folder in set(self._runs.glob("*-train*/")) - self._before
+        ]
         lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
-        return [line for line in lines if line.startswith(b'{"event":"epoch",') and line.endswith(b"}")]
+        return [
+            line for line in lines if line.startswith(b'{"event":"epoch",') and line.endswith(b"}")
+        ]
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
@@ -123,16 +158,20 @@ class EpochClock:
             if not self.readings:
                 self._warm()
             try:
-                taken = {name: cpu_seconds(process_id) for name, process_id in self._process_ids.items()}
+                taken = {
+                    name: cpu_seconds(process_id) for name, process_id in self._process_ids.items()
+                }
             except OSError:  # the coordinator has ended, and with it the last epoch
                 return
             self.readings.append((time.monotonic(), taken))
 
 
 def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
-    """A row: the run's windows per second and where the processor time went, on workers held to their shares."""
+    """Return the run's windows a second and where the processor time went."""
     workers = [cluster.processes[f"worker:{k}"].pid for k in range(len(run.shares))]
-    servers = {name: process.pid for name, process in cluster.processes.items() if name.startswith("ps")}
+    servers = {
+        name: process.pid for name, process in cluster.processes.items() if name.startswith("ps")
+    }
     named = {f"worker:{k}": process_id for k, process_id in enumerate(workers)}
     source = cluster.folder / f"noise-{run.windows}.npz"
     if not source.exists():
@@ -146,9 +185,13 @@ def measure(run: Run, cluster: LocalCluster) -> dict[str, Any]:
     few = with_workers(cluster, len(run.shares))
     quotas = limited(dict(zip(workers, run.shares, strict=True)), run.period_microseconds)
     with ExitStack() as stack:
-        clock = EpochClock(cluster.folder / "runs", {**named, **servers}, lambda: stack.enter_context(quotas))
+        clock = EpochClock(
+            cluster.folder / "runs", {**named, **servers}, lambda: stack.enter_context(quotas)
+        )
         try:
-            result = few.job("train", [*run.settings, f"jobs.train.data.source={source}"], clock.start)
+            result = few.job(
+                "train", [*run.settings, f"jobs.train.data.source={source}"], clock.start
+            )
         finally:
             events = clock.stop()
     return row_of(run, events, clock.readings, result)
@@ -164,12 +207,18 @@ def with_workers(cluster: LocalCluster, workers: int) -> LocalCluster:
 
 
 def row_of(
-    run: Run, events: Sequence[Mapping[str, Any]], readings: Sequence[tuple[float, Mapping[str, float]]],
+    run: Run,
+    events: Sequence[Mapping[str, Any]],
+    readings: Sequence[tuple[float, Mapping[str, float]]],
     result: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Figures of the epochs behind the warm-up. Processor times are those between its end and the last reading."""
+) -> dict[str, Any]:
+    """Figures of the epochs behind the warm-up.
+
+    Processor times are those between its end and the last reading.
+    """
     rates = [float(event["windows_per_second"]) for event in events[WARM_UP:]]
-    (begin, before), (end, after) = readings[WARM_UP - 1], readings[-1]
+    begin, before = readings[WARM_UP - 1]
+    end, after = readings[-1]
     taken = {name: after[name] - before[name] for name in after}
     windows = run.windows * (len(readings) - WARM_UP)
     quota = sum(run.shares) * (end - begin)
@@ -185,7 +234,9 @@ def row_of(
         "steps_of_epoch": run.steps_of_epoch,
         "worker_cpu_of_quota": of_workers / quota,
         "worker_cpu_ms_per_window": 1e3 * of_workers / windows,
-        "ps_cpu_of_core": sum(s for name, s in taken.items() if name.startswith("ps")) / (end - begin),
+        "ps_cpu_of_core": (
+            sum(s for name, s in taken.items() if name.startswith("ps")) / (end - begin)
+        ),
         "coordinator_cpu_of_core": taken["coordinator:0"] / (end - begin),
         "step_seconds_p50": result["throughput"]["step_seconds_p50"],
         "period_microseconds": run.period_microseconds,
@@ -199,38 +250,67 @@ def runs_of(mode: str, steps_of_epoch: int, epochs: int, share: float = SHARE) -
 
 
 def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
-    """One whole worker; then three of those and one with a fourth, without a calibration and with it."""
-    one = Run(mode, (SHARE,), steps_of_epoch, epochs, pieces=4, period_microseconds=period_of(min(UNEQUAL)))
+    """Measure one worker, then three with a quarter of one, without calibration and with it."""
+    one = Run(
+        mode,
+        (SHARE,),
+        steps_of_epoch,
+        epochs,
+        pieces=4,
+        period_microseconds=period_of(min(UNEQUAL)),
+    )
     all_of_them = replace(one, shares=UNEQUAL)
     return [one, all_of_them, replace(all_of_them, calibrated=True)]
 
 
+def quick_runs(share: float) -> list[Run]:
+    """What `--quick` measures: equal workers alone, for fewer steps."""
+    return [
+        run for mode in MODES for run in runs_of(mode, QUICK_STEPS_OF_EPOCH, QUICK_EPOCHS, share)
+    ]
+
+
 def all_runs(share: float) -> list[Run]:
-    """What a round consists of, quick or not; `share` of a core is each equal worker's."""
+    """What a round consists of; `share` of a core is each equal worker's."""
     equal = [run for mode in MODES for run in runs_of(mode, STEPS_OF_EPOCH, EPOCHS, share)]
-    return equal + [run for mode in ("async", "sync") for run in unequal_runs(mode, STEPS_OF_EPOCH, EPOCHS)]
+    return equal + [
+        run for mode in ("async", "sync") for run in unequal_runs(mode, STEPS_OF_EPOCH, EPOCHS)
+    ]
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Medians over the rounds: `efficiency` of equal workers, and `heterogeneous` of unequal ones, by mode."""
+    """Return medians by mode: `efficiency` of equal workers, `heterogeneous` of unequal ones."""
 
     def rate(mode: str, pieces: int, **wanted: Any) -> float | None:
         found = [
             row["windows_per_second"]
             for row in rows
-            if row["mode"] == mode and _pieces(row) == pieces and all(row[key] == wanted[key] for key in wanted)
+            if row["mode"] == mode
+            and _pieces(row) == pieces
+            and all(row[key] == wanted[key] for key in wanted)
         ]
-        return statistics.median(found) if found else None
+        if found:
+            return float(statistics.median(found))
+        return None
 
     def over(many: float | None, one: float | None, units: float) -> float | None:
-        return many / (units * one) if many and one else None
+        if many and one:
+            return many / (units * one)
+        return None
 
     units = sum(UNEQUAL) / SHARE
     return {
-        "efficiency": {mode: over(rate(mode, 1, workers=WORKERS), rate(mode, 1, workers=1), WORKERS) for mode in MODES},
+        "efficiency": {
+            mode: over(rate(mode, 1, workers=WORKERS), rate(mode, 1, workers=1), WORKERS)
+            for mode in MODES
+        },
         "heterogeneous": {
             mode: {
-                word: over(rate(mode, 4, workers=len(UNEQUAL), calibrated=known), rate(mode, 4, workers=1), units)
+                word: over(
+                    rate(mode, 4, workers=len(UNEQUAL), calibrated=known),
+                    rate(mode, 4, workers=1),
+                    units,
+                )
                 for word, known in (("uncalibrated", False), ("calibrated", True))
             }
             for mode in ("async", "sync")
@@ -244,7 +324,10 @@ def _pieces(row: Mapping[str, Any]) -> int:
 
 
 def measure_all(
-    runs: Sequence[Run], rounds: int, report: Callable[[dict[str, Any]], None], cluster: LocalCluster
+    runs: Sequence[Run],
+    rounds: int,
+    report: Callable[[dict[str, Any]], None],
+    cluster: LocalCluster,
 ) -> list[dict[str, Any]]:
     """Every run once a round, in turn."""
     rows = []
@@ -257,9 +340,10 @@ def measure_all(
 
 def _tell(row: dict[str, Any]) -> None:
     print(
-        f"{row['mode']}, {row['workers']} workers: {row['windows_per_second']:,.0f} windows/s, workers took "
-        f"{row['worker_cpu_of_quota']:.0%} of their quota, {row['worker_cpu_ms_per_window']:.3f} ms a window; server "
-        f"{row['ps_cpu_of_core']:.0%}, coordinator {row['coordinator_cpu_of_core']:.0%} of a core",
+        f"{row['mode']}, {row['workers']} workers: {row['windows_per_second']:,.0f} windows/s,"
+        f" workers took {row['worker_cpu_of_quota']:.0%} of their quota,"
+        f" {row['worker_cpu_ms_per_window']:.3f} ms a window; server {row['ps_cpu_of_core']:.0%},"
+        f" coordinator {row['coordinator_cpu_of_core']:.0%} of a core",
         file=sys.stderr,
         flush=True,
     )
@@ -267,21 +351,29 @@ def _tell(row: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure and print the object; status 1 with one line where no quota can be set."""
-    parser = arguments("scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them.")
-    parser.add_argument("--share", type=float, default=SHARE, help="of a core for each of the equal workers")
-    parser.add_argument("--rounds", type=int, help=f"times that every run is made; default {ROUNDS}, quick 1")
+    parser = arguments(
+        "scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them."
+    )
+    parser.add_argument(
+        "--share", type=float, default=SHARE, help="of a core for each of the equal workers"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help=f"times that every run is made; default {ROUNDS}, quick 1"
+    )
     given = parser.parse_args()
     problem = why_not()
     if problem:
         print(f"benchmarks.scaling: {problem}", file=sys.stderr)
         sys.exit(1)
-    # SIGTERM would end us at once, and leave the groups behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     rounds = given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS)
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         with local_cluster(WORKERS, servers=1) as cluster:
-            rows = measure_all(all_runs(given.share), rounds, _tell, cluster)
+            if given.quick:
+                runs = quick_runs(given.share)
+            else:
+                runs = all_runs(given.share)
+            rows = measure_all(runs, rounds, _tell, cluster)
     publish("scaling", rows, summarize(rows), as_json=given.json)
 
 

@@ -1,8 +1,11 @@
-"""What the live page costs with fifty viewers: CPU seconds of its thread over those of all processes of a training.
+"""What the live page costs with fifty viewers.
 
-A parameter server, workers and a coordinator train three plain layers on synthetic recordings; fifty connections to
-`/events` take everything they are sent. Counted from when all of them are there until the end: what loading TensorFlow
-costs is not in the total. The viewers themselves, in this process, are not counted either.
+CPU seconds of its thread over those of all processes of a training.
+
+A parameter server, workers and a coordinator train three plain layers on synthetic recordings;
+fifty connections to `/events` take everything they are sent. Counted from when all of them are
+there until the end: what loading TensorFlow costs is not in the total. The viewers themselves, in
+this process, are not counted either.
 """
 
 import asyncio
@@ -23,7 +26,9 @@ from benchmarks.report import arguments, publish
 
 VIEWERS = 50
 LOOK_SECONDS = 0.25
-MODEL = "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
+MODEL = (
+    "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
+)
 COMMON = ("data.source=synthetic", "validation_subjects=0", "refit=false", f"model={MODEL}")
 
 
@@ -101,7 +106,9 @@ class Audience:
 
     def _spent(self, coordinator: psutil.Process, roles: list[psutil.Process]) -> Spent:
         number = int(self.thread_file.read_text())
-        page = sum(each.user_time + each.system_time for each in coordinator.threads() if each.id == number)
+        page = sum(
+            each.user_time + each.system_time for each in coordinator.threads() if each.id == number
+        )
         total = sum(sum(process.cpu_times()[:2]) for process in (coordinator, *roles))
         if not page:
             raise psutil.NoSuchProcess(coordinator.pid)
@@ -109,7 +116,10 @@ class Audience:
 
 
 def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) -> dict[str, Any]:
-    """One training with this number of viewers: the row, with `percent`. Raises RuntimeError if it was too short."""
+    """One training with this number of viewers: the row, with `percent`.
+
+    Raises RuntimeError if it was too short.
+    """
     with tempfile.TemporaryDirectory() as folder:
         thread_file = Path(folder, "thread")
         audience = Audience(cluster, viewers, thread_file)
@@ -118,13 +128,22 @@ def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) 
             flags += ["--set", setting]
         os.environ[THREAD_FILE] = str(thread_file)
         try:
-            cluster.coordinate("benchmarks.coordinators.viewers", ["train"], flags, audience.started)
+            cluster.coordinate(
+                "benchmarks.coordinators.viewers", ["train"], flags, audience.started
+            )
         finally:
             del os.environ[THREAD_FILE]
             audience.gone()
-    if audience.first is None or audience.last is None or audience.last.total <= audience.first.total:
-        raise RuntimeError(f"the training ended before all {viewers} viewers were there: make it longer")
-    page, total = audience.last.page - audience.first.page, audience.last.total - audience.first.total
+    if (
+        audience.first is None
+        or audience.last is None
+        or audience.last.total <= audience.first.total
+    ):
+        raise RuntimeError(
+            f"the training ended before all {viewers} viewers were there: make it longer"
+        )
+    page = audience.last.page - audience.first.page
+    total = audience.last.total - audience.first.total
     seconds = audience.ended - audience.begun
     return {
         "viewers": viewers,
@@ -138,17 +157,25 @@ def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) 
 
 def main() -> None:
     """Train once and print the object."""
-    parser = arguments("viewers", "CPU seconds of the live page with fifty viewers over all of a training's.")
+    parser = arguments(
+        "viewers", "CPU seconds of the live page with fifty viewers over all of a training's."
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--viewers", type=int, default=VIEWERS)
     parser.add_argument("--seconds", type=float, default=60.0, help="of training, about")
     given = parser.parse_args()
-    seconds = 20.0 if given.quick else given.seconds
+    if given.quick:
+        seconds = 20.0
+    else:
+        seconds = given.seconds
     with local_cluster(given.workers) as cluster:
         pilot = cluster.job("train", [f"jobs.train.{each}" for each in (*COMMON, "epochs=1")])
-        rate, windows = pilot["throughput"]["windows_per_second"], pilot["dataset"]["train_windows"]
+        rate = pilot["throughput"]["windows_per_second"]
+        windows = pilot["dataset"]["train_windows"]
         epochs = max(2, round(seconds * rate / windows))
-        row = measure(cluster, [f"jobs.train.{each}" for each in (*COMMON, f"epochs={epochs}")], given.viewers)
+        row = measure(
+            cluster, [f"jobs.train.{each}" for each in (*COMMON, f"epochs={epochs}")], given.viewers
+        )
     print(f"{row['viewers']} viewers: {row['percent']:.2f} % of the CPU seconds", file=sys.stderr)
     publish("viewers", [row], {"viewers_percent": row["percent"]}, as_json=given.json)
 

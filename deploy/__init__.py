@@ -1,4 +1,4 @@
-"""Bringing an inventory to life: the supervisor, the service manager interface, and the `fab` commands.
+"""Bringing an inventory to life: deployment, supervisor, jobs and the commands.
 
 Nothing here imports TensorFlow, and of `cluster` only the inventory and the errors.
 """

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from cluster import __version__ as release
+from core import __version__ as release
 
 project = "pscluster"
 author = "the pscluster authors"

@@ -8,21 +8,24 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.engine.codecs.codec import Codec
-from cluster.engine.codecs.fp32 import Fp32
-from cluster.engine.lost import reaching_servers
-from cluster.lazy import tf
-from cluster.parameters import Layout, Shard, Vector
+from core.engine.codecs.codec import Codec
+from core.engine.codecs.fp32 import Fp32
+from core.engine.lost import reaching_servers
+from core.engine.runtime import trace
+from core.lazy import tf
+from core.parameters import Layout, Shard, Vector
+from ps_node.constraints import Constraints
 from ps_node.optimizers.optimizer import Optimizer
 
 LEDGER_SLOTS = 65536
-"""Places in the ledger. It never applies a duplicate, and refuses a new update once the one this many ids later is in.
-At 200 updates a second that is five minutes behind the others, much longer than the wait for any worker."""
+"""Places in the ledger. It never applies a duplicate, and refuses a new update once the one this
+many ids later is in. At 200 updates a second that is five minutes behind the others, much longer
+than the wait for any worker."""
 
 VERSION_WORDS = 2
 """Elements at the end of a pull: the number of updates so far, an int64's two halves."""
 
-APPLIED, DROPPED, OPTIMIZER_UPDATES = range(3)
+APPLIED, DROPPED, OPTIMIZER_UPDATES, GENERATION = range(4)
 """Places in a shard's counts."""
 
 
@@ -30,9 +33,9 @@ APPLIED, DROPPED, OPTIMIZER_UPDATES = range(3)
 class VectorState:
     """The content of all shards as one consistent cut.
 
-    `vector` has shape (layout.size,), each of `slots` (an optimizer's, by name) (layout.trained_size,). Every update
-    with an id below `next_id` is applied, none at or above it. `optimizer_updates` of them came since the slots were
-    zero.
+    `vector` has shape (layout.size,), each of `slots` (an optimizer's, by name)
+    (layout.trained_size,). Every update with an id below `next_id` is applied, none at or above it.
+    `optimizer_updates` of them came since the slots were zero.
     """
 
     vector: Vector
@@ -60,7 +63,10 @@ class Totals:
 
 
 def ledger_of(next_id: int) -> NDArray[np.int64]:
-    """The ledger of a shard that has applied every id below `next_id`: the newest id of each place."""
+    """Return the ledger of a shard that has applied every id below `next_id`.
+
+    It holds the newest id of each place.
+    """
     places = np.arange(LEDGER_SLOTS, dtype=np.int64)
     newest = next_id - 1 - (next_id - 1 - places) % LEDGER_SLOTS
     return np.where(newest >= 0, newest, -1)
@@ -70,18 +76,33 @@ class ShardOnServer:
     """One shard: its variables live on `place`, TensorFlow's name of a device."""
 
     def __init__(
-        self, shard: Shard, layout: Layout, state: VectorState, optimizer: Optimizer, place: str, wire: Wire
+        self,
+        shard: Shard,
+        layout: Layout,
+        state: VectorState,
+        optimizer: Optimizer,
+        place: str,
+        wire: Wire,
     ) -> None:
-        self.shard, self.wire, self.device = shard, wire, place
+        self.shard = shard
+        self.wire = wire
+        self.device = place
         self.optimizer = optimizer.within(layout, shard.trained)
+        self._constraints = Constraints(layout, shard.trained)
         self.trained_size = shard.trained[1] - shard.trained[0]
         self.statistics_size = shard.statistics[1] - shard.statistics[0]
+        self._averaged = layout.averaged[slice(*shard.statistics)]
         trained, statistics, slots = self._cut(layout, state)
         with tf.device(place):
             self.parameters = tf.Variable(trained, name=f"parameters_{shard.index}")
             self.slots = tuple(tf.Variable(slot) for slot in slots)
-            self.statistics = tf.Variable(statistics) if statistics.size else None
-            self.counts = tf.Variable(tf.constant([state.next_id, 0, state.optimizer_updates], tf.int64))
+            if statistics.size:
+                self.statistics = tf.Variable(statistics)
+            else:
+                self.statistics = None
+            self.counts = tf.Variable(
+                tf.constant([state.next_id, 0, state.optimizer_updates, 0], tf.int64)
+            )
             # A unique name: the server may still hold the lock of a run that was killed.
             self.unique_name = f"{shard.index}_{np.random.SeedSequence().entropy}"
             self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
@@ -90,7 +111,11 @@ class ShardOnServer:
         mine = slice(*self.shard.trained)
         statistics = state.vector[layout.trained_size :][slice(*self.shard.statistics)]
         slots = [
-            state.slots[name][mine] if name in state.slots else np.zeros(self.trained_size, np.float32)
+            (
+                state.slots[name][mine]
+                if name in state.slots
+                else np.zeros(self.trained_size, np.float32)
+            )
             for name in self.optimizer.slot_names
         ]
         return state.vector[mine], statistics, slots
@@ -103,16 +128,41 @@ class ShardOnServer:
             variable.assign(value)
         if self.statistics is not None:
             self.statistics.assign(statistics)
-        applied, dropped, _ = self.counts.numpy()
-        self.counts.assign([applied, dropped, state.optimizer_updates])
+        counts = self.counts.numpy()
+        counts[OPTIMIZER_UPDATES] = state.optimizer_updates
+        self.counts.assign(counts)
+
+    def fence(self, generation: Any) -> Any:
+        """Take only updates of `generation`, int64, from now on.
+
+        Returns it once an update under way is finished.
+        """
+        with tf.device(self.device):
+            raised = tf.identity(generation)
+            lock = self.locked([raised])
+            with tf.control_dependencies([lock]):
+                counts = tf.tensor_scatter_nd_update(
+                    self.counts.read_value(), [[GENERATION]], [raised]
+                )
+            with tf.control_dependencies([self.counts.assign(counts, read_value=False)]):
+                return self.released(lock, tf.identity(raised))
+
+    def is_current(self, generation: Any) -> Any:
+        """Whether an update of this generation, int64, may still change the shard.
+
+        Ask it under the lock.
+        """
+        return tf.equal(self.counts.read_value()[GENERATION], generation)
 
     def read(self, *, exact: bool = False) -> Any:
-        """The content of a pull: parameters in the wire's codec, or every bit of them; statistics; version."""
+        """Return a pull: parameters in the wire's codec, or `exact` ones; statistics; version."""
         with tf.device(self.device):
             version = tf.bitcast(self.counts.read_value()[APPLIED], tf.float32)
             with tf.control_dependencies([version]):
                 parts = [
-                    self._pulled_in(exact).encode(self.parameters.read_value(), tf.zeros([0, self.trained_size]))[0]
+                    self._pulled_in(exact).encode(
+                        self.parameters.read_value(), tf.zeros([0, self.trained_size])
+                    )[0]
                 ]
                 if self.statistics is not None:
                     parts.append(self.statistics.read_value())
@@ -126,10 +176,15 @@ class ShardOnServer:
         return trained, pulled[words:-VERSION_WORDS], tf.bitcast(pulled[-VERSION_WORDS:], tf.int64)
 
     def _pulled_in(self, exact: bool) -> Codec:
-        return Fp32() if exact else self.wire.pull
+        if exact:
+            return Fp32()
+        return self.wire.pull
 
     def locked(self, waits_for: list[Any]) -> Any:
-        """The shard's lock, taken once all of `waits_for` is here: nothing waits for the network while it is held."""
+        """Take the shard's lock once `waits_for` is here.
+
+        Nothing waits for the network while it is held.
+        """
         with tf.control_dependencies(waits_for):
             return tf.raw_ops.MutexLock(mutex=self.lock)
 
@@ -141,17 +196,25 @@ class ShardOnServer:
             return tf.identity(answer)
 
     def applied(self, gradient: Any, rate: Any, statistics: Any, statistics_rate: Any) -> list[Any]:
-        """Ops that apply one update: the optimizer's, and the statistics' step towards the new ones."""
+        """Return ops that apply one update: optimizer, constraints, a step of the statistics."""
         updates = self.counts.read_value()[OPTIMIZER_UPDATES]
         ops = [self.optimizer.apply(self.parameters, self.slots, gradient, rate, updates)]
+        if self._constraints:
+            with tf.control_dependencies(ops):
+                within = self._constraints.applied(self.parameters.read_value())
+                ops.append(self.parameters.assign(within, read_value=False))
         if self.statistics is not None:
             change = statistics_rate * (statistics - self.statistics.read_value())
+            if not self._averaged.all():
+                change *= self._averaged
             ops.append(self.statistics.assign_add(change, read_value=False))
         return ops
 
     def count(self, applied: int, dropped: int) -> Any:
         """The op that counts an update as applied, or a push as dropped."""
-        return self.counts.assign_add(tf.constant([applied, dropped, applied], tf.int64), read_value=False)
+        return self.counts.assign_add(
+            tf.constant([applied, dropped, applied, 0], tf.int64), read_value=False
+        )
 
     def dropped(self) -> Any:
         """int64 0, once a push is counted as dropped."""
@@ -169,19 +232,45 @@ class PlacedVector(Generic[SomeShard]):
     """The context for calls to the processes that hold the shards."""
 
     def __init__(
-        self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
+        self,
+        layout: Layout,
+        state: VectorState,
+        optimizer: Optimizer,
+        places: Sequence[str],
+        wire: Wire,
         make: Callable[[Shard, Layout, VectorState, Optimizer, str, Wire], SomeShard],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Place `state`, one shard that `make` makes on each of `places`."""
-        self.layout, self._start = layout, state.next_id
+        self.layout = layout
+        self._start = state.next_id
+        self.generation = 0
+        """Which updates count: those of items that were made since the last `fence`."""
         with self.reaching():
             self.shards = tuple(
                 make(shard, layout, state, optimizer, place, wire)
                 for shard, place in zip(layout.shards(len(places)), places, strict=True)
             )
+            # Traced now: no function may be traced while workers are in the cluster.
+            self._fences = [
+                trace(shard.fence, tf.TensorSpec([], tf.int64)) for shard in self.shards
+            ]
+
+    def fence(self) -> None:
+        """Keep out every update whose item was made before, however late it comes.
+
+        What is read then stays.
+        """
+        self.generation += 1
+        with self.reaching():
+            for shard, fence in zip(self.shards, self._fences, strict=True):
+                # The whole call runs there: a server fetches nothing from the coordinator.
+                with tf.device(shard.device):
+                    fence.answer(np.int64(self.generation))
 
     def pull(self, *, exact: bool = False) -> tuple[Any, Any, Any]:
-        """(trained float32 [trained_size], statistics [statistics_size], versions int64 [shards]), in a graph.
+        """Return trained parameters, statistics and versions, in a graph.
+
+        They are float32 [trained_size], [statistics_size] and int64 [shards].
 
         The parameters are in the wire's codec, or exact.
         """
@@ -189,12 +278,19 @@ class PlacedVector(Generic[SomeShard]):
         return self._joined(pulled, exact=exact)
 
     def _joined(self, pulled: Sequence[Any], *, exact: bool = False) -> tuple[Any, Any, Any]:
-        parts = [shard.unpack(tensor, exact=exact) for shard, tensor in zip(self.shards, pulled, strict=True)]
+        parts = [
+            shard.unpack(tensor, exact=exact)
+            for shard, tensor in zip(self.shards, pulled, strict=True)
+        ]
         trained, statistics, versions = zip(*parts, strict=True)
         return tf.concat(trained, 0), tf.concat(statistics, 0), tf.stack(versions)
 
     def reset(self, vector: Vector) -> None:
-        """Start again from `vector`, with fresh optimizer slots. Update ids continue."""
+        """Start again from `vector`, with fresh optimizer slots, behind a fence.
+
+        Update ids continue.
+        """
+        self.fence()
         with self.reaching():
             for shard in self.shards:
                 shard.reset(self.layout, VectorState(vector))
@@ -203,7 +299,9 @@ class PlacedVector(Generic[SomeShard]):
         """The present vector, in layout order. Call it while no worker pushes."""
         with self.reaching():
             trained = [shard.parameters.numpy() for shard in self.shards]
-            statistics = [shard.statistics.numpy() for shard in self.shards if shard.statistics is not None]
+            statistics = [
+                shard.statistics.numpy() for shard in self.shards if shard.statistics is not None
+            ]
         return np.concatenate([*trained, *statistics]).astype("<f4", copy=False)
 
     def state(self) -> VectorState:
@@ -217,8 +315,18 @@ class PlacedVector(Generic[SomeShard]):
                 for place, name in enumerate(names)
             }
         if len({(int(count[APPLIED]), int(count[OPTIMIZER_UPDATES])) for count in counts}) > 1:
-            raise RuntimeError(f"the shards are not at one cut: they have applied {[int(c[APPLIED]) for c in counts]}")
-        return VectorState(vector, slots, int(counts[0][OPTIMIZER_UPDATES]), int(counts[0][APPLIED]))
+            raise RuntimeError(
+                "the shards are not at one cut: they have applied"
+                f" {[int(c[APPLIED]) for c in counts]}"
+            )
+        return VectorState(
+            vector, slots, int(counts[0][OPTIMIZER_UPDATES]), int(counts[0][APPLIED])
+        )
+
+    def has_applied_all_below(self, next_id: int) -> bool:
+        """Whether every shard has applied `next_id` updates. Call it behind a fence."""
+        with self.reaching():
+            return all(int(count[APPLIED]) == next_id for count in self._counts())
 
     def totals(self) -> Totals:
         """The updates that these shards have applied and dropped."""

@@ -1,17 +1,18 @@
 """pscluster from Python: train a model on a cluster from a program or a notebook.
 
-`Cluster` is a cluster by its inventory, `local` one of processes on this machine, `Run` what a training left,
-`CrossValidation` what a cross-validation left, `Sweep` what a sweep left, `Data` arrays to train on, `pscluster.keras`
-Keras layers with this project's kernels. Importing this loads none of them.
+`Cluster` is a cluster by its inventory, `local` one of processes on this machine, `Run` what a
+training left, `CrossValidation` what a cross-validation left, `Sweep` what a sweep left, `Data`
+arrays to train on, `pscluster.keras` Keras layers with this project's kernels. Importing this loads
+none of them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ClusterError, DataError, UsageError
+from core.errors import ClusterError, DataError, UsageError
 
 if TYPE_CHECKING:
-    from cluster.data.examples import Data
+    from core.data.examples import Data
     from pscluster import keras
     from pscluster.cluster import Cluster, local
     from pscluster.commands import Cancelled
@@ -22,15 +23,24 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Cancelled", "Cluster", "ClusterError", "CrossValidation", "Data", "DataError", "Run", "Sweep", "UsageError",
-    "keras", "local",
-]  # fmt: skip
+    "Cancelled",
+    "Cluster",
+    "ClusterError",
+    "CrossValidation",
+    "Data",
+    "DataError",
+    "Run",
+    "Sweep",
+    "UsageError",
+    "keras",
+    "local",
+]
 
 _PLACES = {
     "Cancelled": "pscluster.commands",
     "Cluster": "pscluster.cluster",
     "CrossValidation": "pscluster.cross_validation",
-    "Data": "cluster.data.examples",
+    "Data": "core.data.examples",
     "Run": "pscluster.run",
     "Sweep": "pscluster.sweep",
     "local": "pscluster.cluster",
@@ -43,5 +53,7 @@ def __getattr__(name: str) -> Any:
     if name == "keras":
         return import_module("pscluster.keras")
     if name not in _PLACES:
-        raise AttributeError(f"module 'pscluster' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'pscluster' has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
     return getattr(import_module(_PLACES[name]), name)

@@ -1,23 +1,34 @@
-"""`pscluster`, also as `python -m pscluster`: the commands of `fab` from any folder, without a fabfile."""
-
-import sys
+"""`pscluster`, also as `python -m pscluster`: the tree of commands, from any folder."""
 
 from deploy.common.interrupts import quiet_until_a_command_begins
-from pscluster.version import own_version
+
+quiet_until_a_command_begins()
+
+import sys  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
+
+from core.logs.terminal import say  # noqa: E402
+from deploy.commands.completing import answers_shell  # noqa: E402  takes a while
+from deploy.commands.tree import help_for, run  # noqa: E402
+from pscluster.version import own_version  # noqa: E402
+
+PROGRAM = "pscluster"
 
 
 def main() -> None:
     """Run the command line; `pscluster --list` names the commands."""
-    quiet_until_a_command_begins()
-    try:
-        from invoke.program import Program
+    if not answers_shell(PROGRAM):
+        sys.exit(_code(sys.argv[1:]))
 
-        from deploy.commands import namespace
-    except ModuleNotFoundError as missing:
-        sys.exit(
-            f"pscluster: no module {missing.name}: expected the commands' packages; pip install 'pscluster[operator]'"
-        )
-    Program(version=own_version(), namespace=namespace(), name="pscluster", binary="pscluster").run()
+
+def _code(words: Sequence[str]) -> int:
+    if not words or words[0] in ("--list", "-l"):
+        say(help_for(words[1:], PROGRAM))
+        return 0
+    if words[0] in ("--version", "-V"):
+        say(f"{PROGRAM} {own_version()}")
+        return 0
+    return run(words, PROGRAM)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,38 @@
-"""What somebody gave `train`, written as an app: a folder with `app.py`, which the job then trains like any other.
+"""The arguments of `train`, written as an app: a folder with `app.py`.
 
-A function travels as its source, so that whoever reads the folder sees what was trained; a pickle would tie it to one
-Python and run when it is read. What the function's source needs from its module comes with it or is refused by name.
+A function travels as its source, so that a reader of the folder sees what was trained; a pickle
+would tie it to one Python and run when it is read. What the function's source needs from its module
+comes with it or is refused by name.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cluster.data.batch import Gate
-from cluster.data.dataset import CLASSIFICATION
-from cluster.data.given import batches_of
-from cluster.errors import DataError, UsageError
-from cluster.user_cache import user_cache
-from pscluster.function_source import Source, source_of
+from core.data.batch import BatchValidator
+from core.data.containers import plain, refuse_other_columns, refuse_other_rows
+from core.data.dataset import CLASSIFICATION
+from core.data.given import batches_of
+from core.errors import DataError, UsageError, reason_of
+from core.user_cache import user_cache
+from pscluster.function_source import ModuleCode, source_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
 NEEDED = ARRAYS[:4]
+COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
+"""An app takes these along of what a model is compiled with."""
 FUTURE = "from __future__ import annotations  # what a function says of its types stays behind\n"
 IN_APP_BYTES = 48 << 20
-"""Of arrays that lie in the app's folder, which may have 64 MiB; more lie in a folder beside it."""
+"""Arrays of so many bytes lie in the app's folder, which may have 64 MiB; more lie beside it."""
 
 READS_ARRAYS = '''
 def data(folder):
@@ -38,16 +43,26 @@ def data(folder):
 
     found = Path(folder)
     found = found / "arrays" if (found / "arrays").is_dir() else found
-    return {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in sorted(found.glob("*.npy"))}
+    return {
+        file.stem: np.load(file, mmap_mode="r", allow_pickle=False)
+        for file in sorted(found.glob("*.npy"))
+    }
 '''
 OPENS_MODEL = '''
 def model(input_shape, outputs):
-    """The model that was given to `train`, with its weights."""
+    """The model that was given to `train`, with its weights, loss and metrics."""
+    import json
     from pathlib import Path
 
     import keras
 
-    return keras.models.load_model(Path(__file__).with_name("model.keras"), compile=False)
+    found = keras.models.load_model(Path(__file__).with_name("model.keras"), compile=False)
+    compiled = Path(__file__).with_name("compiled.json")
+    if compiled.is_file():
+        text = compiled.read_text(encoding="utf-8")
+        stated = keras.saving.deserialize_keras_object(json.loads(text))
+        found.compile(None, **stated)
+    return found
 '''
 
 
@@ -63,32 +78,40 @@ class AppParts:
     task: str | None = None
 
 
-@dataclass(frozen=True)
-class App:
-    """Flags of `job train` for it."""
+def app_flags(parts: AppParts, cache: Path | None = None) -> tuple[str, ...]:
+    """Return the flags that name these parts.
 
-    flags: tuple[str, ...]
-
-
-def app_of(parts: AppParts, cache: Path | None = None) -> App:
-    """The flags that name these parts; what is no path or name is written below `cache`, the user's by default.
+    What is no path or name is written below `cache`, the user's by default.
 
     Raises UsageError, or DataError for arrays that cannot be stored.
     """
     named = isinstance(parts.model, str | Path) or parts.model is None
-    extras = [name for name in ("loss", "metrics", "augment", "task") if getattr(parts, name) is not None]
+    extras = [
+        name for name in ("loss", "metrics", "augment", "task") if getattr(parts, name) is not None
+    ]
     if named and extras:
-        raise UsageError(f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py")
-    arrays = None if parts.data is None or isinstance(parts.data, str | Path) else arrays_of(parts.data)
+        raise UsageError(
+            f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py"
+        )
+    if parts.data is None or isinstance(parts.data, str | Path):
+        arrays = None
+    else:
+        arrays = arrays_of(parts.data)
     if arrays is not None:
         _refuse_unfit(arrays, parts.task)
-    place = [] if parts.data is None or arrays is not None else ["--data", os.fspath(parts.data)]
+    if parts.data is None or arrays is not None:
+        place = []
+    else:
+        place = ["--data", os.fspath(parts.data)]
     if named:
         if arrays is not None:
-            raise UsageError("data: arrays go with a model that is a function; give a path to a model that is named")
-        return App((*_named(parts.model), *place))
+            raise UsageError(
+                "data: arrays go with a model that is a function; give a path to a model that is"
+                " named"
+            )
+        return (*_named(parts.model), *place)
     folder, beside = _written(parts, arrays, (cache or user_cache()) / "apps")
-    return App(("--app", str(folder), *place, *([] if beside is None else ["--data", str(beside)])))
+    return ("--app", str(folder), *place, *([] if beside is None else ["--data", str(beside)]))
 
 
 def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -96,25 +119,45 @@ def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
 
     Raises DataError: an array is missing, unknown, empty, of objects, or as long as no other.
     """
-    if isinstance(given, tuple | list) and len(given) == 2 and all(len(part) == 2 for part in given):
+    if (
+        isinstance(given, tuple | list)
+        and len(given) == 2
+        and all(len(part) == 2 for part in given)
+    ):
         given = dict(zip(NEEDED, [array for part in given for array in part], strict=True))
     if not isinstance(given, Mapping):
-        given = {name: getattr(given, name) for name in ARRAYS if getattr(given, name, None) is not None}
+        given = {
+            name: getattr(given, name) for name in ARRAYS if getattr(given, name, None) is not None
+        }
     unknown = sorted(set(map(str, given)) - set(ARRAYS))
     missing = [name for name in NEEDED if given.get(name) is None]
     if unknown or missing:
-        words = f"found {unknown[0]!r}" if unknown else f"{missing[0]} is missing"
-        raise DataError(f"data: expected arrays named {', '.join(NEEDED)} and perhaps {', '.join(ARRAYS[4:])}; {words}")
-    arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        if unknown:
+            words = f"found {unknown[0]!r}"
+        else:
+            words = f"{missing[0]} is missing"
+        raise DataError(
+            f"data: expected arrays named {', '.join(NEEDED)} and perhaps {', '.join(ARRAYS[4:])};"
+            f" {words}"
+        )
+    arrays = {
+        name: plain(value, f"data: {name}") for name, value in given.items() if value is not None
+    }
+    for first, second in (("x_train", "y_train"), ("x_test", "y_test")):
+        refuse_other_rows(given[first], given[second], f"data: {first} and {second}")
+    refuse_other_columns(given["x_train"], given["x_test"], "data: x_train and x_test")
     for name, array in arrays.items():
         if array.dtype.hasobject:
-            raise DataError(f"data: {name}: expected numbers or words of one type, found Python objects")
+            raise DataError(
+                f"data: {name}: expected numbers or words of one type, found Python objects"
+            )
     for part in ("train", "test"):
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        x = arrays[f"x_{part}"]
+        y = arrays[f"y_{part}"]
         if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
             raise DataError(
-                f"data: x_{part} and y_{part}: expected as many examples, at least one; found shapes {x.shape} and "
-                f"{y.shape}"
+                f"data: x_{part} and y_{part}: expected as many examples, at least one; found"
+                f" shapes {x.shape} and {y.shape}"
             )
     return arrays
 
@@ -122,7 +165,7 @@ def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
 def _refuse_unfit(arrays: dict[str, np.ndarray[Any, Any]], task: str | None) -> None:
     """What the job would refuse, before one is begun. Raises DataError with its words."""
     batches, labels = batches_of(arrays, task or CLASSIFICATION, "data")
-    gate = Gate("data", task or CLASSIFICATION, labels)
+    gate = BatchValidator("data", task or CLASSIFICATION, labels)
     for batch in batches:
         gate.passed(batch)
     gate.labels()
@@ -134,29 +177,83 @@ def _named(model: str | Path | None) -> list[str]:
     path = Path(model)
     if isinstance(model, Path) or path.suffix == ".py" or os.sep in str(model) or path.exists():
         if not path.exists():
-            raise UsageError(f"{model}: no such app: expected a Python file or a folder with app.py")
+            raise UsageError(
+                f"{model}: no such app: expected a Python file or a folder with app.py"
+            )
         return ["--app", str(path.resolve())]
     return ["--model", str(model)]
 
 
-def _written(parts: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, apps: Path) -> tuple[Path, Path | None]:
-    """The app's folder and that of arrays too large for it; a folder of the same content is used again."""
+def _written(
+    parts: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, apps: Path
+) -> tuple[Path, Path | None]:
+    """Return the app's folder and that of large arrays; equal content is used again."""
     text = _text(parts, arrays)
     apps.mkdir(parents=True, exist_ok=True)
     large = arrays is not None and sum(array.nbytes for array in arrays.values()) > IN_APP_BYTES
     with tempfile.TemporaryDirectory(prefix="partial-", dir=apps) as workshop:
-        app, store = Path(workshop, "app"), Path(workshop, "arrays") if large else Path(workshop, "app", "arrays")
+        app = Path(workshop, "app")
+        store = Path(workshop, "arrays") if large else Path(workshop, "app", "arrays")
         app.mkdir()
         (app / "app.py").write_text(text, encoding="utf-8")
         if not callable_alone(parts.model):
-            parts.model.save(app / "model.keras")
+            _write_model(parts.model, app)
         if arrays is not None:
             store.mkdir()
             for name, array in arrays.items():
                 np.save(store / f"{name}.npy", array, allow_pickle=False)
-        name = re.sub(r"[^A-Za-z0-9_]", "", str(getattr(parts.model, "__name__", None) or parts.model.name))[:40]
+        name = re.sub(
+            r"[^A-Za-z0-9_]", "", str(getattr(parts.model, "__name__", None) or parts.model.name)
+        )[:40]
         folder = _moved(app, apps, name or "app")
         return folder, _moved(store, apps, "arrays") if large else None
+
+
+def _write_model(model: Any, app: Path) -> None:
+    """The model and what it is compiled with.
+
+    Raises UsageError for what Keras cannot write, or the job not open.
+    """
+    try:
+        model.save(app / "model.keras")
+        if model.compiled:
+            compiled = model.get_compile_config()
+        else:
+            compiled = None
+    except OSError:
+        raise
+    except Exception as problem:  # whatever a layer, or a schedule of the person's own, raises
+        raise UsageError(
+            f"model: Keras cannot write it ({reason_of(problem)}): give its classes get_config(),"
+            " and leave what is your own out of compile()"
+        ) from problem
+    if compiled is None:
+        return
+    given = model._compile_config.config
+    for name, key in (("loss", "loss"), ("metrics", "metrics"), ("weighted_metrics", "metrics")):
+        own = next(_own_objects(given.get(name)), None)
+        if own is not None:
+            raise UsageError(
+                f"model: it is compiled with {own}, which is none of Keras's, so the job would not"
+                f" find it or take another of this name: give train a function, as {key}=, and"
+                " leave it out of compile()"
+            )
+    stated = {name: compiled[name] for name in COMPILED}
+    (app / "compiled.json").write_text(json.dumps(stated), encoding="utf-8")
+
+
+def _own_objects(given: Any) -> Iterator[str]:
+    """Names of the functions and classes in a loss or in metrics that are none of Keras's."""
+    if given is None or isinstance(given, str):
+        return
+    if isinstance(given, Mapping | list | tuple):
+        for one in given.values() if isinstance(given, Mapping) else given:
+            yield from _own_objects(one)
+        return
+    if not str(getattr(given, "__module__", "")).startswith("keras."):
+        yield getattr(given, "__name__", type(given).__name__)
+    for inside in ("fn", "_fn"):  # of a loss, and of a metric that is a mean
+        yield from _own_objects(getattr(given, inside, None))
 
 
 def _moved(made: Path, apps: Path, name: str) -> Path:
@@ -176,6 +273,22 @@ def _moved(made: Path, apps: Path, name: str) -> Path:
     return place
 
 
+def settings_of(model: Any) -> dict[str, Any]:
+    """What a Keras model says of its training: keys of `jobs.train`.
+
+    Raises UsageError for what no job can do.
+    """
+    if model is None or isinstance(model, str | Path) or callable_alone(model):
+        return {}
+    from cluster.apps.compiled_optimizer import optimizer_settings
+    from cluster.apps.own_steps import own_step
+
+    own = own_step(model)
+    if own is not None:
+        raise UsageError(own)
+    return optimizer_settings(model) or {}
+
+
 def callable_alone(model: Any) -> bool:
     """Whether it is a function rather than a Keras model, which can be called too."""
     return not hasattr(model, "save")
@@ -183,7 +296,7 @@ def callable_alone(model: Any) -> bool:
 
 def _text(parts: AppParts, arrays: object) -> str:
     """`app.py`. Raises UsageError for a function without a source or with more than its source."""
-    pieces = Source()
+    pieces = ModuleCode()
     if callable_alone(parts.model):
         pieces = pieces.merged(source_of(parts.model, "model", ("input_shape", "outputs")))
     for name, positional in (
@@ -201,5 +314,7 @@ def _text(parts: AppParts, arrays: object) -> str:
     try:
         compile(text, "app.py", "exec")
     except SyntaxError as problem:
-        raise UsageError(f"model: its source does not stand alone: {problem}; put it into a file, an app") from problem
+        raise UsageError(
+            f"model: its source does not stand alone: {problem}; put it into a file, an app"
+        ) from problem
     return text

@@ -1,4 +1,4 @@
-"""A cluster from Python: started, used and stopped by the commands of `fab`, each in a process of its own."""
+"""A cluster from Python: the commands of `fab`, each in a process of its own."""
 
 import json
 import os
@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster.errors import ClusterError, UsageError
-from pscluster.app_folder import AppParts, app_of
+from core.errors import ClusterError, UsageError
+from deploy.common.project import OWNER
+from pscluster.app_folder import AppParts, app_flags, settings_of
 from pscluster.commands import Cancelled, run, show
 from pscluster.cross_validation import CrossValidation
 from pscluster.run import Run
@@ -28,10 +29,13 @@ _NUMBERS = count(1)
 
 
 class Cluster:
-    """The cluster of an inventory file. `with` starts its roles if none runs, and stops what it started.
+    """The cluster of an inventory file.
 
-    `settings` override keys of the inventory, e.g. `{"jobs.train.batch_size": 64}`. `report` gets the lines of
-    progress; they go to standard error by default. Raises UsageError without such a file.
+    `with` starts its roles if none runs, and stops what it started.
+
+    `settings` override keys of the inventory, e.g. `{"jobs.train.batch_size": 64}`. `report` gets
+    the lines of progress; they go to standard error by default. Raises UsageError without such a
+    file.
     """
 
     def __init__(
@@ -44,28 +48,38 @@ class Cluster:
         self.inventory = Path(inventory)
         if not self.inventory.is_file():
             raise UsageError(
-                f"{self.inventory}: no such file: expected an inventory; `pscluster init --local --out "
-                f"{self.inventory}` writes one, `pscluster.local()` needs none"
+                f"{self.inventory}: no such file: expected an inventory; `pscluster init --local"
+                f" --out {self.inventory}` writes one, `pscluster.local()` needs none"
             )
         self._settings = dict(settings or {})
         self._report = report
         self._ends = ExitStack()
 
     def __enter__(self) -> Self:
-        self.start()
+        # A signal may end this process without `__exit__`; roles on this machine then end with it.
+        self._start({OWNER: str(os.getpid())})
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ends.close()
 
     def start(self) -> None:
-        """Start the roles; `with` calls it. A cluster that runs already is left as it is. Raises ClusterError."""
+        """Start the roles; `with` does it too. A cluster that runs already is left as it is.
+
+        Raises ClusterError.
+        """
+        self._start({})
+
+    def _start(self, variables: Mapping[str, str]) -> None:
         if self.status()["state"] == "stopped":
             self._ends.callback(self.stop)
             try:
-                self._run("deploy", "start", "--no-jobs")
+                run(self._words("deploy", "start", "--no-jobs"), self._report, variables=variables)
             except BaseException:
                 self._ends.close()
                 raise
@@ -75,11 +89,15 @@ class Cluster:
         self._run("deploy", "stop")
 
     def status(self) -> dict[str, Any]:
-        """What `deploy status --json` says: `state` and the roles. Raises UsageError for a wrong inventory."""
+        """What `deploy status --json` says: `state` and the roles.
+
+        Raises UsageError for a wrong inventory.
+        """
         found = run([*self._words("deploy", "status"), "--json"], lambda line: None, STATUS_KNOWN)
         if not isinstance(found, dict) or "state" not in found:
             raise ClusterError(
-                f"{self.inventory}: deploy status: expected an object with `state`, found {found!r:.200}"
+                f"{self.inventory}: deploy status: expected an object with `state`, found"
+                f" {found!r:.200}"
             )
         return found
 
@@ -94,16 +112,21 @@ class Cluster:
     ) -> Run:
         """Train to the end, with progress, and return the run.
 
-        `model`: a function of `(input_shape, outputs)` or of nothing that returns a Keras model; a Keras model; the
-        path of an app; or the name of a built-in network. `data`: a `Data` or a dict of arrays x_train, y_train,
-        x_test, y_test; Keras's pair of pairs; or what `--data` takes. `loss`, `metrics`, `augment` (functions) and
-        `task` belong to a model that is a function. All other settings are keys of `jobs.train` in the inventory, e.g.
-        `mode="sync"`, `epochs=5`, `batch_size=64`, `codec="fp16"`.
+        `model`: a function of `(input_shape, outputs)` or of nothing that returns a Keras model; a
+        Keras model; the path of an app; or the name of a built-in network. `data`: a `Data` or a
+        dict of arrays x_train, y_train, x_test, y_test; Keras's pair of pairs; or what `--data`
+        takes. `loss`, `metrics`, `augment` (functions) and `task` belong to a model that is a
+        function. All other settings are keys of `jobs.train` in the inventory, e.g. `mode="sync"`,
+        `epochs=5`, `batch_size=64`, `codec="fp16"`.
 
-        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on Ctrl-C, whose `run`
-        is the result so far, else ClusterError: without a running cluster (`with` starts one), or when the job fails.
+        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on
+        Ctrl-C, whose `run` is the result so far, else ClusterError: without a running cluster
+        (`with` starts one), or when the job fails.
         """
-        own = [] if chaos is None else ["--chaos", chaos]
+        if chaos is None:
+            own = []
+        else:
+            own = ["--chaos", chaos]
         try:
             return Run(self._job("train", model, data, resume, own, settings))
         except Cancelled as ended:
@@ -112,15 +135,22 @@ class Cluster:
             raise
 
     def sweep(self, file: str | Path, *, resume: bool | str | Path = False) -> Sweep:
-        """Train every run of a sweep's file (docs/sweeps.md) to the end, with progress, and return the sweep.
+        """Train every run of a sweep's file (docs/sweeps.md) to the end; return the sweep.
 
-        With `resume` the newest unfinished sweep of the file continues, or the one in the folder that it names.
+        With `resume` the newest unfinished sweep of the file continues, or the one in the folder
+        that it names.
 
-        Raises UsageError for a file that cannot be used, Cancelled on Ctrl-C, and ClusterError where a run failed: the
-        results of the others are in the folder.
+        Raises UsageError for a file that cannot be used, Cancelled on Ctrl-C, and ClusterError
+        where a run failed: the results of the others are in the folder.
         """
         words = [*self._words("sweep", str(file)), "--json"]
-        words += [] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)]
+        words += (
+            []
+            if not resume
+            else ["--resume"]
+            if resume is True
+            else ["--resume", "--run", str(resume)]
+        )
         return Sweep(_folder(run(words, self._report)))
 
     def cross_validate(
@@ -133,27 +163,50 @@ class Cluster:
         resume: bool | str | Path = False,
         **settings: Any,
     ) -> CrossValidation:
-        """Train each fold on the people of the others, with each seed, and judge it; the test set is not read.
+        """Train each fold on the people of the others, with each seed, and judge it.
 
-        `folds`: how many, or "groups" to leave out one person (or device, or whatever the data group by) at a time.
-        `seeds`: how many, or which. `model`, `data` and `settings` are those of `train`.
+        The test set is not read.
 
-        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on Ctrl-C, else
-        ClusterError; `resume` continues the newest unfinished one, or that of a folder.
+        `folds`: how many, or "groups" to leave out one person (or device, or whatever the data
+        group by) at a time. `seeds`: how many, or which. `model`, `data` and `settings` are those
+        of `train`.
+
+        Raises UsageError for what cannot be trained as given (DataError for arrays), Cancelled on
+        Ctrl-C, else ClusterError; `resume` continues the newest unfinished one, or that of a
+        folder.
         """
         which = seeds if isinstance(seeds, int) else list(seeds)
         own = ["--set", f"jobs.cv.folds={_text(folds)}", "--set", f"jobs.cv.seeds={_text(which)}"]
         return CrossValidation(self._job("cv", model, data, resume, own, settings))
 
     def _job(
-        self, job: str, model: Any, data: Any, resume: bool | str | Path, own: Sequence[str], settings: dict[str, Any]
-    ) -> Path:  # fmt: skip
+        self,
+        job: str,
+        model: Any,
+        data: Any,
+        resume: bool | str | Path,
+        own: Sequence[str],
+        settings: dict[str, Any],
+    ) -> Path:
         """The folder of a job on the model and data; `own` are flags of this job alone."""
         parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
-        app = app_of(AppParts(model, data, **parts))
-        words = [*self._words("job", job), *app.flags, "--json"]
-        words += [word for key, value in settings.items() for word in ("--set", _override(key, value))]
-        words += [*own, *([] if not resume else ["--resume"] if resume is True else ["--resume", "--run", str(resume)])]
+        if "optimizer" not in settings:
+            settings = settings_of(model) | settings
+        app = app_flags(AppParts(model, data, **parts))
+        words = [*self._words("job", job), *app, "--json"]
+        words += [
+            word for key, value in settings.items() for word in ("--set", _override(key, value))
+        ]
+        words += [
+            *own,
+            *(
+                []
+                if not resume
+                else ["--resume"]
+                if resume is True
+                else ["--resume", "--run", str(resume)]
+            ),
+        ]
         return _folder(run(words, self._report))
 
     def __repr__(self) -> str:
@@ -163,18 +216,22 @@ class Cluster:
         return run(self._words(*command), self._report)
 
     def _words(self, *command: str) -> list[str]:
-        settings = [word for key, value in self._settings.items() for word in ("--set", f"{key}={_text(value)}")]
+        settings = [
+            word
+            for key, value in self._settings.items()
+            for word in ("--set", f"{key}={_text(value)}")
+        ]
         return [*command, "--inventory", str(self.inventory), *settings]
 
 
 class LocalCluster(Cluster):
-    """A cluster of processes on this machine, whose inventory is written for it and removed at its end."""
+    """A cluster of processes on this machine; its inventory is written and removed for it."""
 
     def __init__(self, workers: Any, ps: Any, **options: Any) -> None:
         for name, number in (("workers", workers), ("ps", ps)):
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 64:
                 raise UsageError(f"{name}: expected a whole number from 1 to 64, found {number!r}")
-        from cluster.inventory import templates
+        from core.inventory import templates
 
         folder = tempfile.TemporaryDirectory(prefix="pscluster-")
         file = Path(folder.name, "local.yaml")
@@ -191,14 +248,29 @@ def local(
     settings: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = show,
 ) -> Cluster:
-    """A cluster of `workers` workers and `ps` parameter servers on this machine; it needs no file."""
+    """Make a cluster of `workers` workers and `ps` parameter servers here, without a file."""
     return LocalCluster(workers, ps, settings=settings, report=report)
 
 
+OF_FIT = {
+    "callbacks": "early_stopping is a setting, and run.history has each epoch",
+    "class_weight": "class_weights is the setting",
+    "sample_weight": "data has `weights`",
+    "validation_data": "validation_subjects is the setting",
+    "validation_split": "validation_subjects is the setting",
+}
+"""Arguments of Keras's `fit` that are none of `train`, with what is there instead."""
+
+
 def _override(key: str, value: Any) -> str:
+    if key in OF_FIT:
+        raise UsageError(f"{key}: an argument of Keras's fit, not of train: {OF_FIT[key]}")
     if not key.isidentifier():
         raise UsageError(f"{key}: expected the name of a setting of jobs.train")
-    place = f"{key}.name" if key == "codec" and isinstance(value, str) else key
+    if key == "codec" and isinstance(value, str):
+        place = f"{key}.name"
+    else:
+        place = key
     return f"jobs.train.{place}={_text(value)}"
 
 
@@ -206,11 +278,16 @@ def _text(value: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as problem:
-        raise UsageError(f"{value!r:.100}: expected numbers, texts, lists or dicts of such: {problem}") from problem
+        raise UsageError(
+            f"{value!r:.100}: expected numbers, texts, lists or dicts of such: {problem}"
+        ) from problem
 
 
 def _folder(answer: Any) -> Path:
-    path = answer.get("result_path") if isinstance(answer, dict) else None
+    if isinstance(answer, dict):
+        path = answer.get("result_path")
+    else:
+        path = None
     if not isinstance(path, str):
         raise ClusterError(f"expected a result with `result_path`, found {answer!r:.200}")
     return Path(path).parent

@@ -1,18 +1,19 @@
-"""One command of `fab` in a child process: its lines shown as they come, its answer and its errors as Python's."""
+"""One command of `fab` in a child: lines as they come, answer and errors as Python's."""
 
+import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.terminal import say
-from deploy.common.project import die_with_parent, environment_for_any_folder, module_command
+from core.children import Child
+from core.errors import ClusterError, ExitCode, UsageError
+from core.logs.terminal import say
+from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:
     from pscluster.run import Run
@@ -37,33 +38,40 @@ def show(line: str) -> None:
     say(line, error=True)
 
 
-def run(words: Sequence[str], report: Callable[[str], None] = show, accept: Sequence[int] = (0,)) -> Any:
-    """The JSON object that the command prints, None where it prints nothing; `report` gets its other lines.
+def run(
+    words: Sequence[str],
+    report: Callable[[str], None] = show,
+    accept: Sequence[int] = (0,),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
+    """Return the JSON object that the command prints, or None; `report` gets its other lines.
 
-    Raises UsageError, Cancelled or ClusterError with the command's own last line, by its exit code. Ctrl-C reaches the
-    command once: a job then ends with its result so far.
+    `variables` go into the command's environment.
+
+    Raises UsageError, Cancelled or ClusterError with the command's own last line, by its exit code.
+    Ctrl-C reaches the command once: a job then ends with its result so far.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    with tempfile.TemporaryFile() as answer:
-        child = subprocess.Popen(
+    # A terminal's Ctrl-C would reach a child of our own group too, and a second one kills a job.
+    with (
+        tempfile.TemporaryFile() as answer,
+        Child(
             module_command("pscluster", *words),
-            stdin=subprocess.DEVNULL,
+            environment={**environment_for_any_folder(), **variables},
             stdout=answer,
             stderr=subprocess.PIPE,
-            env=environment_for_any_folder(),
-            process_group=0,  # a terminal's Ctrl-C would reach the child beside ours, and a second one kills a job
-            preexec_fn=die_with_parent() if in_main_thread else None,
-            text=True,
-            errors="replace",
-        )
+        ) as child,
+    ):
         assert child.stderr is not None
-        with child.stderr:
-            last, interrupted = _watched(child, child.stderr, report)
+        # Universal newlines: a bar's carriage return ends a line too.
+        with io.TextIOWrapper(child.stderr, errors="replace") as lines:
+            last, interrupted = _watched(child, lines, report)
         answer.seek(0)
         printed = _answer(answer.read().decode(errors="replace").strip())
     code = child.returncode
-    if interrupted and code in (ExitCode.DONE, ExitCode.CANCELLED):
-        raise Cancelled("interrupted: the command was done already" if code == ExitCode.DONE else last, printed)
+    if interrupted and code == ExitCode.DONE:
+        raise Cancelled("interrupted: the command was done already", printed)
+    if interrupted and code == ExitCode.CANCELLED:
+        raise Cancelled(last, printed)
     if code not in accept:
         raise _error(code, last or f"pscluster {' '.join(words[:2])}: exit code {code}", printed)
     return printed
@@ -71,14 +79,17 @@ def run(words: Sequence[str], report: Callable[[str], None] = show, accept: Sequ
 
 def _answer(printed: str) -> Any:
     try:
-        return json.loads(printed.splitlines()[-1]) if printed else None
+        if printed:
+            return json.loads(printed.splitlines()[-1])
+        return None
     except ValueError:
         return printed
 
 
-def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[str], None]) -> tuple[str, bool]:
+def _watched(child: Child, lines: Iterable[str], report: Callable[[str], None]) -> tuple[str, bool]:
     """Report all lines until the child ends; the last one, and whether Ctrl-C came meanwhile."""
-    last, interrupted = "", False
+    last = ""
+    interrupted = False
     while True:
         try:
             for line in lines:
@@ -88,17 +99,16 @@ def _watched(child: "subprocess.Popen[str]", lines: IO[str], report: Callable[[s
             child.wait()
             return last, interrupted
         except KeyboardInterrupt:
-            # The first ends a job with its result so far, the second kills it; what it says is still worth reading.
+            # The first ends a job with its result so far, the second kills it; what it says is
+            # still worth reading.
             interrupted = True
-            os.kill(child.pid, signal.SIGINT)
-        except BaseException:
-            child.kill()
-            child.wait()
-            raise
+            child.send_signal(signal.SIGINT)
 
 
 def _error(code: int, text: str, printed: Any) -> ClusterError:
     sys.stderr.flush()
     if code == ExitCode.CANCELLED:
         return Cancelled(text, printed)
-    return UsageError(text) if code == ExitCode.BAD_USAGE else ClusterError(text)
+    if code == ExitCode.BAD_USAGE:
+        return UsageError(text)
+    return ClusterError(text)

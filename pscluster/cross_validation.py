@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError
 
 NAME = "cv.json"
 
@@ -19,7 +19,9 @@ class CrossValidation:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / NAME).is_file():
-            raise UsageError(f"{self.folder}: expected the folder of a cross-validation, found no {NAME} in it")
+            raise UsageError(
+                f"{self.folder}: expected the folder of a cross-validation, found no {NAME} in it"
+            )
 
     @cached_property
     def record(self) -> dict[str, Any]:
@@ -30,7 +32,9 @@ class CrossValidation:
             if not isinstance(found["summary"], dict) or not isinstance(found["folds"], list):
                 raise TypeError("summary or folds")
         except (ValueError, KeyError, TypeError) as problem:
-            raise ClusterError(f"{file}: expected the folds of a cross-validation: {problem!r:.100}") from problem
+            raise ClusterError(
+                f"{file}: expected the folds of a cross-validation: {problem!r:.100}"
+            ) from problem
         return dict(found)
 
     @property
@@ -51,7 +55,9 @@ class CrossValidation:
     @property
     def groups(self) -> dict[int, float]:
         """Accuracy by held-out group, such as a person."""
-        return {int(group): float(value) for group, value in self.record["summary"]["groups"].items()}
+        return {
+            int(group): float(value) for group, value in self.record["summary"]["groups"].items()
+        }
 
     @property
     def folds(self) -> list[dict[str, Any]]:
@@ -63,4 +69,6 @@ class CrossValidation:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    return float(value)

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError, reason_of
 
 EXPORTED = Path("model", "model.keras")
 """The Keras model of an app's training, in the run's folder."""
@@ -13,16 +13,24 @@ REPORT = "report.html"
 
 
 class Run:
-    """A training by its folder, e.g. `Run("runs/20260131T120000Z-train")`. Raises UsageError for another folder."""
+    """A training by its folder, e.g. `Run("runs/20260131T120000Z-train")`.
+
+    Raises UsageError for another folder.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / "result.json").is_file():
-            raise UsageError(f"{self.folder}: expected the folder of a run, found no result.json in it")
+            raise UsageError(
+                f"{self.folder}: expected the folder of a run, found no result.json in it"
+            )
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`result.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
+        """`result.json`, whose keys docs/jobs.md explains.
+
+        Raises ClusterError for a damaged file.
+        """
         file = self.folder / "result.json"
         try:
             found = json.loads(file.read_bytes())
@@ -34,35 +42,52 @@ class Run:
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """The run's finished epochs in order: the lines of `history.jsonl` whose event is `epoch`."""
+        """The run's finished epochs in order, the lines `epoch` of `history.jsonl`."""
         try:
             lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
         events = [event for event in map(_event, lines) if event.get("event") == "epoch"]
-        # A resumed run repeats the epochs after its checkpoint; the last telling counts.
+        # A resumed run repeats the epochs after its checkpoint; the last report counts.
         return list({event.get("epoch"): event for event in events}.values())
 
     @cached_property
     def model(self) -> Any:
-        """The trained model as Keras opens it. Raises UsageError for a built-in network, which has no Keras model."""
+        """The trained model as Keras opens it.
+
+        Raises UsageError for a built-in network, which has no Keras model, and for a file that
+        Keras does not open.
+        """
         file = self.folder / EXPORTED
         if not file.is_file():
             raise UsageError(
-                f"{file}: no such file: a built-in network leaves model/weights.safetensors alone; give `train` a "
-                "Keras model to get one"
+                f"{file}: no such file: a built-in network leaves model/weights.safetensors alone;"
+                " give `train` a Keras model to get one"
             )
         import keras
 
         import pscluster.keras  # noqa: F401  its layers may be in the file
 
-        return keras.models.load_model(file, compile=False)
+        try:
+            return keras.models.load_model(file, compile=False)
+        except Exception as problem:  # whatever Keras, or a layer, raises
+            raise UsageError(
+                f"{file}: Keras does not open it: {reason_of(problem):.200}: import the module that"
+                " registers its own classes first; a Lambda opens with"
+                " keras.models.load_model(file, compile=False, safe_mode=False), which runs code"
+                " that is in the file"
+            ) from problem
 
     def report(self) -> "Report":
-        """`report.html`, which a notebook shows below the cell. Raises ClusterError where the job wrote none."""
+        """`report.html`, which a notebook shows below the cell.
+
+        Raises ClusterError where the job wrote none.
+        """
         file = self.folder / REPORT
         if not file.is_file():
-            raise ClusterError(f"{file}: no such file: `pscluster report --run {self.folder}` writes it")
+            raise ClusterError(
+                f"{file}: no such file: `pscluster report --run {self.folder}` writes it"
+            )
         return Report(file)
 
     def __repr__(self) -> str:
@@ -80,7 +105,10 @@ class Report:
 
         # The frame has an origin of its own, so the page's scripts cannot reach the notebook.
         page = escape(self.file.read_text(encoding="utf-8"), quote=True)
-        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800" style="border:0"></iframe>'
+        return (
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="800"'
+            ' style="border:0"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return f"Report({str(self.file)!r})"
@@ -91,4 +119,6 @@ def _event(line: str) -> dict[str, Any]:
         found = json.loads(line)
     except ValueError:  # the last line of a coordinator that was killed
         return {}
-    return found if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return found
+    return {}

@@ -9,7 +9,10 @@ from pscluster.run import Run
 
 
 class Sweep:
-    """A sweep by its folder, e.g. `Sweep("runs/20260131T120000Z-sweep")`. Raises UsageError for another folder."""
+    """A sweep by its folder, e.g. `Sweep("runs/20260131T120000Z-sweep")`.
+
+    Raises UsageError for another folder.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -23,11 +26,14 @@ class Sweep:
 
     @property
     def table(self) -> list[list[str]]:
-        """Header and rows as the terminal shows them: mean and deviation over the seeds of each setting."""
+        """Header and rows as the terminal shows them: mean and deviation over the seeds."""
         return text_table(self._record)
 
     def run(self, name: str) -> Run:
-        """The training of one run, e.g. `sweep.run("0001")`. Raises UsageError where it has left none."""
+        """The training of one run, e.g. `sweep.run("0001")`.
+
+        Raises UsageError where it has left none.
+        """
         folders = {run.id: run.folder for run in self._record.runs}
         return Run(self.folder / str(folders.get(name) or name))
 

@@ -1,4 +1,4 @@
-"""`python -m recognise`: see `--help` and docs/recognise.md."""
+"""`python -m recognise`: `--help` and docs/recognise.md say how to use it."""
 
 import sys
 

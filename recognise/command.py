@@ -10,17 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.exported import Model, open_model
-from cluster.exported.description import labels_of
-from cluster.logs.terminal import one_line, say
+from core.data.inputs import inputs_of
+from core.data.resampling import FASTER
+from core.errors import ClusterError, ExitCode, UsageError
+from core.exported import Model, open_model
+from core.exported.description import labels_of
+from core.logs.terminal import one_line, say
+from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
+from recognise.first_look import FirstReadings, looked_at, why_nothing
+from recognise.fitting import refuse_other_windows
 from recognise.lines import Block, rate_of
-from recognise.output import Csv, JsonLines, Summary, Writer
+from recognise.output import CsvWriter, EventWriter, JsonWriter, Summary
+from recognise.plausibility import window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
+from recognise.signals import signals_of
 from recognise.stream import Settings, as_json
-from recognise.stream.resampling import FASTER
-from recognise.stream.settings import ACCELERATION_UNITS, LONGEST_GAP_SECONDS, ROTATION_UNITS
+from recognise.stream.settings import LONGEST_GAP_SECONDS
 from recognise.stream.smoothing import probabilities
 from recognise.stream.stream import MOST_READINGS
 
@@ -44,47 +50,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python would try to write the rest once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(problem, BrokenPipeError):  # a reader that closed the pipe has enough
-            say(f"the labels cannot be written ({problem.strerror}): write them to another place", error=True)
+            say(
+                f"the labels cannot be written ({problem.strerror}): write them to another place",
+                error=True,
+            )
         return int(ExitCode.FAILED)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m recognise", description="Label recordings or a live stream with an exported model."
+        prog="python -m recognise",
+        description="Label recordings or a live stream with an exported model.",
     )
-    parser.add_argument("--model", required=True, type=Path, metavar="FOLDER", help="what `fab export` wrote")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV t,ax,ay,az,gx,gy,gz; HAPT's acc_*.txt; an .npz "
-                        "of windows or of a recording; or - for lines on standard input, as they come")  # fmt: skip
-    parser.add_argument("--to", choices=("csv", "json"), default="csv", help="CSV, or a JSON object a line")
-    parser.add_argument("--acceleration", choices=tuple(ACCELERATION_UNITS), default="g", help="its unit")
-    parser.add_argument("--rotation", choices=tuple(ROTATION_UNITS), default="rad/s", help="its unit")
-    parser.add_argument("--hop", type=int, help="samples between two labels; the stride of the training by default")
-    parser.add_argument("--smooth", default="2/3", metavar="K/N", help="a label needs K of the last N windows")
-    parser.add_argument("--least-confidence", type=float, default=0.0, help="a window below it votes for no label")
-    parser.add_argument("--longest-gap", type=float, default=LONGEST_GAP_SECONDS, metavar="SECONDS",
-                        help="a longer pause ends the windows before it")  # fmt: skip
-    parser.add_argument("--source-hz", type=float, help="the sensor's rate, if it is faster than the model's")
+    parser.add_argument(
+        "--model", required=True, type=Path, metavar="FOLDER", help="what `fab export` wrote"
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help=(
+            "a CSV t,ax,ay,az,gx,gy,gz; HAPT's acc_*.txt; an .npz "
+            "of windows or of a recording; or - for lines on standard input, as they come"
+        ),
+    )
+    parser.add_argument(
+        "--to", choices=("csv", "json"), default="csv", help="CSV, or a JSON object a line"
+    )
+    parser.add_argument(
+        "--format", metavar="NAME", help="how recordings are written: a known format, or a .yaml"
+    )
+    parser.add_argument(
+        "--acceleration", choices=tuple(ACCELERATION_UNITS), default="g", help="its unit"
+    )
+    parser.add_argument(
+        "--rotation", choices=tuple(ROTATION_UNITS), default="rad/s", help="its unit"
+    )
+    parser.add_argument(
+        "--hop", type=int, help="samples between two labels; the stride of the training by default"
+    )
+    parser.add_argument(
+        "--smooth", default="2/3", metavar="K/N", help="a label needs K of the last N windows"
+    )
+    parser.add_argument(
+        "--least-confidence", type=float, default=0.0, help="a window below it votes for no label"
+    )
+    parser.add_argument(
+        "--longest-gap",
+        type=float,
+        default=LONGEST_GAP_SECONDS,
+        metavar="SECONDS",
+        help="a longer pause ends the windows before it",
+    )
+    parser.add_argument(
+        "--source-hz", type=float, help="the sensor's rate, if it is faster than the model's"
+    )
     parser.add_argument("--threads", type=int, default=1, help="of the model")
     return parser
 
 
 def _run(given: argparse.Namespace) -> int:
     if not 1 <= given.threads <= MOST_THREADS:
-        raise UsageError(f"--threads: expected 1 to {MOST_THREADS}, got {given.threads}; correct it")
+        raise UsageError(
+            f"--threads: expected 1 to {MOST_THREADS}, got {given.threads}; correct it"
+        )
+    in_g = (given.acceleration, given.rotation) == ("g", "rad/s")
+    if given.format is not None and (not in_g or STANDARD_INPUT in given.files):
+        raise UsageError(
+            "--format: the format says the units, and is of files: expected no --acceleration, no"
+            " --rotation and no standard input; leave them out"
+        )
     model = open_model(given.model, threads=given.threads)
-    streams = [name for name in given.files if not is_windows(name)]
+    streams = [name for name in given.files if given.format or not is_windows(name)]
     settings = _settings(model, given) if streams else None
     if streams and (warning := filter_warning(model.description)):
         say(f"warning: {one_line(warning)}", error=True)
-    writer: Writer = JsonLines() if given.to == "json" else Csv()
+    if given.to == "json":
+        writer: EventWriter = JsonWriter()
+    else:
+        writer = CsvWriter()
     code = ExitCode.DONE
     for name in given.files:
         summary = Summary("standard input" if name == STANDARD_INPUT else name)
         try:
-            if settings is None or is_windows(name):
+            if settings is None or name not in streams:
                 _label_windows(model, name, writer, summary)
             else:
-                _label_readings(model, settings, name, writer, summary)
+                _label_readings(model, settings, name, given.format, writer, summary)
         except KeyboardInterrupt:
             say(one_line(summary.line()), error=True)
             raise
@@ -93,74 +145,118 @@ def _run(given: argparse.Namespace) -> int:
             code = ExitCode.BAD_USAGE
             continue
         say(one_line(summary.line()), error=True)
-        if summary.bad_lines:
+        if summary.bad_lines or summary.windows <= summary.faults["implausible"]:
             code = ExitCode.BAD_USAGE
+        for line in summary.remarks():
+            say(one_line(line), error=True)
     return int(code)
 
 
 def _settings(model: Model, given: argparse.Namespace) -> Settings:
     votes, slash, of = given.smooth.partition("/")
     if not (slash and votes.isdecimal() and of.isdecimal() and len(given.smooth) <= 7):
-        raise UsageError(f"--smooth: expected K/N such as 2/3, got {given.smooth!r:.40}; correct it")
+        raise UsageError(
+            f"--smooth: expected K/N such as 2/3, got {given.smooth!r:.40}; correct it"
+        )
+    described_so = None
+    if given.format is not None:
+        described_so = inputs_of(signals_of(model.description))
     return settings_of(
-        model.description, hop=given.hop, votes=int(votes), of=int(of), least_confidence=given.least_confidence,
-        acceleration_unit=given.acceleration, rotation_unit=given.rotation, source_hz=given.source_hz,
+        model.description,
+        given=described_so,
+        hop=given.hop,
+        votes=int(votes),
+        of=int(of),
+        least_confidence=given.least_confidence,
+        acceleration_unit=given.acceleration,
+        rotation_unit=given.rotation,
+        source_hz=given.source_hz,
         longest_gap_seconds=given.longest_gap,
-    )  # fmt: skip
+    )
 
 
-def _label_readings(model: Model, settings: Settings, name: str, writer: Writer, summary: Summary) -> None:
+def _label_readings(
+    model: Model,
+    settings: Settings,
+    name: str,
+    format_name: str | None,
+    writer: EventWriter,
+    summary: Summary,
+) -> None:
+    hertz = None
+    # The first readings of a pipe are gone once they were looked at.
+    if name != STANDARD_INPUT and (format_name is not None or Path(name).is_file()):
+        hertz = looked_at(name, settings, format_name)
     recogniser = Recogniser(model, settings)
-    first = True
-    for block in blocks_of(name):
+    first = FirstReadings()
+    is_told = False
+    for block in blocks_of(name, format_name, settings.signals):
         _tell(block, summary)
-        if first and len(block.readings) > 2:
-            first = False
-            _tell_rate(block, settings, summary.source)
+        first.take(block)
+        if not is_told and first.count > 2:
+            is_told = True
+            _tell_rate(hertz or rate_of(first.rows[:, 0]), settings, summary.source)
         for start in range(0, len(block.readings), MOST_READINGS):
             rows = block.readings[start : start + MOST_READINGS]
-            for event in recogniser.push(rows[:, 0], rows[:, 1:4], rows[:, 4:]):
+            for event in recogniser.push_values(rows[:, 0], rows[:, 1:]):
                 found: dict[str, Any] = {"source": name, **as_json(event)}
                 summary.count(found)
                 writer.write(found)
-            summary.windows, summary.milliseconds = recogniser.windows, recogniser.model_seconds * 1000
+            summary.windows = recogniser.windows
+            summary.milliseconds = recogniser.model_seconds * 1000
+    if not summary.windows:
+        summary.nothing = why_nothing(summary.source, first, settings, summary.worst)
 
 
 def _tell(block: Block, summary: Summary) -> None:
+    if block.note:
+        say(one_line(f"{summary.source}: {block.note}"), error=True)
     for number, reason in block.problems:
         summary.bad_lines += 1
         if summary.bad_lines <= MOST_TOLD:
             say(one_line(f"{summary.source}:{number}: {reason}; the line is left out"), error=True)
 
 
-def _tell_rate(block: Block, settings: Settings, source: str) -> None:
-    hertz = rate_of(block.readings[:, 0])
+def _tell_rate(hertz: float | None, settings: Settings, source: str) -> None:
     if hertz is not None and settings.source_hz is None and hertz > FASTER * settings.sampling_hz:
         say(
-            f"warning: {one_line(source)}: {hertz:.0f} readings a second, the model has {settings.sampling_hz:g}; give "
-            f"--source-hz {hertz:.0f}, which filters what the model's rate cannot hold",
+            f"warning: {one_line(source)}: {hertz:.0f} readings a second, the model has"
+            f" {settings.sampling_hz:g}; give --source-hz {hertz:.0f}, which filters what the"
+            " model's rate cannot hold",
             error=True,
         )
 
 
-def _label_windows(model: Model, name: str, writer: Writer, summary: Summary) -> None:
-    found, labels = windows_in(name), labels_of(model.description)
+def _label_windows(model: Model, name: str, writer: EventWriter, summary: Summary) -> None:
+    found = windows_in(name)
+    labels = labels_of(model.description)
     shape = model.description.input.shape
     if found.windows.shape[1:] != shape:
-        raise UsageError(f"{name}: expected windows of {shape}, as the model has, got {found.windows.shape[1:]}")
+        raise UsageError(
+            f"{name}: expected windows of {shape}, as the model has, got {found.windows.shape[1:]}"
+        )
+    signals = signals_of(model.description)
+    refuse_other_windows(name, found.signals, signals)
     expected = [found.labels[number] for number in found.classes]
-    summary.right = 0 if set(found.labels) <= set(labels) else None
+    if set(found.labels) <= set(labels):
+        summary.right = 0
     for start in range(0, len(found.windows), WINDOWS_AT_ONCE):
         began = perf_counter()
         logits = model.logits(found.windows[start : start + WINDOWS_AT_ONCE])
         summary.milliseconds += (perf_counter() - began) * 1000
         for row, answer in enumerate(logits, start=start):
-            chances = probabilities(answer)
-            label = labels[int(np.argmax(chances))] if chances.any() else None
-            summary.windows += 1
-            if summary.right is not None:
-                summary.right += label == expected[row]
-            event = {"event": "window", "row": row, "label": label, "confidence": float(chances.max())}
-            line = {"source": name, **event, "expected": expected[row]}
+            problem = window_problem(found.windows[row], signals)
+            line: dict[str, Any] = {"source": name}
+            if problem is not None:
+                detail = f"{problem} (no label)"
+                line |= {"event": "fault", "kind": "implausible", "row": row, "detail": detail}
+            else:
+                chances = probabilities(answer)
+                label = labels[int(np.argmax(chances))] if chances.any() else None
+                summary.windows += 1
+                if summary.right is not None:
+                    summary.right += label == expected[row]
+                line |= {"event": "window", "row": row, "label": label}
+                line |= {"confidence": float(chances.max()), "expected": expected[row]}
             summary.count(line)
             writer.write(line)

@@ -1,9 +1,14 @@
 """Readings as lines of text: `t,ax,ay,az,gx,gy,gz`, from a file or from standard input.
 
-A line that is no reading is reported and skipped. A line's length is bounded, so is what is kept between two blocks.
+A line that is no reading is reported and skipped. After a line of unknown names the order of the
+columns is unknown, so everything behind it is refused. The length of a line is bounded, and with it
+the bytes that are kept between two blocks.
 """
 
+import csv
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,80 +16,244 @@ from numpy.typing import NDArray
 
 COLUMNS = ("t", "ax", "ay", "az", "gx", "gy", "gz")
 """Seconds; acceleration; angular velocity."""
+KNOWN = {
+    "time": "t",
+    "timestamp": "t",
+    **{f"acc{mark}{axis}": f"a{axis}" for mark in ("", "_") for axis in "xyz"},
+    **{
+        f"{word}{mark}{axis}": f"g{axis}"
+        for word in ("gyr", "gyro")
+        for mark in ("", "_")
+        for axis in "xyz"
+    },
+    **{name: name for name in COLUMNS},
+}
+"""What a column may be called, in small letters."""
 LONGEST_LINE_BYTES = 4096
+COMMENT = "#"
 _SHOWN = 60
+_BEHIND = ", behind the first line; if it holds units, remove it, or begin it with #"
+_NOT_TEXT = {
+    b"\xff\xfe": "UTF-16; save it as UTF-8",
+    b"\xfe\xff": "UTF-16; save it as UTF-8",
+    b"\x1f\x8b": "gzip; unpack it first",
+    b"PK\x03\x04": "a zip; unpack it first",
+    b"BZh": "bzip2; unpack it first",
+    b"\xfd7zXZ": "xz; unpack it first",
+    b"SQLite format 3": "an SQLite database; write its readings as text",
+    b"PAR1": "Parquet; write its readings as text",
+    b"{": "JSON; write a line a reading",
+    b"[": "JSON; write a line a reading",
+}
+"""What a file is that begins so, and what to do."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Readings, float64 (n, 7) in the order of COLUMNS, and what was wrong with other lines: number and reason.
+    """Readings, float64 (n, 7) in the order of COLUMNS, and the problems of other lines.
 
-    share: how much of the recording has been read with this block, 0 to 1; 0 where its length is unknown.
+    problems: the number of a line, and what is wrong with it; share: how much of the recording has
+    been read with this block, 0 to 1; 0 where its length is unknown; refusal: why nothing behind
+    these readings can be read, empty where it can; note: what a format allows to leave out.
     """
 
     readings: NDArray[np.float64]
     problems: tuple[tuple[int, str], ...]
     share: float = 0.0
+    refusal: str = ""
+    note: str = ""
 
 
-class Lines:
-    """State: the number of the next line, the unfinished last line, and the order of the columns."""
+class ReadingParser:
+    """A parser of lines that come in chunks of bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._skipping = False
         self._number = 0
+        self._names: tuple[str, ...] = ()
         self._order = tuple(range(len(COLUMNS)))
         self._first = True
+        self._refusal = ""
 
     def take(self, content: bytes) -> Block:
-        """The readings of the next bytes."""
+        """Return the readings of the next bytes."""
         *whole, rest = (self._rest + content).split(b"\n")
-        problems: list[tuple[int, str]] = []
-        readings = [found for line in whole if (found := self._reading(line, problems)) is not None]
+        found = self._block(whole)
         self._rest = rest
         if len(rest) > LONGEST_LINE_BYTES:
-            # The line is not complete: what is kept stays small, and its end is not taken for a reading.
-            self._rest, self._skipping = b"", True
-        return _block(readings, problems)
+            # The line is not complete: what is kept stays small, and its end is not taken for a
+            # reading.
+            self._refuse_other_content(rest)
+            self._rest = b""
+            self._skipping = True
+        return found
 
     def end(self) -> Block:
-        """The last line, where no newline ends it."""
-        rest, self._rest = self._rest, b""
+        """Return the last line, where no newline ends it."""
+        rest = self._rest
+        self._rest = b""
+        return self._block([rest] if rest or self._skipping else [])
+
+    def _block(self, lines: Sequence[bytes]) -> Block:
         problems: list[tuple[int, str]] = []
-        found = self._reading(rest, problems) if rest or self._skipping else None
-        return _block([] if found is None else [found], problems)
+        readings = []
+        for line in lines:
+            if self._refusal:
+                break
+            found = self._reading(line, problems)
+            if found is not None:
+                readings.append(found)
+        rows = np.array(readings, np.float64).reshape(-1, len(COLUMNS))
+        return Block(rows, tuple(problems), refusal=self._refusal)
 
     def _reading(self, line: bytes, problems: list[tuple[int, str]]) -> list[float] | None:
+        if not self._skipping:
+            self._refuse_other_content(line)
         self._number += 1
+        if self._refusal:
+            return None
         if self._skipping or len(line) > LONGEST_LINE_BYTES:
-            self._skipping = False
-            problems.append((self._number, f"expected {','.join(COLUMNS)}, got more than {LONGEST_LINE_BYTES} bytes"))
+            self._skipping = self._first = False
+            problems.append(
+                (
+                    self._number,
+                    f"expected {','.join(COLUMNS)}, got more than {LONGEST_LINE_BYTES} bytes",
+                )
+            )
             return None
-        words = [word.strip() for word in line.decode("utf-8", "replace").lstrip("\ufeff").split(",")]
-        if words == [""]:
+        text = line.decode("utf-8", "replace").lstrip("\ufeff").strip()
+        is_comment = text.startswith(COMMENT)
+        words = _cells(text.lstrip(COMMENT))
+        if not text or (is_comment and not _may_be_names(words)):
             return None
-        first, self._first = self._first, False
-        try:
-            if len(words) != len(COLUMNS):
-                raise ValueError
+        numbers = [_number(word) for word in words]
+        # pandas numbers columns without names: whose they are is unknown.
+        is_numbered = self._first and words == [str(place) for place in range(len(words))]
+        if (
+            len(words) == len(COLUMNS)
+            and None not in numbers
+            and not is_comment
+            and not is_numbered
+        ):
+            self._first = False
             return [float(words[place]) for place in self._order]
-        except ValueError:
-            names = tuple(word.lower() for word in words)
-            if first and sorted(names) == sorted(COLUMNS):
-                self._order = tuple(names.index(name) for name in COLUMNS)
-                return None
-            shown = ",".join(words)
-            problems.append((self._number, f"expected seven numbers {','.join(COLUMNS)}, got {shown[:_SHOWN]!r}"))
+        if is_numbered or self._is_header(words):
+            self._header(words, problems)
+        else:
+            shown = text[:_SHOWN]
+            reason = f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}{_separator(text)}"
+            problems.append((self._number, reason))
+        self._first = False
+        return None
+
+    def _refuse_other_content(self, line: bytes) -> None:
+        """Look at the first line, or at its beginning."""
+        if self._number:
+            return
+        what = next(
+            (what for begin, what in _NOT_TEXT.items() if line.lstrip().startswith(begin)), None
+        )
+        seen = line[:LONGEST_LINE_BYTES]
+        if what is None and b"\0" in seen:
+            what = "bytes that are no text; write its readings as text"
+        if what is None and len(line) > LONGEST_LINE_BYTES and b"\r" in seen:
+            what = "the line ends of an old Mac; save it with those of Unix"
+        if what is not None:
+            self._refusal = f"expected lines of text, {','.join(COLUMNS)}, got {what}"
+
+    def _is_header(self, words: Sequence[str]) -> bool:
+        """Return whether these words are names of columns.
+
+        The first line is one of names if it has a word that is no number. A later one has words
+        alone, at least as many as a reading. A first line of numbers alone may be the end of a
+        line, as a live sensor gives it.
+        """
+        is_number = [_number(word) is not None for word in words]
+        has_words = any(word and not number for word, number in zip(words, is_number, strict=True))
+        return has_words and (self._first or (len(words) >= len(COLUMNS) and not any(is_number)))
+
+    def _header(self, words: Sequence[str], problems: list[tuple[int, str]]) -> None:
+        names = tuple(KNOWN.get(word.lower(), "") for word in words)
+        shown = ",".join(words)[:_SHOWN]
+        if sorted(names) != sorted(COLUMNS):
+            self._refusal = (
+                f"line {self._number}: expected the names {','.join(COLUMNS)} in any order, got"
+                f" {shown!r}{_separator(shown) or (_odd_names(words) if self._first else _BEHIND)}"
+            )
+        elif self._first:
+            self._names = names
+            self._order = tuple(names.index(name) for name in COLUMNS)
+        elif names != (self._names or COLUMNS):
+            self._refusal = (
+                f"line {self._number}: expected the columns in one order, got other names,"
+                f" {shown!r}, behind readings; give each recording a file of its own"
+            )
+        else:
+            problems.append(
+                (self._number, f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}")
+            )
+
+
+def _cells(text: str) -> list[str]:
+    """Return the words between commas, without the quotes around them."""
+    words = text.split(",")
+    if '"' in text:
+        with suppress(csv.Error):
+            words = next(csv.reader([text], skipinitialspace=True))
+    return [word.strip() for word in words]
+
+
+def _may_be_names(words: Sequence[str]) -> bool:
+    """Return whether a comment is a line of names, as numpy.savetxt writes them."""
+    are_words = all(word and " " not in word and _number(word) is None for word in words)
+    return are_words and len(words) >= len(COLUMNS)
+
+
+def _number(word: str) -> float | None:
+    try:
+        if "_" in word:
             return None
+        return float(word)
+    except ValueError:
+        return None
 
 
-def _block(readings: list[list[float]], problems: list[tuple[int, str]]) -> Block:
-    return Block(np.array(readings, np.float64).reshape(-1, len(COLUMNS)), tuple(problems))
+def _separator(text: str) -> str:
+    """Return a hint for a line with other marks between its numbers, or an empty text."""
+    if "\r" in text:
+        return " with the line ends of an old Mac; save it with those of Unix"
+    marks = {"semicolons": ";", "tabs": "\t"}
+    mark = next((name for name, mark in marks.items() if mark in text), "")
+    if not mark and "," not in text and len(text.split()) >= len(COLUMNS):
+        mark = "spaces"
+    if mark:
+        return f" with {mark}; separate with commas, and write 0.5 for a half"
+    return ""
+
+
+def _odd_names(words: Sequence[str]) -> str:
+    """Return what to do about names that are not the seven."""
+    if not words[-1] and len(words) == len(COLUMNS) + 1:
+        return "; remove the comma at the end of each line"
+    if list(words) == [str(place) for place in range(len(words))]:
+        return ", the numbers of columns; write their names"
+    if "" in words and len(words) >= len(COLUMNS):
+        return "; remove the column without a name"
+    if any(_number(word) is not None for word in words):
+        return "; a reading is seven numbers, its time in seconds"
+    names = [word.lower() for word in words]
+    twice = next((word for word in names if names.count(word) > 1), None)
+    if twice is not None:
+        return f", {twice!r:.40} twice; keep these seven columns, each once"
+    return f"; rename the columns, keep these seven, and begin a comment with {COMMENT}"
 
 
 def rate_of(times: NDArray[np.float64]) -> float | None:
-    """Readings a second, by the median of the times between them; None for less than three."""
+    """Return the readings a second, by the median step, or None for fewer than three readings."""
     steps = np.diff(times[np.isfinite(times)])
-    middle = float(np.median(steps[steps > 0])) if (steps > 0).sum() > 1 else 0.0
-    return 1.0 / middle if middle > 0 and math.isfinite(1.0 / middle) else None
+    rising = steps[steps > 0]
+    if len(rising) < 2:
+        return None
+    rate = 1.0 / float(np.median(rising))
+    return rate if math.isfinite(rate) else None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cluster.data.npz import Rows
-from cluster.data.npz_windows import opened
-from cluster.errors import DataError
+from core.data.npz import ArchivedArray
+from core.data.npz_windows import opened
+from core.errors import DataError
 from recognise.lines import Block
 
 ARRAYS = ("times", "acceleration", "rotation")
@@ -19,7 +19,7 @@ _AT_ONCE = 16_384
 
 
 def is_recording(name: str) -> bool:
-    """Whether the file is an .npz of a recording, not one of windows."""
+    """Return whether the file is an .npz of a recording, not one of windows."""
     try:
         with zipfile.ZipFile(name) as archive:
             return f"{ARRAYS[0]}.npy" in archive.namelist()
@@ -27,8 +27,19 @@ def is_recording(name: str) -> bool:
         return False
 
 
+def _checked(path: Path, archive: zipfile.ZipFile, name: str) -> ArchivedArray:
+    try:
+        return ArchivedArray(path, archive, name).checked()
+    except DataError as problem:
+        if name != ARRAYS[0]:
+            raise
+        raise DataError(
+            f"{problem}, in seconds: of datetimes (t - t[0]) / np.timedelta64(1, 's')"
+        ) from None
+
+
 def blocks(path: Path) -> Iterator[Block]:
-    """The readings, in order. Raises DataError naming the array and the remedy."""
+    """Return the readings in order. Raises DataError naming the array and the remedy."""
     with opened(path) as archive:
         missing = [name for name in ARRAYS if name not in archive.files]
         if missing:
@@ -36,11 +47,16 @@ def blocks(path: Path) -> Iterator[Block]:
                 f"{path}: {missing[0]} is missing; save it with "
                 f"numpy.savez_compressed({', '.join(f'{name}=...' for name in ARRAYS)})"
             )
-        arrays = [Rows(path, archive.zip, name).checked() for name in ARRAYS]
-        count = arrays[0].shape[0] if arrays[0].shape else 0
-        for name, array, shape in zip(ARRAYS, arrays, ((count,), (count, 3), (count, 3)), strict=True):
+        arrays = [_checked(path, archive.zip, name) for name in ARRAYS]
+        count = (*arrays[0].shape, 0)[0]
+        for name, array, shape in zip(
+            ARRAYS, arrays, ((count,), (count, 3), (count, 3)), strict=True
+        ):
             if array.shape != shape:
-                raise DataError(f"{path}: {name}: expected shape {shape}, got {array.shape}; save a row a reading")
+                raise DataError(
+                    f"{path}: {name}: expected shape {shape}, got {array.shape}; save a row a"
+                    " reading"
+                )
         done = 0
         for times, *values in zip(*(array.blocks(_AT_ONCE) for array in arrays), strict=True):
             done += len(times)

@@ -6,44 +6,47 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from cluster.data.filters import CHANNELS, SAMPLE_RATE_HZ
-from cluster.data.recordings import CAUSAL
-from cluster.errors import UsageError
-from cluster.exported import Description, Model
-from cluster.exported.description import labels_of
-from recognise.stream import Event, Settings, Smoothing, Stream, Window
+from core.data.intake import Samples
+from core.data.signals import CAUSAL, UNFILTERED
+from core.exported import Description, Model
+from core.exported.description import labels_of
+from recognise.fitting import refuse_unfit
+from recognise.signals import signals_of
+from recognise.stream import Event, InputFault, Settings, Smoothing, Stream, Window
 
 
 def settings_of(description: Description, **asked: Any) -> Settings:
-    """The settings of a stream for this model; `asked` are other settings by name, and `hop` is the model's stride.
+    """Return the settings of a stream for this model.
+
+    `asked` are settings by name; without a `hop` it is the stride of the training.
 
     Raises UsageError for a model that no stream of readings can feed.
     """
-    if description.input.channels != CHANNELS:
-        shown = ", ".join(description.input.channels) or "no channels"
-        raise UsageError(
-            f"expected a model of the nine channels {CHANNELS[0]} to {CHANNELS[-1]}, got {shown:.200}; give it windows "
-            f"that are cut already, in an .npz"
-        )
+    given = description.input
+    known = description.standardization
+    refuse_unfit(signals_of(description), known.mean, known.std)
     hop = asked.pop("hop", None)
     if hop is None:
         hop = description.stride or description.input.samples
-    hertz = description.sampling_hz or SAMPLE_RATE_HZ
-    return Settings(window_steps=description.input.samples, hop=hop, sampling_hz=hertz, **asked)
+    return Settings(window_steps=given.samples, hop=hop, signals=signals_of(description), **asked)
 
 
 def filter_warning(description: Description) -> str | None:
-    """One line for a model that was trained on other filters than a stream can have; None for one that fits."""
-    if description.filters == CAUSAL:
+    """Return a warning for a model that was trained on filters that no stream has, or None."""
+    if description.filters in (CAUSAL, UNFILTERED):
         return None
     return (
-        f"{description.run.folder}: trained with {description.filters or 'unknown'} filters, a stream is filtered "
-        f"forwards only; train with jobs.train.data.filters {CAUSAL} to match it"
+        f"{description.run.folder}: trained with {description.filters or 'unknown'} filters, a"
+        f" stream is filtered forwards only; train with jobs.train.data.filters {CAUSAL} to"
+        " match it"
     )
 
 
 class Recogniser:
-    """One session. Each window is computed by itself, so that its bits depend on no other window."""
+    """A model that labels one stream.
+
+    Each window is computed by itself, so that its bits depend on no other window.
+    """
 
     def __init__(self, model: Model, settings: Settings) -> None:
         self._model = model
@@ -52,10 +55,22 @@ class Recogniser:
         self.windows = 0
         self.model_seconds = 0.0
 
-    def push(self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike) -> Sequence[Event]:
-        """Events of the next readings, in order, as `Stream.push` takes them. Raises UsageError as that does."""
+    def push(
+        self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike
+    ) -> Sequence[Event]:
+        """Return the events of the next readings, in order; `Stream.push` describes the arguments.
+
+        Raises UsageError as that does.
+        """
+        return self._answered(self._stream.push(times, acceleration, angular_velocity))
+
+    def push_values(self, seconds: Samples, values: Samples) -> Sequence[Event]:
+        """Return the events of the next readings; `Stream.push_values` describes the arguments."""
+        return self._answered(self._stream.push_values(seconds, values))
+
+    def _answered(self, items: Sequence[Window | InputFault]) -> Sequence[Event]:
         found: list[Event] = []
-        for item in self._stream.push(times, acceleration, angular_velocity):
+        for item in items:
             if not isinstance(item, Window):
                 found.append(item)
                 continue

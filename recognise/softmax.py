@@ -9,7 +9,7 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 
 def softmax(logits: NDArray[Float]) -> NDArray[Float]:
-    """Of finite logits (..., classes), in their dtype and without overflow."""
+    """Return the softmax of finite logits (..., classes), in their dtype and without overflow."""
     raised: NDArray[Float] = np.exp(logits - logits.max(axis=-1, keepdims=True))
     raised /= raised.sum(axis=-1, keepdims=True)
     return raised

@@ -1,4 +1,4 @@
-"""Rules for every test: it leaves no process, listening port, thread or file behind."""
+"""Rules for every file of tests: it leaves no process, listening port, thread or file behind."""
 
 import logging
 import os
@@ -8,22 +8,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-from cluster.exported.runtimes import no_telemetry
-from cluster.inventory import templates
+from core.exported.runtimes import no_telemetry
+from core.inventory import templates
 from tests.habits import leaks, needs
 from tools import debian_tools
 
 
 def pytest_configure() -> None:
-    """Lets Ctrl-C and a hang-up reach the tests' processes, also under nohup or in a script's background.
+    """Lets Ctrl-C and a hang-up reach the tests' processes, also under nohup or in a script's
+    background.
 
-    Both ignore these signals, which children inherit, so the interruptions under test would never arrive.
-    The tests' processes also find the unpacked tools, and report nothing to anybody.
+    Both ignore these signals, which children inherit, so the interruptions under test would never
+    arrive. The tests' processes also find the unpacked tools, and report nothing to anybody.
+    Hypothesis limits no example's time: nothing here asserts an absolute time. Where `CI` is set it
+    draws the same examples each time: a change passes or fails by itself.
     """
+    settings.register_profile("house", settings(), deadline=None)
+    settings.load_profile("house")
     os.environ["PATH"] = debian_tools.search_path()
     no_telemetry()
-    _draw_ports_apart(os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    _draw_ports_apart(
+        os.environ.get("PYTEST_XDIST_WORKER", ""),
+        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+    )
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -31,12 +40,27 @@ def pytest_configure() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--of-this-machine` takes the tests that other programs or rights could change."""
+    parser.addoption("--of-this-machine", action="store_true", help=needs.OF_THIS_MACHINE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `--of-this-machine` does not ask for."""
+    if config.getoption("--of-this-machine"):
+        others = [item for item in items if not needs.may_be_asked(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
+
+
 def _draw_ports_apart(worker: str, workers: int) -> None:
     """Gives tests that run side by side ports of their own.
 
-    A cluster's ports are drawn before its roles and jobs take them, so two tests could draw the same.
+    A cluster's ports are drawn before its roles and jobs take them, so two tests could draw the
+    same.
     """
-    first, end = templates.LOWEST_PORT, templates._ephemeral_start()
+    first = templates.LOWEST_PORT
+    end = templates._ephemeral_start()
     share = (end - first) // workers
     if worker and share >= 1000:
         first += share * int(worker.removeprefix("gw"))
@@ -46,7 +70,9 @@ def _draw_ports_apart(worker: str, workers: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Writes one line for all tests that were skipped because a tool or root is missing."""
-    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ()) if report.longrepr]
+    skipped = [
+        report.longrepr for report in terminalreporter.stats.get("skipped", ()) if report.longrepr
+    ]
     if line := needs.closing_line(reason[2] for reason in skipped):
         terminalreporter.write_line(line)
 
@@ -68,22 +94,40 @@ def session_leaves_nothing_behind() -> Iterator[str]:
         pytest.fail("the test session left behind: " + "; ".join(left), pytrace=False)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
+def own_state(session_leaves_nothing_behind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keeps what tests trust out of the person's own state."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
 def leaves_nothing_behind(session_leaves_nothing_behind: str) -> Iterator[None]:
-    """Fails the teardown of a test that leaves something behind."""
+    """Fails the teardown of a file of tests that leaves something behind.
+
+    A look takes some 70 ms, as long as a usual test, so it is taken once a file, not once a case.
+    """
     folders = _watched()
     before = leaks.take(folders, session_leaves_nothing_behind)
     yield
     left = leaks.left_behind(before, folders, session_leaves_nothing_behind)
     if left:
-        pytest.fail("the test left behind: " + "; ".join(left), pytrace=False)
+        pytest.fail("the tests of this file left behind: " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def is_no_reaper() -> Iterator[None]:
+    """Takes back what the code of programs sets for its process, after each test."""
+    yield
+    leaks.reap_for_others_no_more()
 
 
 @pytest.fixture(autouse=True)
 def logs_go_where_they_went() -> Iterator[None]:
-    """Takes away the handler of a command that ran in this process: it writes to this test's closed output."""
+    """Takes away the handler of a command that ran in this process: it writes to this test's closed
+    output."""
     root = logging.getLogger()
-    before, level = [*root.handlers], root.level
+    before = [*root.handlers]
+    level = root.level
     yield
     for handler in [*root.handlers]:
         if handler not in before and not type(handler).__module__.startswith("_pytest"):

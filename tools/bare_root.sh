@@ -57,7 +57,7 @@ environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 while IFS= read -r -d '' variable; do
     case ${variable%%=*} in
     UV_CACHE_DIR | UV_LINK_MODE) ;;
-    PIP_* | UV_* | SSL_CERT_* | *_CA_BUNDLE | *_proxy | *_PROXY) environment+=("$variable") ;;
+    CI | PIP_* | UV_* | SSL_CERT_* | *_CA_BUNDLE | *_proxy | *_PROXY) environment+=("$variable") ;;
     esac
 done < <(env -0)
 # Folders of packages that pip's configuration names.

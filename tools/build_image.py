@@ -1,6 +1,9 @@
-"""The container image of the Containerfile: `make image`. Needs root and buildah, and mmdebstrap without --base.
+"""The container image of the Containerfile: `make image`.
 
-Its base is a Debian 12 that mmdebstrap makes with the mirrors of this machine, because many networks reach no registry.
+Needs root and buildah, and mmdebstrap without --base.
+
+Its base is a Debian 12 that mmdebstrap makes with the mirrors of this machine, because many
+networks reach no registry.
 """
 
 import argparse
@@ -12,13 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import __version__
+
 PROJECT = Path(__file__).resolve().parent.parent
 STORE = PROJECT / ".cache" / "containers"
 TAG = "localhost/pscluster:latest"
 SUITE = "bookworm"
 PACKAGES = ("buildah", "mmdebstrap")
 OF_THIS_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs")
-"""What the build reads of this machine, and does not keep: a mirror of packages, and the certificates for it."""
+"""What the build reads of this machine, and does not keep: a mirror of packages, and the
+certificates for it."""
 _DEBIAN = f"localhost/debian-{SUITE}"
 
 
@@ -37,7 +43,14 @@ class Store:
         """For buildah and podman."""
         if self.folder is None:
             return ()
-        return ("--root", f"{self.folder}/images", "--runroot", f"{self.folder}/run", "--storage-driver", "overlay")
+        return (
+            "--root",
+            f"{self.folder}/images",
+            "--runroot",
+            f"{self.folder}/run",
+            "--storage-driver",
+            "overlay",
+        )
 
 
 def why_not(programs: Sequence[str] = PACKAGES) -> str:
@@ -46,36 +59,73 @@ def why_not(programs: Sequence[str] = PACKAGES) -> str:
         return "the image needs root: its base is made with mmdebstrap and its layers are overlays"
     lacking = [name for name in programs if shutil.which(name) is None]
     if lacking:
-        return f"the image needs {', '.join(lacking)}: apt-get install --no-install-recommends {' '.join(lacking)}"
+        return (
+            f"the image needs {', '.join(lacking)}: apt-get install --no-install-recommends"
+            f" {' '.join(lacking)}"
+        )
     return ""
 
 
 def build(store: Store, tag: str = TAG, base: str | None = None) -> None:
-    """Build the image in the store. What did not change since the last time is not built again. Raises ImageError."""
+    """Build the image in the store. What did not change since the last time is not built again.
+
+    Raises ImageError.
+    """
     if reason := why_not(PACKAGES if base is None else PACKAGES[:1]):
         raise ImageError(reason)
+    if base is not None and "@sha256:" not in base:
+        raise ImageError(f"--base: expected NAME@sha256:DIGEST, a name alone moves, got {base}")
     base = base or _debian(store)
-    volumes = [word for path in OF_THIS_MACHINE if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
+    volumes = [
+        word
+        for path in OF_THIS_MACHINE
+        if Path(path).exists()
+        for word in ("--volume", f"{path}:{path}:ro")
+    ]
     _run(
-        *("buildah", *store.flags, "build", "--layers", "--isolation", "chroot", "--network", "host", *volumes),
-        *("--build-arg", f"BASE={base}", "--file", str(PROJECT / "Containerfile")),
+        *(
+            "buildah",
+            *store.flags,
+            "build",
+            "--layers",
+            "--isolation",
+            "chroot",
+            "--network",
+            "host",
+            *volumes,
+        ),
+        *(
+            "--build-arg",
+            f"BASE={base}",
+            "--build-arg",
+            f"VERSION={__version__}",
+            "--file",
+            str(PROJECT / "Containerfile"),
+        ),
         *("--ignorefile", str(PROJECT / ".containerignore"), "--tag", tag, str(PROJECT)),
     )
 
 
 def save(store: Store, tag: str, file: Path) -> None:
-    """Write the image as an archive that `podman load` and `k3s ctr images import` read. Raises ImageError."""
+    """Write the image as an archive that `podman load` and `k3s ctr images import` read.
+
+    Raises ImageError.
+    """
     _run("buildah", *store.flags, "push", "--quiet", tag, f"docker-archive:{file.absolute()}:{tag}")
 
 
 def size(store: Store, tag: str = TAG) -> str:
     """Of the image's layers, unpacked, such as `1.95 GB`. Raises ImageError."""
-    return _run("buildah", *store.flags, "images", "--noheading", "--format", "{{.Size}}", tag).strip()
+    return _run(
+        "buildah", *store.flags, "images", "--noheading", "--format", "{{.Size}}", tag
+    ).strip()
 
 
 def _debian(store: Store) -> str:
     """The base, made where the store has none."""
-    there = subprocess.run(["buildah", *store.flags, "inspect", "--type", "image", _DEBIAN], capture_output=True)
+    there = subprocess.run(
+        ["buildah", *store.flags, "inspect", "--type", "image", _DEBIAN], capture_output=True
+    )
     if there.returncode == 0:
         return _DEBIAN
     folder = store.folder or STORE
@@ -111,13 +161,19 @@ def main(arguments: Sequence[str]) -> int:
     """Build, and save where asked to."""
     parser = argparse.ArgumentParser(prog="python -m tools.build_image", description=__doc__)
     parser.add_argument(
-        "--base", help="a Debian 12 image, e.g. docker.io/library/debian:bookworm-slim; else one is made"
+        "--base",
+        help="a Debian 12 image, e.g. docker.io/library/debian@sha256:...; else one is made",
     )
     parser.add_argument("--tag", default=TAG, help=f"name of the image; {TAG}")
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="write it as an archive too, for `k3s ctr images import`"
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write it as an archive too, for `k3s ctr images import`",
     )
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="keep it there, not in the machine's own store")
+    parser.add_argument(
+        "--store", type=Path, metavar="FOLDER", help="keep it there, not in the machine's own store"
+    )
     given = parser.parse_args(arguments)
     store = Store(given.store)
     try:
@@ -127,7 +183,10 @@ def main(arguments: Sequence[str]) -> int:
     except ImageError as problem:
         print(problem, file=sys.stderr)
         return 1
-    where = "" if given.save is None else f", saved in {given.save}"
+    if given.save is None:
+        where = ""
+    else:
+        where = f", saved in {given.save}"
     print(f"{given.tag}: {size(store, given.tag)} unpacked{where}")
     return 0
 

@@ -1,8 +1,10 @@
-"""Promtool over what `fab deploy monitor` writes: its configuration, its rules, and cases for every alert.
+"""Promtool over what `fab deploy monitor` writes.
 
-`python -m tools.check_rules` is `make rules`. A case of tests/deploy/monitor/rule_cases.yaml has series under which an
-alert fires, and others under which it stays silent; this program makes promtool's test files of it, which repeat every
-text of an alert.
+Its configuration, its rules, and cases for every alert.
+
+`python -m tools.check_rules` is `make rules`. A case of tests/deploy/monitor/rule_cases.yaml has
+series under which an alert fires, and others under which it stays silent; this program makes
+promtool's test files of it, which repeat every text of an alert.
 """
 
 import re
@@ -15,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from cluster.errors import ClusterError
-from cluster.inventory import load
+from core.errors import ClusterError
+from core.inventory import load
 from deploy.monitor.files import ALERT_RULES, RECORDING_RULES, prometheus_files, rule_group, write
 from tools.prometheus_tools import tool
 
@@ -44,7 +46,8 @@ def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -
     return {
         "rule_files": [RECORDING_RULES, ALERT_RULES],
         "evaluation_interval": SAMPLES_APART,
-        # Otherwise in the order of a Go map, another one in each run: now and then an alert read the value before.
+        # Otherwise in the order of a Go map, another one in each run: now and then an alert read
+        # the value before.
         "group_eval_order": [rule_group(name)["name"] for name in (RECORDING_RULES, ALERT_RULES)],
         "tests": groups,
     }
@@ -52,16 +55,25 @@ def promtool_tests(cases: Sequence[Mapping[str, Any]], known: Sequence[Alert]) -
 
 def _group(alert: Alert, kind: str, case: Mapping[str, Any]) -> dict[str, Any]:
     expected = [
-        {"exp_labels": {**alert["labels"], **labels}, "exp_annotations": _texts(alert, labels, case)}
+        {
+            "exp_labels": {**alert["labels"], **labels},
+            "exp_annotations": _texts(alert, labels, case),
+        }
         for labels in case.get("alerts", ())
     ]
     if (kind == "fires") != bool(expected):
-        raise ValueError(f"{alert['alert']} {kind}: expected {'alerts' if kind == 'fires' else 'none'}")
+        raise ValueError(
+            f"{alert['alert']} {kind}: expected {'alerts' if kind == 'fires' else 'none'}"
+        )
     return {
         "name": f"{alert['alert']} {kind}",
         "interval": SAMPLES_APART,
-        "input_series": [{"series": series, "values": values} for series, values in case["series"].items()],
-        "alert_rule_test": [{"eval_time": case["at"], "alertname": alert["alert"], "exp_alerts": expected}],
+        "input_series": [
+            {"series": series, "values": values} for series, values in case["series"].items()
+        ],
+        "alert_rule_test": [
+            {"eval_time": case["at"], "alertname": alert["alert"], "exp_alerts": expected}
+        ],
     }
 
 
@@ -75,7 +87,9 @@ def _texts(alert: Alert, labels: Mapping[str, str], case: Mapping[str, Any]) -> 
 
 def run(promtool: Path, folder: Path, *arguments: str) -> bool:
     """Whether promtool succeeds; if not, its output goes to stderr."""
-    done = subprocess.run([str(promtool), *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(promtool), *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         print(f"promtool {' '.join(arguments)}:\n{done.stdout}{done.stderr}", file=sys.stderr)
     return done.returncode == 0
@@ -93,14 +107,17 @@ def main() -> int:
         folder = Path(temporary)
         write(folder, prometheus_files(inventory))
         (folder / "tests.yml").write_text(
-            yaml.safe_dump(promtool_tests(read_cases(), rule_group(ALERT_RULES)["rules"])), encoding="utf-8"
+            yaml.safe_dump(promtool_tests(read_cases(), rule_group(ALERT_RULES)["rules"])),
+            encoding="utf-8",
         )
         well = [
             run(promtool, folder, "check", "config", "prometheus.yml"),
             run(promtool, folder, "check", "rules", RECORDING_RULES, ALERT_RULES),
             run(promtool, folder, "test", "rules", "tests.yml"),
         ]
-    return 0 if all(well) else 1
+    if all(well):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

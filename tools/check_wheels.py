@@ -1,7 +1,10 @@
-"""Checks that every package of uv.lock that a Pi would install has a wheel for it: nothing is compiled on a Pi.
+"""Checks that every package of uv.lock that a Pi would install has a wheel for it.
 
-The lock is walked the way an installer walks it, once for each target, with the development group; a package counts
-only where its markers hold (`tensorflow-cpu` is not wanted on aarch64). Everything must come from pypi.org.
+Nothing is compiled on a Pi.
+
+The lock is walked the way an installer walks it, once for each target, with the development group;
+a package counts only where its markers hold (`tensorflow-cpu` is not wanted on aarch64). Everything
+must come from pypi.org.
 """
 
 import sys
@@ -30,8 +33,9 @@ def problems(lock: Mapping[str, Any], targets: tuple[Target, ...] = TARGETS) -> 
             if not any(parse_wheel_filename(name)[3] & accepted for name in names):
                 short = ".".join(target.python.split(".")[:2])
                 found.append(
-                    f"{package['name']} {package['version']}: no wheel for {target.machine} and CPython {short} among "
-                    f"{len(names)}: choose a version that has one, or keep the package away with a marker"
+                    f"{package['name']} {package['version']}: no wheel for {target.machine} and"
+                    f" CPython {short} among {len(names)}: choose a version that has one, or keep"
+                    " the package away with a marker"
                 )
     return found
 
@@ -42,7 +46,10 @@ def _foreign(package: Mapping[str, Any]) -> Iterator[str]:
         return
     name = f"{package['name']} {package.get('version', '')}".strip()
     if source != {"registry": REGISTRY}:
-        yield f"{name}: comes from {source}, expected {REGISTRY}: lock it again without private indexes"
+        yield (
+            f"{name}: comes from {source}, expected {REGISTRY}: lock it again without private"
+            " indexes"
+        )
         return
     for file in [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]:
         if not file["url"].startswith(FILES):
@@ -50,7 +57,7 @@ def _foreign(package: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _installed(lock: Mapping[str, Any], target: Target) -> list[Mapping[str, Any]]:
-    """Packages an installer takes from the lock on `target`, each once, without the project itself."""
+    """Return what an installer takes from the lock on `target`, without the project itself."""
     environment = target.environment()
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in lock["package"]:
@@ -70,7 +77,9 @@ def _installed(lock: Mapping[str, Any], target: Target) -> list[Mapping[str, Any
             continue
         candidates = by_name[canonicalize_name(dependency["name"])]
         if "version" in dependency:
-            candidates = [package for package in candidates if package["version"] == dependency["version"]]
+            candidates = [
+                package for package in candidates if package["version"] == dependency["version"]
+            ]
         package = candidates[0]
         chosen[package["name"], package["version"]] = package
         for extra in ("", *dependency.get("extra", ())):
@@ -87,7 +96,9 @@ def main(path: Path) -> int:
     found = problems(tomllib.loads(path.read_text(encoding="utf-8")))
     for line in found:
         print(f"{path}: {line}", file=sys.stderr)
-    return 1 if found else 0
+    if found:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

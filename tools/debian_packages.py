@@ -1,7 +1,7 @@
-"""Debian's packages, fetched with apt and unpacked into a folder, without root and without an installation.
+"""Debian's packages, fetched with apt and unpacked into a folder, without root.
 
-apt keeps its own lists below the cache, so that old or missing lists of this machine do not matter. It checks every
-signature against this machine's keys.
+apt keeps its own lists below the cache, so that old or missing lists of this machine do not matter.
+It checks every signature against this machine's keys.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 
 FETCH_SECONDS = 1800
 _MERGED = ("bin", "lib", "lib64", "sbin")
@@ -49,7 +49,7 @@ class Apt:
         self._run("apt-get", "update")
 
     def missing(self, package: str) -> dict[str, int]:
-        """The package and its dependencies that are not installed, with the size of each download in bytes.
+        """Return the package and its missing dependencies, with the size of each download in bytes.
 
         Raises NoPackageError for a package that apt does not know.
         """
@@ -60,32 +60,50 @@ class Apt:
     def unpack(self, packages: Iterable[str], into: Path) -> None:
         """Download the packages and unpack them into the new folder `into`, atomically.
 
-        It removes set-user-id and set-group-id bits. Raises NoPackageError with the command that failed.
+        It removes set-user-id and set-group-id bits. Raises NoPackageError with the command that
+        failed.
         """
         wanted = sorted(packages)
         with tempfile.TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as scratch:
-            folder, root = Path(scratch), Path(scratch, "unpacked")
+            folder = Path(scratch)
+            root = Path(scratch, "unpacked")
             for name in _MERGED:
                 (root / "usr" / name).mkdir(parents=True)
                 (root / name).symlink_to(f"usr/{name}")
             self._run("apt-get", "download", *wanted, folder=folder)
             found = sorted(folder.glob("*.deb"))
             if len(found) != len(wanted):
-                raise NoPackageError(f"`apt-get download` left {len(found)} packages, expected {len(wanted)}")
+                raise NoPackageError(
+                    f"`apt-get download` left {len(found)} packages, expected {len(wanted)}"
+                )
             for package in found:
                 archive = package.with_suffix(".tar")
                 self._run("dpkg-deb", "--fsys-tarfile", package.name, folder=folder, output=archive)
                 # `dpkg-deb --extract` would put folders in the place of the links.
-                self._run("tar", "-x", "--keep-directory-symlink", "-f", archive.name, "-C", root.name, folder=folder)
+                self._run(
+                    "tar",
+                    "-x",
+                    "--keep-directory-symlink",
+                    "-f",
+                    archive.name,
+                    "-C",
+                    root.name,
+                    folder=folder,
+                )
                 archive.unlink()
             for path in root.rglob("*"):
-                mode = 0 if path.is_symlink() else path.stat().st_mode
+                if path.is_symlink():
+                    mode = 0
+                else:
+                    mode = path.stat().st_mode
                 if mode & (stat.S_ISUID | stat.S_ISGID):
                     path.chmod(stat.S_IMODE(mode) & 0o777)
             root.chmod(0o755)
             root.replace(into)
 
-    def _run(self, program: str, *words: str, folder: Path | None = None, output: Path | None = None) -> str:
+    def _run(
+        self, program: str, *words: str, folder: Path | None = None, output: Path | None = None
+    ) -> str:
         """The program's output, unless the file `output` gets it."""
         said = " ".join((program, *words[:2], *(("...",) if len(words) > 2 else ())))
         path = shutil.which(program)
@@ -95,13 +113,24 @@ class Apt:
         try:
             with nullcontext(subprocess.PIPE) if output is None else output.open("wb") as stdout:
                 done = subprocess.run(
-                    command, cwd=folder, check=True, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                    text=True, timeout=FETCH_SECONDS, env={**os.environ, "LC_ALL": "C"},
-                )  # fmt: skip
+                    command,
+                    cwd=folder,
+                    check=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    timeout=FETCH_SECONDS,
+                    env={**os.environ, "LC_ALL": "C"},
+                )
         except subprocess.TimeoutExpired:
             raise NoPackageError(f"`{said}` did not end within {FETCH_SECONDS} s") from None
         except subprocess.CalledProcessError as problem:
-            reasons = [line for line in problem.stderr.splitlines() if line.startswith(("E:", "dpkg", "tar:"))]
+            reasons = [
+                line
+                for line in problem.stderr.splitlines()
+                if line.startswith(("E:", "dpkg", "tar:"))
+            ]
             raise NoPackageError(f"`{said}` failed ({(reasons or ['no reason'])[0]})") from None
         return done.stdout or ""
 
@@ -109,7 +138,12 @@ class Apt:
     def _options(self) -> Sequence[str]:
         # Without the locks of an installation, which need root: nothing is installed.
         settings = (
-            f"Dir::State::lists={self.folder}/lists", f"Dir::Cache={self.folder}/cache", "Debug::NoLocking=1",
-            "APT::Sandbox::User=", "Acquire::Languages=none", "Acquire::Retries=3", "quiet=2",
-        )  # fmt: skip
+            f"Dir::State::lists={self.folder}/lists",
+            f"Dir::Cache={self.folder}/cache",
+            "Debug::NoLocking=1",
+            "APT::Sandbox::User=",
+            "Acquire::Languages=none",
+            "Acquire::Retries=3",
+            "quiet=2",
+        )
         return [word for setting in settings for word in ("-o", setting)]

@@ -13,7 +13,8 @@ list() {
     shift 2
     {
         echo "# What a node installs. Written from uv.lock by \`make requirements\`; do not edit."
-        "$uv" export --frozen --quiet --no-default-groups --group node --no-emit-project --no-header --no-annotate "$@"
+        "$uv" export --frozen --quiet --no-default-groups --no-emit-project --no-header --no-annotate \
+            --prune bcrypt --prune fabric --prune grafana-foundation-sdk --prune pip "$@"
     } >"$made"
     if [ "$check" != --check ]; then
         mv "$made" "$file"
@@ -22,9 +23,9 @@ list() {
         exit 1
     fi
 }
-list deploy/release/requirements.txt "${1:-}"
+list deploy/release/requirements.txt "${1:-}" --prune cryptography
 # Where a node has the role `service`.
 list deploy/release/requirements-service.txt "${1:-}" --extra recognise
 list deploy/release/requirements-gpu-service.txt "${1:-}" --extra gpu --extra recognise --no-emit-package tensorflow-cpu
 # tensorflow and tensorflow-cpu bring the same folder.
-list deploy/release/requirements-gpu.txt "${1:-}" --extra gpu --no-emit-package tensorflow-cpu
+list deploy/release/requirements-gpu.txt "${1:-}" --prune cryptography --extra gpu --no-emit-package tensorflow-cpu

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.data.reader import READERS
-from cluster.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
-from cluster.inventory.schema_keys import keys_of
-from cluster.logs.terminal import say
-from cluster.models.network import build
+from core.data.reader import READERS
+from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
+from core.logs.terminal import say
+from core.models.network import build
 
 DOCS = Path(__file__).parents[1] / "docs"
-CLASSIC = {"window_steps": 128, "channels": 9, "classes": 6}
+CLASSIC: dict[str, Any] = {"window_steps": 128, "channels": 9, "classes": 6}
 """The windows of the UCI sets, for the counts of parameters."""
 
 
 def _table(head: str, rows: Iterator[str]) -> str:
-    return "\n".join([f"| {head} |", "|---" * (head.count("|") + 1) + "|", *(f"| {row} |" for row in rows)])
+    return "\n".join(
+        [f"| {head} |", "|---" * (head.count("|") + 1) + "|", *(f"| {row} |" for row in rows)]
+    )
 
 
 def _modes() -> str:
@@ -45,40 +46,39 @@ def _takes(mode: str, codec: Any) -> bool:
 
 def _either(modes: Iterator[str]) -> str:
     found = list(modes)
-    return "all" if len(found) == len(MODES) else ", ".join(f"`{name}`" for name in found)
+    if len(found) == len(MODES):
+        return "all"
+    return ", ".join(f"`{name}`" for name in found)
 
 
 def _optimizers() -> str:
     found: Mapping[str, Any] = OPTIMIZERS
     rows = (
-        f"`{name}` | {_summary(optimizer.Options)} | {_knobs(optimizer.Options)} | "
+        f"`{name}` | {_summary(optimizer.Options)} | "
         f"{', '.join(f'`{slot}`' for slot in optimizer.of(optimizer.Options()).slot_names)}"
         for name, optimizer in found.items()
     )
-    return _table("`name` | what it is | knobs (default) | slots at the defaults", rows)
+    return _table("`name` | what it is | slots at the defaults", rows)
 
 
 def _models() -> str:
     rows = (
-        f"`{name}` | {_summary(model.Options)} | {_knobs(model.Options)} | "
+        f"`{name}` | {_summary(model.Options)} | "
         f"{build(model.Options(), **CLASSIC).layout.trained_size:,}"
         for name, model in MODELS.items()
     )
-    return _table("`name` | what it is | knobs (default) | parameters at the defaults", rows)
+    return _table("`name` | what it is | parameters at the defaults", rows)
 
 
 def _summary(section: type[Any]) -> str:
     return str(section.__doc__).strip().splitlines()[0].removesuffix(".")
 
 
-def _knobs(section: type[Any]) -> str:
-    defaults = {key: section.model_fields[key].default for key in keys_of(section) if key != "name"}
-    shown = (f"`{key}` ({str(value).lower()})" for key, value in defaults.items())
-    return ", ".join(shown) or "none"
-
-
 def _readers() -> str:
-    rows = (f"`{kind}` | {reader.is_what} | {reader.windows_are_cut}" for kind, reader in READERS.items())
+    rows = (
+        f"`{kind}` | {reader.is_what} | {reader.windows_are_cut}"
+        for kind, reader in READERS.items()
+    )
     return _table("kind | what it is | cut into windows", rows)
 
 
@@ -89,34 +89,47 @@ TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {
     "models": ("models.md", _models),
     "readers": ("data.md", _readers),
 }
-"""By the name in the page's marks: the page, and what makes the table."""
+"""The page and the maker of a table, by the name in the page's marks."""
 
 
 def pages() -> dict[str, str]:
-    """Each page as it should be. Raises ValueError for a page without the marks of its table."""
+    """Return each page with its tables of now. Raises ValueError for a page without its marks."""
     found: dict[str, str] = {}
     for name, (page, table) in TABLES.items():
         text = found.get(page) or (DOCS / page).read_text(encoding="utf-8")
-        begin, end = f"<!-- {name}: made by tools/extension_tables.py -->\n\n", "\n\n<!-- end -->"
+        begin = f"<!-- {name}: made by tools/extension_tables.py -->\n\n"
+        end = "\n\n<!-- end -->"
         marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         if not marked.search(text):
-            raise ValueError(f"docs/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}")
-        found[page] = marked.sub(lambda _: begin + table() + end, text, count=1)  # noqa: B023  # called at once
+            raise ValueError(
+                f"docs/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}"
+            )
+        # The function is called at once.
+        found[page] = marked.sub(lambda _: begin + table() + end, text, count=1)  # noqa: B023
     return found
 
 
 def main() -> int:
     """Write the pages, or name those that are not up to date."""
     parser = argparse.ArgumentParser(prog="python -m tools.extension_tables", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the pages instead of comparing them")
+    parser.add_argument(
+        "--write", action="store_true", help="write the pages instead of comparing them"
+    )
     write = parser.parse_args().write
-    stale = [name for name, text in pages().items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    stale = [
+        name for name, text in pages().items() if (DOCS / name).read_text(encoding="utf-8") != text
+    ]
     for name in stale:
         if write:
             (DOCS / name).write_text(pages()[name], encoding="utf-8")
         else:
-            say(f"docs/{name}: not up to date - run python -m tools.extension_tables --write", error=True)
-    return 1 if stale and not write else 0
+            say(
+                f"docs/{name}: not up to date - run python -m tools.extension_tables --write",
+                error=True,
+            )
+    if stale and not write:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

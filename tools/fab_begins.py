@@ -1,4 +1,7 @@
-"""The beginning of .venv/bin/fab: tools/write_fab.py puts it before the import of Fabric, which takes a second."""
+"""The beginning of .venv/bin/fab.
+
+tools/write_fab.py puts it before the import of Fabric, which takes a second.
+"""
 
 import os
 import signal
@@ -9,7 +12,9 @@ def leave_before_anything_began(_number: int, _frame: object) -> None:
     os._exit(130)
 
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # under `nohup` or `&` it is ignored, and stays so
+if (
+    signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):  # under `nohup` or `&` it is ignored, and stays so
     signal.signal(signal.SIGINT, leave_before_anything_began)
 # `env` holds Ctrl-C back while Python itself starts; one that came meanwhile arrives now.
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,7 +1,7 @@
 """Debian's `promtool` and `prometheus` for the checks and tests, without installing their service.
 
-`python -m tools.prometheus_tools promtool check metrics < metrics.txt` runs what is on PATH. Where nothing is, Debian's
-package is fetched, which needs no root, and unpacked into `.cache/prometheus`.
+`python -m tools.prometheus_tools promtool check metrics < metrics.txt` runs what is on PATH. Where
+nothing is, Debian's package is fetched, which needs no root, and unpacked into `.cache/prometheus`.
 """
 
 import os
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError
 from tools.debian_packages import Apt, NoPackageError, alone
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
@@ -30,7 +30,9 @@ def present(name: str, cache: Path = CACHE, search: str | None = None) -> Path |
     if found:
         return Path(found)
     unpacked = cache / PACKAGE / "usr/bin" / name
-    return unpacked if unpacked.exists() else None
+    if unpacked.exists():
+        return unpacked
+    return None
 
 
 def tool(name: str, cache: Path = CACHE, search: str | None = None) -> Path:
@@ -48,8 +50,8 @@ def tool(name: str, cache: Path = CACHE, search: str | None = None) -> Path:
         found = present(name, cache, search)
     if found is None:
         raise NoPrometheus(
-            f"Debian's package {PACKAGE} has no {name}, expected it at {cache / PACKAGE / 'usr/bin' / name}: "
-            f"remove {cache / PACKAGE} or {REMEDY}"
+            f"Debian's package {PACKAGE} has no {name}, expected it at"
+            f" {cache / PACKAGE / 'usr/bin' / name}: remove {cache / PACKAGE} or {REMEDY}"
         )
     return found
 

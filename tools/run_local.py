@@ -1,8 +1,8 @@
 """`make run`: start a local cluster, run its jobs, and stop it in any case.
 
-Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far; this program passes
-SIGTERM and SIGHUP on. Then it stops the cluster; the status is that of `start` (of `stop` where only that failed). A
-cluster that ran before runs the jobs and stays up.
+Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far;
+this program passes SIGTERM and SIGHUP on. Then it stops the cluster; the status is that of `start`
+(of `stop` where only that failed). A cluster that ran before runs the jobs and stays up.
 """
 
 import json
@@ -20,7 +20,7 @@ STATUS_KNOWN = (0, 3)
 
 
 def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) -> int:
-    """Exit status of `fab deploy start --inventory INVENTORY EXTRA`, after `fab deploy stop` of the same inventory."""
+    """Return the exit status of `fab deploy start --inventory INVENTORY EXTRA`, after a stop."""
     start: subprocess.Popen[bytes] | None = None
     received: list[int] = []
 
@@ -32,7 +32,9 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
     for number in SIGNALS:
         signal.signal(number, pass_on)
     seen = subprocess.run(
-        [*fab, "deploy", "status", "--inventory", inventory, "--json"], capture_output=True, text=True
+        [*fab, "deploy", "status", "--inventory", inventory, "--json"],
+        capture_output=True,
+        text=True,
     )
     if received:
         return 128 + received[0]
@@ -51,7 +53,10 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
     if received and status == 0:
         status = 128 + received[0]
     if was_running:
-        print(f"the cluster ran before and stays up; to end it: fab deploy stop --inventory {inventory}")
+        print(
+            "the cluster ran before and stays up; to end it: fab deploy stop --inventory"
+            f" {inventory}"
+        )
         return status
     # Stopping has deadlines of its own; a second Ctrl-C must not leave half a cluster behind.
     for number in SIGNALS:
@@ -61,7 +66,9 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
 
 
 def _shell_status(returncode: int) -> int:
-    return returncode if returncode >= 0 else 128 - returncode
+    if returncode >= 0:
+        return returncode
+    return 128 - returncode
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""The page's JavaScript libraries as npm publishes them: `--check` holds the files here against the list beside them.
+"""The page's JavaScript libraries as npm publishes them.
 
-Without a flag they are fetched again with `npm pack`: the archive must have the integrity that npm published for the
-version on the list, and the file in it the SHA-256 on the list. To take a new version change the list and fetch.
+`--check` holds the files here against the list beside them.
+
+Without a flag they are fetched again with `npm pack`: the archive must have the integrity that npm
+published for the version on the list, and the file in it the SHA-256 on the list. To take a new
+version change the list and fetch.
 """
 
 import argparse
@@ -51,18 +54,31 @@ def differences(folder: Path = FOLDER) -> list[str]:
     scripts = listed(folder)
     for script in scripts:
         path = folder / script.file
-        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "no file"
+        if path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            digest = "no file"
         if digest != script.sha256:
-            found.append(f"{path}: expected SHA-256 {script.sha256} ({script.name} {script.version}), found {digest}")
+            found.append(
+                f"{path}: expected SHA-256 {script.sha256} ({script.name} {script.version}), found"
+                f" {digest}"
+            )
         if not (folder / script.licence_file).is_file():
             found.append(f"{folder / script.licence_file}: the licence of {script.name} is missing")
     known = {LIST, *(name for script in scripts for name in (script.file, script.licence_file))}
-    found += [f"{path}: is not on the list {LIST}" for path in sorted(folder.iterdir()) if path.name not in known]
+    found += [
+        f"{path}: is not on the list {LIST}"
+        for path in sorted(folder.iterdir())
+        if path.name not in known
+    ]
     return found
 
 
 def fetch(script: Script, folder: Path = FOLDER) -> None:
-    """Write the script and its licence as npm has them. Raises ValueError if they differ from the list."""
+    """Write the script and its licence as npm has them.
+
+    Raises ValueError if they differ from the list.
+    """
     with tempfile.TemporaryDirectory() as workshop:
         wanted = f"{script.name}@{script.version}"
         subprocess.run(
@@ -71,14 +87,22 @@ def fetch(script: Script, folder: Path = FOLDER) -> None:
             stdout=subprocess.DEVNULL,
         )
         (archive,) = Path(workshop).glob("*.tgz")
-        integrity = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+        integrity = (
+            "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+        )
         if integrity != script.integrity:
-            raise ValueError(f"{wanted}: expected an archive of {script.integrity}, got {integrity}")
+            raise ValueError(
+                f"{wanted}: expected an archive of {script.integrity}, got {integrity}"
+            )
         with tarfile.open(archive) as opened:
-            contents = {name: _content(opened, name) for name in (script.member, script.licence_member)}
+            contents = {
+                name: _content(opened, name) for name in (script.member, script.licence_member)
+            }
     digest = hashlib.sha256(contents[script.member]).hexdigest()
     if digest != script.sha256:
-        raise ValueError(f"{wanted}: {script.member}: expected SHA-256 {script.sha256}, got {digest}")
+        raise ValueError(
+            f"{wanted}: {script.member}: expected SHA-256 {script.sha256}, got {digest}"
+        )
     (folder / script.file).write_bytes(contents[script.member])
     (folder / script.licence_file).write_bytes(contents[script.licence_member])
 
@@ -101,7 +125,9 @@ def main() -> int:
     problems = differences()
     for problem in problems:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    if problems:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

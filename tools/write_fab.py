@@ -1,6 +1,9 @@
-"""Puts tools/fab_begins.py into `.venv/bin/fab`: Ctrl-C while Python starts and Fabric is imported shows nothing.
+"""Puts tools/fab_begins.py into `.venv/bin/fab`.
 
-Python alone cannot do it: Fabric's script imports Fabric, for a second, before it reads our fabfile.
+Ctrl-C while Python starts and Fabric is imported shows nothing.
+
+Python alone cannot do it: Fabric's script imports Fabric, for a second, before it reads our
+fabfile.
 """
 
 import subprocess
@@ -8,7 +11,7 @@ import sys
 from pathlib import Path
 
 BLOCKED = "env --block-signal=INT"
-"""Of coreutils 8.31 and later: Ctrl-C waits until our first lines take it."""
+"""A command of coreutils 8.31 and later: Ctrl-C waits until our first lines take it."""
 
 
 def written(script: str, python: Path, begins: str, *, can_block: bool) -> str:
@@ -17,7 +20,10 @@ def written(script: str, python: Path, begins: str, *, can_block: bool) -> str:
     if not newline:
         raise ValueError("expected Fabric's script with `import sys`")
     if "'" not in str(python):
-        words = f"{BLOCKED} " if can_block else ""
+        if can_block:
+            words = f"{BLOCKED} "
+        else:
+            words = ""
         first = f"#!/bin/sh\n'''exec' {words}'{python}' \"$0\" \"$@\"\n' '''"
     return f"{first}\n{begins}import sys\n{rest}"
 
@@ -25,11 +31,14 @@ def written(script: str, python: Path, begins: str, *, can_block: bool) -> str:
 def main() -> int:
     """Write it once; the exit code."""
     root = Path(__file__).resolve().parent.parent
-    script, begins = root / ".venv" / "bin" / "fab", (root / "tools" / "fab_begins.py").read_text(encoding="utf-8")
+    script = root / ".venv" / "bin" / "fab"
+    begins = (root / "tools" / "fab_begins.py").read_text(encoding="utf-8")
     before = script.read_text(encoding="utf-8")
     if "leave_before_anything_began" in before:
         return 0
-    can_block = subprocess.run([*BLOCKED.split(), "true"], capture_output=True, check=False).returncode == 0
+    can_block = (
+        subprocess.run([*BLOCKED.split(), "true"], capture_output=True, check=False).returncode == 0
+    )
     python = root / ".venv" / "bin" / "python"
     partial = script.with_name("fab.partial")
     partial.write_text(written(before, python, begins, can_block=can_block), encoding="utf-8")

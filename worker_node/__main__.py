@@ -2,7 +2,7 @@
 
 import sys
 
-from cluster.server.role import main
+from core.server.role import main
 
 if __name__ == "__main__":
     sys.exit(main("worker"))

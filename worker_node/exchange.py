@@ -1,8 +1,8 @@
-"""Parameters on the workers themselves: all-gather, reduce-scatter and update as ops placed in one function.
+"""Parameters on the workers: all-gather, reduce-scatter and update in one function.
 
-Each worker holds a shard of the vector and of the optimizer's slots, as a parameter server would. A step gathers the
-shards on every worker, and adds up each shard's part of the gradients on that shard's worker, in the tree of all
-synchronous steps: the bits are the same.
+Each worker holds a shard of the vector and of the optimizer's slots, as a parameter server would. A
+step gathers the shards on every worker, and adds up each shard's part of the gradients on that
+shard's worker, in the tree of all synchronous steps: the bits are the same.
 
 The coordinator calls the function once a step. It must never run twice: the workers keep no ledger.
 """
@@ -11,18 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.consistency.policy import tree_sum
-from cluster.engine.lost import reaching_holders
-from cluster.lazy import tf
-from cluster.parameters import STATISTICS_RATE, Layout
+from core.engine.lost import reaching_holders
+from core.lazy import tf
+from core.parameters import Layout
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
-from ps_node.steps import Nodes, arrived, block_squares, clipped, sent, step_applied
+from ps_node.steps import Nodes, Penalty, StepRecipe, arrived, clipped, sent, step_applied
 
 
 @dataclass(frozen=True)
 class PartialSum:
-    """A subtree's sum [trained_size + statistics_size], made on `place`; it begins at micro-batch `first`."""
+    """A subtree's sum, made on `place`; it begins at slot `first`.
+
+    `node` is [trained_size + statistics_size].
+    """
 
     first: int
     place: str
@@ -35,12 +37,18 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
     reaching = staticmethod(reaching_holders)
 
     def __init__(
-        self, layout: Layout, state: VectorState, optimizer: Optimizer, places: Sequence[str], wire: Wire,
-        *, clip_norm: float | None, statistics_rate: float = STATISTICS_RATE,
-    ) -> None:  # fmt: skip
+        self,
+        layout: Layout,
+        state: VectorState,
+        optimizer: Optimizer,
+        places: Sequence[str],
+        wire: Wire,
+        *,
+        recipe: StepRecipe,
+    ) -> None:
         """Place `state` on the workers `places`. Raises ValueError for a codec with a memory."""
-        self.nodes = Nodes(wire.push, layout.trained_size)
-        self._clip_norm, self._statistics_rate = clip_norm, statistics_rate
+        self.nodes = Nodes(wire.push, layout.trained_size, recipe.arithmetic)
+        self._recipe = recipe
         super().__init__(layout, state, optimizer, places[: layout.blocks], wire, ShardOnServer)
 
     def gather(self, places: Sequence[str]) -> list[tuple[Any, Any]]:
@@ -53,37 +61,64 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
             gathered.append((trained, statistics))
         return gathered
 
-    def reduce_and_apply(self, parts: Sequence[PartialSum], slots: int, rate: Any) -> Any:
-        """Add up a whole step on the shards' workers and apply it; returns the gradient's norm before clipping."""
-        totals = [self._total(place, parts, slots) for place in range(len(self.shards))]
+    def reduce_and_apply(self, parts: Sequence[PartialSum], rate: Any, generation: Any = 0) -> Any:
+        """Add up a step on the shards' workers and apply it.
+
+        Returns the gradient's norm before clipping.
+
+        A shard that was fenced since `generation`, int64, stays as it is.
+        """
+        arithmetic = self._recipe.arithmetic
+        totals = [self._total(place, parts) for place in range(len(self.shards))]
         squares = []
         for shard, total in zip(self.shards, totals, strict=True):
             with tf.device(shard.device):
-                squares.append(block_squares(total[: shard.trained_size], shard.trained_size))
+                gradient = total[: shard.trained_size]
+                squares.append(arithmetic.block_squares(gradient, shard.trained_size))
         with tf.device(self.shards[0].device):
-            norm, scale = clipped(tf.concat(squares, 0), tf.constant(1.0), self._clip_norm)
-        applied = []
-        for shard, total in zip(self.shards, totals, strict=True):
-            with tf.device(shard.device):
-                applied.append(step_applied(shard, total, scale, 1.0, rate, self._statistics_rate))
+            total_norm = arithmetic.norm(tf.concat(squares, 0))
+            norm, scale = clipped(total_norm, tf.constant(1.0), self._recipe.clip_norm)
+        applied = [
+            self._applied(shard, total, tf.stack([scale, rate]), tf.cast(generation, tf.int64))
+            for shard, total in zip(self.shards, totals, strict=True)
+        ]
         with tf.control_dependencies(applied):
             return tf.identity(norm)
 
-    def _total(self, index: int, parts: Sequence[PartialSum], slots: int) -> Any:
-        """The sum of all parts' slices for one shard, on that shard's worker."""
+    def _applied(self, shard: ShardOnServer, total: Any, factors: Any, generation: Any) -> Any:
+        """int64 1 once the total is applied to the shard, 0 if it is of another generation."""
+        with tf.device(shard.device):
+            factors = tf.identity(factors)
+            made = tf.identity(generation)
+            lock = shard.locked([total, factors, made])
+            with tf.control_dependencies([lock]):
+                current = shard.is_current(made)
+
+            def apply() -> Any:
+                applied = step_applied(shard, total, factors[0], 1.0, factors[1])
+                with tf.control_dependencies([applied]):
+                    return tf.constant(1, tf.int64)
+
+            return shard.released(lock, tf.cond(current, apply, shard.dropped))
+
+    def _total(self, index: int, parts: Sequence[PartialSum]) -> Any:
+        """The sum of all parts' slices for one shard and the L2 term, on that shard's worker."""
         shard = self.shards[index]
-        nodes = Nodes(shard.wire.push, shard.trained_size)
-        rows: list[Any] = [None] * slots
+        recipe = self._recipe
+        nodes = Nodes(shard.wire.push, shard.trained_size, recipe.arithmetic)
+        rows: dict[int, Any] = {}
         for part in parts:
             with tf.device(part.place):
                 travels = sent(part.node, shard, self.layout)
             with tf.device(shard.device):
                 rows[part.first] = arrived(travels, shard)
-
-        def add(left: Any, right: Any) -> Any:
-            if left is None or right is None:
-                return right if left is None else left
-            return nodes.add(left, right)
-
         with tf.device(shard.device):
-            return tree_sum(rows, add)
+            missing = tf.zeros([shard.trained_size + shard.statistics_size])
+            total = nodes.total(
+                [rows.get(slot, missing) for slot in range(recipe.slots)],
+                [tf.constant(slot in rows) for slot in range(recipe.slots)],
+            )
+            penalty = Penalty.of(recipe.l2, self.layout, shard.shard.trained)
+            parameters = shard.parameters.read_value()
+            gradient = penalty.added(total[: shard.trained_size], parameters)
+            return tf.concat([gradient, total[shard.trained_size :]], 0)

@@ -1,4 +1,4 @@
-"""How much each example counts in the loss of a training: by its class, and by a weight of its own."""
+"""How much each example counts in a training's loss: by its class, by its own weight."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.dataset import CLASSIFICATION, Dataset
-from cluster.errors import UsageError
-from cluster.lazy import tf
-from cluster.models.objective import over_positions
+from core.data.dataset import CLASSIFICATION, Dataset
+from core.errors import UsageError
+from core.lazy import tf
+from core.models.objective import over_positions
 
 SHOWN_LABELS = 20
 BLOCK_BYTES = 2**22
-"""Of the classes that are looked at together."""
+"""So many bytes of classes are looked at at a time."""
 
 
 @dataclass(frozen=True)
 class LossWeights:
-    """`table`, float32 (classes,), is None where all classes count alike; `mean` is over the training examples."""
+    """`table`, float32 (classes,), is None where all classes count alike.
+
+    `mean` is over the training examples.
+    """
 
     table: NDArray[np.float32] | None = None
     mean: float = 1.0
@@ -30,14 +33,16 @@ class LossWeights:
     ) -> "LossWeights":
         """What `jobs.train.class_weights` means for the training examples `rows` of the data set.
 
-        Raises UsageError where examples have no classes, and for a label that the data does not have.
+        Raises UsageError where examples have no classes, and for a label that the data does not
+        have.
         """
-        table, each = None, np.ones(len(rows))
+        table = None
+        each = np.ones(len(rows))
         if setting is not None:
             if dataset.task != CLASSIFICATION:
                 raise UsageError(
-                    f"jobs.train.class_weights: expected data with one class for each example or position, got "
-                    f"{dataset.summary()}: set it to none"
+                    "jobs.train.class_weights: expected data with one class for each example or"
+                    f" position, got {dataset.summary()}: set it to none"
                 )
             counts = np.zeros(len(dataset.labels), np.int64)
             for block in _classes(dataset, rows):
@@ -51,7 +56,10 @@ class LossWeights:
 
 
 def _classes(dataset: Dataset, rows: NDArray[np.integer]) -> Iterator[NDArray[np.int32]]:
-    """Those of some rows at a time, (n, positions): images have more of them than a coordinator has memory."""
+    """Yield the classes of some rows at a time, (n, positions).
+
+    Images have more of them than a coordinator has memory.
+    """
     classes = dataset.target_values()
     at_once = max(1, BLOCK_BYTES // dataset.targets.example_bytes)
     for start in range(0, len(rows), at_once):
@@ -65,9 +73,12 @@ def _table(
     if not isinstance(setting, str):
         unknown = sorted(set(setting) - set(labels))
         if unknown:
-            known = ", ".join(labels[:SHOWN_LABELS]) + (", ..." if len(labels) > SHOWN_LABELS else "")
+            known = ", ".join(labels[:SHOWN_LABELS]) + (
+                ", ..." if len(labels) > SHOWN_LABELS else ""
+            )
             raise UsageError(
-                f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose among {known}"
+                f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose"
+                f" among {known}"
             )
         return np.array([setting.get(label, 1.0) for label in labels], np.float32)
     present = counts > 0
@@ -77,19 +88,22 @@ def _table(
 
 
 def weighted(losses: Any, classes: Any, table: NDArray[np.float32] | None, weights: Any) -> Any:
-    """The losses (n,) of examples of `classes`, int32 (n,), each times its class's weight and its own, float32 (n,).
+    """Multiply each of the losses (n,) by the weights of its class and of its example.
 
-    Losses and classes of positions, (n, ...), become the mean over them, each times the weight of its own class.
-    Without a table and without weights losses (n,) stay as they are. Raises UsageError for a table and losses of
-    examples whose positions have classes.
+    `classes` are int32 (n,), `table` has a weight for each class, and `weights`, float32 (n,), one
+    for each example. Losses and classes of positions, (n, ...), become the mean over them, each
+    times the weight of its own class. Without a table and without weights losses (n,) stay as they
+    are. Raises UsageError for a table and losses of examples whose positions have classes.
     """
     if table is not None:
         if len(losses.shape) != len(classes.shape):
             raise UsageError(
-                "jobs.train.class_weights: expected loss() to answer with a value for each position, as the classes "
-                f"are, got {len(losses.shape)} axes instead of {len(classes.shape)}: leave out its mean, or set "
-                "class_weights to null"
+                "jobs.train.class_weights: expected loss() to answer with a value for each"
+                f" position, as the classes are, got {len(losses.shape)} axes instead of"
+                f" {len(classes.shape)}: leave out its mean, or set class_weights to null"
             )
         losses = losses * tf.gather(tf.constant(table), classes)
     losses = over_positions(losses)
-    return losses if weights is None else losses * weights
+    if weights is None:
+        return losses
+    return losses * weights

@@ -1,4 +1,7 @@
-"""Processes limited to a share of a core each, like slow machines: groups of cgroup v1's cpu controller."""
+"""Processes limited to a share of a core each, like slow machines.
+
+Groups of cgroup v1's cpu controller.
+"""
 
 import math
 import os
@@ -10,8 +13,8 @@ from pathlib import Path
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 PERIOD_MICROSECONDS = 10_000
-"""The period of a quota. With the kernel's default of 100 ms, half a step would run at full speed and then stop, unlike
-on a slow machine."""
+"""The period of a quota. With the kernel's default of 100 ms, half a step would run at full speed
+and then stop, unlike on a slow machine."""
 LEAST_QUOTA_MICROSECONDS = 1_000
 """The kernel refuses smaller ones."""
 FIRST_WEIGHT = 16_384
@@ -39,22 +42,28 @@ def why_not(controller: Path = CONTROLLER) -> str:
 
 
 def period_of(least_share: float) -> int:
-    """The period, in microseconds, for processes of which none gets less than this share of a core."""
+    """Return the period in microseconds that grants the smallest of these shares of a core."""
     return max(PERIOD_MICROSECONDS, math.ceil(round(LEAST_QUOTA_MICROSECONDS / least_share, 3)))
 
 
 @contextmanager
 def limited(
-    shares: Mapping[int, float], period_microseconds: int = PERIOD_MICROSECONDS, controller: Path = CONTROLLER
+    shares: Mapping[int, float],
+    period_microseconds: int = PERIOD_MICROSECONDS,
+    controller: Path = CONTROLLER,
 ) -> Iterator[None]:
-    """Hold each process, by its id, to its share of one core; free them all again and remove the groups at the end.
+    """Hold each process, by its id, to its share of one core.
+
+    Free them all again and remove the groups at the end.
 
     Raises OSError if the kernel refuses.
     """
     with ExitStack() as groups:
         for process_id, share in shares.items():
             groups.enter_context(
-                _group(process_id, round(share * period_microseconds), period_microseconds, controller)
+                _group(
+                    process_id, round(share * period_microseconds), period_microseconds, controller
+                )
             )
         yield
 
@@ -68,22 +77,33 @@ def _group(process_id: int, quota: int, period: int, controller: Path) -> Iterat
 
 @contextmanager
 def slow_places(
-    count: int, share: float, period_microseconds: int = PERIOD_MICROSECONDS, controller: Path = CONTROLLER
+    count: int,
+    share: float,
+    period_microseconds: int = PERIOD_MICROSECONDS,
+    controller: Path = CONTROLLER,
 ) -> Iterator[list[Path]]:
-    """Groups for processes to come, each with this share of one core: `enter` puts one in. Removed at the end.
+    """Groups for processes to come, each with this share of one core: `enter` puts one in.
+
+    Removed at the end.
 
     They go before what else the machine does, so that each has its share.
     """
     with ExitStack() as groups:
         quota = round(share * period_microseconds)
-        made = [groups.enter_context(_made(quota, period_microseconds, controller)) for _ in range(count)]
+        made = [
+            groups.enter_context(_made(quota, period_microseconds, controller))
+            for _ in range(count)
+        ]
         for group in made:
             (group / "cpu.shares").write_text(str(FIRST_WEIGHT))
         yield made
 
 
 def enter(group: Path, process_id: int) -> None:
-    """Put a process, with all its threads, into a group; its children begin there. One that has ended is none."""
+    """Put a process, with all its threads, into a group; its children begin there.
+
+    One that has ended is none.
+    """
     with suppress(ProcessLookupError):
         (group / "cgroup.procs").write_text(str(process_id))
 
@@ -106,7 +126,10 @@ def _made(quota: int, period: int, controller: Path) -> Iterator[Path]:
 
 
 def _remove(group: Path, controller: Path) -> None:
-    """What is still in the group goes back; a process that is just ending may keep it busy a moment longer."""
+    """What is still in the group goes back.
+
+    A process that is just ending may keep it busy a moment longer.
+    """
     end = time.monotonic() + END_SECONDS
     while True:
         for process_id in (group / "cgroup.procs").read_text().split():

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.inventory import Inventory, load
-from cluster.inventory.templates import local_inventory
-from cluster.server.probe import answers
+from core.inventory import Inventory, load
+from core.inventory.templates import local_inventory
+from core.server.probe import answers
 
 READY_SECONDS = 300.0
-"""A stock server imports TensorFlow first: 80 s and more where ten processes compete for a core (measured)."""
+"""A stock server imports TensorFlow first: 80 s and more where ten processes compete for a core
+(measured)."""
 
 _choosing = threading.Lock()
 _given: set[int] = set()
@@ -32,7 +33,10 @@ class LocalCluster:
     folder: Path
 
     def job(
-        self, name: str, settings: Sequence[str] = (), started: Callable[[int], None] = lambda _: None
+        self,
+        name: str,
+        settings: Sequence[str] = (),
+        started: Callable[[int], None] = lambda _: None,
     ) -> dict[str, Any]:
         """Run a job to its end; its result. See `coordinate`."""
         flags = ["--json", "--quiet"]
@@ -48,14 +52,26 @@ class LocalCluster:
         started: Callable[[int], None] = lambda _: None,
         deadline_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Run `python -m module *names --inventory ... *flags` to its end; the JSON object it prints.
+        """Run `python -m module *names --inventory ... *flags` to its end.
 
-        `started` is given its process id. Raises RuntimeError with its last words if it fails, or if it is not
-        done by the deadline.
+        The JSON object it prints.
+
+        `started` is given its process id. Raises RuntimeError with its last words if it fails, or
+        if it is not done by the deadline.
         """
-        command = [sys.executable, "-m", module, *names, "--inventory", str(self.inventory.path), *flags]
+        command = [
+            sys.executable,
+            "-m",
+            module,
+            *names,
+            "--inventory",
+            str(self.inventory.path),
+            *flags,
+        ]
         what = " ".join([module, *names])
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             started(process.pid)
             try:
                 output, errors = process.communicate(timeout=deadline_seconds)
@@ -70,7 +86,9 @@ class LocalCluster:
 
 
 @contextmanager
-def local_cluster(workers: int = 2, servers: int = 1, server: str = "lean") -> Iterator[LocalCluster]:
+def local_cluster(
+    workers: int = 2, servers: int = 1, server: str = "lean"
+) -> Iterator[LocalCluster]:
     """Start the roles, wait until each answers, end them afterwards. `server` is lean or stock."""
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as temporary:
         folder = Path(temporary)

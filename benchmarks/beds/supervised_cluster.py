@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.inventory import load
-from cluster.inventory.templates import local_inventory
-from deploy.common.project import ROOT
+from core.inventory import load
+from core.inventory.templates import local_inventory
+from deploy.common.project import OWNER, ROOT
 from deploy.common.state_folder import StateFolder
 
 FAB = Path(sys.executable).with_name("fab")
@@ -32,14 +32,18 @@ class SupervisedCluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """This process's environment and the supervisor's socket, as `fab` passes them to a coordinator."""
+        """Return this environment with the supervisor's socket, as a coordinator gets it."""
         state = StateFolder.beside(self.inventory, load(self.inventory).cluster)
         return {**os.environ, SUPERVISOR: str(state.control_socket)}
 
-    def fab(self, words: Sequence[str], deadline_seconds: float) -> subprocess.CompletedProcess[str]:
+    def fab(
+        self, words: Sequence[str], deadline_seconds: float
+    ) -> subprocess.CompletedProcess[str]:
         """Run `fab WORDS` to its end. Raises RuntimeError with its last words if it fails."""
         command = [str(FAB), "-r", str(ROOT), *words, "--inventory", str(self.inventory)]
-        return ended(command, self.folder, os.environ, deadline_seconds)
+        return ended(
+            command, self.folder, {**os.environ, OWNER: str(os.getpid())}, deadline_seconds
+        )
 
 
 def ended(
@@ -52,7 +56,13 @@ def ended(
     what = " ".join(command[1:5])
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=deadline_seconds, check=False
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=deadline_seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"{what} was not done after {deadline_seconds:.0f} s") from None

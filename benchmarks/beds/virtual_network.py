@@ -1,6 +1,7 @@
 """Machines on one switch, made of the kernel's network: namespaces, virtual cables, a bridge.
 
-All of it, the switch too, is in namespaces of its own, whose removal removes cables, addresses and shapers.
+All of it, the switch too, is in namespaces of its own, whose removal removes cables, addresses and
+shapers.
 """
 
 import os
@@ -42,7 +43,9 @@ def why_not() -> str:
 
 @contextmanager
 def machines(count: int, megabits: float) -> Iterator[list[Machine]]:
-    """`count` machines on a switch, each with a cable of `megabits` per second both ways; removed afterwards.
+    """`count` machines on a switch, each with a cable of `megabits` per second both ways.
+
+    Removed afterwards.
 
     Processes on them must have ended by then. Raises CalledProcessError where the kernel refuses.
     """
@@ -54,7 +57,9 @@ def machines(count: int, megabits: float) -> Iterator[list[Machine]]:
         _run("ip", "-n", switch, "link", "set", "bridge", "up")
         made = []
         for number in range(1, count + 1):
-            name, port, address = f"pscluster-{tag}-{number}", f"port{number}", f"{SUBNET}.{number}"
+            name = f"pscluster-{tag}-{number}"
+            port = f"port{number}"
+            address = f"{SUBNET}.{number}"
             stack.enter_context(_namespace(name))
             cable = ("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
             _run("ip", "-n", switch, *cable)

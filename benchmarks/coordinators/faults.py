@@ -1,13 +1,15 @@
 """The coordinator of `benchmarks.faults`, whose updates are distinguishable afterwards.
 
-The update with id i is a gradient of -1 at elements i and i + IDS of the first parameter server's shard and of the
-second's, 0 elsewhere, under plain SGD with rate 1. So at the end each element *is* the number of times that its update
-was applied at that shard: a lost one cannot hide behind a doubled one. Runs on a cluster that a supervisor keeps,
-injects faults until there were enough, and prints one row as JSON.
+The update with id i is a gradient of -1 at elements i and i + IDS of the first parameter server's
+shard and of the second's, 0 elsewhere, under plain SGD with rate 1. So at the end each element *is*
+the number of times that its update was applied at that shard: a lost one cannot hide behind a
+doubled one. Runs on a cluster that a supervisor keeps, injects faults until there were enough, and
+prints one row as JSON.
 
-A worker that keeps something back holds a part of the gradients. `topk` sends everything it has with each push, so that
-a killed worker takes nothing along; `residual` sends one of an update's two elements and keeps the other, and what
-counts is what was applied plus what the workers still keep: under faults that kill no worker, exactly 1.
+A worker that keeps something back holds a part of the gradients. `topk` sends everything it has
+with each push, so that a killed worker takes nothing along; `residual` sends one of an update's two
+elements and keeps the other, and what counts is what was applied plus what the workers still keep:
+under faults that kill no worker, exactly 1.
 """
 
 import argparse
@@ -23,24 +25,24 @@ from typing import Any
 
 import numpy as np
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.chaos import Chaos, ChaosPlan, Fault
-from cluster.engine.codecs.codec import Codec
-from cluster.engine.codecs.fp16 import Fp16
-from cluster.engine.codecs.fp32 import Fp32
-from cluster.engine.codecs.topk import TopK
-from cluster.engine.dispatcher import Dispatcher
-from cluster.engine.membership import Timing
-from cluster.engine.messages import Item
-from cluster.engine.runtime import Peers, Runtime, device, trace
-from cluster.engine.saboteur import Saboteur
-from cluster.inventory import load
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
-from cluster.jobs.run_folder import SUPERVISOR, ChaosLog
-from cluster.parameters import Layout, ParameterSpec
+from core.engine.chaos import Chaos, ChaosPlan, Fault
+from core.engine.codecs.codec import Codec
+from core.engine.codecs.fp16 import Fp16
+from core.engine.codecs.fp32 import Fp32
+from core.engine.codecs.topk import TopK
+from core.engine.dispatcher import Dispatcher
+from core.engine.membership import TimeLimits
+from core.engine.messages import Item
+from core.engine.runtime import Peers, Runtime, Traced, device, trace
+from core.engine.saboteur import Saboteur
+from core.inventory import load
+from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
-from ps_node.shards import ParameterShards
+from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
@@ -52,17 +54,24 @@ ELEMENTS = 2 * IDS
 """Of a shard."""
 
 CODECS: dict[str, Codec] = {
-    "fp32": Fp32(), "fp16": Fp16(), "topk": TopK(0.5), "residual": TopK(1.0 / ELEMENTS)
-}  # fmt: skip
-"""What pushes travel in: `topk` has room for all there is, `residual` for one element a shard and push."""
+    "fp32": Fp32(),
+    "fp16": Fp16(),
+    "topk": TopK(0.5),
+    "residual": TopK(1.0 / ELEMENTS),
+}
+"""What pushes travel in: `topk` has room for all there is, `residual` for one element a shard and
+push."""
 
 OWNER = 1
 """Of what the workers remember: there is one run."""
 
 TO_PROCESSES = (Fault.KILL_WORKER, Fault.STOP_WORKER)
 LONGEST_SECONDS = 2.0
-TIMING = Timing(first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, longest_cooldown_seconds=2.0)
-"""A deadline floor of 1 s, so that stopped workers and late replies outlast it, and workers that are back soon."""
+TIMING = TimeLimits(
+    first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, longest_cooldown_seconds=2.0
+)
+"""A deadline floor of 1 s, so that stopped workers and late replies outlast it, and workers that
+are back soon."""
 
 SPIN = 2_000
 """Turns of the loop that is the computation: some milliseconds, in which a worker can be struck."""
@@ -76,7 +85,8 @@ class Counting:
     def __init__(self, inventory: Path, saboteur: Saboteur, codec: Codec) -> None:
         """Connect and trace. Raises ValueError unless there are two parameter servers."""
         found = load(inventory)
-        servers, workers = found.of_role("ps"), found.of_role("worker")
+        servers = found.of_role("ps")
+        workers = found.of_role("worker")
         if len(servers) != 2:
             raise ValueError(f"{inventory}: expected 2 parameter servers, got {len(servers)}")
         self.workers = len(workers)
@@ -93,31 +103,37 @@ class Counting:
         self._remembers = not codec.stateless
         sender = Sender(self.shards)
         # The same owner in every run would find what an earlier one left on the workers.
-        owner = tf.constant(OWNER + int(np.random.SeedSequence().generate_state(1)[0]), tf.int64)
+        owner = tf.constant(
+            [OWNER + int(np.random.SeedSequence().generate_state(1)[0]), 0], tf.int64
+        )
 
         def update(identifier: Any) -> Any:
             begun = sender.begin(owner)
             trained, statistics, versions = self.shards.pull()
             busy = tf.while_loop(
-                lambda step, _: step < SPIN, lambda step, x: (step + 1, tf.sin(x) + 1.0), [0, tf.reduce_sum(trained)]
+                lambda step, _: step < SPIN,
+                lambda step, x: (step + 1, tf.sin(x) + 1.0),
+                [0, tf.reduce_sum(trained)],
             )[1]
-            gradient = -tf.reduce_sum(tf.one_hot([identifier, identifier + IDS], ELEMENTS), 0) + 0.0 * busy
-            outcome = sender.push(
-                begun, tf.concat([gradient, gradient], 0), statistics, identifier, tf.constant(1.0), versions
+            gradient = (
+                -tf.reduce_sum(tf.one_hot([identifier, identifier + IDS], ELEMENTS), 0) + 0.0 * busy
             )
+            header = Header(identifier, tf.constant(1.0), versions)
+            outcome = sender.push(begun, tf.concat([gradient, gradient], 0), statistics, header)
             return tf.stack([outcome.fresh, tf.cast(begun.forgot, tf.int64)])
 
-        functions = {
-            "update": trace(update, tf.TensorSpec([], tf.int64)),
-            "kept": trace(lambda: tf.reduce_sum(sender.begin(owner).settled.rows, 0)),
-        }
-        self.dispatcher = Dispatcher(self._runtime, functions, TIMING, PATIENCE_SECONDS, saboteur)
+        self.update = trace(update, tf.TensorSpec([], tf.int64))
+        self._kept = trace(lambda: tf.reduce_sum(sender.begin(owner).settled.rows, 0))
+        self.dispatcher = Dispatcher(self._runtime, TIMING, PATIENCE_SECONDS, saboteur)
 
     def counted(self) -> Any:
-        """Times each id was applied, or is kept by a worker: int64 [elements, ids]. Call it while nothing is pushed."""
+        """Times each id was applied, or is kept by a worker: int64 [elements, ids].
+
+        Call it while nothing is pushed.
+        """
         there = self.shards.read()
         if self._remembers:
-            for outcome in self.dispatcher.run(OneEach("kept", self.dispatcher.live)):
+            for outcome in self.dispatcher.run(OneEach(self._kept, self.dispatcher.live)):
                 there = there - outcome.value
         return np.rint(there).astype(np.int64).reshape(4, IDS)
 
@@ -130,7 +146,7 @@ class Counting:
 class OneEach:
     """A source that asks each of these workers the same, once."""
 
-    def __init__(self, function: str, tasks: Collection[int]) -> None:
+    def __init__(self, function: Traced, tasks: Collection[int]) -> None:
         self._function, self._left = function, set(tasks)
 
     def draw(self, task: int) -> Item | None:
@@ -160,7 +176,10 @@ def judge(applied: Any, scheduled: int) -> dict[str, int]:
 
 
 def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str) -> dict[str, Any]:
-    """Update until these numbers of faults, of all and of processes, were injected, or ids run out; the row."""
+    """Update until these numbers of faults, of all and of processes, were injected, or ids run out.
+
+    The row.
+    """
     begin = time.monotonic()
     with TemporaryDirectory() as folder:
         record = ChaosLog(Path(folder))
@@ -169,7 +188,8 @@ def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str)
         cluster = Counting(inventory, saboteur, CODECS[codec])
         cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
         outcomes: Counter[int] = Counter()
-        memories, scheduled = Memories(), 0
+        memories = Memories()
+        scheduled = 0
 
         def enough() -> bool:
             injected = record.describe()["injected"]
@@ -178,16 +198,18 @@ def run(inventory: Path, chaos: str, faults: int, to_processes: int, codec: str)
         def updates() -> Iterator[Item]:
             nonlocal scheduled
             while scheduled < IDS and not enough():
-                yield Item(scheduled, "update", (np.int64(scheduled),))
+                yield Item(scheduled, cluster.update, (np.int64(scheduled),))
                 scheduled += 1
 
         with saboteur:
             for outcome in cluster.dispatcher.run(updates()):
                 outcomes[outcome.item.id] += 1
                 memories.heard(outcome.task, 0, forgot=bool(outcome.value[1]))
-        # A stopped or disconnected worker pushes its old update when it returns: the shard must drop that, too.
+        # A stopped or disconnected worker pushes its old update when it returns: the shard must
+        # drop that, too.
         joined = cluster.dispatcher.wait_for_workers(cluster.workers, PATIENCE_SECONDS)
-        applied, totals = cluster.counted(), cluster.shards.totals()
+        applied = cluster.counted()
+        totals = cluster.shards.totals()
         membership = cluster.dispatcher.membership
         cluster.close()
     injected = record.describe()["injected"]
@@ -225,7 +247,12 @@ def main() -> None:
     parser.add_argument("--chaos", required=True)
     parser.add_argument("--codec", choices=CODECS, default="fp32")
     given = parser.parse_args()
-    print(json.dumps(run(given.inventory, given.chaos, given.faults, given.to_processes, given.codec)), flush=True)
+    print(
+        json.dumps(
+            run(given.inventory, given.chaos, given.faults, given.to_processes, given.codec)
+        ),
+        flush=True,
+    )
     os._exit(0)  # TensorFlow's server threads cannot be joined
 
 

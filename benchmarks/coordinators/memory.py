@@ -1,7 +1,10 @@
-"""Three plain layers in Keras under ParameterServerStrategy: `python -m benchmarks.coordinators.memory`.
+"""Three plain layers in Keras under ParameterServerStrategy.
 
-The loop is the tutorial's (`benchmarks.wire.in_keras`), each worker holding the whole training set as the tutorial's
-`from_tensor_slices` does. Prints one JSON object: how many windows were trained on, and how many parameters there are.
+`python -m benchmarks.coordinators.memory`.
+
+The loop is the tutorial's (`benchmarks.wire.in_keras`), each worker holding the whole training set
+as the tutorial's `from_tensor_slices` does. Prints one JSON object: how many windows were trained
+on, and how many parameters there are.
 """
 
 import argparse
@@ -9,28 +12,37 @@ import json
 import os
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.wire.in_keras import step_of, strategy_of
 from benchmarks.wire.network import LEARNING_RATE, PROBLEM, windows
-from cluster.inventory import load
+from core.inventory import load
 
 import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 
-BATCH, LAYERS, TRAIN_WINDOWS = 100, 3, 4032
-"""As the job that is measured beside it: its batch, its layers, the windows of the synthetic recordings."""
+BATCH = 100
+LAYERS = 3
+TRAIN_WINDOWS = 4032
+"""As the job that is measured beside it: its batch, its layers, the windows of the synthetic
+recordings."""
 
 
 def plain_layers(units: int) -> Any:
     """`LAYERS` LSTM layers of `units`, the classes from the last step's state."""
-    stack = [keras.layers.LSTM(units, return_sequences=layer < LAYERS - 1) for layer in range(LAYERS)]
+    stack = [
+        keras.layers.LSTM(units, return_sequences=layer < LAYERS - 1) for layer in range(LAYERS)
+    ]
     inputs = keras.Input((PROBLEM.window_steps, PROBLEM.channels))
     return keras.Sequential([inputs, *stack, keras.layers.Dense(PROBLEM.classes)])
 
 
 def batches() -> Any:
     """The data set every worker makes for itself."""
-    return tf.data.Dataset.from_tensor_slices(windows(TRAIN_WINDOWS)).repeat().batch(BATCH, drop_remainder=True)
+    return (
+        tf.data.Dataset.from_tensor_slices(windows(TRAIN_WINDOWS))
+        .repeat()
+        .batch(BATCH, drop_remainder=True)
+    )
 
 
 def main() -> None:
@@ -51,7 +63,9 @@ def main() -> None:
     for _ in range(given.steps):
         coordinator.schedule(step, args=(iterator,))
     coordinator.join()
-    print(json.dumps({"windows": given.steps * BATCH, "parameters": model.count_params()}), flush=True)
+    print(
+        json.dumps({"windows": given.steps * BATCH, "parameters": model.count_params()}), flush=True
+    )
     os._exit(0)  # the strategy's destructors wait for the servers
 
 

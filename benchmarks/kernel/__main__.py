@@ -1,13 +1,18 @@
-"""Time of one training step: ours beside Keras 3 and PyTorch, and as a share of the machine's own matrix product.
+"""Time of one training step.
 
-Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a batch of windows of 128 x 9, all three
-from the same weights on the same windows. Each contestant is a process of its own with all cores; they take turns, a
-round is one turn of each, and a ratio is the median of the rounds' ratios. The peak is that of a product of two 2,048 x
-2,048 float32 matrices in the same run on the same cores, the faster of TensorFlow's and PyTorch's.
+Ours beside Keras 3 and PyTorch, and as a share of the machine's own matrix product.
 
-`ours`, `keras` and `pytorch` cut the batch alike: one part a core, one thread a part, the gradients summed, one clip
-and one Adam. Beside them `keras_whole` and `pytorch_whole` have the batch in one piece and their libraries' own
-threads, and `ours_of_four` has four micro-batches.
+Over the thesis's grid and the dBLSTM: forward, backward, clip and Adam over a batch of windows of
+128 x 9, all three from the same weights on the same windows. Each contestant is a process of its
+own with all cores; they take turns, a round is one turn of each, and a ratio is the median of the
+rounds' ratios. The peak is that of a product of two 2,048 x 2,048 float32 matrices in the same run
+on the same cores, the faster of TensorFlow's and PyTorch's.
+
+`ours` is the native library with the slots of the shipped recipe and a thread a core. `keras`,
+`pytorch` and `tensorflow` (our step in TensorFlow's arithmetic) cut the batch alike: one part a
+core, one thread a part, the gradients summed, one clip and one Adam. Beside them `keras_whole` and
+`pytorch_whole` have the batch in one piece and their libraries' own threads. `one_thread` and
+`one_slot` are the library on one thread, with those slots and with one: what slots cost.
 """
 
 import os
@@ -21,19 +26,23 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kernel.cells import DEEP, GRID, HEADLINES, PLAIN, Cell, floor_flop
+from benchmarks.kernel.cells import GRID, HEADLINES, Cell, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.report import arguments, publish
-from cluster.asking import NoAnswerError
+from core.asking import ChildFailedError
+from core.inventory.arithmetic import LIBRARY, TENSORFLOW
+from core.inventory.slots import USUAL_SLOTS
 
 PRODUCT_FLOP = 2 * 2048**3
 SAME_LOSS = 1e-4
-"""How far the losses of the first step may lie apart, relatively: beyond it the networks are not the same."""
+"""How far the losses of the first step may lie apart, relatively: beyond it the networks are not
+the same."""
 
-OURS, SPLIT, WHOLE = ("ours", "ours_of_four"), ("keras", "pytorch"), ("keras_whole", "pytorch_whole")
-OTHERS = (*SPLIT, *WHOLE)
-QUICK_ROUNDS, ROUNDS = 3, 5
-FOUR = 4
+SPLIT = ("keras", "pytorch")
+WHOLE = ("keras_whole", "pytorch_whole")
+OTHERS = (*SPLIT, *WHOLE, "tensorflow", "one_thread", "one_slot")
+QUICK_ROUNDS = 3
+ROUNDS = 5
 PRODUCTS = 3
 TURN_SECONDS = 0.25
 """A turn is as many steps as fit, and at least one."""
@@ -48,12 +57,17 @@ def turn(contestant: Contestant, what: str, times: int) -> dict[str, float]:
     }
 
 
-def measure(cell: Cell, contestants: Sequence[Contestant], rounds: int, folder: Path) -> dict[str, Any]:
+def measure(
+    cell: Cell, contestants: Sequence[Contestant], rounds: int, folder: Path
+) -> dict[str, Any]:
     """The row of one cell. Raises Missing when the contestants do not compute the same."""
     arrays = folder / "arrays.npz"
     np.savez(arrays, **cell.arrays())
     order = {**cell.order(), "arrays": str(arrays)}
-    built = {contestant.name: contestant.ask({"cell": order | contestant.settings}) for contestant in contestants}
+    built = {
+        contestant.name: contestant.ask({"cell": order | contestant.settings})
+        for contestant in contestants
+    }
     refuse_different_networks(cell, built)
     times = {
         contestant.name: max(1, int(TURN_SECONDS / turn(contestant, "steps", 1)["seconds"]))
@@ -77,8 +91,9 @@ def refuse_different_networks(cell: Cell, built: dict[str, dict[str, Any]]) -> N
         same = abs(answer["loss"] - ours["loss"]) <= SAME_LOSS * abs(ours["loss"])
         if answer["matrix_parameters"] != ours["matrix_parameters"] or not same:
             raise Missing(
-                f"{cell.name}: {name} does not compute what ours does: {answer['matrix_parameters']} weights and loss "
-                f"{answer['loss']:.6f}, expected {ours['matrix_parameters']} and {ours['loss']:.6f}"
+                f"{cell.name}: {name} does not compute what ours does:"
+                f" {answer['matrix_parameters']} weights and loss {answer['loss']:.6f}, expected"
+                f" {ours['matrix_parameters']} and {ours['loss']:.6f}"
             )
 
 
@@ -90,18 +105,24 @@ def row(
 ) -> dict[str, Any]:
     """Medians over the rounds; a ratio is taken within each round first."""
     peaks = {name: PRODUCT_FLOP / statistics.median(seconds) for name, seconds in products.items()}
-    flop, rounds = floor_flop(cell), len(taken["ours"])
-    found: dict[str, Any] = {"cell": cell.name, "batch": cell.batch, "floor_flop": flop, "rounds": rounds}
+    flop = floor_flop(cell)
+    rounds = len(taken["ours"])
+    found: dict[str, Any] = {
+        "cell": cell.name,
+        "batch": cell.batch,
+        "floor_flop": flop,
+        "rounds": rounds,
+    }
     for name, turns in taken.items():
         found[name] = {
             **{key: value for key, value in built[name].items() if key != "matrix_parameters"},
             "seconds": statistics.median(each["seconds"] for each in turns),
             "processor_seconds": statistics.median(each["processor_seconds"] for each in turns),
         }
-        for own in OURS:
-            if own in taken and name in OTHERS:
-                pairs = zip(turns, taken[own], strict=True)
-                found[f"{name}_over_{own}"] = statistics.median(one["seconds"] / two["seconds"] for one, two in pairs)
+        if name in OTHERS:
+            found[f"{name}_over_ours"] = _ratio(turns, taken["ours"], "seconds")
+        if name == "one_slot":
+            found["slots_cpu_over_one"] = _ratio(taken["one_thread"], turns, "processor_seconds")
     if peaks:
         found["peak_flop_per_second"] = max(peaks.values())
         found["peak_of"] = max(peaks, key=peaks.__getitem__)
@@ -109,8 +130,15 @@ def row(
     return found
 
 
+def _ratio(some: Sequence[dict[str, float]], others: Sequence[dict[str, float]], of: str) -> float:
+    return statistics.median(one[of] / other[of] for one, other in zip(some, others, strict=True))
+
+
 def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The plain networks and the dBLSTM by key, and the lowest ratio of all cells; null where nothing was measured."""
+    """The plain networks and the dBLSTM by key, and the lowest ratio of all cells.
+
+    Null where nothing was measured.
+    """
     by_cell = {found["cell"]: found for found in rows}
 
     def of(field: str, keys: Sequence[str]) -> dict[str, float | None]:
@@ -122,8 +150,8 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ratios = [f"{name}_over_ours" for name in OTHERS]
     return {
         **{ratio: of(ratio, list(HEADLINES)) for ratio in ratios},
-        "pytorch_over_ours_of_four": of("pytorch_over_ours_of_four", list(HEADLINES)),
-        "sgemm_share": of("sgemm_share", ["h128", "h256"]),
+        "slots_cpu_over_one": of("slots_cpu_over_one", list(HEADLINES)),
+        "sgemm_share": of("sgemm_share", list(HEADLINES)),
         **{f"lowest_{ratio}": lowest(ratio) for ratio in ratios},
     }
 
@@ -131,30 +159,43 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def chosen(cells: str | None, quick: bool) -> list[Cell]:
     """The cells to measure. Raises Missing for a name that is none."""
     if cells is None:
-        return [*PLAIN.values(), DEEP] if quick else list(GRID)
+        if quick:
+            return list(HEADLINES.values())
+        return list(GRID)
     by_name = {cell.name: cell for cell in GRID}
     names = [name.strip() for name in cells.split(",")]
     for name in names:
         if name not in by_name:
-            raise Missing(f"--cells: there is no cell {name!r}; expected some of {', '.join(by_name)}")
+            raise Missing(
+                f"--cells: there is no cell {name!r}; expected some of {', '.join(by_name)}"
+            )
     return [by_name[name] for name in names]
 
 
 def main() -> None:
     """Measure and print the object; status 2 with one line when a contestant is missing."""
     parser = arguments("kernel", "Seconds of a training step: ours beside Keras 3 and PyTorch.")
-    parser.add_argument("--torch-python", metavar="PATH", help="interpreter that has PyTorch; default: this one")
+    parser.add_argument(
+        "--torch-python", metavar="PATH", help="interpreter that has PyTorch; default: this one"
+    )
     parser.add_argument("--cells", metavar="NAME,...", help="only these cells of the grid")
-    parser.add_argument("--rounds", type=int, help=f"turns of each; default {ROUNDS}, quick {QUICK_ROUNDS}")
-    parser.add_argument("--micro-batches", type=int, help="of ours; default: one a core")
-    parser.add_argument("--without", action="append", default=[], choices=["keras", "pytorch"], help="leave one out")
+    parser.add_argument(
+        "--rounds", type=int, help=f"turns of each; default {ROUNDS}, quick {QUICK_ROUNDS}"
+    )
+    parser.add_argument("--slots", type=int, default=USUAL_SLOTS, help="of ours; %(default)s")
+    parser.add_argument(
+        "--without", action="append", default=[], choices=["keras", "pytorch"], help="leave one out"
+    )
     given = parser.parse_args()
     try:
         rows = run(
-            chosen(given.cells, given.quick), given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
-            given.micro_batches, given.torch_python, given.without,
-        )  # fmt: skip
-    except (Missing, NoAnswerError) as problem:
+            chosen(given.cells, given.quick),
+            given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
+            given.slots,
+            given.torch_python,
+            given.without,
+        )
+    except (Missing, ChildFailedError) as problem:
         print(f"benchmarks.kernel: {problem}", file=sys.stderr)
         sys.exit(2)
     publish("kernel", rows, summarize(rows), as_json=given.json)
@@ -163,15 +204,17 @@ def main() -> None:
 def run(
     cells: Sequence[Cell],
     rounds: int,
-    micro_batches: int | None,
+    slots: int,
     torch_python: str | None,
     without: Sequence[str],
 ) -> list[dict[str, Any]]:
     """A row for each cell."""
-    commands = commands_of(micro_batches, torch_python, without)
+    commands = commands_of(slots, torch_python, without)
     rows = []
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
-        contestants = [stack.enter_context(Contestant(name, *command)) for name, command in commands.items()]
+        contestants = [
+            stack.enter_context(Contestant(name, *command)) for name, command in commands.items()
+        ]
         for cell in cells:
             rows.append(measure(cell, contestants, rounds, Path(folder)))
             print(_line(rows[-1]), file=sys.stderr, flush=True)
@@ -179,15 +222,22 @@ def run(
 
 
 def commands_of(
-    micro_batches: int | None, torch_python: str | None, without: Sequence[str]
+    slots: int, torch_python: str | None, without: Sequence[str]
 ) -> dict[str, tuple[list[str], dict[str, Any]]]:
-    """The contestants: the command of each and what is added to its orders. On one core nothing is split."""
+    """The contestants: the command of each and what is added to its orders.
+
+    On one core nothing is split.
+    """
     cores = len(os.sched_getaffinity(0))
-    count = micro_batches or cores
-    own, keras = ([sys.executable, "-m", f"benchmarks.kernel.{name}"] for name in ("ours", "in_keras"))
-    commands: dict[str, tuple[list[str], dict[str, Any]]] = {"ours": (own, {"micro_batches": count})}
-    if count != FOUR:
-        commands["ours_of_four"] = (own, {"micro_batches": FOUR})
+    own, keras = (
+        [sys.executable, "-m", f"benchmarks.kernel.{name}"] for name in ("ours", "in_keras")
+    )
+    commands: dict[str, tuple[list[str], dict[str, Any]]] = {
+        "ours": (own, {"slots": slots, "arithmetic": LIBRARY}),
+        "one_thread": (own, {"slots": slots, "arithmetic": LIBRARY, "threads": 1}),
+        "one_slot": (own, {"slots": 1, "arithmetic": LIBRARY, "threads": 1}),
+        "tensorflow": (own, {"slots": cores, "arithmetic": TENSORFLOW}),
+    }
     if "keras" not in without:
         commands["keras"] = ([*keras, "--split"], {"parts": cores})
         commands["keras_whole"] = (keras, {"parts": 1})
@@ -200,9 +250,11 @@ def commands_of(
 
 def _line(found: dict[str, Any]) -> str:
     parts = [f"{found['cell']}: ours {found['ours']['seconds'] * 1e3:.1f} ms"]
-    parts += [f"{name} {found[f'{name}_over_ours']:.2f} times that" for name in OTHERS if name in found]
-    if "ours_of_four" in found:
-        parts.insert(1, f"in four micro-batches {found['ours_of_four']['seconds'] * 1e3:.1f} ms")
+    parts += [
+        f"{name} {found[f'{name}_over_ours']:.2f} times that" for name in OTHERS if name in found
+    ]
+    if "slots_cpu_over_one" in found:
+        parts.append(f"the slots' CPU {found['slots_cpu_over_one']:.2f} times that of one")
     if "sgemm_share" in found:
         parts.append(f"{found['sgemm_share']:.0%} of the peak")
     return ", ".join(parts)

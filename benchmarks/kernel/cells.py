@@ -1,22 +1,30 @@
-"""The networks `benchmarks.kernel` measures, the thesis's grid and the dBLSTM, and the work in one step of each."""
+"""The networks that `benchmarks.kernel` measures, and the work in one step of each."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from cluster.inventory.training import TrainJob
-from cluster.models.network import Network, build
+from core.inventory.arithmetic import LIBRARY
+from core.inventory.training import TrainJob
+from core.models.network import Network, build
 
-STEPS, CHANNELS, CLASSES = 128, 9, 6
-LEARNING_RATE, CLIP_NORM = 1e-3, 1.0
+STEPS = 128
+CHANNELS = 9
+CLASSES = 6
+LEARNING_RATE = 1e-3
+CLIP_NORM = 1.0
 WIDTHS = (32, 64, 128, 256)
-WEIGHTS_SEED, DATA_SEED = 0, 1
+WEIGHTS_SEED = 0
+DATA_SEED = 1
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One network and the windows of one step; `stacked` x `highway` as the thesis counts its layers and cells."""
+    """One network and the windows of one step.
+
+    `stacked` x `highway` as the thesis counts its layers and cells.
+    """
 
     name: str
     model: str
@@ -26,7 +34,7 @@ class Cell:
     bidirectional: bool = False
     batch: int = 100
 
-    def job(self, micro_batches: int) -> TrainJob:
+    def job(self, slots: int, arithmetic: str) -> TrainJob:
         """The job that trains it, for the engine's own gradient."""
         settings: dict[str, Any] = {"name": self.model}
         if self.model == "thesis":
@@ -40,7 +48,8 @@ class Cell:
             {
                 "model": settings,
                 "batch_size": self.batch,
-                "micro_batches": micro_batches,
+                "slots": slots,
+                "arithmetic": arithmetic,
                 "clip_norm": CLIP_NORM,
                 "label_smoothing": 0.0,
             }
@@ -48,14 +57,16 @@ class Cell:
 
     def network(self) -> Network:
         """The engine's network."""
-        return build(self.job(1).model, window_steps=STEPS, channels=CHANNELS, classes=CLASSES)
+        return build(
+            self.job(1, LIBRARY).model, window_steps=STEPS, channels=CHANNELS, classes=CLASSES
+        )
 
     def order(self) -> dict[str, Any]:
         """The order for a contestant; the same for all."""
         return {**asdict(self), "learning_rate": LEARNING_RATE, "clip_norm": CLIP_NORM}
 
     def arrays(self) -> dict[str, Any]:
-        """The initial parameters by name, the windows (batch, steps, channels) and their classes (batch,)."""
+        """Return parameters by name, windows (batch, steps, channels), classes (batch,)."""
         network = self.network()
         draw = np.random.Generator(np.random.Philox(DATA_SEED))
         return {
@@ -71,27 +82,37 @@ def _plain(hidden: int) -> Cell:
 
 PLAIN = {f"h{hidden}": _plain(hidden) for hidden in WIDTHS}
 DEEP = Cell("dblstm", "dblstm", batch=64)
-HEADLINES = {**PLAIN, "dblstm": DEEP}
+BOTH_WAYS = Cell("2x2 bi h32", "thesis", 32, 2, 2, True)
+HEADLINES = {**PLAIN, "dblstm": DEEP, "2x2 bi h32": BOTH_WAYS}
 """The cells the summary has keys for, by key."""
 
 GRID = (
     *PLAIN.values(),
-    *(Cell(f"{n}x{n} bi h{hidden}", "thesis", hidden, n, n, True) for n in (2, 3) for hidden in WIDTHS),
+    *(
+        Cell(f"{n}x{n} bi h{hidden}", "thesis", hidden, n, n, True)
+        for n in (2, 3)
+        for hidden in WIDTHS
+    ),
     DEEP,
 )
 
 
 def matrix_parameters(network: Network) -> int:
-    """Weights that multiply at every time step: all matrices but the head's, which sees one step of 128."""
+    """Weights that multiply at every time step.
+
+    All matrices but the head's, which sees one step of 128.
+    """
     return sum(
-        slot.spec.size for slot in network.layout.slots if slot.spec.decayed and not slot.spec.name.startswith("head/")
+        slot.spec.size
+        for slot in network.layout.slots
+        if slot.spec.decayed and not slot.spec.name.startswith("head/")
     )
 
 
 def floor_flop(cell: Cell) -> int:
     """Floating-point operations no implementation can do without.
 
-    For each weight, step and window a product and a sum forwards, the same for the gradient by the weight, and the
-    same for the gradient by what it multiplied.
+    For each weight, step and window a product and a sum forwards, the same for the gradient by the
+    weight, and the same for the gradient by what it multiplied.
     """
     return 6 * matrix_parameters(cell.network()) * STEPS * cell.batch

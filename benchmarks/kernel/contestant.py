@@ -1,4 +1,7 @@
-"""The benchmark's side of a contestant: a process that answers requests (`benchmarks.kernel.serving`)."""
+"""The benchmark's side of a contestant.
+
+A process that answers requests (`benchmarks.kernel.serving`).
+"""
 
 import shutil
 import subprocess
@@ -6,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.asking import Asked
+from core.asking import Asked
 
 TORCH = "torch==2.13.0"
 
@@ -18,7 +21,9 @@ class Missing(Exception):
 class Contestant(Asked):
     """One process; `settings` are part of every cell that it builds."""
 
-    def __init__(self, name: str, command: Sequence[str], settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], settings: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(name, command)
         self.settings = settings or {}
 
@@ -28,7 +33,10 @@ class Contestant(Asked):
 
 
 def torch_interpreter(given: str | None) -> str:
-    """The interpreter PyTorch runs under: `given`, else this one. Raises Missing if it cannot import torch."""
+    """The interpreter PyTorch runs under: `given`, else this one.
+
+    Raises Missing if it cannot import torch.
+    """
     python = given or sys.executable
     found = shutil.which(python)
     if found is None:
@@ -43,6 +51,6 @@ def torch_interpreter(given: str | None) -> str:
 def remedy() -> str:
     """How to get a PyTorch to compare with: it is not in the project's lock."""
     return (
-        "make it an environment of its own (python -m venv .cache/torch && .cache/torch/bin/pip install numpy "
-        f"{TORCH}) and give --torch-python .cache/torch/bin/python"
+        "make it an environment of its own (python -m venv .cache/torch && .cache/torch/bin/pip"
+        f" install numpy {TORCH}) and give --torch-python .cache/torch/bin/python"
     )

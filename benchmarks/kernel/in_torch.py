@@ -1,9 +1,10 @@
 """The same training step in PyTorch, a process of its own and in an environment of its own.
 
-It needs PyTorch, NumPy, `benchmarks.kernel.serving` and no other package. The order's `parts` says how the batch is
-cut: into that many parts side by side, each on one thread, their gradients summed before one clip and one Adam; one
-part is the whole batch, and PyTorch uses all cores as it likes. Each cell is first tried with oneDNN's LSTM and with
-PyTorch's own, then with the fused and the foreach Adam; the fastest is measured.
+It needs PyTorch, NumPy, `benchmarks.kernel.serving` and no other package. The order's `parts` says
+how the batch is cut: into that many parts side by side, each on one thread, their gradients summed
+before one clip and one Adam; one part is the whole batch, and PyTorch uses all cores as it likes.
+Each cell is first tried with oneDNN's LSTM and with PyTorch's own, then with the fused and the
+foreach Adam; the fastest is measured.
 """
 
 import os
@@ -32,18 +33,27 @@ def _filled(layer: Any, values: dict[str, Any]) -> Any:
 
 def dense(arrays: Any, name: str) -> Any:
     """A linear layer with the weights of that name."""
-    kernel, bias = arrays[f"{name}/kernel"], arrays[f"{name}/bias"]
+    kernel = arrays[f"{name}/kernel"]
+    bias = arrays[f"{name}/bias"]
     return _filled(nn.Linear(*kernel.shape), {"weight": kernel.T, "bias": bias})
 
 
 def lstm(arrays: Any, *names: str) -> Any:
-    """One `nn.LSTM`, time-major; two names make it bidirectional. Its second bias starts, as ours is one, at zero."""
+    """One `nn.LSTM`, time-major; two names make it bidirectional.
+
+    Its second bias starts, as ours is one, at zero.
+    """
     hidden = arrays[f"{names[0]}/bias"].shape[0] // 4
     features = arrays[f"{names[0]}/kernel"].shape[0] - hidden
     layer = nn.LSTM(features, hidden, bidirectional=len(names) == 2)
     for name, suffix in zip(names, ("", "_reverse"), strict=False):
-        kernel, bias = arrays[f"{name}/kernel"], arrays[f"{name}/bias"]
-        values = {"weight_ih": kernel[:features].T, "weight_hh": kernel[features:].T, "bias_ih": bias}
+        kernel = arrays[f"{name}/kernel"]
+        bias = arrays[f"{name}/bias"]
+        values = {
+            "weight_ih": kernel[:features].T,
+            "weight_hh": kernel[features:].T,
+            "bias_ih": bias,
+        }
         values["bias_hh"] = np.zeros_like(bias)
         _filled(layer, {f"{key}_l0{suffix}": value for key, value in values.items()})
     return layer
@@ -54,7 +64,10 @@ class Way(nn.Module):
 
     def __init__(self, arrays: Any, name: str, backward: bool) -> None:
         super().__init__()
-        self.projection, self.lstm = dense(arrays, f"{name}/projection"), lstm(arrays, f"{name}/lstm")
+        self.projection, self.lstm = (
+            dense(arrays, f"{name}/projection"),
+            lstm(arrays, f"{name}/lstm"),
+        )
         self.backward_in_time = backward
 
     def forward(self, inputs: Any) -> Any:
@@ -74,7 +87,9 @@ class Thesis(nn.Module):
         ways = ("/forward", "/backward") if self.two_ways else ("",)
         self.layers = nn.ModuleList(
             nn.ModuleList(
-                nn.ModuleList(Way(arrays, f"layer{k}/cell{j}{way}", way == "/backward") for way in ways)
+                nn.ModuleList(
+                    Way(arrays, f"layer{k}/cell{j}{way}", way == "/backward") for way in ways
+                )
                 for j in range(max(1, order["highway"]))
             )
             for k in range(order["stacked"])
@@ -85,8 +100,10 @@ class Thesis(nn.Module):
         """Logits (batch, classes) of time-major windows."""
         hidden = windows
         for cells in self.layers:
-            outputs = [torch.cat([way(hidden) for way in cell], 2) if len(cell) > 1 else cell[0](hidden)
-                       for cell in cells]  # fmt: skip
+            outputs = [
+                torch.cat([way(hidden) for way in cell], 2) if len(cell) > 1 else cell[0](hidden)
+                for cell in cells
+            ]
             hidden = outputs[0]
             for output in outputs[1:]:
                 hidden = hidden + output
@@ -101,7 +118,9 @@ class Deep(nn.Module):
 
     def __init__(self, arrays: Any) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(lstm(arrays, f"layer{k}/forward", f"layer{k}/backward") for k in range(2))
+        self.layers = nn.ModuleList(
+            lstm(arrays, f"layer{k}/forward", f"layer{k}/backward") for k in range(2)
+        )
         self.last, self.head = lstm(arrays, "layer2"), dense(arrays, "head")
 
     def forward(self, windows: Any) -> Any:
@@ -125,7 +144,10 @@ def whole(model: Network, windows: Any, classes: Any) -> Gradient:
 
 
 def split(models: list[Network], windows: Any, classes: Any, pool: ThreadPoolExecutor) -> Gradient:
-    """A part of the batch for each of `models`, side by side; all share the parameters of the first one."""
+    """A part of the batch for each of `models`, side by side.
+
+    All share the parameters of the first one.
+    """
     first, *others = models
     for other in others:
         for mine, shared in zip(other.parameters(), first.parameters(), strict=True):
@@ -140,7 +162,9 @@ def split(models: list[Network], windows: Any, classes: Any, pool: ThreadPoolExe
 
     def of_part(task: tuple[Network, Any, Any]) -> float:
         model, own_windows, own_classes = task
-        loss = nn.functional.cross_entropy(model(own_windows), own_classes, reduction="sum") / len(classes)
+        loss = nn.functional.cross_entropy(model(own_windows), own_classes, reduction="sum") / len(
+            classes
+        )
         model.zero_grad(set_to_none=True)
         loss.backward()
         return float(loss.item())
@@ -158,13 +182,21 @@ def split(models: list[Network], windows: Any, classes: Any, pool: ThreadPoolExe
 def stepping(
     order: dict[str, Any], arrays: Any, pool: ThreadPoolExecutor, onednn: bool, adam: str
 ) -> tuple[Step, Network]:
-    """A fresh network's step, with oneDNN's LSTM or PyTorch's own, and with one of Adam's implementations."""
-    models = [Thesis(order, arrays) if order["model"] == "thesis" else Deep(arrays) for _ in range(order["parts"])]
+    """Make a network's step with oneDNN's LSTM or PyTorch's own, and one implementation of Adam."""
+    models = [
+        Thesis(order, arrays) if order["model"] == "thesis" else Deep(arrays)
+        for _ in range(order["parts"])
+    ]
     model = models[0]
-    optimizer = torch.optim.Adam(model.parameters(), lr=order["learning_rate"], eps=1e-7, **{adam: True})
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=order["learning_rate"], eps=1e-7, **{adam: True}
+    )
     windows = torch.from_numpy(np.ascontiguousarray(arrays["windows"].transpose(1, 0, 2)))
     classes = torch.from_numpy(arrays["classes"].astype(np.int64))
-    gradient = whole(model, windows, classes) if len(models) == 1 else split(models, windows, classes, pool)
+    if len(models) == 1:
+        gradient = whole(model, windows, classes)
+    else:
+        gradient = split(models, windows, classes, pool)
 
     def step() -> float:
         with torch.backends.mkldnn.flags(enabled=onednn):
@@ -178,7 +210,8 @@ def stepping(
 
 def build(order: dict[str, Any], pool: ThreadPoolExecutor) -> tuple[Step, dict[str, Any]]:
     """The fastest step of one cell, and what it is. `pool` computes the parts."""
-    parts, cores = order["parts"], len(os.sched_getaffinity(0))
+    parts = order["parts"]
+    cores = len(os.sched_getaffinity(0))
     torch.set_num_threads(1 if parts > 1 else cores)
     arrays = np.load(order["arrays"])
     arrays = {name: arrays[name] for name in arrays.files}
@@ -190,7 +223,10 @@ def build(order: dict[str, Any], pool: ThreadPoolExecutor) -> tuple[Step, dict[s
     adam = fastest({name: variant(library, name)[0] for name in ("fused", "foreach")})
     step, model = variant(library, adam)
     weights = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1)
-    cut = f"{parts} parts side by side, a thread each" if parts > 1 else f"one piece, {cores} threads"
+    if parts > 1:
+        cut = f"{parts} parts side by side, a thread each"
+    else:
+        cut = f"one piece, {cores} threads"
     return step, {
         "variant": f"{cut}; {library} LSTM, {adam} Adam",
         "matrix_parameters": weights - model.head.weight.numel(),
@@ -200,7 +236,10 @@ def build(order: dict[str, Any], pool: ThreadPoolExecutor) -> tuple[Step, dict[s
 def main() -> None:
     """Serve until standard input ends."""
     factor = torch.rand(PRODUCT, PRODUCT)
-    one_thread = {"initializer": torch.set_num_threads, "initargs": (1,)}  # the setting is a thread's own
+    one_thread = {
+        "initializer": torch.set_num_threads,
+        "initargs": (1,),
+    }  # the setting is a thread's own
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), **one_thread) as pool:
         serve(lambda order: build(order, pool), lambda: torch.mm(factor, factor))
 

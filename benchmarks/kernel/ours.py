@@ -1,17 +1,20 @@
 """Our training step, a process of its own: `python -m benchmarks.kernel.ours`.
 
-What a worker computes between pull and push (`worker_node.gradient`), and the parameter server's fused Adam. As in a
-worker an operation has one thread and the micro-batches lie side by side; there are as many threads as in a worker of
-the shipped local cluster of two, or as there are cores if those are more.
+What a worker computes between pull and push (`worker_node.gradient`), and the parameter server's
+Adam, by the library or by TensorFlow. The library takes a thread a core. Of TensorFlow an operation
+has one thread, as in a worker, and the slots lie side by side; there are as many threads as in a
+worker of the shipped local cluster of two, or as there are cores if those are more.
 """
 
 import os
 from dataclasses import fields
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from benchmarks.kernel.cells import Cell, matrix_parameters
 from benchmarks.kernel.serving import Step, serve
+from core.models.native import OWN_THREADS
+from ps_node.arithmetic import arithmetic_of
 from ps_node.optimizers.adam import Adam
 from worker_node.gradient import GradientOfBatch
 
@@ -23,7 +26,10 @@ WORKER_THREADS = 2 + 2
 
 
 def one_thread_an_operation(cores: int) -> None:
-    """An operation has one thread; as many operations run side by side as in a worker, or as there are cores."""
+    """An operation has one thread.
+
+    As many operations run side by side as in a worker, or as there are cores.
+    """
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(max(WORKER_THREADS, cores))
 
@@ -31,27 +37,40 @@ def one_thread_an_operation(cores: int) -> None:
 def build(order: dict[str, Any]) -> tuple[Step, dict[str, Any]]:
     """The step of one cell, and what it is."""
     arrays = np.load(order["arrays"])
-    cell = Cell(**{key: value for key, value in order.items() if key in {field.name for field in fields(Cell)}})
-    network, optimizer = cell.network(), Adam()
-    layout, micro_batches = network.layout, order["micro_batches"]
+    cell = Cell(
+        **{
+            key: value
+            for key, value in order.items()
+            if key in {field.name for field in fields(Cell)}
+        }
+    )
+    network = cell.network()
+    job = cell.job(order["slots"], order["arithmetic"])
+    optimizer = arithmetic_of(job.arithmetic).optimizer(Adam())
+    layout = network.layout
     vector = layout.pack({slot.spec.name: arrays[slot.spec.name] for slot in layout.slots})
     parameters = tf.Variable(vector[: layout.trained_size])
     slots = tuple(tf.Variable(tf.zeros_like(parameters)) for _ in optimizer.slot_names)
     updates = tf.Variable(0, dtype=tf.int64)
     statistics = tf.constant(vector[layout.trained_size :])
-    windows, classes = tf.constant(arrays["windows"]), tf.constant(arrays["classes"])
-    gradient_of = GradientOfBatch(network, cell.job(micro_batches))
+    windows = tf.constant(arrays["windows"])
+    classes = tf.constant(arrays["classes"])
+    gradient_of = GradientOfBatch(network, job, threads=order.get("threads", OWN_THREADS))
 
     @tf.function(autograph=False)
     def train() -> Any:
-        batch = gradient_of(parameters.read_value(), statistics, windows, classes, tf.constant([0, 0]))
-        apply = optimizer.apply(parameters, slots, batch.gradient, order["learning_rate"], updates.read_value())
+        batch = gradient_of(
+            parameters.read_value(), statistics, windows, classes, tf.constant([0, 0])
+        )
+        apply = optimizer.apply(
+            parameters, slots, batch.gradient, order["learning_rate"], updates.read_value()
+        )
         with tf.control_dependencies([apply]):
             updates.assign_add(1)
         return batch.loss
 
     return lambda: float(train()), {
-        "variant": f"{micro_batches} micro-batches",
+        "variant": f"{job.arithmetic}, {job.pieces} slots",
         "matrix_parameters": matrix_parameters(network),
     }
 

@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cluster import asking
+from core import asking
 
 Step = Callable[[], float]
 """One training step; it returns, at its end, the loss before the update."""
 
 
-def serve(build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multiply: Callable[[], None]) -> None:
+def serve(
+    build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multiply: Callable[[], None]
+) -> None:
     """Answer until standard input ends.
 
-    `{"cell": ...}` builds that network and takes its first step: the facts that `build` returns, and the loss.
-    `{"steps": n}` times n steps: their seconds, this process's processor seconds and the last loss.
-    `{"products": n}` times n calls of `multiply`.
+    `{"cell": ...}` builds that network and takes its first step: the facts that `build` returns,
+    and the loss. `{"steps": n}` times n steps: their seconds, this process's processor seconds and
+    the last loss. `{"products": n}` times n calls of `multiply`.
     """
     steps: list[Step] = []
 
@@ -28,13 +30,17 @@ def serve(build: Callable[[dict[str, Any]], tuple[Step, dict[str, Any]]], multip
             step, facts = build(request["cell"])
             steps.append(step)
             return {**facts, "loss": step()}
-        return _timed(steps[0], request["steps"]) if "steps" in request else _timed(multiply, request["products"])
+        if "steps" in request:
+            return _timed(steps[0], request["steps"])
+        return _timed(multiply, request["products"])
 
     asking.serve(answer)
 
 
 def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:
-    seconds, last, processor_before = [], None, time.process_time()
+    seconds = []
+    last = None
+    processor_before = time.process_time()
     for _ in range(times):
         begin = time.perf_counter()
         last = call()
@@ -47,7 +53,9 @@ def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:
 
 
 def fastest(variants: dict[str, Step], tries: int = 3, enough_seconds: float = 1.0) -> str:
-    """The variant whose fastest step of `tries` is fastest, all of them taking turns after one step to warm up.
+    """Return the variant whose fastest step of `tries` is fastest.
+
+    All variants take turns after one step to warm up.
 
     A variant whose steps came to `enough_seconds` is not tried again.
     """

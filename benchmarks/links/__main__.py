@@ -1,12 +1,15 @@
-"""Training steps per second over 94 Mbit/s links: ours beside ParameterServerStrategy with the weights read once.
+"""Training steps per second over 94 Mbit/s links.
+
+Ours beside ParameterServerStrategy with the weights read once.
 
 Coordinator, parameter server and two workers, each a machine of its own on one switch
-(`benchmarks.beds.virtual_network`); beside it the same cluster over plain loopback. Each variant has role processes of
-its own and trains the network of `benchmarks.wire.network`, batch 32, asynchronously; they take turns, so that the
-others rest while one is timed.
+(`benchmarks.beds.virtual_network`); beside it the same cluster over plain loopback. Each variant
+has role processes of its own and trains the network of `benchmarks.wire.network`, batch 32,
+asynchronously; they take turns, so that the others rest while one is timed.
 
-`stock` has Keras's layers, which take more processor time than ours; `stock_our_kernels` has our layers and kernels in
-the same strategy, so that what is left between it and `ours` is how parameters and gradients travel.
+`stock` has Keras's layers, which take more processor time than ours; `stock_our_kernels` has our
+layers and kernels in the same strategy, so that what is left between it and `ours` is how
+parameters and gradients travel.
 """
 
 import signal
@@ -24,17 +27,23 @@ from typing import Any
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish
-from cluster.asking import Asked, NoAnswerError
-from cluster.inventory import Inventory, load
-from cluster.inventory.templates import free_ports, local_inventory
+from core.asking import Asked, ChildFailedError
+from core.inventory import Inventory, load
+from core.inventory.templates import free_ports, local_inventory
 
 MEGABITS = 94.0
 WORKERS = 2
-STEPS, ROUNDS, QUICK_ROUNDS = 60, 9, 2
+STEPS = 60
+ROUNDS = 9
+QUICK_ROUNDS = 2
 ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
 DEADLINE_SECONDS = 300.0
-"""For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its own."""
-PROBE = "import sys; from cluster.server.probe import answers; print(answers(sys.argv[1], int(sys.argv[2]), 3.0))"
+"""For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its
+own."""
+PROBE = (
+    "import sys; from core.server.probe import answers; print(answers(sys.argv[1],"
+    " int(sys.argv[2]), 3.0))"
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,13 @@ def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventor
 
 
 @contextmanager
-def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Iterator[Callable[[], None]]:
-    """The role processes of a cluster, each on its machine; what waits until they are ready. Killed afterwards."""
+def roles(
+    inventory: Inventory, places: Sequence[Machine], server: str
+) -> Iterator[Callable[[], None]]:
+    """The role processes of a cluster, each on its machine; what waits until they are ready.
+
+    Killed afterwards.
+    """
     tasks = [*inventory.of_role("ps"), *inventory.of_role("worker")]
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -80,14 +94,27 @@ def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Itera
         end = time.monotonic() + READY_SECONDS
         for task, place, process in zip(tasks, places[1:], processes, strict=True):
             probe = [*place.prefix, sys.executable, "-c", PROBE, task.host, str(task.port)]
-            while subprocess.run(probe, check=True, capture_output=True, text=True).stdout != "True\n":
+            while (
+                subprocess.run(probe, check=True, capture_output=True, text=True).stdout != "True\n"
+            ):
                 if process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"{task.name} did not become ready at {task.address}")
 
     try:
         for task, place in zip(tasks, places[1:], strict=True):
             where = ("--host", task.host, "--port", task.port, "--metrics-port", task.metrics_port)
-            flags = ("--task", task.index, *where, "--peers", WORKERS, "--server", server, "--die-with-parent")
+            flags = (
+                "--task",
+                task.index,
+                *where,
+                "--peers",
+                WORKERS,
+                "--server",
+                server,
+                "--reads",  # what the coordinator wrote: the cage lets a role read nothing else
+                tempfile.gettempdir(),
+                "--die-with-parent",
+            )
             command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
             processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         yield wait
@@ -100,59 +127,83 @@ def roles(inventory: Inventory, places: Sequence[Machine], server: str) -> Itera
 def measure(
     network: str, places: Sequence[Machine], steps: int, rounds: int, report: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """A row for each variant on one network: steps per second of every round, or the problem it met."""
+    """A row for each variant on one network.
+
+    Steps per second of every round, or the problem it met.
+    """
     found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
     losses: dict[str, float] = {}
     problems: dict[str, str] = {}
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-benchmark-")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-benchmark-"))
+        )
         running = {}
         inventories = {variant: inventory_in(folder, variant.name, places) for variant in VARIANTS}
-        ready = [stack.enter_context(roles(inventories[each], places, each.server)) for each in VARIANTS]
+        ready = [
+            stack.enter_context(roles(inventories[each], places, each.server)) for each in VARIANTS
+        ]
         for wait in ready:
             wait()
         for variant, inventory in inventories.items():
-            command = [*places[0].prefix, sys.executable, "-m", *variant.command, "--inventory", str(inventory.path)]
-            running[variant.name] = stack.enter_context(Asked(variant.name, command, DEADLINE_SECONDS))
+            command = [
+                *places[0].prefix,
+                sys.executable,
+                "-m",
+                *variant.command,
+                "--inventory",
+                str(inventory.path),
+            ]
+            running[variant.name] = stack.enter_context(
+                Asked(variant.name, command, DEADLINE_SECONDS)
+            )
             try:
                 running[variant.name].ask(steps)
-            except NoAnswerError as problem:
+            except ChildFailedError as problem:
                 problems[variant.name] = str(problem)
         for _ in range(rounds):
             for name in [name for name in running if name not in problems]:
                 try:
                     took = running[name].ask(steps)
-                except NoAnswerError as problem:
+                except ChildFailedError as problem:
                     problems[name] = str(problem)
                     continue
                 found[name].append(took["steps"] / took["seconds"])
                 losses[name] = took["last_loss"]
                 report(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
     return [
-        {"network": network, "variant": name, "server": server, "problem": problems[name]}
-        if name in problems
-        else {
-            "network": network,
-            "variant": name,
-            "server": server,
-            "steps_per_second": statistics.median(found[name]),
-            "rounds": found[name],
-            "steps_of_round": steps,
-            "last_loss": losses[name],
-        }
+        (
+            {"network": network, "variant": name, "server": server, "problem": problems[name]}
+            if name in problems
+            else {
+                "network": network,
+                "variant": name,
+                "server": server,
+                "steps_per_second": statistics.median(found[name]),
+                "rounds": found[name],
+                "steps_of_round": steps,
+                "last_loss": losses[name],
+            }
+        )
         for name, server in ((variant.name, variant.server) for variant in VARIANTS)
     ]
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Ours over stock: the median of the rounds' own ratios, by network; null where one of the two has no figures."""
+    """Ours over stock: the median of the rounds' own ratios, by network.
+
+    Null where one of the two has no figures.
+    """
     of = {(row["network"], row["variant"]): row.get("rounds") for row in rows}
 
     def over(network: str, ours: str, theirs: str) -> float | None:
-        ours_rounds, their_rounds = of.get((network, ours)), of.get((network, theirs))
+        ours_rounds = of.get((network, ours))
+        their_rounds = of.get((network, theirs))
         if not ours_rounds or not their_rounds:
             return None
-        return float(statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True)))
+        return float(
+            statistics.median(a / b for a, b in zip(ours_rounds, their_rounds, strict=True))
+        )
 
     return {
         "steps_over_stock_our_kernels": over("links", "ours", "stock_our_kernels"),
@@ -168,15 +219,23 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print the object; status 1 with one line where no machines can be made, or if a variant failed."""
-    given = arguments("links", "Steps per second over 94 Mbit/s links, beside ParameterServerStrategy.").parse_args()
+    """Measure and print the object.
+
+    Status 1 with one line where no machines can be made, or if a variant failed.
+    """
+    given = arguments(
+        "links", "Steps per second over 94 Mbit/s links, beside ParameterServerStrategy."
+    ).parse_args()
     problem = why_not()
     if problem:
         print(f"benchmarks.links: {problem}", file=sys.stderr)
         sys.exit(1)
     # SIGTERM would end us at once, and leave the namespaces behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    rounds = QUICK_ROUNDS if given.quick else ROUNDS
+    if given.quick:
+        rounds = QUICK_ROUNDS
+    else:
+        rounds = ROUNDS
 
     def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

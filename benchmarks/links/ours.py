@@ -1,4 +1,7 @@
-"""Our asynchronous training of the benchmarks' bi-LSTM, on demand: `python -m benchmarks.links.ours`."""
+"""Our asynchronous training of the benchmarks' bi-LSTM, on demand.
+
+`python -m benchmarks.links.ours`.
+"""
 
 import argparse
 import tempfile
@@ -7,12 +10,12 @@ from pathlib import Path
 from benchmarks.wire.network import ResidualBidirectional
 from benchmarks.wire.ours import dataset_in, job_of, steps_of
 from benchmarks.wire.steps import serve_rounds
-from cluster.consistency.policy import Speeds
-from cluster.inventory import load
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Setup, mode_of
 from cluster.jobs.session import Session
+from core.consistency.policy import Speeds
+from core.inventory import load
 from ps_node.shard import VectorState
 from worker_node.recordings import WorkerWindows
 
@@ -23,16 +26,19 @@ def main() -> None:
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--codec", choices=("fp32", "fp16"), default="fp32")
     given = parser.parse_args()
-    inventory, network, job = load(given.inventory), ResidualBidirectional(), job_of(given.codec)
+    inventory = load(given.inventory)
+    network = ResidualBidirectional()
+    job = job_of(given.codec)
     with (
         tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
         CoordinatorMetrics() as metrics,
         Session(inventory, Cancel(), metrics) as session,
     ):
         data = WorkerWindows(dataset_in(Path(folder)))
-        state, places = VectorState(network.initial(0)), dict(enumerate(session.places))
-        mode = mode_of(Setup(job, network, data, state, places, session.workers, Speeds()))
-        serve_rounds(steps_of(mode, session.dispatch(mode.functions, job.deadline_seconds)))
+        state = VectorState(network.initial(0))
+        places = dict(enumerate(session.places))
+        mode = mode_of(Setup(job, network, data, state, places, Speeds()))
+        serve_rounds(steps_of(mode, session.dispatch(job.deadline_seconds)))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""`python -m benchmarks.wire`, with the network of its contestants and a module for each of them."""
+"""`python -m benchmarks.wire`: the network of its contestants, and a module for each of them."""

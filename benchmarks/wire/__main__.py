@@ -1,10 +1,10 @@
 """Bytes and packets of a training step: ours beside the same training written the tutorial's way.
 
-One parameter server and one worker, lean role processes; then, in turn, coordinators' training of one network
-(`benchmarks.wire.network`) from the same weights on the same batches: our step with each codec that keeps every value,
-Keras layers under ParameterServerStrategy with the weights read once per step, and the same as the tutorial writes it,
-which reads them at every time step. Counted on the parameter server's own sockets by its kernel (TCP_INFO), for all
-alike.
+One parameter server and one worker, lean role processes; then, in turn, coordinators' training of
+one network (`benchmarks.wire.network`) from the same weights on the same batches: our step with
+each codec that keeps every value, Keras layers under ParameterServerStrategy with the weights read
+once per step, and the same as the tutorial writes it, which reads them at every time step. Counted
+on the parameter server's own sockets by its kernel (TCP_INFO), for all alike.
 """
 
 import json
@@ -22,36 +22,51 @@ COORDINATORS: tuple[tuple[str, tuple[str, ...], list[str]], ...] = (
 )
 DEADLINE_SECONDS = 600.0
 QUICK_DEADLINE_SECONDS = 100.0
-"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends it."""
+"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends
+it."""
 
 
-def rows_of(module: str, variants: tuple[str, ...], flags: list[str], deadline_seconds: float) -> list[dict[str, Any]]:
+def rows_of(
+    module: str, variants: tuple[str, ...], flags: list[str], deadline_seconds: float
+) -> list[dict[str, Any]]:
     """A row for each variant: what its coordinator printed, or why there is nothing."""
     command = [sys.executable, "-m", module, *flags]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=deadline_seconds)
-        output, problem = ended.stdout, _last_line(ended.stderr) if ended.returncode else "printed nothing"
+        output = ended.stdout
+        problem = _last_line(ended.stderr) if ended.returncode else "printed nothing"
     except subprocess.TimeoutExpired as expired:
-        output, problem = expired.stdout or b"", f"not done after {deadline_seconds:.0f} s"
+        output = expired.stdout or b""
+        problem = f"not done after {deadline_seconds:.0f} s"
     found = {row["variant"]: row for row in map(json.loads, output.splitlines())}
     return [found.get(variant, {"variant": variant, "problem": problem}) for variant in variants]
 
 
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "failed without a word"
+    if lines:
+        return lines[-1]
+    return "failed without a word"
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Ours with fp16 in `bytes_per_step`, `packets_per_step` and `.._over_ours`; null where a variant has no figures.
+    """Ours with fp16 in `bytes_per_step`, `packets_per_step` and `.._over_ours`.
 
-    What moves the same values as ours with fp32 is compared with that: `.._over_ours_fp32`, and two float32 vectors.
+    Null where a variant has no figures.
+
+    What moves the same values as ours with fp32 is compared with that: `.._over_ours_fp32`, and two
+    float32 vectors.
     """
     of = {row["variant"]: row for row in rows}
-    ours, fp32, tutorial, read_once = of["ours_fp16"], of["ours"], of["tutorial"], of["read_once"]
+    ours = of["ours_fp16"]
+    fp32 = of["ours"]
+    tutorial = of["tutorial"]
+    read_once = of["read_once"]
 
     def over(other: dict[str, Any], key: str, mine: dict[str, Any] = ours) -> float | None:
-        return other[key] / mine[key] if key in other and key in mine else None
+        if key in other and key in mine:
+            return float(other[key] / mine[key])
+        return None
 
     return {
         "tutorial_bytes_over_ours": over(tutorial, "bytes_per_step"),
@@ -62,18 +77,34 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "read_once_packets_over_ours_fp32": over(read_once, "packets_per_step", fp32),
         "bytes_per_step": ours.get("bytes_per_step"),
         "packets_per_step": ours.get("packets_per_step"),
-        "bytes_over_half_vectors": ours["bytes_per_step"] / (4 * ours["parameters"]) if "parameters" in ours else None,
-        "bytes_over_two_vectors": fp32["bytes_per_step"] / (8 * fp32["parameters"]) if "parameters" in fp32 else None,
+        "bytes_over_half_vectors": (
+            ours["bytes_per_step"] / (4 * ours["parameters"]) if "parameters" in ours else None
+        ),
+        "bytes_over_two_vectors": (
+            fp32["bytes_per_step"] / (8 * fp32["parameters"]) if "parameters" in fp32 else None
+        ),
     }
 
 
 def main() -> None:
     """Measure them all and print the object; status 1 if one of them has no figures."""
-    given = arguments("wire", "Bytes and packets per training step, beside the tutorial's.").parse_args()
-    steps, warm_up, deadline = (5, 2, QUICK_DEADLINE_SECONDS) if given.quick else (30, 5, DEADLINE_SECONDS)
+    given = arguments(
+        "wire", "Bytes and packets per training step, beside the tutorial's."
+    ).parse_args()
+    if given.quick:
+        steps, warm_up, deadline = (5, 2, QUICK_DEADLINE_SECONDS)
+    else:
+        steps, warm_up, deadline = (30, 5, DEADLINE_SECONDS)
     rows: list[dict[str, Any]] = []
     with local_cluster(workers=1, servers=1) as cluster:
-        flags = ["--inventory", str(cluster.inventory.path), "--steps", str(steps), "--warm-up", str(warm_up)]
+        flags = [
+            "--inventory",
+            str(cluster.inventory.path),
+            "--steps",
+            str(steps),
+            "--warm-up",
+            str(warm_up),
+        ]
         for module, variants, own in COORDINATORS:
             for row in rows_of(module, variants, [*flags, *own], deadline):
                 rows.append(row)
@@ -85,7 +116,10 @@ def main() -> None:
 def _line(row: dict[str, Any]) -> str:
     if "problem" in row:
         return f"{row['variant']}: {row['problem']}"
-    return f"{row['variant']}: {row['bytes_per_step']:,.0f} bytes and {row['packets_per_step']:.1f} packets a step"
+    return (
+        f"{row['variant']}: {row['bytes_per_step']:,.0f} bytes and {row['packets_per_step']:.1f}"
+        " packets a step"
+    )
 
 
 if __name__ == "__main__":

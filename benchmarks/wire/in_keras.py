@@ -1,21 +1,31 @@
-"""The tutorial's training under ParameterServerStrategy, a process of its own: `python -m benchmarks.wire.in_keras`.
+"""The tutorial's training under ParameterServerStrategy, a process of its own.
 
-It follows TensorFlow's "Parameter server training with ParameterServerStrategy", custom loop: model and optimizer are
-made in the strategy's scope, each step is scheduled by a ClusterCoordinator, gradients are applied inside
-`strategy.run`. The variant `read_once` changes one thing: the weights are read into tensors before the forward pass,
-which then works on those. Both start from the weights ours starts from. Prints one JSON object a variant and line,
-the tutorial's last: should it hang, the other is already known.
+`python -m benchmarks.wire.in_keras`.
+
+It follows TensorFlow's "Parameter server training with ParameterServerStrategy", custom loop: model
+and optimizer are made in the strategy's scope, each step is scheduled by a ClusterCoordinator,
+gradients are applied inside `strategy.run`. The variant `read_once` changes one thing: the weights
+are read into tensors before the forward pass, which then works on those. Both start from the
+weights ours starts from. Prints one JSON object a variant and line, the tutorial's last: should it
+hang, the other is already known.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.wire.network import BATCH, LEARNING_RATE, ResidualBidirectional, keras_model, keras_weights, windows
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from benchmarks.wire.network import (
+    BATCH,
+    LEARNING_RATE,
+    ResidualBidirectional,
+    keras_model,
+    keras_weights,
+    windows,
+)
 from benchmarks.wire.steps import arguments, report, timed_steps
-from cluster.inventory import Inventory, load
-from cluster.models.network import Network
+from core.inventory import Inventory, load
+from core.models.network import Network
 
 import keras  # isort: skip
 import tensorflow as tf  # isort: skip
@@ -36,7 +46,11 @@ def strategy_of(inventory: Inventory) -> Any:
 
 def batches() -> Any:
     """The data set every worker makes for itself."""
-    return tf.data.Dataset.from_tensor_slices(windows(2 * BATCH)).repeat().batch(BATCH, drop_remainder=True)
+    return (
+        tf.data.Dataset.from_tensor_slices(windows(2 * BATCH))
+        .repeat()
+        .batch(BATCH, drop_remainder=True)
+    )
 
 
 def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> Any:
@@ -46,8 +60,12 @@ def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> An
     def replica(features: Any, classes: Any) -> Any:
         with tf.GradientTape() as tape:
             if read_once:
-                watched = [tf.identity(variable.value.read_value()) for variable in model.trainable_variables]
-                # The states of the layers' seed generators, which are unused: no layer here has dropout.
+                watched = [
+                    tf.identity(variable.value.read_value())
+                    for variable in model.trainable_variables
+                ]
+                # The states of the layers' seed generators, which are unused: no layer here has
+                # dropout.
                 untrained = [variable.value for variable in model.non_trainable_variables]
                 tape.watch(watched)
                 logits, _ = model.stateless_call(watched, untrained, features, training=True)
@@ -69,14 +87,18 @@ def step_of(strategy: Any, model: Any, optimizer: Any, *, read_once: bool) -> An
 
 
 class OurKernels:
-    """The engine's own network behind a Keras model's face: a variable a parameter, our layers and our LSTM kernels."""
+    """The engine's own network behind a Keras model's face.
+
+    A variable a parameter, our layers and our LSTM kernels.
+    """
 
     def __init__(self, network: Network) -> None:
         """Made in a strategy's scope, which places the variables."""
         self._network = network
         values = network.layout.unpack(network.initial(0))
         self.trainable_variables = [
-            keras.Variable(value, trainable=True, name=name.replace("/", "_")) for name, value in values.items()
+            keras.Variable(value, trainable=True, name=name.replace("/", "_"))
+            for name, value in values.items()
         ]
         self.non_trainable_variables: list[Any] = []
         self._names = list(values)
@@ -88,17 +110,23 @@ class OurKernels:
     def stateless_call(
         self, trained: Sequence[Any], untrained: Sequence[Any], features: Any, *, training: bool
     ) -> tuple[Any, Sequence[Any]]:
-        """Logits of `features` (batch, steps, channels) at the tensors `trained`, as Keras's models say it."""
+        """Return the logits of `features` (batch, steps, channels) at the tensors `trained`."""
         named = dict(zip(self._names, trained, strict=True))
-        return self._network.apply(named, features, training=training, seed=tf.constant([0, 0])).logits, untrained
+        return (
+            self._network.apply(
+                named, features, training=training, seed=tf.constant([0, 0])
+            ).logits,
+            untrained,
+        )
 
 
 def steps_of(
     strategy: Any, coordinator: Any, *, read_once: bool, our_kernels: bool = False
 ) -> tuple[int, Callable[[int], list[float]]]:
-    """The number of parameters, and a function that trains for a number of steps and returns their losses.
+    """Return the number of parameters, and a function that trains some steps and returns losses.
 
-    `our_kernels` computes with the engine's layers instead of Keras's, which reads the weights once in any case.
+    `our_kernels` computes with the engine's layers instead of Keras's, which reads the weights once
+    in any case.
     """
     network = ResidualBidirectional()
     with strategy.scope():

@@ -1,7 +1,7 @@
 """Our training step on the same network, a process of its own: `python -m benchmarks.wire.ours`.
 
-The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the `Dispatcher`); only
-the network is the benchmark's. Prints one JSON object as its last line.
+The step is the product's (`mode: async` over the inventory's parameter servers, scheduled by the
+`Dispatcher`); only the network is the benchmark's. Prints one JSON object as its last line.
 """
 
 import tempfile
@@ -13,18 +13,18 @@ import numpy as np
 
 from benchmarks.wire.network import BATCH, LEARNING_RATE, PROBLEM, ResidualBidirectional, windows
 from benchmarks.wire.steps import arguments, report, timed_steps
-from cluster.consistency.policy import Grant, Speeds
-from cluster.data import Dataset
-from cluster.data.dataset import CLASSES, WINDOWS, Array
-from cluster.engine.dispatcher import Dispatcher
-from cluster.engine.messages import Item
-from cluster.inventory import load
-from cluster.inventory.training import TrainJob
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
+from core.consistency.policy import Grant, Speeds
+from core.data import Dataset
+from core.data.dataset import CLASSES, WINDOWS, Array
+from core.engine.dispatcher import Dispatcher
+from core.engine.messages import Item
+from core.inventory import load
+from core.inventory.training import TrainJob
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -39,24 +39,41 @@ def dataset_in(folder: Path) -> Dataset:
     features.astype("<f4").tofile(folder / WINDOWS)
     classes.astype("<i4").tofile(folder / CLASSES)
     return Dataset(
-        name="noise", source="benchmarks.wire", source_sha256="", folder=folder,
-        labels=tuple(f"class {k}" for k in range(PROBLEM.classes)), train_windows=2 * BATCH, test_windows=0, sha256="",
-        inputs=Array(WINDOWS, "float32", (PROBLEM.window_steps, PROBLEM.channels)), targets=Array(CLASSES, "int32", ()),
-    )  # fmt: skip
+        name="noise",
+        source="benchmarks.wire",
+        source_sha256="",
+        folder=folder,
+        labels=tuple(f"class {k}" for k in range(PROBLEM.classes)),
+        train_windows=2 * BATCH,
+        test_windows=0,
+        sha256="",
+        inputs=Array(WINDOWS, "float32", (PROBLEM.window_steps, PROBLEM.channels)),
+        targets=Array(CLASSES, "int32", ()),
+    )
 
 
 def job_of(codec: str) -> TrainJob:
-    """One update is one batch in one piece, and nothing in the step that the other variants have not."""
-    return TrainJob.model_validate({
-        "batch_size": BATCH, "micro_batches": 1, "clip_norm": None, "label_smoothing": 0.0,
-        "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7}, "codec": {"name": codec},
-    })  # fmt: skip
+    """Hold each update to one batch in one piece, and to what the other variants do too."""
+    return TrainJob.model_validate(
+        {
+            "batch_size": BATCH,
+            "slots": 1,
+            "clip_norm": None,
+            "label_smoothing": 0.0,
+            "optimizer": {"name": "adam", "learning_rate": LEARNING_RATE, "epsilon": 1e-7},
+            "codec": {"name": codec},
+        }
+    )
 
 
 def steps_of(mode: Mode, dispatcher: Dispatcher) -> Callable[[int], list[float]]:
     """A function that runs this many more updates, in order, and returns their losses."""
-    standardization = Standardization(np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32))
-    stretch = Stretch(0, lambda batch: LEARNING_RATE, standardization.packed(), lambda: len(dispatcher.live))
+    standardization = Standardization(
+        np.zeros(PROBLEM.channels, np.float32), np.ones(PROBLEM.channels, np.float32)
+    )
+    stretch = Stretch(
+        0, lambda batch: LEARNING_RATE, standardization.packed(), lambda: len(dispatcher.live)
+    )
     identifiers = count()
 
     def item(number: int) -> Item:
@@ -86,9 +103,13 @@ def main() -> None:
         data = WorkerWindows(dataset_in(Path(folder)))
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
-        mode = mode_of(Setup(job, network, data, state, places, session.workers, Speeds()))
-        dispatcher = session.dispatch(mode.functions, job.deadline_seconds)
-        report(given.variant, network.layout.trained_size, timed_steps(inventory, steps_of(mode, dispatcher), given))
+        mode = mode_of(Setup(job, network, data, state, places, Speeds()))
+        dispatcher = session.dispatch(job.deadline_seconds)
+        report(
+            given.variant,
+            network.layout.trained_size,
+            timed_steps(inventory, steps_of(mode, dispatcher), given),
+        )
 
 
 if __name__ == "__main__":

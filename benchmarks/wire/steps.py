@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cluster.asking import serve
-from cluster.inventory import Inventory
 from cluster.jobs.roles import RoleTraffic, traffic_of
+from core.asking import serve
+from core.inventory import Inventory
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,16 @@ def traffic(inventory: Inventory) -> RoleTraffic:
     return sum(map(traffic_of, inventory.of_role("ps")), RoleTraffic())
 
 
-def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace) -> Steps:
-    """Measure `run(count)`, which trains for `count` steps and returns their losses; the first run warms up."""
+def timed_steps(
+    inventory: Inventory, run: Callable[[int], list[float]], given: argparse.Namespace
+) -> Steps:
+    """Measure `run(count)`, which trains for `count` steps and returns their losses.
+
+    The first run warms up.
+    """
     first = run(given.warm_up)
-    before, begin = traffic(inventory), time.monotonic()
+    before = traffic(inventory)
+    begin = time.monotonic()
     losses = run(given.steps)
     seconds = time.monotonic() - begin
     carried = traffic(inventory) - before
@@ -61,7 +67,10 @@ def timed_steps(inventory: Inventory, run: Callable[[int], list[float]], given: 
 
 
 def serve_rounds(run: Callable[[int], list[float]]) -> None:
-    """Answer each number on standard input: `run` that many steps; their count, seconds and last loss."""
+    """Answer each number on standard input: `run` that many steps.
+
+    Their count, seconds and last loss.
+    """
 
     def answer(steps: int) -> dict[str, Any]:
         begin = time.monotonic()

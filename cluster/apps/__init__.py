@@ -1,5 +1,6 @@
-"""Apps, a person's own model and data: how an app is found, looked over, kept with its run, read, and made a network.
+"""Apps, a person's own model and data: how one is found, kept with its run, and made a network.
 
-Only the coordinator imports an app (`app.load`) and makes a network of its model (`networks.network_of`); workers get
-graphs. `files`, `copy` and `environments` need no TensorFlow: `fab` uses them too.
+Only the coordinator imports an app (`app.load`) and makes a network of its model
+(`networks.network_of`); workers get graphs. `files`, `copy` and `environments` need no TensorFlow:
+`fab` uses them too.
 """

@@ -1,6 +1,5 @@
 """An app: what a Python file offers, found by name, and how its functions are called."""
 
-import hashlib
 import importlib.util
 import inspect
 import re
@@ -8,14 +7,19 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cluster.apps.files import ENTRY
-from cluster.errors import ClusterError, UsageError
+from cluster.apps.files import ENTRY, look
+from cluster.apps.guest import Guest
+from cluster.apps.imported import name_of as module_name_of
+from cluster.apps.ownership import refuse_foreign
+from cluster.apps.private_copy import private_copy
+from cluster.apps.unread import notes_on_unread
+from core.errors import ClusterError, UsageError
 
 TAKES = {
     "model": ("input_shape", "outputs"),
@@ -41,17 +45,26 @@ class AppError(UsageError):
 
 @dataclass(frozen=True)
 class App:
-    """An imported app and the functions that it has. `file` is the imported one; None where it states no task."""
+    """An imported app and the functions that it has.
+
+    `file` is what messages name; None where it states no task.
+
+    `read_from` is the private copy of `file` that was imported; None where that is `file` itself.
+    """
 
     name: str
     file: Path
     task: str | None
     functions: dict[str, Callable[..., Any]]
+    read_from: Path | None = None
+    guest: Guest = field(default_factory=Guest, compare=False)
+    notes: tuple[str, ...] = ()
+    """On what the cluster does not read of it."""
 
     @property
     def folder(self) -> Path:
         """Where the app's other files are."""
-        return self.file.parent
+        return (self.read_from or self.file).parent
 
     @property
     def has_model(self) -> bool:
@@ -69,57 +82,105 @@ class App:
 
     @contextmanager
     def blamed(self, name: str) -> Iterator[None]:
-        """What goes wrong inside is the app's mistake in `name`: one line, with the app's own file and line."""
+        """Blame `name` of the app for what goes wrong inside: one line, with the file and line.
+
+        What its code changes of the process holds inside alone.
+        """
         try:
-            yield
+            with self.guest.inside(self.read_from or self.file):
+                yield
         except ClusterError:
             raise
         except (Exception, SystemExit) as problem:
-            raise AppError(f"{_where(problem, self.file)}: {name}() failed: {_reason(problem)}") from problem
+            where = _where(problem, self.file, self.read_from)
+            raise AppError(f"{where}: {name}() failed: {_reason(problem)}") from problem
 
 
 def name_of(source: Path) -> str:
     """What an app is called: its folder, or its file without the ending."""
-    return source.resolve().name if source.is_dir() else source.stem
+    if source.is_dir():
+        return source.resolve().name
+    return source.stem
 
 
-def load(path: Path, name: str | None = None) -> App:
-    """Import the app in a file or folder. Raises AppError in one line for whatever is wrong with it.
+def load_copy(path: Path, name: str) -> App:
+    """Import a run's copy of an app, or what came with a job, if its digest is this account's own.
 
-    `name` is its name where `path` is a copy; else it is that of the path.
+    What is imported are the bytes that the digest is of: they are read once, into a private folder.
+    Raises UsageError for code of others, AppError.
     """
-    file = path / ENTRY if path.is_dir() else path
+    files = look(path)
+    refuse_foreign(files.digest, path.parent)
+    return load(path, name, private_copy(files) / ENTRY)
+
+
+def load(path: Path, name: str | None = None, read_from: Path | None = None) -> App:
+    """Import the app in a file or folder.
+
+    Raises AppError in one line for whatever is wrong with it.
+
+    `name` is its name where `path` is a copy; else it is that of the path. `read_from` is the file
+    that is imported where that is a copy of the app's.
+    """
+    if path.is_dir():
+        file = path / ENTRY
+    else:
+        file = path
     if not file.is_file():
-        raise AppError(f"{path}: expected a Python file, or a folder with {ENTRY}, got {_kind(path)}")
-    module = _imported(file.resolve())
+        raise AppError(
+            f"{path}: expected a Python file, or a folder with {ENTRY}, got {_kind(path)}"
+        )
+    imported = (read_from or file).resolve()
+    guest = Guest()
+    with guest.inside(imported):
+        module = _imported(imported, file)
     found = {name: value for name in TAKES if (value := getattr(module, name, None)) is not None}
     for function, value in found.items():
         _check(file, function, value)
     if "model" in found and ("init" in found or "forward" in found):
-        raise AppError(f"{file}: expected model(), or init() and forward(), got both: keep one of them")
+        raise AppError(
+            f"{file}: expected model(), or init() and forward(), got both: keep one of them"
+        )
     if ("init" in found) != ("forward" in found):
-        there, missing = ("init", "forward") if "init" in found else ("forward", "init")
+        if "init" in found:
+            there, missing = ("init", "forward")
+        else:
+            there, missing = ("forward", "init")
         raise AppError(f"{file}: {there}() without {missing}(): a model without Keras needs both")
     if not {"model", "init", "data"} & set(found):
         names = [name for name in vars(module) if not name.startswith("_")]
-        close = [f"{match[0]} looks like {name}" for name in ("model", "data", "init")
-                 if (match := get_close_matches(name, names, 1))]  # fmt: skip
-        hint = f" ({'; '.join(close)})" if close else ""
-        raise AppError(f"{file}: expected a function model(input_shape, outputs), or init() and forward(){hint}")
+        close = [
+            f"{match[0]} looks like {name}"
+            for name in ("model", "data", "init")
+            if (match := get_close_matches(name, names, 1))
+        ]
+        if close:
+            hint = f" ({'; '.join(close)})"
+        else:
+            hint = ""
+        raise AppError(
+            f"{file}: expected a function model(input_shape, outputs), or init() and"
+            f" forward(){hint}"
+        )
     task = getattr(module, "task", None)
     if task is not None and task not in TASKS:
-        raise AppError(f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
-    return App(name or name_of(path), file, task, found)
+        raise AppError(
+            f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}"
+        )
+    notes = tuple(notes_on_unread(module, TAKES))
+    return App(name or name_of(path), file, task, found, read_from, guest, notes)
 
 
 def _kind(path: Path) -> str:
     if path.is_dir():
         return f"a folder without {ENTRY}"
-    return "something else" if path.exists() else "nothing there"
+    if path.exists():
+        return "something else"
+    return "nothing there"
 
 
-def _imported(file: Path) -> ModuleType:
-    name = f"pscluster_app_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+def _imported(file: Path, shown: Path) -> ModuleType:
+    name = module_name_of(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise AppError(f"{file}: expected a Python file that ends in .py: rename it")
@@ -134,12 +195,18 @@ def _imported(file: Path) -> ModuleType:
     except (Exception, SystemExit) as problem:
         del sys.modules[name]
         if isinstance(problem, ModuleNotFoundError):
-            remedy = f": add {problem.name} to requirements.txt beside {file.name}, or lay the module there"
+            remedy = (
+                f": add {problem.name} to requirements.txt beside {file.name}, or lay the module"
+                " there"
+            )
         elif isinstance(problem, SystemExit):
-            remedy = ': an app is imported, not run: put what it does under `if __name__ == "__main__":`'
+            remedy = (
+                ': an app is imported, not run: put what it does under `if __name__ == "__main__":`'
+            )
         else:
             remedy = ""
-        raise AppError(f"{_where(problem, file)}: cannot be imported: {_reason(problem)}{remedy}") from problem
+        where = _where(problem, shown, file)
+        raise AppError(f"{where}: cannot be imported: {_reason(problem)}{remedy}") from problem
     finally:
         sys.dont_write_bytecode = before
     return module
@@ -159,24 +226,50 @@ def _check(file: Path, name: str, value: Any) -> None:
     try:
         signature.bind(*wanted)
     except TypeError:
-        raise AppError(f"{file}: {name}: expected a function {shown}, got {name}{signature}") from None
+        raise AppError(
+            f"{file}: {name}: expected a function {shown}, got {name}{signature}"
+        ) from None
 
 
-def _where(problem: BaseException, file: Path) -> str:
-    """The app's file and line nearest to the problem."""
+def _where(problem: BaseException, file: Path, read_from: Path | None) -> str:
+    """The app's file and line nearest to the problem; `file` was imported from `read_from`."""
+    folder = str((read_from or file).resolve().parent)
     if isinstance(problem, SyntaxError) and problem.filename:
-        return f"{problem.filename}:{problem.lineno}"
-    folder = str(file.resolve().parent)
-    lines = [frame for frame in traceback.extract_tb(problem.__traceback__)
-             if frame.filename.startswith(folder) and "site-packages" not in frame.filename]  # fmt: skip
-    return f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(file)
+        return f"{_shown(problem.filename, folder, file)}:{problem.lineno}"
+    lines = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if frame.filename.startswith(folder) and "site-packages" not in frame.filename
+    ]
+    if lines:
+        return f"{_shown(lines[-1].filename, folder, file)}:{lines[-1].lineno}"
+    return str(file)
+
+
+def _shown(name: str, folder: str, file: Path) -> str:
+    """The name of a file in the imported folder as it lies beside `file`."""
+    if name.startswith(f"{folder}/"):
+        return str(file.resolve().parent / name[len(folder) + 1 :])
+    return name
 
 
 def _reason(problem: BaseException) -> str:
-    """Kind and text of a foreign exception in one line. Keras and TensorFlow write paragraphs: the first one counts."""
+    """Kind and text of a foreign exception in one line.
+
+    Keras and TensorFlow write paragraphs: the first one counts.
+    """
     if isinstance(problem, SyntaxError):
         return f"SyntaxError: {problem.msg}"
-    paragraphs = [part for part in ANSI.sub("", str(problem)).strip().split("\n\n") if not part.startswith(WRAPPED)]
+    paragraphs = [
+        part
+        for part in ANSI.sub("", str(problem)).strip().split("\n\n")
+        if not part.startswith(WRAPPED)
+    ]
     text = " ".join((paragraphs or [""])[0].split())
-    shown = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
-    return f"{type(problem).__name__}: {shown}" if shown else type(problem).__name__
+    if len(text) <= LONGEST_REASON:
+        shown = text
+    else:
+        shown = f"{text[:LONGEST_REASON]}..."
+    if shown:
+        return f"{type(problem).__name__}: {shown}"
+    return type(problem).__name__

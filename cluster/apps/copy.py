@@ -1,4 +1,7 @@
-"""The copy of an app that a run keeps, so that it can be resumed and evaluated: `runs/<run>/app/` and `app.json`."""
+"""The copy of an app that a run keeps, to be resumed and evaluated: `app/` and `app.json`.
+
+Both lie in the run's folder.
+"""
 
 import json
 import logging
@@ -12,28 +15,32 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import AppFiles, app_path, look
-from cluster.atomic_write import atomic_write, refused
-from cluster.errors import UsageError
+from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
+from core.atomic_write import atomic_write, refused
+from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 log = logging.getLogger(__name__)
 
 FOLDER = "app"
 RECORD = "app.json"
+FETCHED = "fetched.json"
+"""In a run that came from a node: which node, and of which job."""
 SCHEMA = 1
+_OF_RUNS = (RECORD, FETCHED, "coordinator.log", "result.json")
+"""One of them beside a folder `app` says that it is of a run."""
 _MOST_RECORD_BYTES = 64 << 10
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHECKPOINTS = "checkpoints/*.safetensors"
 
 
 @dataclass(frozen=True)
 class KeptApp:
-    """What `app.json` says of a run's app: the digest of its files, where they came from, its environment.
+    """What `app.json` says of a run's app: digest of its files, their source, its environment.
 
-    `environment` is the key of the environment that the run began in; empty where the app has no requirements of its
-    own. `data` is `jobs.train.data.source` as it was given then.
+    `environment` is the key of the environment that the run began in; empty where the app has no
+    requirements of its own. `data` is `jobs.train.data.source` as it was given then.
     """
 
     path: Path
@@ -46,18 +53,18 @@ class KeptApp:
 def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = None) -> KeptApp:
     """Copy the app into the folder of its run, whole or not at all.
 
-    The record comes last: a copy without it does not count. Raises ClusterError, and UsageError if the app has changed
-    since it was looked over.
+    The record comes last: a copy without it does not count. Raises ClusterError, and UsageError if
+    the app has changed since it was looked over.
     """
-    target, partial = run / FOLDER, run / f".{FOLDER}.{os.getpid()}.partial"
+    target = run / FOLDER
+    partial = run / f".{FOLDER}.{os.getpid()}.partial"
     try:
         try:
             partial.mkdir()
-            for file in app.files:
-                path = partial / file.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(app.content(file))
-            with suppress(FileNotFoundError):  # of a coordinator that died before it wrote the record
+            app.write(partial)
+            with suppress(
+                FileNotFoundError
+            ):  # of a coordinator that died before it wrote the record
                 shutil.rmtree(target)
             partial.rename(target)
         finally:
@@ -65,13 +72,17 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
     except OSError as problem:
         raise refused(target, "the run's copy of the app cannot be written", problem) from None
     made = KeptApp(target, app.digest, str(app.source), environment, data)
-    written = {"digest": made.digest, "source": made.source, "environment": environment, "data": data}
-    atomic_write(run / RECORD, json.dumps({"schema": SCHEMA, **written}, indent=2).encode() + b"\n")
+    written = {"schema": SCHEMA, **vars(made)}
+    del written["path"]
+    atomic_write(run / RECORD, json.dumps(written, indent=2).encode() + b"\n")
     return made
 
 
 def kept(run: Path) -> KeptApp | None:
-    """The app of a run; None where the run is none of an app. Raises UsageError for a damaged record or copy."""
+    """The app of a run; None where the run is none of an app.
+
+    Raises UsageError for a damaged record or copy.
+    """
     try:
         with (run / RECORD).open("rb") as stream:
             content: Any = json.loads(stream.read(_MOST_RECORD_BYTES))
@@ -79,7 +90,7 @@ def kept(run: Path) -> KeptApp | None:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
         found = KeptApp(
             run / FOLDER,
-            _text(content, "digest", _DIGEST),
+            _text(content, "digest", DIGEST),
             _text(content, "source"),
             content["environment"] and _text(content, "environment", KEY),
             content["data"] and _text(content, "data"),
@@ -88,18 +99,65 @@ def kept(run: Path) -> KeptApp | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UsageError(
-            f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}: {problem}: begin a "
-            "new run"
+            f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}:"
+            f" {problem}: begin a new run"
         ) from None
     if look(found.path).digest != found.digest:
         raise UsageError(
-            f"{found.path}: is no longer the app that the run began with: put its files back, or begin a new run with "
-            f"--app {found.path}"
+            f"{found.path}: is no longer the app that the run began with: put its files back, or"
+            " begin a new run with --app and the app's own source"
         )
     return found
 
 
-def _text(content: Any, key: str, pattern: re.Pattern[str] = re.compile(r".{0,4096}", re.DOTALL)) -> str:
+def own_app(run: Path) -> KeptApp | None:
+    """The app of a run, as `kept`, whose code may run.
+
+    Raises UsageError for code of others, and as `kept` does.
+    """
+    found = kept(run)
+    if found is not None:
+        refuse_foreign(found.digest, run)
+    return found
+
+
+def why_foreign(run: Path) -> str | None:
+    """Why a run is not taken before a person names it: who made it, or its code.
+
+    None for one of our own.
+
+    A built-in network has no code.
+    """
+    try:
+        mark = (run / FETCHED).read_bytes()
+    except FileNotFoundError:
+        pass
+    except OSError as problem:
+        return f"has a {FETCHED} that cannot be read ({problem.strerror})"
+    else:
+        return f"was fetched{_from(mark)}"
+    if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
+        return None
+    try:
+        own = is_own(look(run / FOLDER).digest)
+    except UsageError:
+        own = False
+    if own:
+        return None
+    return "has code that was not trained from here"
+
+
+def _from(mark: bytes) -> str:
+    try:
+        found = json.loads(mark)
+        return f" from {found['node']} (job {found['job']})"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _text(
+    content: Any, key: str, pattern: re.Pattern[str] = re.compile(r".{0,4096}", re.DOTALL)
+) -> str:
     value = content[key]
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise ValueError(f"{key}: {value!r:.60}")
@@ -110,7 +168,9 @@ def _text(content: Any, key: str, pattern: re.Pattern[str] = re.compile(r".{0,40
 class AppOfRun:
     """The app of one coordinator: where it is read, and the run's copy if there is one.
 
-    `environment` is the key of the environment it runs in, empty for the common one. `notes` are lines for the person.
+    `environment` is the key of the environment it runs in, empty for the common one. `notes` are
+    lines for the person. `in_place`: it is imported where it lies, because those are the person's
+    own files.
     """
 
     path: Path
@@ -119,55 +179,143 @@ class AppOfRun:
     environment: str = ""
     data: str | None = None
     notes: tuple[str, ...] = ()
+    in_place: bool = False
 
     @property
     def name(self) -> str:
-        """That of the file or folder that the app came from."""
-        source = self.path if self.copy is None else Path(self.copy.source)
-        return source.stem if source.suffix == ".py" else source.name
+        """The name of the file or folder that the app came from."""
+        if self.copy is None:
+            source = self.path
+        else:
+            source = Path(self.copy.source)
+        if source.suffix == ".py":
+            return source.stem
+        return source.name
 
     def kept_with(self, run: Path) -> "AppOfRun":
-        """The same with a copy in the folder of the run, made now where it has none. Raises ClusterError."""
+        """Return the app with a copy in the folder of the run, made now where it has none.
+
+        Raises ClusterError.
+        """
         if self.copy is not None or self.files is None:
             return self
         return replace(self, copy=keep(self.files, run, self.environment, self.data))
 
 
-def app_to_train(inventory: "Inventory", resumed: Path | None, environment: str) -> AppOfRun | None:
+def app_to_train(
+    inventory: "Inventory", resumed: Path | None, environment: str, member: bool = False
+) -> AppOfRun | None:
     """The app of a training; None for a built-in model. A resumed run continues with its own copy.
 
-    `environment` is the key of the one that `fab` has made for the app as it is now. Raises UsageError.
+    `environment` is the key of the one that `fab` has made for the app as it is now. The app that a
+    person names becomes their own; a `member` of a sweep takes none that was not before. Raises
+    UsageError, ClusterError.
     """
-    given, data = app_path(inventory), inventory.jobs.train.data.source
-    copy = None if resumed is None else kept(resumed)
+    given = app_path(inventory)
+    data = inventory.jobs.train.data.source
+    in_place = sent() is None and not member and (given is None or run_of(given) is None)
+    if sent() is None and not member and given is not None:
+        _remember(given, resumed is not None)
+    if resumed is None:
+        copy = None
+    else:
+        copy = own_app(resumed)
+    if copy is not None and member and given is None:
+        raise UsageError(f"{resumed}: has an app, and the sweep has none: remove that folder")
     if copy is not None:
         return AppOfRun(
-            copy.path, copy, None, _environment(inventory, copy, environment), copy.data, _changed(copy, given)
+            copy.path,
+            copy,
+            None,
+            _environment(inventory, copy, environment),
+            copy.data,
+            _changed(copy, given),
         )
     if given is None:
+        if resumed is not None and os.path.lexists(resumed / FOLDER):
+            raise UsageError(
+                f"{resumed}: has an app and no {RECORD}, so whose it is is not known: name it with"
+                " --app"
+            )
         return None
     if resumed is not None and any(resumed.glob(_CHECKPOINTS)):
-        raise UsageError(f"{resumed}: began without an app: resume it without --app and jobs.train.app")
-    return AppOfRun(given, None, look(given), environment, data)
+        raise UsageError(
+            f"{resumed}: began without an app: resume it without --app and jobs.train.app"
+        )
+    files = look(given)
+    refuse_foreign(files.digest, given.parent)
+    return AppOfRun(given, None, files, environment, data, in_place=in_place)
+
+
+def named_app(path: Path) -> AppFiles:
+    """Return the files of an app that a person names, which is their own from then on.
+
+    It is named with --app or in an inventory. An app in a run's folder does not become theirs: it
+    may have come from anywhere. Raises UsageError, ClusterError.
+    """
+    files = look(path)
+    run = run_of(path)
+    if run is not None:
+        refuse_foreign(files.digest, run)
+    else:
+        remember(files.digest, str(path))
+    return files
+
+
+def run_of(path: Path) -> Path | None:
+    """Return the run whose copy of an app the path lies in; None for any other place.
+
+    The path counts as it is written and behind links.
+    """
+    written = Path(os.path.abspath(path))
+    found = path.resolve()
+    copies = (
+        one for one in (written, *written.parents, found, *found.parents) if one.name == FOLDER
+    )
+    return next(
+        (
+            one.parent
+            for one in copies
+            if any(os.path.lexists(one.parent / name) for name in _OF_RUNS)
+        ),
+        None,
+    )
+
+
+def _remember(given: Path, has_copy: bool) -> None:
+    """List the app that a person names.
+
+    A run with a copy of its own does without the app as it is now.
+    """
+    try:
+        named_app(given)
+    except UsageError:
+        if not has_copy:
+            raise
 
 
 def with_app(inventory: "Inventory", app: AppOfRun | None) -> "Inventory":
-    """The inventory with `jobs.train.app` as the coordinator reads it: an absolute path, or null."""
-    train = inventory.jobs.train.model_copy(update={"app": None if app is None else str(app.path.absolute())})
+    """Return the inventory with `jobs.train.app` as the coordinator reads it: absolute, or null."""
+    train = inventory.jobs.train.model_copy(
+        update={"app": None if app is None else str(app.path.absolute())}
+    )
     jobs = inventory.jobs.model_copy(update={"train": train})
     return inventory.model_copy(update={"jobs": jobs})
 
 
 def app_to_evaluate(inventory: "Inventory", run: Path, environment: str) -> AppOfRun | None:
-    """The app of the training run to evaluate; None for one of a built-in model. Raises UsageError."""
-    copy = kept(run)
+    """The app of the training run to evaluate; None for one of a built-in model.
+
+    Raises UsageError.
+    """
+    copy = own_app(run)
     if copy is None:
         return None
     return AppOfRun(copy.path, copy, None, _environment(inventory, copy, environment), copy.data)
 
 
 def _environment(inventory: "Inventory", copy: KeptApp, given: str) -> str:
-    """That of the run's beginning; once it is gone, the one that was made for the app now."""
+    """Return the environment of the run's beginning; once it is gone, the one made now."""
     if not copy.environment or is_there(environments(inventory), copy.environment):
         return copy.environment
     return given or copy.environment
@@ -181,6 +329,11 @@ def _changed(copy: KeptApp, given: Path | None) -> tuple[str, ...]:
         same = look(given).digest == copy.digest
     except UsageError as problem:
         return (f"{problem}; the run continues with its own copy, {copy.path}",)
+    if same:
+        return ()
     return (
-        () if same else (f"{given}: has changed since the run began: the run continues with its own copy, {copy.path}",)
+        (
+            f"{given}: has changed since the run began: the run continues with its own copy,"
+            f" {copy.path}"
+        ),
     )

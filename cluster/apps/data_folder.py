@@ -1,35 +1,52 @@
-"""Where the coordinator writes what an app's `data` returns, so that every worker maps it at the same path."""
+"""Where the coordinator writes an app's data, so that every worker maps it at the same path."""
 
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.user_cache import user_cache
+from core.user_cache import user_cache
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 KEPT = 3
 """Data sets that stay: the one in use, and the latest others."""
 
 
 def app_data_folder(inventory: "Inventory") -> Path:
-    """The folder that holds a folder for each data set, named by its content. It need not exist yet.
+    """The folder that holds a folder for each data set, named by its content.
 
-    On one machine it is in the user's cache, and so it is for a node that trains by itself, without shared storage. On
-    machines it is the shared `data`, which the coordinator's node writes and every other one reads.
+    It need not exist yet.
+
+    On one machine it is in the user's cache, and so it is for a node that trains by itself, without
+    shared storage. On machines it is the shared `data`, which the coordinator's node writes and
+    every other one reads.
     """
     if inventory.data_folder is not None:
         return Path(inventory.data_folder)
     return user_cache() / "prepared"
 
 
-def keep_latest(inventory: "Inventory", in_use: str) -> None:
-    """Remove all data sets on machines but `in_use` and the latest others; it becomes the latest one.
+def open_to_roles(inventory: "Inventory", folder: Path) -> None:
+    """Let the roles on machines read a data set, which the account of jobs has written.
 
-    To be called by a job once it has its data set: a cluster of machines runs one job at a time. The user's cache keeps
-    what it has, which other clusters may use. What cannot be removed stays.
+    Whatever that account's umask: workers map its files under an account of their own.
+    """
+    if inventory.one_host:
+        return
+    with suppress(OSError):
+        for path in (folder.parent, folder):
+            path.chmod(0o755)
+        for path in folder.iterdir():
+            path.chmod(0o644)
+
+
+def keep_latest(inventory: "Inventory", in_use: str) -> None:
+    """Remove all data sets on machines but `in_use`, now the latest, and the latest others.
+
+    To be called by a job once it has its data set: a cluster of machines runs one job at a time.
+    The user's cache keeps what it has, which other clusters may use. What cannot be removed stays.
     """
     if inventory.one_host:
         return
@@ -37,7 +54,11 @@ def keep_latest(inventory: "Inventory", in_use: str) -> None:
     with suppress(OSError):
         (folder / in_use).touch()
     try:
-        others = [path for path in folder.iterdir() if path.name != in_use and path.is_dir() and not path.is_symlink()]
+        others = [
+            path
+            for path in folder.iterdir()
+            if path.name != in_use and path.is_dir() and not path.is_symlink()
+        ]
         others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return

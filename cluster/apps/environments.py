@@ -1,7 +1,7 @@
-"""Environments with the packages of a person's own `requirements.txt`, beside the one that all roles run in.
+"""Environments with the packages of a person's own `requirements.txt`, beside the common one.
 
-`fab` makes them (deploy/release/extras.py) and names each by a key. Here is where they lie, and how a process keeps the
-one it runs in: `fab` removes old ones, but none that a process holds.
+`fab` makes them (deploy/release/extras.py) and names each by a key. Here is where they lie, and how
+a process keeps the one it runs in: `fab` removes old ones, but none that a process holds.
 """
 
 import contextlib
@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, UsageError
-from cluster.user_cache import user_cache
+from core.errors import ClusterError, UsageError
+from core.user_cache import user_cache
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 KEY = re.compile(r"[0-9a-f]{16}")
 COMPLETE = ".complete"
-"""The file that a whole environment has; a process that runs in it holds a shared flock(2) on it."""
+"""The file that a whole environment has; a process that runs in it holds a shared flock(2) on it.
+"""
 ON_NODES = Path("/opt/pscluster/extras/environments")
 
 
@@ -32,7 +33,9 @@ def local_environments() -> Path:
 
 def environments(inventory: "Inventory") -> Path:
     """The folder of the environments on the machine where the coordinator runs."""
-    return local_environments() if inventory.one_host else ON_NODES
+    if inventory.one_host:
+        return local_environments()
+    return ON_NODES
 
 
 def python_of(folder: Path, key: str) -> Path:
@@ -48,9 +51,10 @@ def is_there(folder: Path, key: str) -> bool:
 
 
 def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
-    """Continue as `python -m WORDS` of the environment `key`, in this very process; returns if it is that one already.
+    """Continue as `python -m WORDS` of the environment `key`, in this very process.
 
-    The environment is held from then on. Raises ClusterError where it is not there, or does not start.
+    It returns if it is that one already. The environment is held from then on. Raises ClusterError
+    where it is not there, or does not start.
     """
     python = python_of(folder, key)
     if Path(sys.prefix).resolve() == (folder / key).resolve():
@@ -58,8 +62,9 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
         return
     if not is_there(folder, key):
         raise ClusterError(
-            f"{folder / key}: expected the environment of the app's requirements.txt, it is not there any more: name "
-            "the app with --app, or the run's own copy of it, so that `fab` makes it again"
+            f"{folder / key}: expected the environment of the app's requirements.txt, it is not"
+            " there any more: name the app with --app, or the run's own copy of it, so that `fab`"
+            " makes it again"
         )
     try:
         os.execv(python, [str(python), "-m", *words])
@@ -70,8 +75,14 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
 
 
 def hold(environment: Path) -> None:
-    """Keep an environment until this process ends: none removes it meanwhile. It need not be one of a key."""
+    """Keep an environment until this process ends: none removes it meanwhile.
+
+    It need not be one of a key.
+    """
     # Being removed this moment, or on a file system without locks: nothing depends on it.
     with contextlib.suppress(OSError):
         # Open until the process ends, and not handed down: its children end with it.
-        fcntl.flock(os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(
+            os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC),
+            fcntl.LOCK_SH | fcntl.LOCK_NB,
+        )

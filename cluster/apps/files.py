@@ -1,4 +1,4 @@
-"""The files of an app, looked over before they are sent, copied or read, and one digest of them all.
+"""The files of an app, looked over before they are sent, copied or read, and their one digest.
 
 It reads names, kinds, sizes and bytes, and runs nothing: only the coordinator imports an app.
 """
@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.errors import UsageError
+from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 ENTRY = "app.py"
 """The file of an app's folder that says what it is."""
@@ -24,12 +24,16 @@ REQUIREMENTS = "requirements.txt"
 MOST_BYTES = 64 << 20
 MOST_FILES = 2000
 MOST_DEPTH = 16
-"""Of folders in folders."""
+"""The greatest depth of folders in folders."""
 MOST_NAME_BYTES = 255
 LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "node_modules", "runs", ".pscluster"})
-"""Folders that stay behind, wherever they lie: history, what is made again, results, and a cluster's token."""
+"""Folders that stay behind, wherever they lie: history, what is made again, results, and a
+cluster's token."""
 _LEFT_OUT_SUFFIX = ".pyc"
-_SPECIAL = "expected a plain file, found a special one (a pipe, a socket, a device): an app has files and folders alone"
+_SPECIAL = (
+    "expected a plain file, found a special one (a pipe, a socket, a device): an app has files and"
+    " folders alone"
+)
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -52,7 +56,7 @@ class AppFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @cached_property
@@ -67,7 +71,9 @@ class AppFiles:
         return next((file.path for file in self.files if file.name == REQUIREMENTS), None)
 
     def defines(self, name: str) -> bool:
-        """Whether `app.py` itself defines or imports the name, outside of functions and classes. Runs nothing.
+        """Whether `app.py` itself defines or imports the name, outside of functions and classes.
+
+        Runs nothing.
 
         False for a file that is no Python: the coordinator, which imports it, says what is wrong.
         """
@@ -77,11 +83,23 @@ class AppFiles:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
 
+    def write(self, folder: Path) -> None:
+        """Write the files below the folder. Raises UsageError as `content` does, OSError."""
+        for file in self.files:
+            path = folder / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.content(file))
+
     def content(self, file: AppFile) -> bytes:
-        """The bytes of one file. Raises UsageError if they are no longer those that were looked over."""
+        """The bytes of one file.
+
+        Raises UsageError if they are no longer those that were looked over.
+        """
         found = _read(file.path, file.name)
         if hashlib.sha256(found).hexdigest() != file.sha256:
-            raise UsageError(f"{file.path}: has changed while the app was read: run it again once it is written")
+            raise UsageError(
+                f"{file.path}: has changed while the app was read: run it again once it is written"
+            )
         return found
 
 
@@ -92,13 +110,21 @@ def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
                 yield name
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from (alias.asname or alias.name for alias in names)
-            case ast.Assign() | ast.AnnAssign():
-                targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.Assign(targets=targets):
+                yield from _stored(targets)
+            case ast.AnnAssign(target=target):
+                yield from _stored([target])
             case ast.If() | ast.Try() | ast.With():
-                handlers = [each for handler in getattr(one, "handlers", ()) for each in handler.body]
+                handlers = [
+                    each for handler in getattr(one, "handlers", ()) for each in handler.body
+                ]
                 more = (getattr(one, "orelse", []), getattr(one, "finalbody", []))
                 yield from _names([*one.body, *handlers, *more[0], *more[1]])
+
+
+def _stored(targets: Sequence[ast.expr]) -> Iterator[str]:
+    for target in targets:
+        yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
 def app_path(inventory: "Inventory") -> Path | None:
@@ -115,24 +141,34 @@ def app_path(inventory: "Inventory") -> Path | None:
 def look(path: Path) -> AppFiles:
     """The files of the app at `path`, a Python file or a folder with `app.py`.
 
-    A file alone is an app whose only file is `app.py`: what lies beside it does not belong to it. A link to a file of
-    the same folder counts as that file. Raises UsageError, which names what cannot travel and why.
+    A file alone is an app whose only file is `app.py`: what lies beside it does not belong to it. A
+    link to a file of the same folder counts as that file. Raises UsageError, which names what
+    cannot travel and why.
     """
     try:
         found = path.stat()
         if stat.S_ISREG(found.st_mode):
             if path.suffix != ".py":
-                raise UsageError(f"{path}: expected a Python file (.py) or a folder with {ENTRY}, got another file")
+                raise UsageError(
+                    f"{path}: expected a Python file (.py) or a folder with {ENTRY}, got another"
+                    " file"
+                )
             return AppFiles(path, (_looked_over(path, ENTRY, MOST_BYTES),))
         if not stat.S_ISDIR(found.st_mode):
-            raise UsageError(f"{path}: expected a Python file or a folder with {ENTRY}, found a special file")
+            raise UsageError(
+                f"{path}: expected a Python file or a folder with {ENTRY}, found a special file"
+            )
         return AppFiles(path, tuple(_all(path)))
     except FileNotFoundError:
-        raise UsageError(f"{path}: expected a Python file or a folder with {ENTRY}, found nothing there") from None
+        raise UsageError(
+            f"{path}: expected a Python file or a folder with {ENTRY}, found nothing there"
+        ) from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL byte
         reason = getattr(problem, "strerror", None) or problem
         where = getattr(problem, "filename", None) or path
-        raise UsageError(f"{where}: an app's file cannot be read ({reason}): check the path and its rights") from None
+        raise UsageError(
+            f"{where}: an app's file cannot be read ({reason}): check the path and its rights"
+        ) from None
 
 
 def _all(folder: Path) -> list[AppFile]:
@@ -142,28 +178,39 @@ def _all(folder: Path) -> list[AppFile]:
     for path, name in _walk(root, root, "", 0):
         if len(found) >= MOST_FILES:
             raise UsageError(
-                f"{folder}: expected at most {MOST_FILES:,} files in an app, there are more: keep data elsewhere and "
-                "name it with --data"
+                f"{folder}: expected at most {MOST_FILES:,} files in an app, there are more: keep"
+                " data elsewhere and name it with --data"
             )
         found.append(_looked_over(path, name, MOST_BYTES - size_bytes))
         size_bytes += found[-1].size_bytes
     found.sort(key=lambda file: file.name)
     if not any(file.name == ENTRY for file in found):
-        raise UsageError(f"{folder}: expected {ENTRY} in the folder of an app, found none: `fab app new` writes one")
+        raise UsageError(
+            f"{folder}: expected {ENTRY} in the folder of an app, found none: `fab app new`"
+            " writes one"
+        )
     return found
+
+
+def _stays_behind(name: str) -> bool:
+    """Return whether an entry is no file of the app; a state that was set aside has tokens too."""
+    return name in LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIX) or name.startswith(".pscluster.")
 
 
 def _walk(root: Path, folder: Path, above: str, depth: int) -> Iterator[tuple[Path, str]]:
     """Every file below `folder`, and its name in the app."""
     if depth > MOST_DEPTH:
-        raise UsageError(f"{folder}: expected folders at most {MOST_DEPTH} deep in an app: keep data elsewhere")
+        raise UsageError(
+            f"{folder}: expected folders at most {MOST_DEPTH} deep in an app: keep data elsewhere"
+        )
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
-        if entry.name in LEFT_OUT or entry.name.endswith(_LEFT_OUT_SUFFIX):
+        if _stays_behind(entry.name):
             continue
         _refuse_name(folder, entry.name)
-        path, name = Path(entry.path), f"{above}{entry.name}"
+        path = Path(entry.path)
+        name = f"{above}{entry.name}"
         if entry.is_symlink():
             yield _target(root, path), name
         elif entry.is_dir(follow_symlinks=False):
@@ -181,9 +228,14 @@ def _target(root: Path, link: Path) -> Path:
     except (OSError, RuntimeError):
         raise UsageError(f"{link}: expected a file, found a link to nothing: remove it") from None
     if not target.is_relative_to(root):
-        raise UsageError(f"{link}: links to {target}, outside of the app, which does not travel: put a copy there")
+        raise UsageError(
+            f"{link}: links to {target}, outside of the app, which does not travel: put a copy"
+            " there"
+        )
     if target.is_dir():
-        raise UsageError(f"{link}: links to a folder: links of an app may mean files alone, put the folder there")
+        raise UsageError(
+            f"{link}: links to a folder: links of an app may mean files alone, put the folder there"
+        )
     return target
 
 
@@ -200,8 +252,8 @@ def _read(path: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise UsageError(
-            f"{path}: with {name} the app has more than {MOST_BYTES >> 20} MiB: keep data elsewhere and name it with "
-            "--data"
+            f"{path}: with {name} the app has more than {MOST_BYTES >> 20} MiB: keep data elsewhere"
+            " and name it with --data"
         )
     return content
 
@@ -213,6 +265,6 @@ def _refuse_name(folder: Path, name: str) -> None:
         plain = False
     if not plain:
         raise UsageError(
-            f"{folder}: {name!r:.80}: expected a name of printable characters, at most {MOST_NAME_BYTES} bytes long "
-            "and without a backslash: rename it"
+            f"{folder}: {name!r:.80}: expected a name of printable characters, at most"
+            f" {MOST_NAME_BYTES} bytes long and without a backslash: rename it"
         )

@@ -1,9 +1,9 @@
-"""A Keras model as a network of the engine: its weights become slices of the flat vector, its call a pure function.
+"""A Keras model as a network of the engine: weights in the flat vector, its call a pure function.
 
-Keras keeps three kinds of values that are not trained. Seeds of random generators: each gets a seed of its own from
-that of the micro-batch, so that who computes it does not matter. Values that a call changes, such as the moving
-averages of BatchNormalization: they go into the vector's statistics. Values that no call changes, such as a frozen
-layer's weights: they are constants of the graph.
+Keras keeps three kinds of values that are not trained. Seeds of random generators: each gets a seed
+of its own from that of the slot, so that who computes it does not matter. Values that a call
+changes, such as the moving averages of BatchNormalization: they go into the vector's statistics.
+Values that no call changes, such as a frozen layer's weights: they are constants of the graph.
 """
 
 import os
@@ -14,43 +14,67 @@ from typing import Any
 
 import keras
 import numpy as np
+from typing_extensions import override
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
-from cluster.apps.networks import AppNetwork, Kind
-from cluster.atomic_write import refused
-from cluster.errors import reason_of
-from cluster.models.network import Output, Tensors
-from cluster.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
+from cluster.apps.app_network import AppNetwork, Kind
+from cluster.apps.call_scope import CallScope, is_seed, seed_of_site
+from cluster.apps.carried import refuse_mask, refuse_what_is_not_used
+from cluster.apps.compiled import Compiled, compiled_of, logits_note
+from cluster.apps.compiled_optimizer import optimizer_settings, takes_default
+from cluster.apps.constraint import constraint_of
+from cluster.apps.outside import layers_that_compute, notes_on
+from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
+from core.atomic_write import refused
+from core.errors import reason_of
+from core.models.kernels import for_xla
+from core.models.network import ForwardPass, Tensors
+from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 import tensorflow as tf  # isort: skip
-
-MOST_FROZEN_BYTES = 64 << 20
-"""Constants travel to each worker in every function: a graph ends at 2 GiB, and a Pi's memory before that."""
 
 EXPORTED = "model.keras"
 LARGE_TABLE_BYTES = 8 << 20
 
-SEED_STATE = "seed_generator_state"
-
 
 class KerasNetwork(AppNetwork):
-    """See the module."""
+    """A Keras model as a network of the engine."""
 
     def __init__(self, app: App, kind: Kind, seed: int) -> None:
         """Build the app's model with `seed`. Raises AppError for what cannot be trained here."""
         super().__init__(app, kind, seed)
+        self._built_by_a_call = False
+        """Whether the model has weights that only a real call makes, such as those of a cell
+        without build()."""
         self.model = self._built(seed)
-        self._refuse()
+        early = len(_variables(self.model))
+        scope, answers = self._traced(self.model)
+        if len(_variables(self.model)) > early:
+            self._built_by_a_call = True
+            scope, answers = self._traced(self.model)
+        refuse_what_is_not_used(self.app, self.model, scope)
         self._names = _unique([variable.path for variable in self.model.trainable_variables])
         rest = self.model.non_trainable_variables
-        self._changed, probabilities = self._traced(rest)
-        if probabilities:
+        self._changed = self._changed_by_a_call(scope)
+        self._looped = {
+            k for k, variable in enumerate(rest) if id(variable) in scope.changed_inside
+        }
+        self._use(compiled_of(app, self.model, kind.task, kind.outputs))
+        if _ends_in_probabilities(answers):
             self.objective = replace(self.objective, probabilities=True)
+        logits = logits_note(self.model, kind.task, self.objective.probabilities)
+        if logits is not None:
+            self._outside.append(logits)
         rest_names = _unique([variable.path for variable in rest])
         self._statistics = {k: rest_names[k] for k in self._changed}
         specs = [
-            ParameterSpec(name, tuple(variable.shape), decayed=len(variable.shape) > 1)
+            ParameterSpec(
+                name,
+                tuple(variable.shape),
+                decayed=len(variable.shape) > 1,
+                constraint=constraint_of(self.app, variable),
+            )
             for name, variable in zip(self._names, self.model.trainable_variables, strict=True)
         ]
         specs += [
@@ -61,104 +85,120 @@ class KerasNetwork(AppNetwork):
         self.frozen = {
             name: np.asarray(variable)
             for k, (name, variable) in enumerate(zip(rest_names, rest, strict=True))
-            if k not in self._changed and not _is_seed(variable)
+            if k not in self._changed and not is_seed(variable)
         }
         self._rest_names = rest_names
         self._refuse_large_constants()
         self._initial = self._values_of(self.model)
-        """Read now: once the cluster is connected, TensorFlow no longer finds what was on its own in this process."""
+        """Read now: once the cluster is connected, TensorFlow no longer finds what was on its own
+        in this process."""
 
     def _built(self, seed: int) -> Any:
         keras.utils.set_random_seed(seed % 2**32)
-        model = self.app.call("model", self.problem.input_shape, self.problem.outputs)
+        with layers_that_compute() as computed:
+            model = self.app.call("model", self.problem.input_shape, self.problem.outputs)
         if not isinstance(model, keras.Model):
             raise AppError(
-                f"{self.app.file}: model(): expected a keras.Model of Keras {keras.__version__}, got "
-                f"{type(model).__module__}.{type(model).__name__}: return keras.Model(inputs, outputs), a Sequential "
-                "or a subclass of keras.Model"
+                f"{self.app.file}: model(): expected a keras.Model of Keras {keras.__version__},"
+                f" got {type(model).__module__}.{type(model).__name__}: return keras.Model(inputs,"
+                " outputs), a Sequential or a subclass of keras.Model"
             )
         batch = keras.KerasTensor((None, *self.problem.input_shape), dtype=self.problem.input_dtype)
         if len(getattr(model, "inputs", None) or [batch]) != 1:
-            raise AppError(f"{self.app.file}: model(): expected one input, got {len(model.inputs)}: concatenate them")
+            raise AppError(
+                f"{self.app.file}: model(): expected one input, got {len(model.inputs)}:"
+                " concatenate them"
+            )
         with self.app.blamed("model"):
             answers = model(batch)
         if not isinstance(answers, keras.KerasTensor):
             raise AppError(
-                f"{self.app.file}: model(): expected one tensor as its answer, got a {type(answers).__name__}: "
-                "concatenate the outputs and take them apart in loss()"
+                f"{self.app.file}: model(): expected one tensor as its answer, got a"
+                f" {type(answers).__name__}: concatenate the outputs and take them apart in loss()"
             )
+        self._outside = notes_on(computed, model)
+        if self._built_by_a_call:
+            self._traced(model)
         return model
 
-    def _refuse(self) -> None:
-        file = self.app.file
-        if not self.model.trainable_variables:
-            raise AppError(f"{file}: model(): it has no weight to train: set trainable = True on a layer")
-        for variable in self.model.trainable_variables:
-            if variable.dtype != "float32":
-                raise AppError(
-                    f"{file}: model(): weight {variable.path} is {variable.dtype}: expected float32 weights; to "
-                    'compute in half precision use dtype="mixed_bfloat16"'
-                )
-        for layer in self.model._flatten_layers():
-            if getattr(layer, "compute_dtype", None) == "float16":
-                raise AppError(
-                    f"{file}: model(): layer {layer.name} computes in float16, where small gradients become 0, because "
-                    'the cluster scales no loss: use dtype="mixed_bfloat16", which needs no scale'
-                )
-            if getattr(layer, "stateful", False):
-                raise AppError(
-                    f"{file}: model(): layer {layer.name} is stateful: its state would depend on which worker saw "
-                    "which example before; leave out stateful=True"
-                )
+    def _traced(self, model: Any) -> tuple[CallScope, Any]:
+        """The scope of a call that is traced, and its answers.
 
-    def _traced(self, rest: Sequence[Any]) -> tuple[list[int], bool]:
-        """Which of the values that are not trained a training call changes, and whether it ends in probabilities.
-
-        Raises AppError for what cannot travel.
+        Weights that only a real call makes are made by it.
         """
-        variables = [*self.model.trainable_variables, *rest]
-        changes: list[bool] = []
+        variables = _variables(model)
+        scopes: list[CallScope] = []
 
         def called(inputs: Any, *given: Any) -> Any:
-            mapping = list(zip(variables, given, strict=True))
-            with self.app.blamed("model"), keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
-                answers = self.model(inputs, training=True)
-            changes.extend(scope.get_current_value(variable) is not before for variable, before in mapping)
+            with self.app.blamed("model"), CallScope(variables, given) as scope:
+                answers = model(inputs, training=True)
+            scopes.append(scope)
             return answers
 
         concrete = tf.function(called, autograph=False).get_concrete_function(
             tf.TensorSpec((2, *self.problem.input_shape), self.problem.input_dtype),
             *(tf.TensorSpec(variable.shape, variable.dtype) for variable in variables),
         )
-        trained = len(self.model.trainable_variables)
-        for variable, changes_it in zip(self.model.trainable_variables, changes[:trained], strict=True):
-            if changes_it:
+        nodes = nodes_of(concrete.graph.as_graph_def())
+        self.has_library_layers = any(node.op in LIBRARY_OPS for node in nodes)
+        return scopes[-1], concrete.outputs[0]
+
+    def _use(self, compiled: Compiled) -> None:
+        """Take what compile() was given for what the answers are for."""
+        if compiled.loss is not None:
+            self.objective = replace(self.objective, loss=compiled.loss)
+        if compiled.metrics:
+            self.objective = replace(
+                self.objective,
+                metrics=lambda y, p: {name: of(y, p) for name, of in compiled.metrics.items()},
+            )
+
+    @override
+    def stated_settings(self) -> dict[str, Any] | None:
+        return optimizer_settings(self.model)
+
+    def _changed_by_a_call(self, scope: CallScope) -> list[int]:
+        """Which of the values that are not trained a call changes.
+
+        Raises AppError for what cannot travel.
+        """
+        rest = self.model.non_trainable_variables
+        for variable in self.model.trainable_variables:
+            if scope.changes(variable):
                 raise AppError(
-                    f"{self.app.file}: model(): a call assigns weight {variable.path}, which is trained: make it "
-                    "trainable=False, or leave the assignment out"
+                    f"{self.app.file}: model(): a call assigns weight {variable.path}, which is"
+                    " trained: make it trainable=False, or leave the assignment out"
                 )
-        changed = [k for k, variable in enumerate(rest) if changes[trained + k] and not _is_seed(variable)]
+        changed = [
+            k
+            for k, variable in enumerate(rest)
+            if scope.changes(variable) and not is_seed(variable)
+        ]
         for k in changed:
             if rest[k].dtype != "float32":
                 raise AppError(
-                    f"{self.app.file}: model(): a call changes {rest[k].path}, which is {rest[k].dtype}: workers share "
-                    "such values as float32 averages; make it float32, or leave it out"
+                    f"{self.app.file}: model(): a call changes {rest[k].path}, which is"
+                    f" {rest[k].dtype}: workers share such values as float32 averages; make it"
+                    " float32, or leave it out"
                 )
-        return changed, _ends_in_probabilities(concrete.outputs[0])
+        return changed
 
     def _refuse_large_constants(self) -> None:
         size = sum(value.nbytes for value in self.frozen.values())
-        if size > MOST_FROZEN_BYTES:
+        if size > MOST_CONSTANT_BYTES:
             largest = max(self.frozen, key=lambda name: self.frozen[name].nbytes)
             raise AppError(
-                f"{self.app.file}: model(): {size >> 20} MiB of weights are frozen, more than "
-                f"{MOST_FROZEN_BYTES >> 20} (the largest is {largest}): train them too, or compute what they answer "
-                "once, in data()"
+                f"{self.app.file}: model(): {size >> 20} MiB of weights are frozen, more than"
+                f" {MOST_CONSTANT_BYTES >> 20} (the largest is {largest}): train them too, or"
+                " compute what they answer once, in data()"
             )
 
+    @override
     def initial(self, seed: int) -> Vector:
-        """See Network; the bits are those of Keras's initializers on this machine."""
-        return self._initial.copy() if seed == self.seed else self._values_of(self._built(seed))
+        """The bits are those of Keras's initializers on this machine."""
+        if seed == self.seed:
+            return self._initial.copy()
+        return self._values_of(self._built(seed))
 
     def _values_of(self, model: Any) -> Vector:
         rest = model.non_trainable_variables
@@ -166,60 +206,96 @@ class KerasNetwork(AppNetwork):
         values |= {name: np.asarray(rest[k]) for k, name in self._statistics.items()}
         return self.layout.pack(values)
 
-    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
-        """See Network."""
-        rest, sites = [], 0
-        for name, variable in zip(self._rest_names, self.model.non_trainable_variables, strict=True):
-            if _is_seed(variable):
-                own = tf.random.experimental.stateless_fold_in(seed, sites, alg="philox")
-                rest.append(tf.cast(tf.bitcast(own, tf.uint32), variable.dtype))
+    @override
+    def apply(
+        self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor
+    ) -> ForwardPass:
+        rest = []
+        sites = 0
+        untrained = self.model.non_trainable_variables
+        for name, variable in zip(self._rest_names, untrained, strict=True):
+            if is_seed(variable):
+                rest.append(seed_of_site(seed, sites, variable.dtype))
                 sites += 1
             elif name in self.frozen:
                 rest.append(tf.constant(self.frozen[name]))
             else:
                 rest.append(parameters[name])
-        variables = [*self.model.trainable_variables, *self.model.non_trainable_variables]
         given = [*(parameters[name] for name in self._names), *rest]
-        with self.app.blamed("model"), keras.StatelessScope(
-            state_mapping=list(zip(variables, given, strict=True)), collect_losses=True
-        ) as scope:  # fmt: skip
-            answers = tf.cast(self.model(windows, training=training), tf.float32)
+        looped = [untrained[k] for k in sorted(self._looped)]
+        if looped and for_xla():
+            raise AppError(
+                f"{self.app.file}: model(): a call changes {looped[0].path} inside a loop or branch"
+                " of the graph, which XLA does not compile: take another kernel than xla, and"
+                " no TPU"
+            )
+        with (
+            self.app.blamed("model"),
+            constants_travel(),
+            CallScope(_variables(self.model), given, looped=looped, seed=seed) as scope,
+        ):
+            found = self.model(windows, training=training)
+            refuse_mask(self.app, found)
+            answers = tf.cast(found, tf.float32)
             penalties = self.model.losses
+        self._refuse_unforeseen(scope)
         if not training:
-            return Output(answers)
-        # The owner moves a statistic by STATISTICS_RATE towards what is pushed: push where that lands on Keras's value.
+            return ForwardPass(answers)
+        # The owner moves a statistic by STATISTICS_RATE towards what is pushed: push where that
+        # lands on Keras's value.
         statistics = {}
         for k, name in self._statistics.items():
-            before, now = parameters[name], scope.get_current_value(self.model.non_trainable_variables[k])
+            before = parameters[name]
+            now = scope.get_current_value(self.model.non_trainable_variables[k])
             statistics[name] = tf.stop_gradient(before + (now - before) / STATISTICS_RATE)
-        return Output(answers, statistics, tf.add_n(penalties) if penalties else None)
+        return ForwardPass(answers, statistics, tf.add_n(penalties) if penalties else None)
 
+    def _refuse_unforeseen(self, scope: CallScope) -> None:
+        """Raise AppError for what this call changes in a loop and the call of `_traced` did not."""
+        for variable in scope.lost.values():
+            raise AppError(
+                f"{self.app.file}: model(): a call changes {variable.path} inside a loop or branch"
+                " of the graph, but another call does not: change it in each call, or leave it out"
+            )
+
+    @override
     def notes(self) -> list[str]:
-        """See AppNetwork: tables whose gradient travels whole although a batch uses few of their rows."""
+        """Return lines on layers outside of the model, large tables and a default optimizer.
+
+        A table's gradient travels whole.
+        """
         tables = {
             layer.name: 4 * int(np.prod(layer.embeddings.shape))
             for layer in self.model._flatten_layers()
             if isinstance(layer, keras.layers.Embedding) and layer.trainable
         }
-        return [
-            f"embedding {name}: its gradient travels whole, {size >> 20} MiB a step and worker; a smaller table, or "
-            "codec fp16 or topk, sends less"
+        large = [
+            f"embedding {name}: its gradient travels whole, {size >> 20} MiB a step and worker; a"
+            " smaller table, or codec fp16 or topk, sends less"
             for name, size in tables.items()
             if size > LARGE_TABLE_BYTES
         ]
+        if takes_default(self.model):
+            large.append(
+                "compile() got no optimizer, or Keras's default of it, rmsprop:"
+                " jobs.train.optimizer decides"
+            )
+        return self._outside + large + super().notes()
 
+    @override
     def constants(self) -> dict[str, Any]:
-        """See AppNetwork."""
         return self.frozen
 
+    @override
     def fix(self, constants: Mapping[str, Any]) -> None:
-        """See AppNetwork."""
         self.frozen = {name: constants[name] for name in self.frozen}
 
+    @override
     def export(self, vector: Vector, folder: Path) -> None:
-        """See AppNetwork: `model.keras`, which plain Keras opens.
+        """Write `model.keras`, which plain Keras opens.
 
-        It takes inputs as the model gets them here: standardize them first where the data set is standardized.
+        It takes inputs as the model gets them here: standardize them first where the data set is
+        standardized.
         """
         partial = folder / f".{os.getpid()}.partial.keras"
         try:
@@ -227,17 +303,20 @@ class KerasNetwork(AppNetwork):
             partial.rename(folder / EXPORTED)
         except OSError as problem:
             raise refused(folder / EXPORTED, "the model cannot be written", problem) from None
-        except Exception as problem:  # whatever a layer of the app raises where it says how it is made
+        except (
+            Exception
+        ) as problem:  # whatever a layer of the app raises where it says how it is made
             raise AppError(
-                f"{self.app.file}: model(): cannot be written as {EXPORTED} ({reason_of(problem)}): give its classes "
-                "get_config() and @keras.saving.register_keras_serializable()"
+                f"{self.app.file}: model(): cannot be written as {EXPORTED} ({reason_of(problem)}):"
+                " give its classes get_config() and @keras.saving.register_keras_serializable()"
             ) from problem
         finally:
             partial.unlink(missing_ok=True)
 
     def filled(self, vector: Vector) -> Any:
         """A Keras model with the values of a flat vector (layout.size,)."""
-        model, values = self._built(self.seed), self.layout.unpack(vector)
+        model = self._built(self.seed)
+        values = self.layout.unpack(vector)
         for name, variable in zip(self._names, model.trainable_variables, strict=True):
             variable.assign(values[name])
         rest = model.non_trainable_variables
@@ -249,12 +328,12 @@ class KerasNetwork(AppNetwork):
         return model
 
 
-def _is_seed(variable: Any) -> bool:
-    return bool(variable.path.endswith(SEED_STATE))
+def _variables(model: Any) -> list[Any]:
+    return [*model.trainable_variables, *model.non_trainable_variables]
 
 
 def _unique(paths: Sequence[str]) -> list[str]:
-    """The paths with a number behind those that came before: subclassed models may repeat a layer's name."""
+    """Return the paths, numbered where one came before: subclassed models repeat names."""
     seen: dict[str, int] = {}
     names = []
     for path in paths:
@@ -264,7 +343,7 @@ def _unique(paths: Sequence[str]) -> list[str]:
 
 
 def _ends_in_probabilities(answers: Any) -> bool:
-    """Whether the graph ends in a softmax or a sigmoid, as people write it who think of probabilities."""
+    """Return whether the graph ends in a softmax or a sigmoid, which gives probabilities."""
     operation = answers.op
     while operation.type in ("Identity", "Cast", "Reshape", "Transpose"):
         operation = operation.inputs[0].op

@@ -1,17 +1,18 @@
-"""What one step of an app turned out to be: written by the process that ran it, read by `fab app check`."""
+"""What one step of an app turned out to be: written by its process, read by `fab app check`."""
 
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import get_type_hints
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A step of `batch_size` examples in `micro_batches` pieces on `cores` cores, in mode `single`.
+    """A step of `batch_size` examples in `batch_slots` pieces on `cores` cores, in mode `single`.
 
-    Bytes of memory are anonymous ones. `pull_bytes` and `push_bytes` are those of the whole vector in the job's codec.
+    Bytes of memory are anonymous ones. `pull_bytes` and `push_bytes` are those of the whole vector
+    in the job's codec.
     """
 
     app: str
@@ -27,21 +28,25 @@ class MeasuredStep:
     remembered: int
     """Vectors that a worker keeps for its codec, and for an optimizer of its own."""
     batch_size: int
-    micro_batches: int
+    batch_slots: int
     cores: int
     loss: float
-    """Of the first step."""
+    """The loss of the first step."""
     first_loss_seconds: float
     """From the start of the process."""
     steps: int
     step_seconds: float
     """The median of `steps` steps after the first one, which TensorFlow prepares."""
     gradient_seconds: float
-    """Of `step_seconds`, those of the gradients, which workers can share; the rest has each of them for itself."""
+    """The part of `step_seconds` for gradients, which workers can share.
+
+    Each worker does the rest for itself.
+    """
     step_bytes: int
     """Memory at its highest in the steps, less what there was before the first one."""
     process_bytes: int
-    """Memory of the process at its highest before the first step, the preparation of the data included."""
+    """Memory of the process at its highest before the first step, the preparation of the data
+    included."""
     pull_bytes: int
     push_bytes: int
 
@@ -58,12 +63,15 @@ class MeasuredStep:
             values = {field.name: found[field.name] for field in fields(cls)}
             for name, value in values.items():
                 kind = kinds[name]
-                right = isinstance(value, list) if name == "input_shape" else type(value) in (kind, int)
+                if name == "input_shape":
+                    right = isinstance(value, list)
+                else:
+                    right = type(value) in (kind, int)
                 if not right:
                     raise TypeError(f"{name} is {value!r:.40}")
             return cls(**values)
         except (ValueError, LookupError, TypeError) as problem:
             raise ClusterError(
-                f"the app's process answered with something else than its figures ({problem}): does the app print to "
-                "standard output by file descriptor, or end the process?"
+                f"the app's process answered with something else than its figures ({problem}): does"
+                " the app print to standard output by file descriptor, or end the process?"
             ) from None

@@ -3,21 +3,22 @@
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
-from cluster.apps.networks import AppNetwork, Kind
-from cluster.models.network import Output, Tensors
-from cluster.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
+from cluster.apps.app_network import AppNetwork, Kind, traced_call
+from core.models.network import ForwardPass, Tensors
+from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 import tensorflow as tf  # isort: skip
 
 
 class PlainNetwork(AppNetwork):
-    """init(seed) answers with {name: array}, or with two such: parameters, and statistics that no gradient trains.
+    """A network of init(seed), which answers with {name: array}, or with two such.
 
-    forward(parameters, statistics, x, training, seed) answers with the outputs, or in training with (outputs, new
-    statistics).
+    The second of the two has statistics, which no gradient trains. forward(parameters, statistics,
+    x, training, seed) answers with the outputs, or in training with (outputs, new statistics).
     """
 
     def __init__(self, app: App, kind: Kind, seed: int) -> None:
@@ -25,59 +26,92 @@ class PlainNetwork(AppNetwork):
         super().__init__(app, kind, seed)
         trained, statistics = self._arrays(seed)
         self._statistics = tuple(statistics)
-        specs = [ParameterSpec(name, value.shape, decayed=value.ndim > 1) for name, value in trained.items()]
-        specs += [ParameterSpec(name, value.shape, False, decayed=False) for name, value in statistics.items()]
+        specs = [
+            ParameterSpec(name, value.shape, decayed=value.ndim > 1)
+            for name, value in trained.items()
+        ]
+        specs += [
+            ParameterSpec(name, value.shape, False, decayed=False)
+            for name, value in statistics.items()
+        ]
         self.layout = Layout(specs)
 
     def _arrays(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         found = self.app.call("init", seed)
-        pair = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
-        parts = [self._checked(part, which) for part, which in zip(pair, ("parameters", "statistics"), strict=True)]
+        if isinstance(found, tuple) and len(found) == 2:
+            pair = found
+        else:
+            pair = (found, {})
+        parts = [
+            self._checked(part, which)
+            for part, which in zip(pair, ("parameters", "statistics"), strict=True)
+        ]
         both = sorted(set(parts[0]) & set(parts[1]))
         if both:
-            raise AppError(f"{self.app.file}: init(): {both[0]!r} is a parameter and a statistic: rename one")
+            raise AppError(
+                f"{self.app.file}: init(): {both[0]!r} is a parameter and a statistic: rename one"
+            )
         if not parts[0]:
-            raise AppError(f"{self.app.file}: init(): expected at least one array to train, got none")
+            raise AppError(
+                f"{self.app.file}: init(): expected at least one array to train, got none"
+            )
         return parts[0], parts[1]
 
     def _checked(self, part: Any, which: str) -> dict[str, Any]:
         where = f"{self.app.file}: init()"
         if not isinstance(part, dict):
-            raise AppError(f"{where}: expected {{name: array}} as its {which}, got {type(part).__name__}")
+            raise AppError(
+                f"{where}: expected {{name: array}} as its {which}, got {type(part).__name__}"
+            )
         found = {}
         for name, value in part.items():
             if not isinstance(name, str) or not name:
                 raise AppError(f"{where}: expected names that are text, got {name!r}")
             array = np.asarray(value)
             if array.dtype.kind not in "fiu" or not array.size:
-                raise AppError(f"{where}: {name}: expected an array of numbers, got {array.dtype} of {array.shape}")
+                raise AppError(
+                    f"{where}: {name}: expected an array of numbers, got {array.dtype} of"
+                    f" {array.shape}"
+                )
             if not np.isfinite(array).all():
-                raise AppError(f"{where}: {name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+                raise AppError(
+                    f"{where}: {name}: expected finite numbers, got {array[~np.isfinite(array)][0]}"
+                )
             found[name] = array.astype(np.float32)
         return found
 
+    @override
     def initial(self, seed: int) -> Vector:
-        """See Network."""
         trained, statistics = self._arrays(seed)
         return self.layout.pack({**trained, **statistics})
 
-    def apply(self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor) -> Output:
-        """See Network."""
+    @override
+    def apply(
+        self, parameters: Tensors, windows: tf.Tensor, *, training: bool, seed: tf.Tensor
+    ) -> ForwardPass:
         statistics = {name: parameters[name] for name in self._statistics}
         trained = {name: value for name, value in parameters.items() if name not in statistics}
-        found = self.app.call("forward", trained, dict(statistics), windows, training, seed)
-        answers, new = found if isinstance(found, tuple) and len(found) == 2 else (found, statistics)
+        found = traced_call(self.app, "forward", trained, dict(statistics), windows, training, seed)
+        if isinstance(found, tuple) and len(found) == 2:
+            answers, new = found
+        else:
+            answers, new = (found, statistics)
         if not isinstance(answers, tf.Tensor):
-            raise AppError(f"{self.app.file}: forward(): expected a tensor, got {type(answers).__name__}")
+            raise AppError(
+                f"{self.app.file}: forward(): expected a tensor, got {type(answers).__name__}"
+            )
         if not training:
-            return Output(tf.cast(answers, tf.float32))
+            return ForwardPass(tf.cast(answers, tf.float32))
         if not isinstance(new, dict) or set(new) != set(statistics):
             raise AppError(
-                f"{self.app.file}: forward(): expected the statistics {', '.join(statistics) or '(none)'}, got "
-                f"{', '.join(new) if isinstance(new, dict) else type(new).__name__}"
+                f"{self.app.file}: forward(): expected the statistics"
+                f" {', '.join(statistics) or '(none)'}, got"
+                f" {', '.join(new) if isinstance(new, dict) else type(new).__name__}"
             )
         pushed = {
-            name: tf.stop_gradient(before + (tf.cast(new[name], tf.float32) - before) / STATISTICS_RATE)
+            name: tf.stop_gradient(
+                before + (tf.cast(new[name], tf.float32) - before) / STATISTICS_RATE
+            )
             for name, before in statistics.items()
         }
-        return Output(tf.cast(answers, tf.float32), pushed)
+        return ForwardPass(tf.cast(answers, tf.float32), pushed)

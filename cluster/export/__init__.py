@@ -1,1 +1,1 @@
-"""A trained run as a file for other runtimes: ONNX, LiteRT, SavedModel, Keras; each checked against TensorFlow."""
+"""A trained run as a file of ONNX, LiteRT, SavedModel or Keras, checked against TensorFlow."""

@@ -1,4 +1,4 @@
-"""`python -m cluster.export --run FOLDER --to FORMAT --out FOLDER`: a trained run as a file for other runtimes.
+"""`python -m cluster.export --run FOLDER --to FORMAT --out FOLDER` exports a trained run.
 
 For `fab export`, which knows no TensorFlow.
 """
@@ -12,54 +12,84 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.apps.copy import kept
+from cluster.apps.copy import own_app
 from cluster.apps.environments import continue_in, local_environments
-from cluster.errors import ClusterError, ExitCode, UsageError
+from cluster.apps.ownership import FLAG, trust
+from cluster.apps.private_copy import remove_copies
+from cluster.export.caged import FLAG as IN_CAGE
+from cluster.export.caged import CagedExport, ChildEnded, blamed_on_cage
+from cluster.export.request import ExportRequest, checked
 from cluster.export.trained_run import folder_of, read_result
-from cluster.export.wish import Wish, checked
-from cluster.exported.description import NAME
-from cluster.logs.bars import bar
-from cluster.logs.terminal import say, say_json
+from core.errors import ClusterError, ExitCode, UsageError
+from core.exported.description import NAME
+from core.logs.bars import bar
+from core.logs.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from cluster.exported.description import Description
+    from core.exported.description import Description
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Export; the last line says what was written. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m cluster.export", description=__doc__)
-    parser.add_argument("--run", required=True, help="folder of a finished training, or its name below ./runs")
+    parser.add_argument(
+        "--run", required=True, help="folder of a finished training, or its name below ./runs"
+    )
     parser.add_argument("--to", required=True, help="onnx, litert, savedmodel or keras")
     parser.add_argument("--out", required=True, help="the folder to make")
     parser.add_argument("--quantize", help="dynamic: weights as int8")
     parser.add_argument("--data", help="the run's recordings, where they lie elsewhere now")
+    parser.add_argument(
+        FLAG,
+        metavar="DIGEST",
+        help="from now on the app of this digest is your own: its code may run",
+    )
+    parser.add_argument(IN_CAGE, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="export.json itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        words = sys.argv[1:]
+    else:
+        words = list(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is half-written goes
     try:
         description = _exported(given, words)
+    except ChildEnded as problem:
+        return problem.code
     except ClusterError as problem:
-        say(problem, error=True)
+        say(blamed_on_cage(problem) if given.in_cage else problem, error=True)
         return int(problem.exit_code)
+    except PermissionError as problem:
+        if not given.in_cage:
+            raise
+        say(blamed_on_cage(problem), error=True)
+        return ExitCode.FAILED
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
+    if given.in_cage:
+        return ExitCode.DONE  # the process outside reads what was made
     _show(description, Path(os.path.abspath(given.out)), as_json=given.json)
     return ExitCode.DONE
 
 
 def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
     if given.quantize not in (None, "dynamic"):
-        raise UsageError(f"--quantize: expected dynamic, or no --quantize, got {given.quantize!r:.80}")
-    wish = Wish(given.to, given.quantize is not None, Path(os.path.abspath(given.out)))
-    checked(wish)
+        raise UsageError(
+            f"--quantize: expected dynamic, or no --quantize, got {given.quantize!r:.80}"
+        )
+    request = ExportRequest(given.to, given.quantize is not None, Path(os.path.abspath(given.out)))
+    checked(request)
+    if given.trust_app is not None:
+        trust(given.trust_app)
     trained = read_result(folder_of(given.run))
-    app = kept(trained.folder)
+    app = own_app(trained.folder)
+    if app is not None and not given.in_cage:
+        return CagedExport(request, trained, app, given.data, given.quiet).made()
     if app is not None and app.environment:
         continue_in(local_environments(), app.environment, ["cluster.export", *words])
     # TensorFlow takes seconds to import: not before what can be refused without it is.
-    from cluster.engine.environment import loading_quietly
+    from core.engine.environment import loading_quietly
 
     with loading_quietly():
         from cluster.export.examples import examples_of, read_model
@@ -69,18 +99,23 @@ def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
     model = read_model(trained)
     with bar(quiet=given.quiet) as report:
         examples = examples_of(trained, model, given.data, report)
-        return export(wish, trained, model, examples, report)
+        return export(request, trained, model, examples, report)
 
 
 def _show(description: "Description", out: Path, *, as_json: bool) -> None:
     if as_json:
         say_json({**asdict(description), "path": str(out)})
         return
-    check, timing = description.check, description.timing
-    same = "" if check.same_labels is None else f", {check.same_labels:.2%} of the labels the same"
+    check = description.check
+    timing = description.timing
+    if check.same_labels is None:
+        same = ""
+    else:
+        same = f", {check.same_labels:.2%} of the labels the same"
     say(
-        f"checked: {check.windows:,} test windows, logits within {check.greatest_difference:.2g} of TensorFlow's"
-        f"{same}; one window {timing.median_ms:.2f} ms, p99 {timing.p99_ms:.2f} ms on one thread"
+        f"checked: {check.windows:,} test windows, logits within {check.greatest_difference:.2g} of"
+        f" TensorFlow's{same}; one window {timing.median_ms:.2f} ms, p99 {timing.p99_ms:.2f} ms on"
+        " one thread"
     )
     if description.data.licence:
         say(f"data: {description.data.licence}")
@@ -91,4 +126,5 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
+    remove_copies()
     os._exit(code)  # TensorFlow's threads have nothing left to do

@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from cluster.export.formats.format import ExportRefused
 from cluster.export.graph import CHUNK, Answers
-from cluster.exported.description import Check, Timing
-from cluster.exported.verified import LARGEST_DIFFERENCE, LARGEST_LOSS
+from core.exported.description import Check, Latency
+from core.exported.verified import LARGEST_DIFFERENCE, LARGEST_LOSS
 
-WARM_UP, TIMED = 20, 200
+WARM_UP = 20
+TIMED = 200
 """Calls with one window."""
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Compared:
+class Agreement:
     """The sums of a comparison, window by window."""
 
     windows: int
@@ -31,52 +32,89 @@ class Compared:
 
 
 def compare(
-    tensorflow: Answers, exported: Answers, inputs: Any, classes: NDArray[np.int32] | None, progress: Progress
-) -> Compared:
-    """Both answers to every window, a chunk at a time. `classes` is None for a task without one class a window."""
-    greatest, same, right_tensorflow, right = 0.0, 0, 0, 0
+    tensorflow: Answers,
+    exported: Answers,
+    inputs: Any,
+    classes: NDArray[np.int32] | None,
+    progress: Progress,
+) -> Agreement:
+    """Both answers to every window, a chunk at a time.
+
+    `classes` is None for a task without one class a window.
+    """
+    greatest = 0.0
+    same = 0
+    right_tensorflow = 0
+    right = 0
     for begin in range(0, len(inputs), CHUNK):
         chunk = np.ascontiguousarray(inputs[begin : begin + CHUNK])
         expected, found = (np.asarray(answers(chunk)) for answers in (tensorflow, exported))
         if found.shape != expected.shape or not np.isfinite(found).all():
-            raise ExportRefused(f"expected logits {expected.shape}, the export answers {found.shape}, or no numbers")
-        greatest = max(greatest, float(np.abs(found - expected).max(initial=0.0)))
+            raise ExportRefused(
+                f"expected logits {expected.shape}, the export answers {found.shape}, or no numbers"
+            )
+        greatest = max(greatest, _difference(found, expected))
         if classes is not None:
             labels = classes[begin : begin + CHUNK]
-            chosen, expected_labels = found.argmax(1), expected.argmax(1)
+            chosen = found.argmax(1)
+            expected_labels = expected.argmax(1)
             same += int((chosen == expected_labels).sum())
             right += int((chosen == labels).sum())
             right_tensorflow += int((expected_labels == labels).sum())
         progress("checking", min(begin + CHUNK, len(inputs)), len(inputs))
-    return Compared(len(inputs), greatest, same, right_tensorflow, right)
+    return Agreement(len(inputs), greatest, same, right_tensorflow, right)
 
 
-def judged(compared: Compared, source: str, *, quantized: bool, labelled: bool) -> Check:
-    """The `check` of an export. Raises ExportRefused for one that answers otherwise than TensorFlow."""
+def _difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return the greatest difference of a logit.
+
+    It is relative to the largest one of its window where that is above 1, as float32 is.
+    """
+    of_window = tuple(range(1, expected.ndim))
+    apart = np.abs(found - expected).max(axis=of_window, initial=0.0)
+    largest = np.abs(expected).max(axis=of_window, initial=1.0)
+    return float((apart / largest).max(initial=0.0))
+
+
+def judged(compared: Agreement, source: str, *, quantized: bool, labelled: bool) -> Check:
+    """The `check` of an export.
+
+    Raises ExportRefused for one that answers otherwise than TensorFlow.
+    """
 
     def share(count: int) -> float | None:
-        return count / compared.windows if labelled else None
+        if labelled:
+            return count / compared.windows
+        return None
 
     lost = (compared.right_tensorflow - compared.right) / compared.windows
     if quantized and lost > LARGEST_LOSS:
         raise ExportRefused(
-            f"--quantize dynamic: expected at most {LARGEST_LOSS:.0%} fewer right labels than TensorFlow, got "
-            f"{lost:.1%} fewer of {compared.windows:,} windows: leave --quantize out"
+            f"--quantize dynamic: expected at most {LARGEST_LOSS:.0%} fewer right labels than"
+            f" TensorFlow, got {lost:.1%} fewer of {compared.windows:,} windows: leave"
+            " --quantize out"
         )
     if not quantized and compared.greatest > LARGEST_DIFFERENCE:
         raise ExportRefused(
-            f"expected logits within {LARGEST_DIFFERENCE:g} of TensorFlow's, got a difference of "
-            f"{compared.greatest:.3g} in {compared.windows:,} windows: nothing was written; please report it"
+            f"expected logits within {LARGEST_DIFFERENCE:g} of TensorFlow's, got a difference of"
+            f" {compared.greatest:.3g} in {compared.windows:,} windows: nothing was written; please"
+            " report it"
         )
     return Check(
-        compared.windows, source, compared.greatest, share(compared.same), share(compared.right_tensorflow),
+        compared.windows,
+        source,
+        compared.greatest,
+        share(compared.same),
+        share(compared.right_tensorflow),
         share(compared.right),
-    )  # fmt: skip
+    )
 
 
-def timed(answers: Answers, inputs: Any) -> Timing:
+def timed(answers: Answers, inputs: Any) -> Latency:
     """Median and 99th percentile of one window after another, on one thread."""
-    windows = [np.ascontiguousarray(inputs[row : row + 1]) for row in range(min(TIMED, len(inputs)))]
+    windows = [
+        np.ascontiguousarray(inputs[row : row + 1]) for row in range(min(TIMED, len(inputs)))
+    ]
     seconds = []
     for turn in range(WARM_UP + TIMED):
         window = windows[turn % len(windows)]
@@ -84,4 +122,4 @@ def timed(answers: Answers, inputs: Any) -> Timing:
         np.asarray(answers(window))
         seconds.append(time.perf_counter() - begin)
     median, slow = np.percentile(1e3 * np.array(seconds[WARM_UP:]), [50, 99])
-    return Timing(float(median), float(slow), 1, TIMED)
+    return Latency(float(median), float(slow), 1, TIMED)

@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.apps.networks import AppNetwork
-from cluster.data import Dataset, Source, find_source, prepare
-from cluster.data.dataset import CLASSIFICATION
-from cluster.data.source import PROJECT_ROOT
-from cluster.errors import UsageError
+from cluster.apps.app_network import AppNetwork
 from cluster.export.trained_run import MODEL, Trained
 from cluster.jobs.train_result import StoredModel, digest_of, load
-from cluster.logs.bars import Report
-from cluster.user_cache import user_cache
+from core.data import Dataset, Source, find_source, prepare
+from core.data.dataset import CLASSIFICATION
+from core.data.source import PROJECT_ROOT
+from core.errors import UsageError
+from core.logs.bars import Report
+from core.user_cache import user_cache
 
 
 @dataclass(frozen=True)
-class Examples:
+class HeldOutExamples:
     """The test part of the data that the model was trained on."""
 
     dataset: Dataset
     kind: str
-    """Of the recordings, such as `hapt`; `app` where an app's data() brought them."""
+    """How the recordings are read, such as `hapt`; `app` where an app's data() brought them."""
 
     def inputs(self) -> Any:
-        """As they lie in the file, (test examples, *input_shape)."""
+        """Return the inputs as they lie in the file, (test examples, *input_shape)."""
         return self.dataset.windows()[self.dataset.train_windows :]
 
     def classes(self) -> NDArray[np.int32] | None:
@@ -44,26 +44,30 @@ def read_model(trained: Trained) -> StoredModel:
     return load(trained.folder / MODEL)
 
 
-def examples_of(trained: Trained, model: StoredModel, data: str | None, report: Report) -> Examples:
+def examples_of(
+    trained: Trained, model: StoredModel, data: str | None, report: Report
+) -> HeldOutExamples:
     """The run's test examples, prepared again or taken from the cache.
 
-    `data` names the recordings in the place of those that the run names. Raises UsageError where they are not those
-    that it was trained on.
+    `data` names the recordings in the place of those that the run names. Raises UsageError where
+    they are not those that it was trained on.
     """
     network = model.network
     if isinstance(network, AppNetwork) and network.app.has("data"):
-        found = Examples(_of_app(trained, network, data), "app")
+        found = HeldOutExamples(_of_app(trained, network, data), "app")
     else:
         named = data or trained.named or trained.source
-        source = find_source(named, {}, PROJECT_ROOT, user_cache())
-        found = Examples(_prepared(trained, source, report), source.kind)
+        source = find_source(named, {}, PROJECT_ROOT, user_cache(), trained.options.get("format"))
+        found = HeldOutExamples(_prepared(trained, source, report), source.kind)
     if found.dataset.sha256 != model.dataset_sha256:
         raise UsageError(
-            f"{found.dataset.source}: other windows than {trained.folder.name} was trained on: name its recordings "
-            "with --data"
+            f"{found.dataset.source}: other windows than {trained.folder.name} was trained on: name"
+            " its recordings with --data"
         )
     if not found.dataset.test_windows:
-        raise UsageError(f"{found.dataset.source}: has no test windows to compare an export with TensorFlow on")
+        raise UsageError(
+            f"{found.dataset.source}: has no test windows to compare an export with TensorFlow on"
+        )
     return found
 
 
@@ -74,23 +78,36 @@ def digest(model: StoredModel) -> str:
 
 def _prepared(trained: Trained, source: Source, report: Report) -> Dataset:
     return prepare(
-        source, window_steps=trained.window_steps, window_stride=trained.window_stride, seed=trained.seed,
-        cache=user_cache() / "prepared", options=trained.options, progress=report,
-    )  # fmt: skip
+        source,
+        window_steps=trained.window_steps,
+        window_stride=trained.window_stride,
+        seed=trained.seed,
+        cache=user_cache() / "prepared",
+        options=trained.options,
+        progress=report,
+    )
 
 
 def _of_app(trained: Trained, network: AppNetwork, data: str | None) -> Dataset:
     """What data() of the run's own copy of the app answers, as on a cluster on this machine."""
-    from cluster.inventory import load
-    from cluster.inventory.templates import local_inventory
     from cluster.jobs.cancel import Cancel
     from cluster.jobs.progress import Display
     from cluster.jobs.sources import load_dataset
+    from core.inventory import load
+    from core.inventory.templates import LOWEST_PORT, local_inventory
 
     named = data or trained.named
     with TemporaryDirectory(prefix="pscluster-export-") as folder:
         file = Path(folder, "export.yaml")
-        file.write_text(local_inventory(1, 1), encoding="utf-8")
-        settings = [] if named is None else [f"jobs.train.data.source={json.dumps(named)}"]
+        # Nothing listens there: a caged process could not draw free ports.
+        file.write_text(
+            local_inventory(1, 1, lambda count: range(LOWEST_PORT, LOWEST_PORT + count)),
+            encoding="utf-8",
+        )
+        if named is None:
+            settings = []
+        else:
+            settings = [f"jobs.train.data.source={json.dumps(named)}"]
+        settings.append("jobs.train.mode=single")  # no roles, which would read the windows
         inventory = load(file, settings, check_interfaces=False)
     return load_dataset(inventory, Display(quiet=True), Cancel(), lambda _: None, network.app)

@@ -1,19 +1,22 @@
 """A trained network as one TensorFlow function of raw windows, its parameters bound as constants.
 
-Nothing has to find variables again: what converts the function has the values in it. The function is that of TensorFlow
-for the comparison, and with another LSTM the one that LiteRT is made of.
+Nothing has to find variables again: what converts the function has the values in it. The function
+is that of TensorFlow for the comparison, and with another LSTM the one that LiteRT is made of.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cluster.lazy import tf
-from cluster.models.kernels import Lstm, computed_by
+from core.lazy import tf
+from core.models.kernels import Lstm, portable_operations
+from core.models.network import BuiltIn
+from core.models.tensorflow_operations import TensorFlowOperations
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
 
-INPUT, OUTPUT = "windows", "logits"
+INPUT = "windows"
+OUTPUT = "logits"
 """Names of what every export takes and answers."""
 CHUNK = 250
 """Windows that are answered at a time."""
@@ -23,30 +26,44 @@ Answers = Callable[[Any], Any]
 
 
 def one_thread() -> None:
-    """TensorFlow computes with one thread from now on. Call it before TensorFlow has computed anything."""
+    """TensorFlow computes with one thread from now on.
+
+    Call it before TensorFlow has computed anything.
+    """
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def fused_forward(inputs: Any, kernel: Any, bias: Any) -> Any:
     """Our LSTM without its gradient, which no export needs."""
-    from cluster.models.lstm import block_forward  # its kernels are defined with TensorFlow's decorators
+    from core.models.lstm import (
+        block_forward,
+    )  # its kernels are defined with TensorFlow's decorators
 
     return block_forward(inputs, kernel, bias).h
 
 
 def answering(model: "StoredModel", lstm: Lstm = fused_forward) -> Answers:
     """The network as a Python function, to be traced."""
-    network, standardization = model.network, model.standardization
-    named = {name: tf.constant(value) for name, value in network.layout.unpack(model.vector).items()}
+    network = model.network
+    standardization = model.standardization
+    named = {
+        name: tf.constant(value) for name, value in network.layout.unpack(model.vector).items()
+    }
 
     def answer(windows: Any) -> Any:
         inputs = windows
         if len(standardization.mean):
-            inputs = (tf.cast(windows, tf.float32) - standardization.mean) / standardization.deviation
-        with computed_by(lstm):
-            found = network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32))
-        return tf.identity(found.logits, OUTPUT)
+            inputs = (
+                tf.cast(windows, tf.float32) - standardization.mean
+            ) / standardization.deviation
+        if isinstance(network, BuiltIn):
+            logits = network.logits(TensorFlowOperations(named, lstm=lstm), inputs)
+        else:
+            seed = tf.zeros([2], tf.int32)
+            with portable_operations():
+                logits = network.apply(named, inputs, training=False, seed=seed).logits
+        return tf.identity(logits, OUTPUT)
 
     return answer
 

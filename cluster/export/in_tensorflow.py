@@ -1,15 +1,18 @@
-"""`python -m cluster.export.in_tensorflow EXPORT RUN THREADS`: the run's network as a traced function."""
+"""`python -m cluster.export.in_tensorflow EXPORT RUN THREADS` answers with the traced network."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.exported import read
-from cluster.exported.timed.serving import Floats, serve
+from core.exported import read
+from core.exported.timed.serving import Floats, serve
 
 
 def main(folder: Path, run: Path, threads: int) -> None:
-    """Answer until standard input ends. TensorFlow is imported when the model is opened, so that memory counts it."""
+    """Answer until standard input ends.
+
+    TensorFlow is imported when the model is opened, so that memory counts it.
+    """
 
     def opened() -> Callable[[Floats], Floats]:
         from cluster.export.graph import traced

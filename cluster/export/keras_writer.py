@@ -1,81 +1,104 @@
-"""A model of Keras's own layers and operations, which plain Keras opens without anything of ours."""
+"""A model of Keras's own layers and operations, which plain Keras opens without our code."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.export.writer import Cell, Each, Floats, Over, Own, Tensor, Writer
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.export.graph import OUTPUT
+from cluster.export.writer import STEPS, Writer
+from core.models.operations import Array, LstmCell, Reduction, Tensor, Unary
+
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
 
 class KerasWriter(Writer):
-    """See Writer; a tensor is a KerasTensor."""
+    """A writer whose tensors are KerasTensors."""
 
-    def __init__(self, input_name: str, steps: int, channels: int) -> None:
-        self.windows = keras.Input((steps, channels), name=input_name)
-        self._values: list[tuple[Any, list[Floats]]] = []
+    def __init__(self, model: "StoredModel") -> None:
+        self._values: list[tuple[Any, list[Array]]] = []
+        super().__init__(model)
 
-    def model(self, answer: Tensor, output_name: str) -> Any:
-        """The whole model with its weights."""
-        made = keras.Model(self.windows, keras.layers.Identity(name=output_name)(answer), name="pscluster")
+    def input(self, name: str, steps: int, channels: int) -> Tensor:
+        """Return the input layer's tensor."""
+        return keras.Input((steps, channels), name=name)
+
+    def model(self) -> Any:
+        """Return the whole model with its weights."""
+        answer = keras.layers.Identity(name=OUTPUT)(self.logits())
+        made = keras.Model(self.windows, answer, name="pscluster")
         for layer, values in self._values:
             layer.set_weights(values)
         return made
 
-    def _layer(self, layer: Any, inputs: Tensor, *values: Floats) -> Tensor:
+    def _layer(self, layer: Any, inputs: Tensor, *values: Array) -> Tensor:
         self._values.append((layer, list(values)))
         return layer(inputs)
 
-    def dense(self, inputs: Tensor, kernel: Floats, bias: Floats | None) -> Tensor:
-        """See Writer."""
+    def dense(self, inputs: Tensor, kernel: Array, bias: Array | None) -> Tensor:
+        """Add a Dense layer."""
         layer = keras.layers.Dense(kernel.shape[1], use_bias=bias is not None)
         return self._layer(layer, inputs, kernel, *([] if bias is None else [bias]))
 
-    def lstm(self, inputs: Tensor, cells: Sequence[Cell]) -> Tensor:
-        """See Writer."""
-        layers = [keras.layers.LSTM(cell.hidden, return_sequences=True, go_backwards=cell.backward) for cell in cells]
-        values = [array for cell in cells for array in (cell.kernel, cell.recurrent, cell.bias)]
+    def lstm(self, sequence: Tensor, cells: Sequence[LstmCell]) -> Tensor:
+        """Add an LSTM layer, in Bidirectional for two cells."""
+        layers = [
+            keras.layers.LSTM(cell.hidden, return_sequences=True, go_backwards=cell.backward)
+            for cell in cells
+        ]
+        values = [array for cell in cells for array in (cell.by_input, cell.by_state, cell.bias)]
         if len(cells) == 2:
-            return self._layer(keras.layers.Bidirectional(layers[0], backward_layer=layers[1]), inputs, *values)
-        found = self._layer(layers[0], inputs, *values)
-        return keras.ops.flip(found, axis=1) if cells[0].backward else found
+            return self._layer(
+                keras.layers.Bidirectional(layers[0], backward_layer=layers[1]), sequence, *values
+            )
+        found = self._layer(layers[0], sequence, *values)
+        if cells[0].backward:
+            return keras.ops.flip(found, axis=STEPS)
+        return found
 
-    def convolution(self, inputs: Tensor, kernel: Floats, bias: Floats, stride: int) -> Tensor:
-        """See Writer."""
+    def convolution(self, inputs: Tensor, kernel: Array, bias: Array, stride: int) -> Tensor:
+        """Add a Conv1D layer."""
         taps, _, filters = kernel.shape
-        return self._layer(keras.layers.Conv1D(filters, taps, strides=stride, padding="same"), inputs, kernel, bias)
+        return self._layer(
+            keras.layers.Conv1D(filters, taps, strides=stride, padding="same"), inputs, kernel, bias
+        )
 
-    def layer_norm(self, inputs: Tensor, scale: Floats, shift: Floats, epsilon: float) -> Tensor:
-        """See Writer."""
+    def layer_norm(self, inputs: Tensor, scale: Array, shift: Array, epsilon: float) -> Tensor:
+        """Add a LayerNormalization layer."""
         return self._layer(keras.layers.LayerNormalization(epsilon=epsilon), inputs, scale, shift)
 
-    def each(self, operation: Each, first: Tensor, second: Tensor | Floats | float) -> Tensor:
-        """See Writer."""
-        other = np.asarray(second, np.float32) if isinstance(second, float | np.floating | np.ndarray) else second
-        return getattr(keras.ops, operation)(first, other)
+    def at(self, sequence: Tensor, step: int) -> Tensor:
+        """Slice one step out."""
+        return sequence[:, step]
 
-    def own(self, operation: Own, inputs: Tensor) -> Tensor:
-        """See Writer."""
+    def unary(self, operation: Unary, inputs: Tensor) -> Tensor:
+        """Call the function of `keras.ops` with this name."""
         return getattr(keras.ops, operation)(inputs)
 
-    def over(self, operation: Over, inputs: Tensor, axis: int, *, kept: bool = False) -> Tensor:
-        """See Writer."""
+    def reduce(
+        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+    ) -> Tensor:
+        """Call the reduction of `keras.ops` with this name."""
         return getattr(keras.ops, operation)(inputs, axis=axis, keepdims=kept)
 
+    def clip(self, inputs: Tensor, low: float, high: float) -> Tensor:
+        """Call `keras.ops.clip`."""
+        return keras.ops.clip(inputs, low, high)
+
     def cut(self, inputs: Tensor, axis: int, begin: int, end: int) -> Tensor:
-        """See Writer."""
+        """Slice along the axis."""
         return inputs[(*(slice(None),) * axis, slice(begin, end))]
 
-    def joined(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """See Writer."""
+    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Call `keras.ops.concatenate`."""
         return keras.ops.concatenate(list(parts), axis=axis)
 
-    def shaped(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
-        """See Writer."""
+    def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
+        """Call `keras.ops.reshape`."""
         return keras.ops.reshape(inputs, (-1, *shape))
 
-    def turned(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
-        """See Writer."""
+    def transpose(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
+        """Call `keras.ops.transpose`."""
         return keras.ops.transpose(inputs, tuple(order))

@@ -1,149 +1,206 @@
-"""A model as an ONNX graph, node by node: standard operations alone, one `LSTM` node a layer, any batch."""
+"""A model as an ONNX graph of standard nodes, one `LSTM` node a layer, for any batch."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from cluster import __version__
-from cluster.export.writer import Cell, Each, Floats, Over, Own, Tensor, Writer
+from cluster.export.graph import OUTPUT
+from cluster.export.writer import STEPS, Writer
+from core import __version__
+from core.models.operations import Array, LstmCell, Reduction, Tensor, Unary
 
-OPSET, IR_VERSION = 18, 9
-"""Of 2022 and 2023: what any ONNX Runtime since 1.15 reads."""
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
-_EACH = {
-    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "minimum": "Min", "maximum": "Max"
-}  # fmt: skip
-_OWN = {"relu": "Relu", "absolute": "Abs", "sqrt": "Sqrt"}
-_OVER = {"mean": "ReduceMean", "sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
+OPSET = 18
+IR_VERSION = 9
+"""Any ONNX Runtime since 1.15 reads these, of 2022 and 2023."""
+
+_UNARY = {"relu": "Relu", "absolute": "Abs", "sqrt": "Sqrt"}
+_REDUCTIONS = {"mean": "ReduceMean", "sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A tensor of the graph by its name; arithmetic with it adds a node."""
+
+    writer: "OnnxWriter"
+    name: str
+
+    def __add__(self, other: "Operand") -> "_Value":
+        return self.writer.node("Add", self, other)
+
+    def __sub__(self, other: "Operand") -> "_Value":
+        return self.writer.node("Sub", self, other)
+
+    def __mul__(self, other: "Operand") -> "_Value":
+        return self.writer.node("Mul", self, other)
+
+    def __truediv__(self, other: "Operand") -> "_Value":
+        return self.writer.node("Div", self, other)
+
+
+Operand = _Value | Array | float
+"""What a node reads: a tensor, or numbers that become a constant."""
 
 
 class OnnxWriter(Writer):
-    """See Writer; a tensor is its name in the graph."""
+    """A writer whose tensors are the names of values in a graph."""
 
-    def __init__(self, input_name: str, steps: int, channels: int) -> None:
-        self.windows = input_name
-        self._shape: list[str | int | None] = ["batch", steps, channels]
+    def __init__(self, model: "StoredModel") -> None:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
+        super().__init__(model)
 
-    def model(self, answer: Tensor, output_name: str, classes: int) -> bytes:
-        """The whole model, checked by ONNX's own checker with its inference of shapes."""
-        self._nodes.append(helper.make_node("Identity", [answer], [output_name]))
+    def input(self, name: str, steps: int, channels: int) -> Tensor:
+        """Return the graph's input."""
+        self._shape: list[str | int | None] = ["batch", steps, channels]
+        return _Value(self, name)
+
+    def model(self) -> bytes:
+        """Return the whole model, checked by ONNX's own checker with its inference of shapes."""
+        answer = self.logits()
+        self._nodes.append(helper.make_node("Identity", [answer.name], [OUTPUT]))
+        answered: list[str | int | None] = ["batch", self._network.problem.classes]
         graph = helper.make_graph(
             self._nodes,
             "pscluster",
-            [helper.make_tensor_value_info(self.windows, TensorProto.FLOAT, self._shape)],
-            [helper.make_tensor_value_info(output_name, TensorProto.FLOAT, ["batch", classes])],
+            [helper.make_tensor_value_info(self.windows.name, TensorProto.FLOAT, self._shape)],
+            [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, answered)],
             self._constants,
         )
         made = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
-            producer_name="pscluster", producer_version=__version__,
-        )  # fmt: skip
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="pscluster",
+            producer_version=__version__,
+        )
         onnx.checker.check_model(made, full_check=True)
         content: bytes = made.SerializeToString()
         return content
 
-    def _node(self, operation: str, inputs: Sequence[str], **attributes: Any) -> str:
+    def node(self, operation: str, *inputs: Operand, **attributes: Any) -> _Value:
+        """Add an operation and return its answer."""
+        names = [self._name(each) for each in inputs]
         name = f"{operation.lower()}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operation, list(inputs), [name], name=name, **attributes))
-        return name
+        self._nodes.append(helper.make_node(operation, names, [name], name=name, **attributes))
+        return _Value(self, name)
 
-    def _constant(self, values: Any, dtype: Any = np.float32) -> str:
+    def _name(self, operand: Operand) -> str:
+        if isinstance(operand, _Value):
+            return operand.name
         name = f"constant_{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(values, dtype), name))
+        whole = isinstance(operand, np.ndarray) and operand.dtype == np.int64
+        values = np.asarray(operand, np.int64 if whole else np.float32, order="C")
+        self._constants.append(numpy_helper.from_array(values, name))
         return name
 
-    def _whole(self, *numbers: int) -> str:
-        return self._constant(numbers, np.int64)
+    def dense(self, inputs: Tensor, kernel: Array, bias: Array | None) -> Tensor:
+        """Add MatMul and Add."""
+        product = self.node("MatMul", inputs, kernel)
+        if bias is None:
+            return product
+        return product + bias
 
-    def dense(self, inputs: Tensor, kernel: Floats, bias: Floats | None) -> Tensor:
-        """See Writer."""
-        product = self._node("MatMul", [inputs, self._constant(kernel)])
-        return product if bias is None else self._node("Add", [product, self._constant(bias)])
+    def lstm(self, sequence: Tensor, cells: Sequence[LstmCell]) -> Tensor:
+        """Add one node for both directions.
 
-    def lstm(self, inputs: Tensor, cells: Sequence[Cell]) -> Tensor:
-        """See Writer. The outputs of a backward cell come in the order of the inputs, as ours do."""
-        hidden, ways = cells[0].hidden, len(cells)
+        The outputs of a backward cell come in the order of the inputs, as ours do.
+        """
+        hidden = cells[0].hidden
+        ways = len(cells)
         biases = [np.concatenate([_gates(cell.bias), np.zeros_like(cell.bias)]) for cell in cells]
-        only = "reverse" if cells[0].backward else "forward"
-        stacked = self._node(
+        direction = "forward"
+        if cells[0].backward:
+            direction = "reverse"
+        if ways == 2:
+            direction = "bidirectional"
+        stacked = self.node(
             "LSTM",
-            [
-                self._node("Transpose", [inputs], perm=[1, 0, 2]),
-                self._constant(np.stack([_gates(cell.kernel).T for cell in cells])),
-                self._constant(np.stack([_gates(cell.recurrent).T for cell in cells])),
-                self._constant(np.stack(biases)),
-            ],
+            self.transpose(sequence, [1, 0, 2]),
+            np.stack([_gates(cell.by_input).T for cell in cells]),
+            np.stack([_gates(cell.by_state).T for cell in cells]),
+            np.stack(biases),
             hidden_size=hidden,
-            direction="bidirectional" if ways == 2 else only,
+            direction=direction,
         )  # (steps, ways, batch, hidden)
-        in_order = self._node("Transpose", [stacked], perm=[2, 0, 1, 3])
-        return self._node("Reshape", [in_order, self._whole(0, 0, ways * hidden)])
+        in_order = self.transpose(stacked, [2, 0, 1, 3])
+        return self.node("Reshape", in_order, _whole(0, 0, ways * hidden))
 
-    def convolution(self, inputs: Tensor, kernel: Floats, bias: Floats, stride: int) -> Tensor:
-        """See Writer. `SAME_UPPER` puts the odd zero behind the end, as TensorFlow does."""
-        found = self._node(
+    def convolution(self, inputs: Tensor, kernel: Array, bias: Array, stride: int) -> Tensor:
+        """Add Conv. `SAME_UPPER` puts the odd zero behind the end, as TensorFlow does."""
+        found = self.node(
             "Conv",
-            [
-                self._node("Transpose", [inputs], perm=[0, 2, 1]),
-                self._constant(kernel.transpose(2, 1, 0)),
-                self._constant(bias),
-            ],
+            self.transpose(inputs, [0, 2, 1]),
+            kernel.transpose(2, 1, 0),
+            bias,
             strides=[stride],
             auto_pad="SAME_UPPER",
         )
-        return self._node("Transpose", [found], perm=[0, 2, 1])
+        return self.transpose(found, [0, 2, 1])
 
-    def layer_norm(self, inputs: Tensor, scale: Floats, shift: Floats, epsilon: float) -> Tensor:
-        """See Writer."""
-        operands = [inputs, self._constant(scale), self._constant(shift)]
-        return self._node("LayerNormalization", operands, axis=-1, epsilon=epsilon)
+    def layer_norm(self, inputs: Tensor, scale: Array, shift: Array, epsilon: float) -> Tensor:
+        """Add LayerNormalization."""
+        return self.node("LayerNormalization", inputs, scale, shift, axis=-1, epsilon=epsilon)
 
-    def each(self, operation: Each, first: Tensor, second: Tensor | Floats | float) -> Tensor:
-        """See Writer."""
-        other = second if isinstance(second, str) else self._constant(second)
-        return self._node(_EACH[operation], [first, other])
+    def at(self, sequence: Tensor, step: int) -> Tensor:
+        """Add Gather along the steps."""
+        return self.node("Gather", sequence, np.array(step, np.int64), axis=STEPS)
 
-    def own(self, operation: Own, inputs: Tensor) -> Tensor:
-        """See Writer."""
+    def unary(self, operation: Unary, inputs: Tensor) -> Tensor:
+        """Add the node of this operation, or several where ONNX has none."""
         if operation == "square":
-            return self._node("Mul", [inputs, inputs])
+            return inputs * inputs
         if operation == "log1p":
             return self._log1p(inputs)
-        return self._node(_OWN[operation], [inputs])
+        return self.node(_UNARY[operation], inputs)
 
     def _log1p(self, inputs: Tensor) -> Tensor:
-        """log(u) - (u - 1 - x) / u, u = 1 + x: ONNX has no log1p, and log(u) alone loses the digits of a small x."""
-        more = self.each("add", inputs, 1.0)
-        lost = self.each("subtract", self.each("subtract", more, 1.0), inputs)
-        return self.each("subtract", self._node("Log", [more]), self.each("divide", lost, more))
+        """Return log(u) - (u - 1 - x) / u with u = 1 + x.
 
-    def over(self, operation: Over, inputs: Tensor, axis: int, *, kept: bool = False) -> Tensor:
-        """See Writer."""
-        return self._node(_OVER[operation], [inputs, self._whole(axis)], keepdims=int(kept))
+        ONNX has no log1p, and log(u) alone loses the digits of a small x.
+        """
+        more = inputs + 1.0
+        lost = (more - 1.0) - inputs
+        return self.node("Log", more) - lost / more
+
+    def reduce(
+        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+    ) -> Tensor:
+        """Add the reduction's node."""
+        return self.node(_REDUCTIONS[operation], inputs, _whole(axis), keepdims=int(kept))
+
+    def clip(self, inputs: Tensor, low: float, high: float) -> Tensor:
+        """Add Min, then Max."""
+        return self.node("Max", self.node("Min", inputs, high), low)
 
     def cut(self, inputs: Tensor, axis: int, begin: int, end: int) -> Tensor:
-        """See Writer."""
-        return self._node("Slice", [inputs, self._whole(begin), self._whole(end), self._whole(axis)])
+        """Add Slice."""
+        return self.node("Slice", inputs, _whole(begin), _whole(end), _whole(axis))
 
-    def joined(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """See Writer."""
-        return self._node("Concat", list(parts), axis=axis)
+    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Add Concat."""
+        return self.node("Concat", *parts, axis=axis)
 
-    def shaped(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
-        """See Writer."""
-        return self._node("Reshape", [inputs, self._whole(-1, *shape)])
+    def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
+        """Add Reshape."""
+        return self.node("Reshape", inputs, _whole(-1, *shape))
 
-    def turned(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
-        """See Writer."""
-        return self._node("Transpose", [inputs], perm=list(order))
+    def transpose(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
+        """Add Transpose."""
+        return self.node("Transpose", inputs, perm=list(order))
 
 
-def _gates(values: Floats) -> Floats:
-    """From our gates i, f, g, o along the last axis to ONNX's i, o, f, c."""
+def _whole(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+def _gates(values: Array) -> Array:
+    """Return ONNX's gates i, o, f, c for ours, i, f, g, o, along the last axis."""
     i, f, g, o = np.split(values, 4, -1)
     return np.concatenate([i, o, f, g], -1)

@@ -1,8 +1,9 @@
 """A traced function as an ONNX graph by tf2onnx, the converter of Keras's own exporter.
 
-Keras's `export(format="onnx")` cannot be used as it is: it leaves constants that a layer captured, such as those of
-`Normalization`, as further inputs of the file, and names its answer after TensorFlow's node. So the function gets its
-constants first, as for LiteRT; that takes any app, with and without Keras.
+Keras's `export(format="onnx")` cannot be used as it is: it leaves constants that a layer captured,
+such as those of `Normalization`, as further inputs of the file, and names its answer after
+TensorFlow's node. So the function gets its constants first, as for LiteRT; that takes any app, with
+and without Keras.
 """
 
 import logging
@@ -13,25 +14,34 @@ from typing import Any
 import numpy as np
 import onnx
 
-from cluster.errors import reason_of
 from cluster.export.formats.format import ExportRefused, refuse_halves
 from cluster.export.graph import INPUT, OUTPUT
 from cluster.export.onnx_writer import IR_VERSION, OPSET
+from core.errors import reason_of
 
 COMPILED_APART = ("_XlaMustCompile", "_noinline")
-"""TensorFlow's marks on a function that nothing may inline: Keras compiles grouped convolutions, for their gradient."""
+"""TensorFlow's marks on a function that nothing may inline: Keras compiles grouped convolutions,
+for their gradient."""
 
 
 def converted(function: Any) -> bytes:
-    """A concrete function of `windows` as one ONNX model with a dynamic batch. Raises ExportRefused."""
+    """A concrete function of `windows` as one ONNX model with a dynamic batch.
+
+    Raises ExportRefused.
+    """
     import tf2onnx
-    from tf2onnx.tf_loader import convert_variables_to_constants_v2  # it knows TensorFlow's private name
+    from tf2onnx.tf_loader import (
+        convert_variables_to_constants_v2,
+    )  # it knows TensorFlow's private name
 
     refuse_halves(function, "onnx")
     try:
         with _quietly():
-            frozen = convert_variables_to_constants_v2(function, lower_control_flow=False, aggressive_inlining=True)
-            (taken,), (answered,) = frozen.inputs, frozen.outputs
+            frozen = convert_variables_to_constants_v2(
+                function, lower_control_flow=False, aggressive_inlining=True
+            )
+            (taken,) = frozen.inputs
+            (answered,) = frozen.outputs
             made, _ = tf2onnx.convert.from_graph_def(
                 _inlined(frozen.graph.as_graph_def(add_shapes=True)),
                 input_names=[taken.name],
@@ -43,12 +53,16 @@ def converted(function: Any) -> bytes:
             return _checked(made)
     except Exception as problem:  # tf2onnx raises whatever it meets
         raise ExportRefused(
-            f"--to onnx: tf2onnx cannot write this model ({reason_of(problem):.200}): use --to savedmodel"
+            f"--to onnx: tf2onnx cannot write this model ({reason_of(problem):.200}): use --to"
+            " savedmodel"
         ) from None
 
 
 def _inlined(graph: Any) -> Any:
-    """The graph without the marks of functions that stay apart: tf2onnx then writes their operations in their place."""
+    """Remove the marks of functions that stay apart.
+
+    Then tf2onnx writes their operations in their place.
+    """
     for attributes in (
         *(node.attr for node in graph.node),
         *(function.attr for function in graph.library.function),
@@ -60,13 +74,20 @@ def _inlined(graph: Any) -> Any:
 
 
 def _erfc(graph: Any, node: Any, _name: str, _arguments: Sequence[Any], **_: Any) -> Any:
-    """1 - erf(x), the exact GELU's part that tf2onnx and ONNX lack; its error of 1e-7 is that of float32 near 1."""
+    """Write 1 - erf(x), the part of the exact GELU that tf2onnx and ONNX lack.
+
+    Its error of 1e-7 is that of float32 near 1.
+    """
     one = graph.make_const(f"{node.name}_one", np.ones((), np.float32)).output[0]
-    taken, answered = list(node.input), list(node.output)
-    shapes, dtypes = node.output_shapes, node.output_dtypes
+    taken = list(node.input)
+    answered = list(node.output)
+    shapes = node.output_shapes
+    dtypes = node.output_dtypes
     graph.remove_node(node.name)
     erf = graph.make_node("Erf", taken, shapes=shapes, dtypes=dtypes).output[0]
-    return graph.make_node("Sub", [one, erf], outputs=answered, name=node.name, shapes=shapes, dtypes=dtypes)
+    return graph.make_node(
+        "Sub", [one, erf], outputs=answered, name=node.name, shapes=shapes, dtypes=dtypes
+    )
 
 
 def _checked(made: Any) -> bytes:
@@ -82,7 +103,7 @@ def _checked(made: Any) -> bytes:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what both libraries log about their own workings: what goes wrong is said in one line."""
+    """Hide what both libraries log about their own workings; an error takes one line."""
     loggers = [logging.getLogger(name) for name in ("tensorflow", "tf2onnx")]
     levels = [each.level for each in loggers]
     try:

@@ -8,10 +8,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from cluster.errors import UsageError, reason_of
-from cluster.exported.files import read_bytes
+from core.errors import UsageError, reason_of
+from core.exported.files import read_bytes
+from core.inventory.data import BESIDE
 
-RESULT, MODEL, CONFIGURATION = "result.json", "model", "model.json"
+RESULT = "result.json"
+MODEL = "model"
+CONFIGURATION = "model.json"
 LARGEST_RESULT_BYTES = 64 << 20
 RUNS = "runs"
 
@@ -38,25 +41,39 @@ def folder_of(named: str) -> Path:
     for place in (Path(named), Path(RUNS, named)):
         if named and place.is_dir():
             return place.resolve()
-    raise UsageError(f"--run: expected the folder of a run, or its name below ./{RUNS}, found no {named!r:.200}")
+    raise UsageError(
+        f"--run: expected the folder of a run, or its name below ./{RUNS}, found no {named!r:.200}"
+    )
 
 
 def read_result(folder: Path) -> Trained:
-    """What the run says of itself. Raises UsageError for one that is not finished, or has no model."""
+    """What the run says of itself.
+
+    Raises UsageError for one that is not finished, or has no model.
+    """
     path = folder / RESULT
     try:
         found = json.loads(read_bytes(path, LARGEST_RESULT_BYTES))
-        job, status = str(found["job"]), str(found["status"])
+        job = str(found["job"])
+        status = str(found["status"])
         if status != "done":
-            raise UsageError(f"{folder}: expected a finished run, got one that is {status}: resume it first")
+            raise UsageError(
+                f"{folder}: expected a finished run, got one that is {status}: resume it first"
+            )
         if not (folder / MODEL / CONFIGURATION).exists():
-            raise UsageError(f"{folder}: a run of {job} without a model: export a training, `fab job train` leaves one")
+            raise UsageError(
+                f"{folder}: a run of {job} without a model: export a training, `fab job train`"
+                " leaves one"
+            )
         return _trained(folder, job, found)
     except FileNotFoundError:
-        raise UsageError(f"{folder}: expected a finished run, found no {RESULT} in it: resume it first") from None
+        raise UsageError(
+            f"{folder}: expected a finished run, found no {RESULT} in it: resume it first"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, ValidationError, RecursionError) as problem:
         raise UsageError(
-            f"{path}: expected the result of a training, got {reason_of(problem)}: name another run with --run"
+            f"{path}: expected the result of a training, got {reason_of(problem)}: name another run"
+            " with --run"
         ) from None
 
 
@@ -65,8 +82,9 @@ _TRAINED: TypeAdapter[Trained] = TypeAdapter(Trained)
 
 def _trained(folder: Path, job: str, found: Any) -> Trained:
     settings = found["settings"]
-    options = dict(settings["data"])
-    named, steps, stride = (options.pop(key) for key in ("source", "window_steps", "window_stride"))
+    data = settings["data"]
+    named, steps, stride = (data[key] for key in ("source", "window_steps", "window_stride"))
+    options = {name: value for name, value in data.items() if name not in BESIDE}
     return _TRAINED.validate_python(
         {
             "folder": folder,

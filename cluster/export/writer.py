@@ -1,93 +1,84 @@
-"""What a network's export is written with: a small vocabulary that ONNX and Keras both have.
+"""What an export writes a network with: the operations of `core.models`, without training.
 
-Tensors are whatever the writer hands out; their first axis is the batch. Sequences are (batch, steps, features).
+The first axis of a tensor is the batch, a sequence is (batch, steps, features), and parameters are
+NumPy's arrays.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from cluster.export.graph import INPUT
+from core.lazy import np
+from core.models.network import BuiltIn
+from core.models.operations import Array, Operations, Tensor
 
-Floats = NDArray[np.float32]
-Tensor = Any
-Each = Literal["add", "subtract", "multiply", "divide", "minimum", "maximum"]
-"""Element by element, of two tensors or of a tensor and constants."""
-Own = Literal["relu", "absolute", "sqrt", "square", "log1p"]
-"""Element by element, of one tensor."""
-Over = Literal["mean", "sum", "max", "min"]
-"""Over one axis."""
+if TYPE_CHECKING:
+    from cluster.jobs.train_result import StoredModel
 
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One direction of an LSTM: (features, 4 * hidden), (hidden, 4 * hidden), (4 * hidden,), gates i, f, g, o."""
-
-    kernel: Floats
-    recurrent: Floats
-    bias: Floats
-    backward: bool = False
-
-    @classmethod
-    def of(cls, kernel: Floats, bias: Floats, *, backward: bool = False) -> "Cell":
-        """From one kernel with the input's rows, then the state's, as our networks have it."""
-        features = len(kernel) - len(bias) // 4
-        return cls(kernel[:features], kernel[features:], bias, backward)
-
-    @property
-    def hidden(self) -> int:
-        """Units."""
-        return len(self.bias) // 4
+STEPS = 1
 
 
-class Writer(ABC):
-    """Writes one model; each call adds a layer or an operation and returns what it answers."""
+class Writer(Operations):
+    """Writes one built-in network; each call adds to it and returns what it answers."""
 
     windows: Tensor
-    """The model's input: raw windows (batch, steps, channels)."""
+    """The model's input, raw windows (batch, steps, channels)."""
+
+    def __init__(self, model: "StoredModel") -> None:
+        network = model.network
+        assert isinstance(network, BuiltIn)
+        super().__init__(network.layout.unpack(model.vector))
+        self._network = network
+        self._standardization = model.standardization
+        self.windows = self.input(INPUT, *network.problem.input_shape)
 
     @abstractmethod
-    def dense(self, inputs: Tensor, kernel: Floats, bias: Floats | None) -> Tensor:
-        """A matrix product over the last axis, plus `bias` if there is one."""
+    def input(self, name: str, steps: int, channels: int) -> Tensor:
+        """Return the model's input."""
 
-    @abstractmethod
-    def lstm(self, inputs: Tensor, cells: Sequence[Cell]) -> Tensor:
-        """Outputs of every step, of one cell, or of a forward and a backward one side by side."""
+    def logits(self) -> Tensor:
+        """Return the answers of the network to raw windows."""
+        standardization = self._standardization
+        windows = (self.windows - standardization.mean) / standardization.deviation
+        return self._network.logits(self, windows)
 
-    @abstractmethod
-    def convolution(self, inputs: Tensor, kernel: Floats, bias: Floats, stride: int) -> Tensor:
-        """Over the steps, zeros beyond the ends; ceil(steps / stride) stay. `kernel` (taps, inputs, outputs)."""
+    def sequence(self, windows: Tensor) -> Tensor:
+        """Return the windows: a sequence is batch-major here."""
+        return windows
 
-    @abstractmethod
-    def layer_norm(self, inputs: Tensor, scale: Floats, shift: Floats, epsilon: float) -> Tensor:
-        """Mean 0 and variance 1 over the last axis, then scale and shift."""
+    def averaged(self, sequence: Tensor) -> Tensor:
+        """Reduce over the steps."""
+        return self.reduce("mean", sequence, STEPS)
 
-    @abstractmethod
-    def each(self, operation: Each, first: Tensor, second: Tensor | Floats | float) -> Tensor:
-        """Element by element, with broadcasting."""
+    def window_norm(self, windows: Tensor, epsilon: float) -> Tensor:
+        """Write the normalization of each window with plain operations."""
+        centred = windows - self.reduce("mean", windows, STEPS, kept=True)
+        variance = self.reduce("mean", self.unary("square", centred), STEPS, kept=True)
+        return centred / self.unary("sqrt", variance + epsilon)
 
-    @abstractmethod
-    def own(self, operation: Own, inputs: Tensor) -> Tensor:
-        """Element by element."""
+    def step_norm(self, name: str, sequence: Tensor, epsilon: float) -> Tensor:
+        """Normalize with the running statistics."""
+        parameters = self.parameters
+        variance = parameters[f"{name}/variance"].astype(np.float64)
+        factor = (parameters[f"{name}/scale"] / np.sqrt(variance + epsilon)).astype(np.float32)
+        centred = sequence - _by_step(parameters[f"{name}/mean"])
+        return centred * _by_step(factor) + parameters[f"{name}/shift"]
 
-    @abstractmethod
-    def over(self, operation: Over, inputs: Tensor, axis: int, *, kept: bool = False) -> Tensor:
-        """Over one axis, which stays with length 1 if `kept`."""
+    def dropout(self, inputs: Tensor, keep_probability: float, site: int) -> Tensor:
+        """Drop nothing: an export does not train."""
+        return inputs
 
-    @abstractmethod
-    def cut(self, inputs: Tensor, axis: int, begin: int, end: int) -> Tensor:
-        """Elements from `begin` up to `end` along an axis other than the batch."""
+    def without_gradient(self, inputs: Tensor) -> Tensor:
+        """Return the inputs: an export has no gradient."""
+        return inputs
 
-    @abstractmethod
-    def joined(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Side by side along an axis."""
+    def add_n(self, parts: Sequence[Tensor]) -> Tensor:
+        """Add one after the other."""
+        return reduce(add, parts)
 
-    @abstractmethod
-    def shaped(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
-        """The same elements as (first, *shape); the first axis has as many as there are."""
 
-    @abstractmethod
-    def turned(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
-        """The axes in another order."""
+def _by_step(values: Array) -> Array:
+    return values[None, :, None]

@@ -1,1 +1,4 @@
-"""The jobs of a cluster: train, cv, evaluate, recognise, pi. Each runs in the coordinator and leaves a run's folder."""
+"""The jobs of a cluster: train, cv, evaluate, recognise, pi.
+
+Each runs in the coordinator and leaves a run's folder.
+"""

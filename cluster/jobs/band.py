@@ -1,4 +1,7 @@
-"""The labels over time: of each stretch, the label of most of its windows. Pure, and bounded in memory."""
+"""The labels over time: of each stretch, the label of most of its windows.
+
+Pure, and bounded in memory.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ class Span:
 
 
 class Band:
-    """Counts windows by stretches of time, which become twice as long whenever there are too many of them."""
+    """Counts windows by stretches of time, which double whenever there are too many of them."""
 
     def __init__(self, labels: int, hop_seconds: float) -> None:
         self._labels = labels
@@ -32,10 +35,11 @@ class Band:
             for place, found in self._counts.items():
                 both = counts.setdefault(place // 2, [0] * self._labels)
                 both[:] = [before + more for before, more in zip(both, found, strict=True)]
-            self._seconds, self._counts = 2 * self._seconds, counts
+            self._seconds = 2 * self._seconds
+            self._counts = counts
 
     def spans(self) -> Sequence[Span]:
-        """In the order of time. A stretch in which nothing was labelled ends a span."""
+        """Return the spans in the order of time; a stretch with no label ends a span."""
         found: list[Span] = []
         first = min(self._counts, default=0)
         for place in sorted(self._counts):

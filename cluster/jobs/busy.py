@@ -1,33 +1,37 @@
-"""What ran where in a training, and how busy it was: processor time of each role, and of its GPU."""
+"""What ran where in a training, and how busy it was: processor time of each role, and its GPU."""
 
 import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.inventory import Inventory, Task
 from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
-from cluster.metrics.accelerator import Gpu, GpuCollector
-from cluster.metrics.instruments import Identity
-from cluster.metrics.processor import processor, usable_cores
-from cluster.server.devices import visible_gpus
+from core.errors import ClusterError
+from core.inventory import Inventory, Task
+from core.metrics.accelerator import Gpu, GpuCollector
+from core.metrics.instruments import Identity
+from core.metrics.processor import processor, usable_cores
+from core.server.devices import visible_gpus
 
 log = logging.getLogger(__name__)
 
-DEVICE, STARTED = "pscluster_device_busy_seconds_total", "pscluster_process_start_time_seconds"
-READ_SECONDS, ALL_SECONDS = 2.0, 6.0
+DEVICE = "pscluster_device_busy_seconds_total"
+STARTED = "pscluster_process_start_time_seconds"
+READ_SECONDS = 2.0
+ALL_SECONDS = 6.0
 LEAST_SECONDS = 10.0
 """A shorter training says nothing about who is idle."""
-IDLE_OF_BUSIEST, IDLE_DEVICE = 0.1, 0.05
-"""Below this part of the busiest worker's share, or of the time, a worker or a device did almost nothing."""
+IDLE_OF_BUSIEST = 0.1
+IDLE_DEVICE = 0.05
+"""Below this part of the busiest worker's share, or of the time, a worker or a device did almost
+nothing."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Of one process, so far."""
+class UsageSample:
+    """What one process used so far."""
 
     cpu_seconds: float
     cores: int | None = None
@@ -40,31 +44,33 @@ class Reading:
 
 @dataclass(frozen=True)
 class Share:
-    """Of one process over the time: shares are 0 to 1, of all its cores' time; None where it did not say."""
+    """One process over the time: shares are 0 to 1, of all its cores' time; None where unknown."""
 
     task: str
     node: str
     computes: bool
-    device: str | None
+    device: str | None = None
     """What computes, such as `gpu:1`; None for the processor."""
-    processor: str | None
-    cores: int | None
-    cpu_seconds: float | None
-    cpu_share: float | None
-    device_share: float | None
+    processor: str | None = None
+    cores: int | None = None
+    cpu_seconds: float | None = None
+    cpu_share: float | None = None
+    device_share: float | None = None
 
 
-def read_role(task: Task, timeout_seconds: float) -> Reading | None:
+def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
     """What a role process says in its metrics; None if it does not say in time."""
     try:
-        samples = role_metrics(task.metrics_address, (CPU, CORES, BUILD, DEVICE, STARTED), timeout_seconds)
+        samples = role_metrics(
+            task.metrics_address, (CPU, CORES, BUILD, DEVICE, STARTED), timeout_seconds
+        )
     except ClusterError:
         return None
     found = {sample.name: sample for sample in samples}
     if CPU not in found:
         return None
     cores, build, device, started = (found.get(name) for name in (CORES, BUILD, DEVICE, STARTED))
-    return Reading(
+    return UsageSample(
         found[CPU].value,
         None if cores is None else int(cores.value),
         None if build is None else build.labels.get("processor"),
@@ -75,15 +81,21 @@ def read_role(task: Task, timeout_seconds: float) -> Reading | None:
 
 
 class BusyMeter(AbstractContextManager["BusyMeter"]):
-    """Reads all processes when the `with` begins and ends; then it knows their shares, and warns of the idle ones."""
+    """Reads all processes when the `with` begins and ends, and warns of the idle ones."""
 
-    def __init__(self, inventory: Inventory, tasks: Sequence[Task], devices: Sequence[str] = ()) -> None:
-        """`tasks`: the roles that take part. `devices`: what this process computes on itself, by TensorFlow's names."""
-        self._inventory, self._tasks = inventory, tasks
+    def __init__(
+        self, inventory: Inventory, tasks: Sequence[Task], devices: Sequence[str] = ()
+    ) -> None:
+        """`tasks`: the roles that take part.
+
+        `devices`: what this process computes on itself, by TensorFlow's names.
+        """
+        self._inventory = inventory
+        self._tasks = tasks
         self._coordinator = inventory.task("coordinator", 0)
         self._own = [_numbered(name, inventory) for name in devices]
         self._collectors: list[GpuCollector] = []
-        self._before: Mapping[str, Reading | None] = {}
+        self._before: Mapping[str, UsageSample | None] = {}
         self._began = time.monotonic()
         self.seconds = 0.0
         self.shares: tuple[Share, ...] = ()
@@ -98,7 +110,10 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
     def __exit__(self, *_: object) -> None:
         self.seconds, after = time.monotonic() - self._began, self._read()
         names = {task.name: task for task in (*self._tasks, self._coordinator)}
-        self.shares = tuple(self._share(task, self._before.get(name), after.get(name)) for name, task in names.items())
+        self.shares = tuple(
+            self._share(task, self._before.get(name), after.get(name))
+            for name, task in names.items()
+        )
         for collector in self._collectors:
             collector.close()
         for line in idle_lines(self.shares, self.seconds):
@@ -112,35 +127,50 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
             return
         self._collectors.append(GpuCollector(Identity("coordinator", 0), gpu, f"gpu:{number}"))
 
-    def _read(self) -> dict[str, Reading | None]:
-        found = dict[str, Reading | None](
-            zip((task.name for task in self._tasks), of_all(self._tasks, read_role, READ_SECONDS, ALL_SECONDS),
-                strict=True)
-        )  # fmt: skip
+    def _read(self) -> dict[str, UsageSample | None]:
+        found = dict[str, UsageSample | None](
+            zip(
+                (task.name for task in self._tasks),
+                of_all(self._tasks, read_role, READ_SECONDS, ALL_SECONDS),
+                strict=True,
+            )
+        )
         seconds = [collector.busy_seconds for collector in self._collectors]
-        busy = sum(seconds) / len(seconds) if seconds else None
-        device = "+".join(self._own) if len(self._own) > 1 or not all(one == "cpu:0" for one in self._own) else None
-        found[self._coordinator.name] = Reading(time.process_time(), usable_cores(), processor(), device, busy)
+        if seconds:
+            busy = sum(seconds) / len(seconds)
+        else:
+            busy = None
+        if len(self._own) > 1 or not all(one == "cpu:0" for one in self._own):
+            device = "+".join(self._own)
+        else:
+            device = None
+        found[self._coordinator.name] = UsageSample(
+            time.process_time(), usable_cores(), processor(), device, busy
+        )
         return found
 
-    def _share(self, task: Task, before: Reading | None, after: Reading | None) -> Share:
+    def _share(self, task: Task, before: UsageSample | None, after: UsageSample | None) -> Share:
         computes = task.role == "worker" or (task.role == "coordinator" and bool(self._own))
         if after is None:
-            return Share(task.name, task.node, computes, None, None, None, None, None, None)
+            return Share(task.name, task.node, computes)
+        known = Share(task.name, task.node, computes, after.device, after.processor, after.cores)
         if before is None:  # its figures so far may be of days
-            return Share(
-                task.name, task.node, computes, after.device, after.processor, after.cores, None, None, None
-            )  # fmt: skip
+            return known
         # One that was restarted in between counts from its new start.
-        kept = before if before.started == after.started and before.cpu_seconds <= after.cpu_seconds else Reading(0.0)
-        cpu, seconds = after.cpu_seconds - kept.cpu_seconds, max(1e-9, self.seconds)
+        if before.started == after.started and before.cpu_seconds <= after.cpu_seconds:
+            kept = before
+        else:
+            kept = UsageSample(0.0)
+        cpu = after.cpu_seconds - kept.cpu_seconds
+        seconds = max(1e-9, self.seconds)
         device_share = None
         if after.device_seconds is not None:
             device_share = min(1.0, (after.device_seconds - (kept.device_seconds or 0.0)) / seconds)
-        cpu_share = None if after.cores is None else min(1.0, cpu / (seconds * after.cores))
-        return Share(
-            task.name, task.node, computes, after.device, after.processor, after.cores, cpu, cpu_share, device_share
-        )
+        if after.cores is None:
+            cpu_share = None
+        else:
+            cpu_share = min(1.0, cpu / (seconds * after.cores))
+        return replace(known, cpu_seconds=cpu, cpu_share=cpu_share, device_share=device_share)
 
     def describe(self) -> dict[str, Any]:
         """The entry `busy` of `result.json`."""
@@ -148,27 +178,31 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
 
 
 def _numbered(name: str, inventory: Inventory) -> str:
-    """`gpu:2` of TensorFlow's name of a device of this process, which numbers those that it sees from 0."""
+    """Return `gpu:2` for TensorFlow's name of a device of this process.
+
+    TensorFlow counts the devices that it sees from 0.
+    """
     kind, _, place = name.rpartition("/device:")[2].lower().partition(":")
     seen = inventory.jobs.train.device.ids or (visible_gpus() if kind == "gpu" else ())
     return f"{kind}:{seen[int(place)] if kind != 'cpu' and int(place) < len(seen) else place}"
 
 
 def idle_lines(shares: Sequence[Share], seconds: float) -> list[str]:
-    """A line for each worker, and each device, that did almost nothing in a training of some length."""
+    """Return a line for each worker and device that did almost nothing in a long training."""
     if seconds < LEAST_SECONDS:
         return []
     lines = [
-        f"{share.device} of {share.task} on {share.node} was busy {share.device_share:.1%} of the training: "
-        "`nvidia-smi` there shows what holds it; larger batches keep it busier"
+        f"{share.device} of {share.task} on {share.node} was busy {share.device_share:.1%} of the"
+        " training: `nvidia-smi` there shows what holds it; larger batches keep it busier"
         for share in shares
         if share.computes and share.device_share is not None and share.device_share < IDLE_DEVICE
     ]
     on_processors = [share for share in shares if share.computes and share.device is None]
     busiest = max((share.cpu_share or 0.0 for share in on_processors), default=0.0)
     return lines + [
-        f"{share.task} on {share.node} used {share.cpu_share:.1%} of its cores over the training, the busiest worker "
-        f"{busiest:.0%}: is it slow to answer, or its node busy with something else? The report has each one's share"
+        f"{share.task} on {share.node} used {share.cpu_share:.1%} of its cores over the training,"
+        f" the busiest worker {busiest:.0%}: is it slow to answer, or its node busy with something"
+        " else? The report has each one's share"
         for share in on_processors
         if share.cpu_share is not None and share.cpu_share < IDLE_OF_BUSIEST * busiest
     ]

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
-from cluster.errors import ExitCode
+from core.errors import ExitCode
 
-GRACE_SECONDS = 30.0
-"""For writing the result: `fab` kills a job 60 s after it asked it to stop."""
+CALLS_SECONDS = 25.0
+"""For the workers' calls under way after the request to stop: what they push until then is kept."""
+
+GRACE_SECONDS = 40.0
+"""For the test of what there is: `fab` kills a job 60 s after it asked it to stop, and the result
+is to be written."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
-class Cancelled(Exception):
+class JobCancelled(Exception):
     """The user asked to stop, and there is nothing to finish first."""
 
 
@@ -50,7 +54,9 @@ class Cancel(AbstractContextManager["Cancel"]):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Raise Cancelled from whatever runs in here: a person's own code, which never checks. Main thread only.
+        """Raise Cancelled from whatever runs in here: a person's own code, which never checks.
+
+        Main thread only.
 
         For the places where nothing has begun: what runs may be left half done.
         """
@@ -61,7 +67,7 @@ class Cancel(AbstractContextManager["Cancel"]):
         except KeyboardInterrupt:
             if not self.asked:
                 raise
-            raise Cancelled from None
+            raise JobCancelled from None
         finally:
             self._at_once = False
 
@@ -77,4 +83,4 @@ class Cancel(AbstractContextManager["Cancel"]):
     def check(self) -> None:
         """Raise Cancelled if the user asked to stop. For the places where nothing has begun."""
         if self.asked:
-            raise Cancelled
+            raise JobCancelled

@@ -1,4 +1,4 @@
-"""`python -m cluster.jobs.check_app`: some steps of an app in this process, measured, for `fab app check`."""
+"""`python -m cluster.jobs.check_app`: measure some steps of an app here, for `fab app check`."""
 
 import argparse
 import math
@@ -10,48 +10,58 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from cluster.apps.copy import named_app, run_of
 from cluster.apps.environments import continue_in, local_environments
 from cluster.apps.files import app_path
 from cluster.apps.measured import MeasuredStep
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.inventory import Inventory, load
-from cluster.inventory.micro_batches import auto_micro_batches
-from cluster.inventory.training import TrainJob
-from cluster.jobs.cancel import Cancel, Cancelled
-from cluster.logs.terminal import say
-from cluster.metrics.processor import usable_cores
+from cluster.jobs.cancel import Cancel, JobCancelled
+from core.errors import ClusterError, ExitCode, UsageError
+from core.inventory import Inventory, load
+from core.inventory.slots import auto_slots
+from core.inventory.training import TrainJob
+from core.logs.terminal import say
+from core.metrics.process import memory_bytes
+from core.metrics.processor import usable_cores
 
 if TYPE_CHECKING:
-    from cluster.apps.networks import AppNetwork
-    from cluster.data import Dataset
+    from cluster.apps.app_network import AppNetwork
     from cluster.jobs.modes.mode import Mode
+    from core.data import Dataset
 
-MOST_STEPS, MOST_SECONDS = 30, 5.0
+MOST_STEPS = 30
+MOST_SECONDS = 5.0
 FEWEST_STEPS = 3
 SAMPLE_SECONDS = 0.005
 RATE = 1e-4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the app of the inventory; its figures are the one line on standard output. Returns the exit code."""
+    """Measure the app of the inventory; its figures are the one line on standard output.
+
+    Returns the exit code.
+    """
     parser = argparse.ArgumentParser(prog="python -m cluster.jobs.check_app", description=__doc__)
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--environment", default="", metavar="KEY")
     given = parser.parse_args(arguments)
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        words = sys.argv[1:]
+    else:
+        words = list(arguments)
     try:
         if given.environment:
             continue_in(local_environments(), given.environment, ["cluster.jobs.check_app", *words])
         # Everything happens on this machine, whatever machines the inventory names.
-        inventory = load(given.inventory, given.set, check_interfaces=False).model_copy(update={"connection": "local"})
+        inventory = load(given.inventory, given.set, check_interfaces=False).model_copy(
+            update={"connection": "local"}
+        )
         # What the app prints is none of the figures.
         with Cancel() as cancel, redirect_stdout(sys.stderr):
             measured = _measured(inventory, cancel)
-    except Cancelled:
+    except JobCancelled:
         return ExitCode.CANCELLED
     except ClusterError as problem:
         say(str(problem), error=True)
@@ -65,47 +75,71 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
     path = app_path(inventory)
     if path is None:
         raise UsageError("jobs.train.app: expected an app to check, got none")
+    named_app(path)
     with _Memory() as memory:
-        from cluster.engine.environment import loading_quietly
+        from core.engine.environment import loading_quietly
 
         with loading_quietly():
             from cluster.apps.app import load as load_app
-            from cluster.apps.networks import Kind, network_of
-            from cluster.engine.runtime import one_thread_an_operation
+            from cluster.apps.app import load_copy, name_of
+            from cluster.apps.app_network import Kind
+            from cluster.apps.networks import network_of
             from cluster.jobs.progress import Display
             from cluster.jobs.sources import load_dataset
+            from core.engine.runtime import one_thread_an_operation
         one_thread_an_operation()
         with cancel.at_once():
-            app = load_app(path)
+            if run_of(path) is None:
+                app = load_app(path)
+            else:
+                app = load_copy(path, name_of(path))
         if not app.has_model:
-            raise UsageError(f"{path}: expected an app with a model to check, got one with data() alone: train it")
+            raise UsageError(
+                f"{path}: expected an app with a model to check, got one with data() alone:"
+                " train it"
+            )
         with Display(quiet=True) as display:
             dataset = load_dataset(inventory, display, cancel, lambda event: None, app)
         cores = usable_cores()
         train = inventory.jobs.train
-        pieces = auto_micro_batches("single", train.batch_size, 1, [cores]).number
-        number = train.micro_batches if isinstance(train.micro_batches, int) else pieces
+        pieces = auto_slots("single", train.batch_size, 1, [cores]).number
+        number = train.slots if isinstance(train.slots, int) else pieces
         job = train.model_copy(update={"mode": "single", "distill": None}).cut_into(number)
         with cancel.at_once():
             network = network_of(app, Kind.of(dataset), job.seed)
         steps = _Steps(network, job, dataset)
-        prepared, before = memory.highest, memory.marked()
+        prepared = memory.highest
+        before = memory.marked()
         loss = steps.run()
         first = time.monotonic() - begin
         if not math.isfinite(loss):
             raise ClusterError(
-                f"{path}: the loss of the first step is {loss}: expected a finite number: look for a division by zero, "
-                "a logarithm of zero, or numbers in data() that are far from the range -10 to 10"
+                f"{path}: the loss of the first step is {loss}: expected a finite number: look for"
+                " a division by zero, a logarithm of zero, or numbers in data() that are far from"
+                " the range -10 to 10"
             )
         seconds, gradients = steps.timed(cancel)
         after = memory.highest_since_mark()
     return MeasuredStep(
-        app.name, network.kind.task, list(network.problem.input_shape), network.problem.outputs, dataset.train_windows,
-        network.layout.trained_size, network.layout.statistics_size, loss=loss, first_loss_seconds=first,
-        batch_size=job.batch_size, micro_batches=number, cores=cores, steps=len(seconds),
-        step_seconds=(step := statistics.median(seconds)), gradient_seconds=min(step, statistics.median(gradients)),
-        step_bytes=max(0, after - before), process_bytes=prepared, **_vectors(train, network),
-    )  # fmt: skip
+        app.name,
+        network.kind.task,
+        list(network.problem.input_shape),
+        network.problem.outputs,
+        dataset.train_windows,
+        network.layout.trained_size,
+        network.layout.statistics_size,
+        loss=loss,
+        first_loss_seconds=first,
+        batch_size=job.batch_size,
+        batch_slots=number,
+        cores=cores,
+        steps=len(seconds),
+        step_seconds=(step := statistics.median(seconds)),
+        gradient_seconds=min(step, statistics.median(gradients)),
+        step_bytes=max(0, after - before),
+        process_bytes=prepared,
+        **_vectors(train, network),
+    )
 
 
 def _vectors(train: TrainJob, network: "AppNetwork") -> dict[str, int]:
@@ -113,9 +147,13 @@ def _vectors(train: TrainJob, network: "AppNetwork") -> dict[str, int]:
     from cluster.jobs.modes.mode import optimizer_of, wire_codecs
 
     pull, push = wire_codecs(train.codec)
-    trained, measured = network.layout.trained_size, network.layout.statistics_size
+    trained = network.layout.trained_size
+    measured = network.layout.statistics_size
     slots = len(optimizer_of(train.optimizer).slot_names)
-    own = slots if train.facts.batches(train.mode_options) > 1 else 0
+    if train.facts.batches(train.mode_options) > 1:
+        own = slots
+    else:
+        own = 0
     return {
         "slots": slots,
         "remembered": push.memory_rows + own,
@@ -130,29 +168,31 @@ class _Steps:
     def __init__(self, network: "AppNetwork", job: TrainJob, dataset: "Dataset") -> None:
         import numpy as np
 
-        from cluster.consistency.policy import Speeds
-        from cluster.engine.devices import HOST
         from cluster.jobs.modes.mode import Setup, Stretch, mode_of
+        from core.consistency.policy import Speeds
+        from core.engine.devices import HOST
         from ps_node.shard import VectorState
         from worker_node.recordings import Standardization, WorkerWindows
 
-        state, windows = VectorState(network.initial(job.seed)), WorkerWindows(dataset)
-        self._mode: Mode = mode_of(Setup(job, network, windows, state, {0: HOST}, 1, Speeds()))
+        state = VectorState(network.initial(job.seed))
+        windows = WorkerWindows(dataset)
+        self._mode: Mode = mode_of(Setup(job, network, windows, state, {0: HOST}, Speeds()))
         self._mode.policy.begin(range(MOST_STEPS + FEWEST_STEPS + 1))
         order = np.random.default_rng(job.seed).permutation(dataset.train_windows)
-        # As the trainer's batches; a small set repeats rows, so that a step is as large as it will be.
+        # As the trainer's batches; a small set repeats rows, so that a step is as large as it will
+        # be.
         self._rows = np.resize(order, job.batch_size).astype(np.int32)[None]
         packed = Standardization.of(dataset, np.arange(dataset.train_windows)).packed()
         self._stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
         self._done = 0
         self._gradient_seconds = 0.0
-        """Of the latest step."""
+        """The seconds of the latest step's gradient."""
 
     def run(self) -> float:
         """One step; its mean loss. Raises ClusterError."""
-        from cluster.engine.lost import first_line
-        from cluster.engine.messages import Outcome
         from cluster.jobs.fit import Update
+        from core.engine.lost import first_line
+        from core.engine.messages import Outcome
 
         import tensorflow as tf  # isort: skip
 
@@ -161,18 +201,22 @@ class _Steps:
         update = Update(self._done, (self._done,), self._rows)
         item = self._mode.item(grant, update, self._stretch)
         try:
-            value: Any = self._mode.functions[item.function](*item.arguments)
+            value: Any = item.function(*item.arguments)
         except tf.errors.OpError as problem:
             raise ClusterError(f"a step of the app failed: {first_line(problem)}") from None
         value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
         found = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
         self._done += 1
         self._gradient_seconds = found.seconds[1]
-        return float("nan") if found.step is None else sum(found.step.losses.values()) / len(found.step.losses)
+        if found.step is None:
+            return float("nan")
+        return sum(found.step.losses.values()) / len(found.step.losses)
 
     def timed(self, cancel: Cancel) -> tuple[list[float], list[float]]:
         """The seconds of some steps, and of their gradients."""
-        seconds, gradients, end = list[float](), list[float](), time.monotonic() + MOST_SECONDS
+        seconds = list[float]()
+        gradients = list[float]()
+        end = time.monotonic() + MOST_SECONDS
         while len(seconds) < FEWEST_STEPS or (len(seconds) < MOST_STEPS and time.monotonic() < end):
             cancel.check()
             begin = time.monotonic()
@@ -195,7 +239,7 @@ class _Memory:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
@@ -206,8 +250,7 @@ class _Memory:
     @staticmethod
     def now() -> int:
         """Bytes."""
-        status = Path("/proc/self/status").read_text()
-        return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+        return memory_bytes(Path("/proc/self/status").read_text())["RssAnon"]
 
     def marked(self) -> int:
         """Bytes now; `highest_since_mark` begins here."""

@@ -1,35 +1,43 @@
 """A training's checkpoints: what one contains, when it is written, how a run resumes from it."""
 
+import logging
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from cluster.checkpoints import Checkpoint, CheckpointStore, read_newest
-from cluster.errors import UsageError, reason_of
-from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
-from cluster.status.events import CheckpointWritten, Consumer
+from core.checkpoints import Checkpoint, CheckpointStore, Superseded, read_newest
+from core.errors import ClusterError, UsageError, reason_of
+from core.inventory.arithmetic import TENSORFLOW, ArithmeticSetting
+from core.inventory.training import TrainJob
+from core.status.events import CheckpointWritten, Consumer
 from ps_node.shard import PlacedVector, VectorState
+
+log = logging.getLogger(__name__)
 
 FOLDER = "checkpoints"
 PROGRESS = "progress"
 MAY_DIFFER = ("deadline_seconds", "checkpoint", "refit", "recipe", "data", "app", "tensorboard")
-"""Keys of the job that may differ in a resumed run: the content of the data is compared by itself, and the run has its
-own copy of the app."""
+"""Keys of the job that may differ in a resumed run: the content of the data is compared by itself,
+and the run has its own copy of the app."""
 
-VECTOR, SLOT, FIT = "vector", "slot/", "fit/"
+VECTOR = "vector"
+SLOT = "slot/"
+FIT = "fit/"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run counts over all its coordinators. `rolled_back`: updates that were lost, all of which ran again.
+    """What a run counts over all its coordinators.
+
+    `rolled_back`: updates that were lost, all of which ran again.
 
     `elapsed_seconds` is without the pauses between coordinators.
     """
@@ -39,6 +47,9 @@ class Counts:
     rolled_back: int = 0
     resumptions: int = 0
     elapsed_seconds: float = 0.0
+    memories_lost: int = 0
+    """Times a worker's memory of the run was lost: with its process, or with the coordinator that
+    it belonged to."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +60,11 @@ class Resumption:
     fits: tuple[Fit, ...]
     counts: Counts
     wire: WireMeter
-    micro_batches: int
-    """What the run's batches are cut into: `auto` means this number from now on, whatever the cluster is now."""
+    slots: int
+    """What the run's batches are cut into: `auto` means this number from now on, whatever the
+    cluster is now."""
+    arithmetic: ArithmeticSetting
+    """What the run's gradients are computed by, likewise."""
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
@@ -59,20 +73,35 @@ def settings_of(job: TrainJob) -> dict[str, Any]:
     return {key: value for key, value in described.items() if key not in MAY_DIFFER}
 
 
+def _renamed(then: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a checkpoint in today's words.
+
+    Before there was a choice, TensorFlow computed, and slots were called micro_batches.
+    """
+    found = {"arithmetic": TENSORFLOW, **then}
+    if "micro_batches" in found:
+        found["slots"] = found.pop("micro_batches")
+    return found
+
+
 def _completed(then: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a checkpoint, with the defaults of keys that this version has and the one that wrote it had not.
+    """Return the settings of a checkpoint, with defaults for the keys that its writer did not have.
 
     What this version cannot read stays as it is.
     """
     try:
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in then.items()}
+        given = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in then.items()
+        }
         return settings_of(TrainJob.model_validate(given))
     except ValidationError:
         return then
 
 
-def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Resumption | None, tuple[str, ...]]:
-    """The run's newest whole checkpoint, and a line for each that was refused; None if there is none.
+def resume(
+    run: Path, job: TrainJob, dataset_sha256: str, size: int
+) -> tuple[Resumption | None, tuple[str, ...]]:
+    """Return the run's newest whole checkpoint, or None, and a line for each that was refused.
 
     Raises UsageError if the run was another one: other settings, other recordings.
     """
@@ -83,83 +112,182 @@ def resume(run: Path, job: TrainJob, dataset_sha256: str, size: int) -> tuple[Re
         return _resumption(run, checkpoint, job, dataset_sha256, size), refused
     except (KeyError, TypeError, ValueError) as problem:
         raise UsageError(
-            f"{run}: its checkpoint of update {checkpoint.update} is not one that this version of pscluster made "
-            f"({reason_of(problem)}): start a new run without --resume"
+            f"{run}: its checkpoint of update {checkpoint.update} is not one that this version of"
+            f" pscluster made ({reason_of(problem)}): start a new run without --resume"
         ) from None
 
 
-def _resumption(run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256: str, size: int) -> Resumption:
-    facts, tensors = checkpoint.facts, checkpoint.tensors
-    then = _completed(facts["settings"])
-    job = job if isinstance(job.micro_batches, int) else job.cut_into(int(then["micro_batches"]))
+def _resumption(
+    run: Path, checkpoint: Checkpoint, job: TrainJob, dataset_sha256: str, size: int
+) -> Resumption:
+    facts = checkpoint.facts
+    tensors = checkpoint.tensors
+    then = _completed(_renamed(facts["settings"]))
+    if not isinstance(job.slots, int):
+        job = job.cut_into(int(then["slots"]))
+    if job.arithmetic == "auto":
+        job = job.computed_by(then["arithmetic"])
     now = settings_of(job)
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
-        shown = "; ".join(f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing)
-        raise UsageError(f"{run}: a resumed run keeps the settings it began with, but {shown}: give it those")
+        shown = "; ".join(
+            f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing
+        )
+        raise UsageError(
+            f"{run}: a resumed run keeps the settings it began with, but {shown}: give it those"
+        )
     if facts["dataset_sha256"] != dataset_sha256:
-        raise UsageError(f"{run}: was trained on other recordings than --data names now: give it those it began with")
+        raise UsageError(
+            f"{run}: was trained on other recordings than --data names now: give it those it began"
+            " with"
+        )
     if tensors[VECTOR].shape != (size,):
-        raise ValueError(f"a vector of shape {tensors[VECTOR].shape} for a network of {size} values")
+        raise ValueError(
+            f"a vector of shape {tensors[VECTOR].shape} for a network of {size} values"
+        )
     state = VectorState(
         tensors[VECTOR],
-        {name.removeprefix(SLOT): value for name, value in tensors.items() if name.startswith(SLOT)},
+        {
+            name.removeprefix(SLOT): value
+            for name, value in tensors.items()
+            if name.startswith(SLOT)
+        },
         int(facts["optimizer_updates"]),
         checkpoint.update,
     )
-    fits = tuple(Fit.of(of_fit, tensors[f"{FIT}{place}"]) for place, of_fit in enumerate(facts["fits"]))
+    fits = tuple(
+        Fit.of(of_fit, tensors[f"{FIT}{place}"]) for place, of_fit in enumerate(facts["fits"])
+    )
     counts = TypeAdapter(Counts).validate_python(facts["counts"])
-    rolled_back = max(counts.rolled_back, applied_before(run) - checkpoint.update)
-    counts = replace(counts, rolled_back=rolled_back, resumptions=counts.resumptions + 1)
-    return Resumption(state, fits, counts, WireMeter.of(facts["wire"]), job.pieces)
+    before = progress_of(run)
+    counts = replace(
+        counts,
+        rolled_back=max(counts.rolled_back, before.updates - checkpoint.update),
+        resumptions=counts.resumptions + 1,
+        memories_lost=max(counts.memories_lost, before.memories_lost + before.memories),
+    )
+    return Resumption(state, fits, counts, WireMeter.of(facts["wire"]), job.pieces, job.arithmetic)
 
 
-def applied_before(run: Path) -> int:
-    """How many updates the run is known to have applied so far, all that were lost included; 0 if unknown."""
+@dataclass(frozen=True)
+class Reached:
+    """How far a run is known to have come, zeros if unknown.
+
+    What was lost since its last checkpoint counts. `memories` are those that workers held for it at
+    that time. The next coordinator's workers have none of them.
+    """
+
+    updates: int = 0
+    memories_lost: int = 0
+    memories: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The file: as long whatever the numbers are, so that one write replaces it."""
+        return b"%020d %020d %020d" % (self.updates, self.memories_lost, self.memories)
+
+
+def progress_of(run: Path) -> Reached:
+    """What the run's coordinators noted of their progress."""
     try:
-        return int((run / FOLDER / PROGRESS).read_bytes())
+        numbers = map(int, (run / FOLDER / PROGRESS).read_bytes().split())
+        return Reached(*list(numbers)[:3])
     except (OSError, ValueError):
-        return 0
+        return Reached()
 
 
 class RunKeeper(AbstractContextManager["RunKeeper"]):
     """Writes a run's checkpoints."""
 
+    _complained = False
+
     def __init__(
-        self, run: Path, job: TrainJob, dataset_sha256: str, shards: PlacedVector[Any],
-        counted: Callable[[], Counts], fits: list[Fit], wire: WireMeter, emit: Consumer,
-    ) -> None:  # fmt: skip
+        self,
+        run: Path,
+        job: TrainJob,
+        dataset_sha256: str,
+        shards: PlacedVector[Any],
+        counted: Callable[[], Counts],
+        fits: list[Fit],
+        wire: WireMeter,
+        emit: Consumer,
+    ) -> None:
         """Raises ClusterError."""
-        self._job, self._dataset, self._shards, self._wire = job, dataset_sha256, shards, wire
-        self._counted, self._fits, self._emit = counted, fits, emit
+        self._job = job
+        self._dataset = dataset_sha256
+        self._shards = shards
+        self._wire = wire
+        self._counted = counted
+        self._fits = fits
+        self._emit = emit
         self._store = CheckpointStore(run / FOLDER, job.checkpoint.keep)
-        self._progress = os.open(run / FOLDER / PROGRESS, os.O_WRONLY | os.O_CREAT, 0o644)
-        self._updates = shards.state().next_id + counted().rolled_back
+        self._path = run / FOLDER / PROGRESS
+        self._progress: int | None = None
+        with self._comfort():
+            self._progress = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        before = counted()
+        self._updates = shards.state().next_id + before.rolled_back
+        self._lost_before = before.memories_lost
         self._last = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._progress)
+        if self._progress is not None:
+            with self._comfort():
+                os.close(self._progress)
         self._store.close()
+
+    @contextmanager
+    def _comfort(self) -> Iterator[None]:
+        """Report the first error of the file of the progress: a full disk ends no training."""
+        try:
+            yield
+        except OSError as problem:
+            if not self._complained:
+                self._complained = True
+                log.warning(
+                    "%s: cannot be written (%s): the run continues; after a kill it knows less of"
+                    " what it lost",
+                    self._path,
+                    problem.strerror,
+                )
 
     @property
     def every_seconds(self) -> float:
         """Time between two checkpoints."""
         return self._job.checkpoint.every_seconds
 
+    def seconds_left(self) -> float:
+        """Time until the next checkpoint; negative once it is due."""
+        return self.every_seconds - (time.monotonic() - self._last)
+
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
-        return time.monotonic() - self._last >= self.every_seconds
+        return self.seconds_left() <= 0.0
 
-    def progress(self, updates: int) -> None:
-        """Note that `updates` more are applied. It survives a SIGKILL of this process; no fsync is needed for that."""
+    def progress(self, updates: int, lost: int = 0, held: int = 0) -> None:
+        """Note that `updates` more are applied.
+
+        It survives a SIGKILL of this process; no fsync is needed for that.
+
+        `lost` memories of workers were lost to this coordinator, which has `held` of them now.
+        """
         self._updates += updates
-        os.pwrite(self._progress, b"%020d" % self._updates, 0)
+        if self._progress is not None:
+            noted = Reached(self._updates, self._lost_before + lost, held)
+            with self._comfort():
+                os.pwrite(self._progress, noted.to_bytes(), 0)
 
     def keep(self) -> None:
-        """Write a checkpoint. Every scheduled update is applied. Raises ClusterError if the disk refuses it."""
+        """Write a checkpoint. Every scheduled update is applied.
+
+        A disk that refuses it costs this one alone: the older ones stay, and the next due time
+        tries again. Raises Superseded once another process writes the run's checkpoints.
+        """
         begin = time.monotonic()
         state = self._shards.state()
-        tensors = {VECTOR: state.vector, **{f"{SLOT}{name}": value for name, value in state.slots.items()}}
+        tensors = {
+            VECTOR: state.vector,
+            **{f"{SLOT}{name}": value for name, value in state.slots.items()},
+        }
         tensors |= {f"{FIT}{place}": fit.vector for place, fit in enumerate(self._fits)}
         facts = {
             "settings": settings_of(self._job),
@@ -169,7 +297,18 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
             "wire": self._wire.counted(),
             "counts": asdict(self._counted()),
         }
-        self._store.write(Checkpoint(state.next_id, tensors, facts))
+        try:
+            self._store.write(Checkpoint(state.next_id, tensors, facts))
+        except Superseded:
+            raise
+        except ClusterError as problem:
+            self._last = time.monotonic()
+            log.warning(
+                "%s. The run continues with the checkpoint before, and tries again when the next"
+                " one is due",
+                problem,
+            )
+            return
         self._last = time.monotonic()
         size = sum(tensor.nbytes for tensor in tensors.values())
         self._emit(CheckpointWritten(self._last - begin, size, state.next_id))

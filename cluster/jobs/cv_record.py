@@ -1,28 +1,31 @@
-"""`cv.json` of a cross-validation: the folds that are done, each as it came, and what they say together."""
+"""`cv.json` of a cross-validation: the folds that are done, each as it came, and their summary."""
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cluster.atomic_write import atomic_write
-from cluster.errors import UsageError, reason_of
+from cluster.jobs.trained_on import shown
+from core.atomic_write import atomic_write
+from core.errors import UsageError, reason_of
+from core.inventory import Inventory
 
 NAME = "cv.json"
 SCHEMA = 1
 MOST_BYTES = 256 << 20
-MOST_SHOWN = 6
-"""Groups of a fold that its line names."""
 Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """The held-out windows of one group, and how many of them were answered right; null for tasks without that."""
+    """The held-out windows of one group, and how many were answered right.
+
+    Null for tasks without that.
+    """
 
     group: int
     windows: Count
@@ -31,7 +34,9 @@ class GroupScore:
 
 @dataclass(frozen=True)
 class FoldScore:
-    """One training of one fold. `figures` are those over its held-out windows, by name, null where the task has none.
+    """One training of one fold.
+
+    `figures` are those over its held-out windows, by name, null where the task has none.
 
     `parameters_sha256` is of the parameters at the last epoch.
     """
@@ -50,9 +55,32 @@ class FoldScore:
 _SCORES = TypeAdapter(tuple[FoldScore, ...])
 
 
+NOT_OF_A_FOLD = ("seed", "validation_subjects", "refit", "early_stopping", "checkpoint")
+"""Keys of `jobs.train` that mean nothing here: the folds and the seeds of `jobs.cv` take their
+place."""
+
+
+def key_of(
+    dataset_sha256: str, groups: int, inventory: Inventory, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what two coordinators of one run agree on; `settings` are those of `jobs.train`."""
+    train = {
+        f"train.{name}": value for name, value in settings.items() if name not in NOT_OF_A_FOLD
+    }
+    return {
+        "dataset_sha256": dataset_sha256,
+        "groups": groups,
+        **inventory.jobs.cv.model_dump(mode="json"),
+        **train,
+    }
+
+
 @dataclass
 class CvRecord:
-    """What a cross-validation has found so far. `key` says what it is of: a resumed run continues no other."""
+    """What a cross-validation has found so far.
+
+    `key` says what it is of: a resumed run continues no other.
+    """
 
     path: Path
     key: dict[str, Any]
@@ -61,7 +89,10 @@ class CvRecord:
 
     @classmethod
     def opened(cls, path: Path, key: dict[str, Any], planned: int) -> "CvRecord":
-        """The record in the file, or an empty one. Raises UsageError if the file is of other settings or damaged."""
+        """The record in the file, or an empty one.
+
+        Raises UsageError if the file is of other settings or damaged.
+        """
         key = json.loads(json.dumps(key))
         if not path.exists():
             return cls(path, key, planned, [])
@@ -70,16 +101,29 @@ class CvRecord:
                 content: Any = json.loads(stream.read(MOST_BYTES))
             if content["schema"] != SCHEMA:
                 raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-            then, scores = dict(content["key"]), list(_SCORES.validate_python(_tuples(content["folds"])))
-        except (OSError, ValueError, KeyError, TypeError, ValidationError, RecursionError) as problem:
+            then = dict(content["key"])
+            scores = list(_SCORES.validate_python(content["folds"]))
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            ValidationError,
+            RecursionError,
+        ) as problem:
             raise UsageError(
-                f"{path}: expected the folds that this run has done, got {reason_of(problem)}: start a new one without "
-                "--resume"
+                f"{path}: expected the folds that this run has done, got {reason_of(problem)}:"
+                " start a new one without --resume"
             ) from None
         differing = sorted(name for name in {*key, *then} if key.get(name) != then.get(name))
         if differing:
-            shown = "; ".join(f"{name} was {then.get(name)!r} and is {key.get(name)!r}" for name in differing)
-            raise UsageError(f"{path}: a resumed run keeps the settings it began with, but {shown}: give it those")
+            shown = "; ".join(
+                f"{name} was {then.get(name)!r} and is {key.get(name)!r}" for name in differing
+            )
+            raise UsageError(
+                f"{path}: a resumed run keeps the settings it began with, but {shown}: give it"
+                " those"
+            )
         return cls(path, key, planned, scores)
 
     def has(self, seed: int, fold: int) -> bool:
@@ -90,7 +134,12 @@ class CvRecord:
         """Keep one more, on disk too: all of them or what was there before. Raises ClusterError."""
         self.scores.append(score)
         folds = [asdict(each) for each in self.scores]
-        content = {"schema": SCHEMA, "key": self.key, "planned": self.planned, "summary": self.summary()}
+        content = {
+            "schema": SCHEMA,
+            "key": self.key,
+            "planned": self.planned,
+            "summary": self.summary(),
+        }
         atomic_write(self.path, json.dumps({**content, "folds": folds}, indent=2).encode() + b"\n")
 
     @property
@@ -101,18 +150,27 @@ class CvRecord:
     @property
     def headline(self) -> str:
         """The name of the figure that counts: accuracy, or the loss of a task without one."""
-        return "accuracy" if all(score.figures.get("accuracy") is not None for score in self.scores) else "loss"
+        if all(score.figures.get("accuracy") is not None for score in self.scores):
+            return "accuracy"
+        return "loss"
 
     def summary(self) -> dict[str, Any]:
-        """Means and spreads: `mean` is over the folds, each the mean over its seeds, all counting the same.
+        """Return means and spreads: `mean` is over the folds, each the mean over its seeds.
 
-        A seed has a value once it has trained every fold: an easy fold alone would flatter it. `spread_over_folds` is
-        the standard deviation of the folds' means, `spread_over_seeds` that of the seeds' values, null where there are
-        fewer than two. A group's accuracy is over its windows with all seeds.
+        All folds count the same. A seed has a value once it has trained every fold: an easy fold
+        alone would flatter it. `spread_over_folds` is the standard deviation of the folds' means,
+        `spread_over_seeds` that of the seeds' values, null where there are fewer than two. A
+        group's accuracy is over its windows with all seeds.
         """
         name = self.headline
-        by_fold = {fold: self._mean(name, "fold", fold) for fold in sorted({score.fold for score in self.scores})}
-        trained = {seed: {score.fold for score in self.scores if score.seed == seed} for seed in self._seeds}
+        by_fold = {
+            fold: self._mean(name, "fold", fold)
+            for fold in sorted({score.fold for score in self.scores})
+        }
+        trained = {
+            seed: {score.fold for score in self.scores if score.seed == seed}
+            for seed in self._seeds
+        }
         folds = self.planned // len(self.key["seeds"])
         whole = [seed for seed in self._seeds if len(trained[seed]) == folds]
         by_seed = {seed: self._mean(name, "seed", seed) for seed in whole}
@@ -136,54 +194,64 @@ class CvRecord:
         return statistics.fmean(found)
 
     def _by_group(self) -> dict[int, float]:
-        right, windows = dict[int, int](), dict[int, int]()
-        for found in (group for score in self.scores for group in score.groups if group.right is not None):
+        right = dict[int, int]()
+        windows = dict[int, int]()
+        for found in (
+            group for score in self.scores for group in score.groups if group.right is not None
+        ):
             right[found.group] = right.get(found.group, 0) + (found.right or 0)
             windows[found.group] = windows.get(found.group, 0) + found.windows
         return {group: right[group] / windows[group] for group in sorted(right) if windows[group]}
 
     def table(self) -> list[str]:
-        """Lines for a person: a row a fold, a column a seed, the means, then each group's accuracy."""
+        """Return lines for a person: a row a fold, a column a seed, means, groups' accuracy."""
         seeds = self._seeds
         known = {(score.fold, score.seed): score.figures[self.headline] for score in self.scores}
-        found, summary = {score.fold: score for score in self.scores}, self.summary()
+        found = {score.fold: score for score in self.scores}
+        summary = self.summary()
         lines = [_row(f"{self.headline}", [f"seed {seed}" for seed in seeds], "mean", "held out")]
         for fold in sorted(found):
             values = [_shown(known.get((fold, seed))) for seed in seeds]
             held_out = found[fold].groups
             lines.append(
-                _row(f"fold {fold + 1}", values, _shown(summary["folds"][str(fold)]), names_of(held_out))
-            )  # fmt: skip
+                _row(
+                    f"fold {fold + 1}",
+                    values,
+                    _shown(summary["folds"][str(fold)]),
+                    names_of(held_out),
+                )
+            )
         spread = summary["spread_over_folds"]
-        words = "" if spread is None else f"+- {spread:.4f} over folds"
+        if spread is None:
+            words = ""
+        else:
+            words = f"+- {spread:.4f} over folds"
         if summary["spread_over_seeds"] is not None:
             words += f", +- {summary['spread_over_seeds']:.4f} over seeds"
         means = [_shown(summary["seeds"].get(str(seed))) for seed in seeds]
         lines.append(_row("mean", means, _shown(summary["mean"]), words))
         if groups := summary["groups"]:
             worst = sorted(groups, key=lambda group: (groups[group], int(group)))
-            lines.append("by group: " + "  ".join(f"{group} {groups[group]:.3f}" for group in worst))
+            lines.append(
+                "by group: " + "  ".join(f"{group} {groups[group]:.3f}" for group in worst)
+            )
         return lines
 
 
 def names_of(groups: Sequence[GroupScore]) -> str:
-    """`groups 3, 7, 9`; empty without groups."""
-    names = [str(score.group) for score in groups]
-    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    return f"group{'s' * (len(names) > 1)} {', '.join(names[:MOST_SHOWN])}{more}" if names else ""
+    """`groups 3, 7 and 2 more`; empty without groups."""
+    return shown([score.group for score in groups])
 
 
 def _row(first: str, values: Sequence[str], last: str, words: str) -> str:
-    return f"{first:<9}" + "".join(f"{value:>8}" for value in (*values, last)) + f"   {words}".rstrip()
+    return (
+        f"{first:<9}" + "".join(f"{value:>8}" for value in (*values, last)) + f"   {words}".rstrip()
+    )
 
 
 def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:.4g}"
-
-
-def _tuples(folds: Any) -> Any:
-    """Lists of JSON as the tuples that the record has."""
-    return [
-        {**fold, "groups": tuple(fold["groups"]), "confusion": tuple(tuple(row) for row in fold["confusion"])}
-        for fold in folds
-    ]
+    if value is None:
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.4f}"
+    return f"{value:.4g}"

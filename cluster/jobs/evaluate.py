@@ -1,4 +1,4 @@
-"""The job `evaluate`: a trained model's figures on the test set; and evaluation itself, of a training's epochs too.
+"""The job `evaluate`: a trained model's figures on the test set; and evaluation of any training.
 
 Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix.
 """
@@ -13,74 +13,103 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.apps.networks import AppNetwork
-from cluster.data import Dataset
-from cluster.engine.messages import Item
-from cluster.engine.runtime import trace
-from cluster.errors import UsageError
+from cluster.apps.app_network import AppNetwork
+from cluster.jobs.arithmetic import arithmetic_of_job
+from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import chunks
 from cluster.jobs.lifecycle import Job
-from cluster.jobs.run_folder import RunFolder, newest_model, sabotage
+from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import Runner, Session
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.train_result import StoredModel, describe_dataset, describe_figures, digest_of, load
-from cluster.models.curves import Curve
-from cluster.models.kernels import compiled_by_xla
-from cluster.models.network import Network
-from cluster.models.objective import EXAMPLES
-from cluster.status.events import Advanced, Consumer, Evaluated, FiguresComputed, StageBegan
-from cluster.status.parts import ClassCount, Figures
+from cluster.jobs.specs import float32, int32, standardization_of
+from cluster.jobs.train_result import (
+    StoredModel,
+    describe_figures,
+    digest_of,
+    load,
+)
+from core.data import Dataset
+from core.engine.messages import Item
+from core.engine.runtime import trace
+from core.errors import UsageError
+from core.inventory.arithmetic import LIBRARY
+from core.inventory.training import TrainJob
+from core.models.curves import Curve
+from core.models.kernels import compiled_by_xla
+from core.models.native import NativeNetwork
+from core.models.network import BuiltIn, Network
+from core.models.objective import EXAMPLES
+from core.status.events import Advanced, Consumer, Evaluated, FiguresComputed, StageBegan
+from core.status.parts import ClassCount, Figures
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
-from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
+from recognise.fitting import refuse_other_windows
+from worker_node.recordings import Standardization, WorkerWindows
 
 import tensorflow as tf  # isort: skip
 
 CHUNK = 250
-"""Windows of one dispatch: large enough that the pull does not count, small enough for every worker to get some."""
-FUNCTION = "evaluate"
+"""Windows of one dispatch: large enough that the pull does not count, small enough for every worker
+to get some."""
+LINGER_SECONDS = 5.0
+"""For the chunks under way once an evaluation is to end."""
 
 
-def answering(network: Network, *, compiled: bool) -> Callable[..., Any]:
-    """What a trained network answers, in a graph: (named parameters, standardized inputs) to its logits."""
+def answering(network: Network, job: TrainJob) -> Callable[..., Any]:
+    """Return a graph's function of (trained, statistics, standardized inputs) to logits."""
+    if job.arithmetic == LIBRARY:
+        assert isinstance(network, BuiltIn)
+        return NativeNetwork(network).answers
+    compiled = job.compiled
 
-    def answered(named: Any, inputs: Any) -> Any:
+    def answered(trained: Any, statistics: Any, inputs: Any) -> Any:
+        named = network.unpack(tf.concat([trained, statistics], 0))
         with compiled_by_xla(compiled):
             return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
 
-    return tf.function(answered, autograph=False, jit_compile=True) if compiled else answered
+    if compiled:
+        traced: Callable[..., Any] = tf.function(answered, autograph=False, jit_compile=True)
+        return traced
+    return answered
 
 
 class Evaluation:
-    """The workers' function: (rows, counts, standardization) to the sums that the figures come from.
+    """The workers' function: (rows, counts, standardization) to the sums behind the figures.
 
     `counts`, float32 (CHUNK,), is 1 for each row that counts, 0 for what fills the last chunk up.
     """
 
     def __init__(
-        self, network: Network, windows: WorkerWindows, shards: PlacedVector[Any], *, compiled: bool = False
+        self,
+        network: Network,
+        windows: WorkerWindows,
+        shards: PlacedVector[Any],
+        job: TrainJob,
     ) -> None:
-        """`compiled`: have XLA compile the network."""
+        """`job`: of the training, whose arithmetic computes the answers."""
         self.objective = network.objective
         self.shapes: dict[str, tuple[int, ...]] = {}
-        compute = answering(network, compiled=compiled)
+        compute = answering(network, job)
 
         def evaluate(rows: Any, counts: Any, standardization: Any) -> Any:
-            # Every bit: the figures are those of the parameters that are stored, whatever the codec of the training.
+            # Every bit: the figures are those of the parameters that are stored, whatever the codec
+            # of the training.
             trained, statistics, _ = shards.pull(exact=True)
-            named = network.unpack(tf.concat([trained, statistics], 0))
             inputs, targets = windows.gather(rows, standardization)
-            answers = compute(named, inputs)
+            answers = compute(trained, statistics, inputs)
             sums = self.objective.sums(targets, answers, counts)
             self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
-            return tf.concat([tf.reshape(tf.cast(value, tf.float64), [-1]) for value in sums.values()], 0)
+            return tf.concat(
+                [tf.reshape(tf.cast(value, tf.float64), [-1]) for value in sums.values()], 0
+            )
 
         self.function = trace(
             evaluate,
-            tf.TensorSpec([CHUNK], tf.int32),
-            tf.TensorSpec([CHUNK], tf.float32),
-            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
+            int32(CHUNK),
+            float32(CHUNK),
+            standardization_of(windows),
         )
 
     def sums(self, replies: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
@@ -93,15 +122,19 @@ class Evaluation:
         whole = np.array([fsum(column) for column in zip(*replies, strict=True)])
         ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
         parts = np.split(whole, ends[:-1])
-        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+        return {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
 
 
 @dataclass(frozen=True)
 class Found:
     """What an evaluation found. `figures` is None if no example was looked at.
 
-    `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without classes. `by_label` has for
-    each of several labels at once how often it was right, wrong and missed.
+    `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without
+    classes. `by_label` has for each of several labels at once how often it was right, wrong and
+    missed.
     """
 
     figures: Figures | None
@@ -113,7 +146,11 @@ class Found:
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
-        found = {label: asdict(curve) for label, curve in zip(labels, self.curves, strict=False) if curve is not None}
+        found = {
+            label: asdict(curve)
+            for label, curve in zip(labels, self.curves, strict=False)
+            if curve is not None
+        }
         return found or None
 
 
@@ -121,12 +158,18 @@ class Evaluator:
     """Evaluates the parameters as the servers hold them."""
 
     def __init__(
-        self, dispatcher: Runner, evaluation: Evaluation, reply: Callable[[int, int, float], None] = lambda *_: None
+        self,
+        dispatcher: Runner,
+        evaluation: Evaluation,
+        reply: Callable[[int, int, float], None] = lambda *_: None,
     ) -> None:
         """`reply` gets the task, the windows and the seconds of each reply."""
-        self._dispatcher, self._evaluation, self._reply = dispatcher, evaluation, reply
+        self._dispatcher = dispatcher
+        self._evaluation = evaluation
+        self._reply = reply
         self._ids = count(-1, -1)
-        """Below zero: an evaluation changes nothing, so its ids must never meet those of updates."""
+        """Below zero: an evaluation changes nothing, so its ids must never meet those of updates.
+        """
 
     def __call__(
         self,
@@ -142,20 +185,24 @@ class Evaluator:
         replies: list[NDArray[np.float64]] = []
         packed = standardization.packed()
         items = (
-            Item(next(self._ids), FUNCTION, (chunk, weights, packed))
+            Item(next(self._ids), self._evaluation.function, (chunk, weights, packed))
             for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
         )
-        for outcome in self._dispatcher.run(items, stop):
+        for outcome in self._dispatcher.run(items, stop, LINGER_SECONDS):
             replies.append(outcome.value)
             self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
             advance()
-        sums, objective = self._evaluation.sums(replies), self._evaluation.objective
+        sums = self._evaluation.sums(replies)
+        objective = self._evaluation.objective
         if not sums or not sums[EXAMPLES]:
             return Found(None, objective.no_confusion(), 0)
         return Found(
-            Figures(**objective.figures(sums)), objective.confusion(sums), int(sums[EXAMPLES]),
-            objective.by_label(sums), objective.curves(sums),
-        )  # fmt: skip
+            Figures(**objective.figures(sums)),
+            objective.confusion(sums),
+            int(sums[EXAMPLES]),
+            objective.by_label(sums),
+            objective.curves(sums),
+        )
 
 
 def shown(shape: Sequence[int]) -> str:
@@ -163,19 +210,29 @@ def shown(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape)) or "one number"
 
 
-def figures_computed(split: str, found: Found, labels: Sequence[str], epoch: int | None) -> FiguresComputed:
+def figures_computed(
+    split: str, found: Found, labels: Sequence[str], epoch: int | None
+) -> FiguresComputed:
     """The event of an evaluation that looked at something."""
     assert found.figures is not None
-    counts = tuple(ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False))
+    counts = tuple(
+        ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False)
+    )
     rows = tuple(map(tuple, found.confusion.tolist()))
     return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
 
 
 def tested(
-    evaluator: Evaluator, dataset: Dataset, standardization: Standardization, emit: Consumer, stop: Callable[[], bool]
+    evaluator: Evaluator,
+    dataset: Dataset,
+    standardization: Standardization,
+    emit: Consumer,
+    stop: Callable[[], bool],
 ) -> Found:
     """The stage `test`: what the windows on their way until `stop()` is true showed."""
-    rows = np.arange(dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32)
+    rows = np.arange(
+        dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32
+    )
     emit(StageBegan("test", -(-len(rows) // CHUNK), "chunks"))
     done = count(1)
     return evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop)
@@ -192,30 +249,42 @@ class EvaluateRun(Job):
     found: Found | None = None
 
     def prepare(self) -> None:
-        """Load the model and the recordings; raises ClusterError if they do not fit together, and Cancelled."""
+        """Load the model and the recordings.
+
+        Raises ClusterError if they do not fit together, and Cancelled.
+        """
         named = self.inventory.jobs.evaluate.run
-        run = self.evaluated_run = Path(named) if named else newest_model(Path(self.inventory.runs))
+        run = self.evaluated_run = model_run(named, Path(self.inventory.runs))
         with self.cancel.at_once():
             model = self.model = load(run / "model")
         dataset = self.dataset = load_dataset(
-            self.inventory, self.display, self.cancel, self.stream.emit,
+            self.inventory,
+            self.display,
+            self.cancel,
+            self.stream.emit,
             model.network.app if isinstance(model.network, AppNetwork) else None,
             None if self.app is None else self.app.data,
-        )  # fmt: skip
-        self.unit, self.task_type = dataset.unit, dataset.task
+        )
+        self.unit = dataset.unit
+        self.task_type = dataset.task
         problem = model.network.problem
         expected = (problem.input_shape, problem.outputs, model.labels)
         if expected != (dataset.input_shape, dataset.outputs, dataset.labels):
             raise UsageError(
-                f"{run}: the model takes windows of {shown(problem.input_shape)} of the classes "
-                f"{', '.join(model.labels)}; {dataset.source} has {shown(dataset.input_shape)} of "
-                f"{', '.join(dataset.labels)}: evaluate it on data like that it was trained on (--data)"
+                f"{run}: the model takes windows of {shown(problem.input_shape)} of the classes"
+                f" {', '.join(model.labels)}; {dataset.source} has {shown(dataset.input_shape)} of"
+                f" {', '.join(dataset.labels)}: evaluate it on data like that it was trained on"
+                " (--data)"
             )
-        if isinstance(model.network, AppNetwork) and model.network.kind.target_shape != dataset.targets.shape:
+        refuse_other_windows(str(dataset.source), dataset.signals, model.signals)
+        if (
+            isinstance(model.network, AppNetwork)
+            and model.network.kind.target_shape != dataset.targets.shape
+        ):
             raise UsageError(
-                f"{run}: the model is for targets of {shown(model.network.kind.target_shape)} an example; "
-                f"{dataset.source} has {shown(dataset.targets.shape)}: evaluate it on data like that it was trained "
-                "on (--data)"
+                f"{run}: the model is for targets of {shown(model.network.kind.target_shape)} an"
+                f" example; {dataset.source} has {shown(dataset.targets.shape)}: evaluate it on"
+                " data like that it was trained on (--data)"
             )
         try:
             model.network.layout.shards(len(self.inventory.of_role("ps")))
@@ -229,26 +298,38 @@ class EvaluateRun(Job):
         device = self.inventory.jobs.train.device_of_workers
         with Session(self.inventory, self.cancel, self.metrics, self.display, device) as session:
             network = self.model.network
-            shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
-            compiled = self.inventory.jobs.train.compiled
-            evaluation = Evaluation(network, WorkerWindows(self.dataset), shards, compiled=compiled)
+            shards = ParameterShards(
+                network.layout, VectorState(self.model.vector), MomentumSGD(), session.places
+            )
+            job = self.inventory.jobs.train
+            job = job.computed_by(arithmetic_of_job(job, network).name)
+            if job.arithmetic == LIBRARY or network.has_library_layers:
+                session.require_library()
+            evaluation = Evaluation(network, WorkerWindows(self.dataset), shards, job)
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
             dispatcher = session.dispatch(
-                {FUNCTION: evaluation.function}, self.inventory.jobs.train.deadline_seconds, saboteur
+                self.inventory.jobs.train.deadline_seconds,
+                saboteur,
             )
             evaluator = Evaluator(
-                dispatcher, evaluation,
+                dispatcher,
+                evaluation,
                 lambda task, windows, seconds: self.stream.emit(Evaluated(task, windows, seconds)),
-            )  # fmt: skip
+            )
             self.found = tested(
-                evaluator, self.dataset, self.model.standardization, self.stream.emit, lambda: self.cancel.asked
+                evaluator,
+                self.dataset,
+                self.model.standardization,
+                self.stream.emit,
+                lambda: self.cancel.asked,
             )
         if self.found.figures is not None:
             self.stream.emit(figures_computed("test", self.found, self.dataset.labels, None))
 
     def complete(self) -> bool:
         """Whether every test window was looked at."""
-        found, dataset = self.found, self.dataset
+        found = self.found
+        dataset = self.dataset
         return found is not None and dataset is not None and found.examples == dataset.test_windows
 
     def result(self) -> dict[str, Any]:
@@ -262,6 +343,8 @@ class EvaluateRun(Job):
             "model": self.model.network.describe() if self.model else None,
             "final": describe_figures(found.figures if found else None),
             "confusion": found.confusion.tolist() if found else None,
-            "precision_recall": found.describe_curves(self.dataset.labels) if found and self.dataset else None,
+            "precision_recall": (
+                found.describe_curves(self.dataset.labels) if found and self.dataset else None
+            ),
             "parameters_sha256": digest_of(self.model.vector) if self.model else None,
         }

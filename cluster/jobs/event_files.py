@@ -1,8 +1,8 @@
-"""TensorBoard's event files of a run, written by TensorFlow's own record writer: one more consumer of the events.
+"""TensorBoard's event files of a run, a consumer of its events, by TensorFlow's record writer.
 
-A folder a split, `train`, `validation` and `test`, so that TensorBoard draws the same figure of all in one chart. The
-step of a scalar is its epoch; a refit has folders of its own. A file is a TFRecord of `Event` messages. No operation
-runs: what is written waits for no worker.
+A folder a split, `train`, `validation` and `test`, so that TensorBoard draws the same figure of all
+in one chart. The step of a scalar is its epoch; a refit has folders of its own. A file is a
+TFRecord of `Event` messages. No operation runs: what is written waits for no worker.
 """
 
 import socket
@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.lazy import tf
-from cluster.status.events import EpochEnded, Event, FiguresComputed, Restored
-from cluster.status.parts import FIGURE_KEYS, Figures
+from core.lazy import tf
+from core.status.events import EpochEnded, Event, FiguresComputed, Restored
+from core.status.parts import FIGURE_KEYS, Figures
 
 FOLDER = "tensorboard"
 VERSION = "brain.Event:2"
@@ -23,7 +23,10 @@ REFIT = "refit"
 
 
 class EventFiles(AbstractContextManager["EventFiles"]):
-    """The files below one folder; each is made with its first figures. `consume` raises OSError, OpError."""
+    """The files below one folder; each is made with its first figures.
+
+    `consume` raises OSError, OpError.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,10 +46,15 @@ class EventFiles(AbstractContextManager["EventFiles"]):
                 self._restored_epochs = event.train_epochs, event.refit_epochs
             case EpochEnded():
                 self._stage = event.stage
-                rates = {"learning_rate": event.rate, "windows_per_second": event.windows_per_second}
+                rates = {
+                    "learning_rate": event.rate,
+                    "windows_per_second": event.windows_per_second,
+                }
                 trained = {"loss": event.loss, "accuracy": event.accuracy}
                 self._write(
-                    "train", event.epoch, {**trained, **{f"rates/{name}": rate for name, rate in rates.items()}}
+                    "train",
+                    event.epoch,
+                    {**trained, **{f"rates/{name}": rate for name, rate in rates.items()}},
                 )
                 if event.validation is not None:
                     self._write("validation", event.epoch, _scalars(event.validation))
@@ -54,7 +62,10 @@ class EventFiles(AbstractContextManager["EventFiles"]):
                 self._write("test", event.epoch or 0, _scalars(event.figures))
 
     def _write(self, split: str, epoch: int, scalars: Mapping[str, float | None]) -> None:
-        name = f"{REFIT}-{split}" if self._stage == REFIT else split
+        if self._stage == REFIT:
+            name = f"{REFIT}-{split}"
+        else:
+            name = split
         writer = self._writers.get(name) or self._begun(name)
         values = [
             tf.compat.v1.Summary.Value(tag=tag, simple_value=value)
@@ -72,9 +83,14 @@ class EventFiles(AbstractContextManager["EventFiles"]):
         writer = self._writers[name] = tf.io.TFRecordWriter(str(path))
         _record(writer, file_version=VERSION)
         if self._restored_epochs is not None:
-            # The epochs behind the checkpoint are trained again: TensorBoard forgets what it had from here on.
+            # The epochs behind the checkpoint are trained again: TensorBoard forgets what it had
+            # from here on.
             epochs = self._restored_epochs[name.startswith(REFIT)]
-            _record(writer, step=epochs + 1, session_log=tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START))
+            _record(
+                writer,
+                step=epochs + 1,
+                session_log=tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START),
+            )
         return writer
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from cluster.errors import UsageError
-from cluster.inventory.training import EarlyStopping, TrainJob
-from cluster.parameters import Vector
-from cluster.status.parts import Figures, StalenessCount
+from core.errors import UsageError
+from core.inventory.training import TrainJob
+from core.inventory.training_sections import EarlyStopping
+from core.parameters import Vector
+from core.status.parts import Figures, StalenessCount
 
 Rows = NDArray[np.int32]
 
@@ -26,7 +27,8 @@ Rows = NDArray[np.int32]
 class Update:
     """What one update is computed from. `id` counts the updates of the run from 0.
 
-    `batches` are the numbers of its batches, counted over the run as well; `rows` has shape (batches, batch_size).
+    `batches` are the numbers of its batches, counted over the run as well; `rows` has shape
+    (batches, batch_size).
     """
 
     id: int
@@ -37,61 +39,101 @@ class Update:
 class Plan:
     """The batches of a whole run, and how they make updates.
 
-    Every epoch is a fresh permutation of `rows`, cut into whole batches; the last few windows that fill none wait for
-    another epoch's permutation. `replayed` more batches at the end of each epoch repeat those of highest loss. Each
-    update is `batches_per_update` batches one after the other, the last of an epoch what is left.
+    Every epoch is a fresh permutation of `rows`, cut into whole batches; the last few windows that
+    fill none wait for another epoch's permutation. `replayed` more batches at the end of each epoch
+    repeat those of highest loss. Each update is `batches_per_update` batches one after the other,
+    the last of an epoch what is left.
     """
 
     def __init__(
-        self, rows: Rows, batch_size: int, epochs: int, replayed: int, seed: int, batches_per_update: int = 1,
-        *, until: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Rows,
+        batch_size: int,
+        epochs: int,
+        replayed: int,
+        seed: int,
+        batches_per_update: int = 1,
+        *,
+        until: int | None = None,
+    ) -> None:
         """A plan of `epochs` epochs, of which only the first `until` are trained, if that is given.
 
         Raises UsageError if there are fewer rows than a batch holds.
         """
         if len(rows) < batch_size:
             raise UsageError(
-                f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from {len(rows)} training "
-                f"windows: set it to at most {len(rows)}"
+                f"jobs.train.batch_size: a batch of {batch_size} windows cannot be filled from"
+                f" {len(rows)} training windows: set it to at most {len(rows)}"
             )
-        self._rows, self._seed, self._group = rows, seed, batches_per_update
+        self._rows = rows
+        self._seed = seed
+        self._group = batches_per_update
         self.batch_size, self.epochs = batch_size, epochs if until is None else min(until, epochs)
         self._fresh = len(rows) // batch_size
         self.replayed = min(replayed, self._fresh)
         self.batches_per_epoch = self._fresh + self.replayed
         self.batches = epochs * self.batches_per_epoch
-        """Of all epochs: the learning rate's schedule is over these."""
+        """The batches of all epochs: the learning rate's schedule is over these."""
         self.fresh_updates = -(-self._fresh // batches_per_update)
         self.per_epoch = self.fresh_updates + -(-self.replayed // batches_per_update)
         self.updates = self.epochs * self.per_epoch
 
+    @classmethod
+    def of_job(cls, job: TrainJob, rows: NDArray[np.integer], until: int | None = None) -> "Plan":
+        """Return the plan of a training on these rows."""
+        return cls(
+            rows.astype(np.int32),
+            job.batch_size,
+            job.epochs,
+            job.replay_worst_batches,
+            job.seed,
+            job.facts.batches(job.mode_options),
+            until=until,
+        )
+
     def fresh(self, epoch: int) -> list[Update]:
         """The updates of `epoch` (from 0) that see each window once."""
-        order = np.random.Generator(np.random.Philox(key=[self._seed, epoch])).permutation(len(self._rows))
+        order = np.random.Generator(np.random.Philox(key=[self._seed, epoch])).permutation(
+            len(self._rows)
+        )
         order = order[: self._fresh * self.batch_size].reshape(self._fresh, self.batch_size)
         first = epoch * self.batches_per_epoch
-        return self._updates(epoch * self.per_epoch, range(first, first + self._fresh), self._rows[order])
+        return self._updates(
+            epoch * self.per_epoch, range(first, first + self._fresh), self._rows[order]
+        )
 
     def replay(self, epoch: int, losses: Mapping[int, float]) -> list[Update]:
-        """Updates over the batches of `epoch` whose `losses` (by number) were highest, under new numbers."""
+        """Return updates over the batches of `epoch` with the highest `losses`, newly numbered."""
         worst = heapq.nlargest(self.replayed, losses, key=lambda batch: (losses[batch], -batch))
-        rows = {batch: rows for update in self.fresh(epoch) for batch, rows in zip(update.batches, update.rows,
-                                                                                   strict=True)}  # fmt: skip
+        rows = {
+            batch: rows
+            for update in self.fresh(epoch)
+            for batch, rows in zip(update.batches, update.rows, strict=True)
+        }
         first = epoch * self.batches_per_epoch + self._fresh
-        again = np.stack([rows[batch] for batch in worst]) if worst else np.zeros((0, self.batch_size), np.int32)
+        if worst:
+            again = np.stack([rows[batch] for batch in worst])
+        else:
+            again = np.zeros((0, self.batch_size), np.int32)
         numbers = range(first, first + len(worst))
         return self._updates(epoch * self.per_epoch + self.fresh_updates, numbers, again)
 
     def _updates(self, first: int, batches: range, rows: Rows) -> list[Update]:
         return [
-            Update(first + place, tuple(batches[start : start + self._group]), rows[start : start + self._group])
+            Update(
+                first + place,
+                tuple(batches[start : start + self._group]),
+                rows[start : start + self._group],
+            )
             for place, start in enumerate(range(0, len(rows), self._group))
         ]
 
 
 def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
-    """`rows` in pieces of exactly `size`, the last one filled up; with a weight of 1 for each that counts, else 0."""
+    """Yield `rows` in pieces of exactly `size`, the last one filled up, with weights.
+
+    A weight is 1 for each row that counts, else 0.
+    """
     for start in range(0, len(rows), size):
         piece = rows[start : start + size]
         weights = np.zeros(size, np.float32)
@@ -100,13 +142,15 @@ def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
 
 
 def is_better(found: Figures, best: Figures | None, early: EarlyStopping | None) -> bool:
-    """Whether an epoch with `found` replaces the one selected so far: it is better, by `min_delta` if any."""
+    """Return whether an epoch with `found` replaces the selected one, by `min_delta`."""
     return found.better_than(best, early.min_delta if early is not None else 0.0)
 
 
 def epochs_of_refit(job: TrainJob, chosen: "FitFacts") -> int:
-    """Epochs that a refit trains: all, with early stopping as many as the selected epoch of the fit before it."""
-    return job.epochs if job.early_stopping is None else chosen.epoch
+    """Return the epochs of a refit: all, or with early stopping as many as were selected."""
+    if job.early_stopping is None:
+        return job.epochs
+    return chosen.epoch
 
 
 LATEST = 4096
@@ -115,7 +159,10 @@ LATEST = 4096
 
 @dataclass(frozen=True)
 class Cursor:
-    """The next thing to do: updates of `epoch` from the `done`th on, of the repeated ones when `replaying`."""
+    """The next thing to do: updates of `epoch` from the `done`th on.
+
+    When `replaying` they are those of the epoch's repeated batches.
+    """
 
     epoch: int = 0
     replaying: bool = False
@@ -124,7 +171,10 @@ class Cursor:
 
 @dataclass(kw_only=True)
 class FitFacts:
-    """The state of a training but its vector. `losses` (by batch) and `hits` are those of the present epoch."""
+    """The state of a training but its vector.
+
+    `losses` (by batch) and `hits` are those of the present epoch.
+    """
 
     first_id: int = 0
     epoch: int = 0
@@ -148,7 +198,7 @@ class FitFacts:
         return kept
 
     def stopped(self, early: EarlyStopping | None, epochs: int) -> bool:
-        """Whether the fit ended, or ends, before `epochs` epochs because its validation got no better."""
+        """Return whether the fit ends before `epochs` epochs: its validation got no better."""
         if early is None or self.selected is None or self.epochs_done >= epochs:
             return False
         return self.epochs_done - self.epoch >= early.patience
@@ -156,7 +206,9 @@ class FitFacts:
     def throughput(self) -> dict[str, float | None]:
         """The entry of `result.json`."""
         return {
-            "windows_per_second": self.windows / self.train_seconds if self.windows and self.train_seconds else None,
+            "windows_per_second": (
+                self.windows / self.train_seconds if self.windows and self.train_seconds else None
+            ),
             "step_seconds_p50": statistics.median(self.step_seconds) if self.step_seconds else None,
         }
 
@@ -166,14 +218,22 @@ _FACTS = TypeAdapter(FitFacts)
 
 @dataclass(kw_only=True)
 class Fit(FitFacts):
-    """The state of a training: `vector` is that of the selected epoch, the last one without validation."""
+    """The state of a training: `vector` is the selected epoch's, or the last one's.
+
+    It is the last one's without validation.
+    """
 
     vector: Vector
 
     @classmethod
     def of(cls, facts: dict[str, Any], vector: Vector) -> "Fit":
-        """What `facts` were kept of. Raises TypeError or ValueError if they are not of this version."""
+        """What `facts` were kept of.
+
+        Raises TypeError or ValueError if they are not of this version.
+        """
         names = {each.name for each in fields(FitFacts)}
         if facts.keys() != names:
-            raise ValueError(f"expected the facts {', '.join(sorted(names))}, got {', '.join(sorted(facts))}")
+            raise ValueError(
+                f"expected the facts {', '.join(sorted(names))}, got {', '.join(sorted(facts))}"
+            )
         return cls(vector=vector, **vars(_FACTS.validate_python(facts)))

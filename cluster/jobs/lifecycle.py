@@ -4,30 +4,34 @@ import logging
 import os
 import platform
 import time
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
 
-from cluster import __version__
 from cluster.apps.copy import AppOfRun
-from cluster.atomic_write import atomic_write
-from cluster.checkpoints import WriterLock
-from cluster.engine.chaos import ChaosPlan
-from cluster.errors import ClusterError, reason_of
-from cluster.inventory import Inventory
-from cluster.jobs.cancel import Cancel, Cancelled
+from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics
 from cluster.jobs.progress import Display, Terminal
-from cluster.jobs.run_folder import RunFolder, RunLog, unfinished
-from cluster.metrics.processor import processor
-from cluster.metrics.standard import tensorflow_version
+from cluster.jobs.run_folder import RunFolder, unfinished
+from cluster.jobs.run_log import RunLog
+from cluster.jobs.run_status import RunStatus, began
 from cluster.pages.leave import reported
-from cluster.status.events import Ended, Event, Opened
-from cluster.status.parts import CLASSIFICATION
-from cluster.status.stream import Stream
+from core import __version__
+from core.atomic_write import atomic_write, of_disk, refused
+from core.checkpoints import Superseded, WriterLock
+from core.engine.chaos import ChaosPlan
+from core.errors import ClusterError, reason_of
+from core.inventory import Inventory
+from core.metrics.processor import processor
+from core.metrics.standard import tensorflow_version
+from core.status.events import Ended, Event, Opened
+from core.status.parts import CLASSIFICATION
+from core.status.stream import EventStream
 
 log = logging.getLogger(__name__)
 
@@ -35,41 +39,69 @@ RUN_FILE = "PSCLUSTER_RUN_FILE"
 """Environment variable: a file to write the run's folder into."""
 
 
-class Job:
+@dataclass(frozen=True)
+class JobContext:
+    """Everything that is settled before a job is made."""
+
+    inventory: Inventory
+    display: Display
+    cancel: Cancel
+    resumed: Path | None = None
+    """The folder of the run that the job continues."""
+    app: AppOfRun | None = None
+    """The app, of which the run keeps a copy; None for a built-in model."""
+    chaos: ChaosPlan | None = None
+    """Faults to inject."""
+    muted: bool = False
+    """Whether the job opens no port: a node may have several runs of a sweep at once."""
+
+
+class Job(ABC):
     """What every job is, seen from outside."""
 
     name: str
     app: AppOfRun | None = None
-    """The app, of which the run keeps a copy; None for a built-in model."""
     unit = "windows"
-    """What its workers work off: `windows` of recordings, `examples` of other data. Known once it is prepared."""
+    """What its workers work off: `windows` of recordings, `examples` of other data. Known once it
+    is prepared."""
     task_type = CLASSIFICATION
     """What it learns."""
+    result_path: Path | None = None
+    """Where the result of a job lies that leaves one for a person even when it fails."""
 
-    def __init__(
-        self, inventory: Inventory, display: Display, cancel: Cancel, chaos: ChaosPlan | None = None,
-        mode: str = "", model: str = "",
-    ) -> None:  # fmt: skip
-        """`chaos`: faults to inject. `mode` and `model`: of a training, for its metrics."""
-        self.inventory, self.display, self.cancel, self.chaos = inventory, display, cancel, chaos
+    def __init__(self, context: JobContext) -> None:
+        inventory = context.inventory
+        display = context.display
+        self.inventory = inventory
+        self.display = display
+        self.cancel = context.cancel
+        self.resumed = context.resumed
+        self.app = context.app
+        self.chaos = context.chaos
         self.begin = time.monotonic()
-        self.metrics = CoordinatorMetrics(inventory.shared_folder, display.busy)
-        self.job_metrics = JobMetrics(self.metrics.registry, mode, model, lambda: self.metrics.membership)
-        self.stream = Stream(self.metrics.metered(self.job_metrics.consume), Terminal(display).consume)
+        self.metrics = CoordinatorMetrics(
+            inventory.shared_folder, display.busy, muted=context.muted
+        )
+        self.status = RunStatus(began(inventory, self.name))
+        JobMetrics(self.metrics.registry, self.status.now, lambda: self.metrics.membership)
+        self.stream = EventStream(self.status.consume, Terminal(display, self.status.now).consume)
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  some jobs have nothing to refuse
         """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
 
+    @abstractmethod
     def run(self, folder: RunFolder) -> None:
-        """The work itself. Raises ClusterError; ends early, normally or by Cancelled, when cancelled."""
-        raise NotImplementedError
+        """The work itself.
 
+        Raises ClusterError; ends early, normally or by Cancelled, when cancelled.
+        """
+
+    @abstractmethod
     def complete(self) -> bool:
-        """Whether all was done that the job is for: a Ctrl-C that comes too late for that cancels nothing."""
-        raise NotImplementedError
+        """Return whether all was done that the job is for: a later Ctrl-C cancels nothing."""
 
     def result(self) -> dict[str, Any]:
-        """What goes into `result.json` below `status`: always every key, null where nothing is known."""
+        """Return what `result.json` has below `status`: every key, null where nothing is known."""
         return {
             "cluster": self.inventory.cluster,
             "workers": len(self.inventory.of_role("worker")),
@@ -83,7 +115,10 @@ class Job:
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """Hooks around a job's life, and a consumer of its events; the default does nothing. A context manager."""
+    """Hooks around a job's life, and a consumer of its events; the default does nothing.
+
+    A context manager.
+    """
 
     def __exit__(self, *_: object) -> None:
         """The job has ended, in whatever way."""
@@ -102,41 +137,52 @@ class Crashed(ClusterError):
 def conduct(
     job: Job, runs: Path, cancel: Cancel, resumed: Path | None = None, watch: Watch | None = None
 ) -> tuple[Path, dict[str, Any]]:
-    """Prepare and run the job; where its result lies, and the result, whose `status` is done or cancelled.
+    """Prepare and run the job; return the path of its result, and the result.
 
-    With `resumed`, the folder of a run that was interrupted, the job continues there. `watch` gets its events from the
-    preparation on, which has no folder yet.
+    The `status` in the result is done or cancelled. With `resumed`, the folder of a run that was
+    interrupted, the job continues there. `watch` gets its events from the preparation on, which has
+    no folder yet.
 
-    Raises ClusterError: without a trace in `runs` for a run that another process writes, and for bad input; later with
-    `status` failed and the `reason` in the result file.
+    Raises ClusterError: without a trace in `runs` for a run that another process writes, and for
+    bad input; later with `status` failed and the `reason` in the result file.
     """
     watch = watch or Watch()
     with ExitStack() as held:
-        # Before anything is read or written: the run may be alive, and its files belong to the process that has it.
+        # Before anything is read or written: the run may be alive, and its files belong to the
+        # process that has it.
+        lock: WriterLock | None = None
         if resumed is not None:
-            held.callback(WriterLock(resumed).release)
+            lock = WriterLock(resumed)
+            held.callback(lock.release)
             unfinished(resumed)  # its last holder may have finished it since it was chosen
         held.enter_context(watch)
         job.stream.add(watch.consume)
-        return _conduct(job, runs, cancel, resumed, watch, held)
+        return _conduct(job, runs, cancel, resumed, watch, held, lock)
 
 
 def _conduct(
-    job: Job, runs: Path, cancel: Cancel, resumed: Path | None, watch: Watch, held: ExitStack
-) -> tuple[Path, dict[str, Any]]:  # fmt: skip
+    job: Job,
+    runs: Path,
+    cancel: Cancel,
+    resumed: Path | None,
+    watch: Watch,
+    held: ExitStack,
+    lock: WriterLock | None,
+) -> tuple[Path, dict[str, Any]]:
     crash: Exception | None = None
     try:
         cancel.check()
         job.prepare()
-    except Cancelled:
+    except JobCancelled:
         pass
     except ClusterError:
         raise
     except Exception as problem:
         crash = problem
     folder = RunFolder(runs, job.name, resumed)
-    if resumed is None:
-        held.callback(WriterLock(folder.path).release)
+    if lock is None:
+        lock = WriterLock(folder.path)
+        held.callback(lock.release)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
         reported(folder.path, environment),
@@ -152,22 +198,33 @@ def _conduct(
             if not cancel.asked:
                 job.app = job.app and job.app.kept_with(folder.path)
                 job.run(folder)
-        except Cancelled:
+        except JobCancelled:
             pass
+        except Superseded:
+            raise  # the result is another process's to write
         except ClusterError as problem:
             _record_failure(job, folder, problem)
             raise
         except Exception as problem:
+            if isinstance(problem, OSError) and of_disk(problem):
+                path = Path(problem.filename or folder.path)
+                refusal = refused(path, "the disk refused it", problem)
+                _record_failure(job, folder, refusal)
+                raise refusal from None
             run_log.keep_traceback(problem)
             crashed = Crashed(
-                f"{job.name} failed on something unforeseen, {type(problem).__name__}: {reason_of(problem)}. The "
-                f"traceback is in {run_log.path}: please report it"
+                f"{job.name} failed on something unforeseen, {type(problem).__name__}:"
+                f" {reason_of(problem)}. The traceback is in {run_log.path}: please report it"
             )
             _record_failure(job, folder, crashed)
             raise crashed from None
-        status: Literal["done", "cancelled"] = "cancelled" if cancel.asked and not job.complete() else "done"
+        if cancel.asked and not job.complete():
+            status: Literal["done", "cancelled"] = "cancelled"
+        else:
+            status = "done"
         result = _complete(job, status)
         log.info("%s: %s", job.name, status)
+        lock.refuse_if_superseded()
         path = folder.write_result(result)
         job.stream.emit(Ended(status))
         return path, result
@@ -181,7 +238,10 @@ def _write_run_file(run: Path) -> None:
 
 
 def _record_failure(job: Job, folder: RunFolder, problem: ClusterError) -> None:
-    """In the result and the history; if the disk refuses that too, the user still sees the problem itself."""
+    """Record the failure in the result and the history.
+
+    If the disk refuses that too, the user still sees the problem itself.
+    """
     try:
         folder.write_result(_complete(job, "failed", str(problem)))
         log.info("%s: failed: %s", job.name, problem)

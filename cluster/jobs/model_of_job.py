@@ -1,24 +1,31 @@
-"""What a job trains: its app, imported, and the network that it or the inventory's `model` describes."""
+"""What a job trains: its app, imported, and the network of the app or of the inventory."""
 
 from pathlib import Path
 
-from cluster.apps.app import App
+from cluster.apps.app import App, load_copy
 from cluster.apps.app import load as load_app
+from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.copy import AppOfRun
-from cluster.apps.networks import Kind, network_of
-from cluster.data import Dataset
-from cluster.engine.runtime import one_thread_an_operation
-from cluster.errors import UsageError
-from cluster.inventory.training import TrainJob
-from cluster.models.augmentation import Augmentation
-from cluster.models.network import Network, build
+from cluster.apps.networks import network_of
+from core.data import Dataset
+from core.engine.runtime import one_thread_an_operation
+from core.errors import UsageError
+from core.inventory import Inventory
+from core.inventory.training import TrainJob
+from core.models.augmentation import Augmentation
+from core.models.network import Network, build
 
 
 def imported_app(job: TrainJob, app: AppOfRun | None) -> App | None:
-    """The job's app, imported. Its model starts TensorFlow's threads when it makes its first variable."""
+    """The job's app, imported.
+
+    Its model starts TensorFlow's threads when it makes its first variable.
+    """
     if job.app is None:
         return None
     one_thread_an_operation()
+    if app is not None and not app.in_place:
+        return load_copy(Path(job.app), app.name)
     return load_app(Path(job.app), None if app is None else app.name)
 
 
@@ -26,12 +33,18 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
     """The app's model, or the built-in one that the job names. Raises UsageError."""
     if app is not None and app.has_model:
         if job.augment is not None:
-            raise UsageError("jobs.train.augment: is for built-in networks: set it to null, write augment() in the app")
-        return network_of(app, Kind.of(dataset), job.seed)
+            raise UsageError(
+                "jobs.train.augment: is for built-in networks: set it to null, write augment() in"
+                " the app"
+            )
+        own = network_of(app, Kind.of(dataset), job.seed)
+        _refuse_other_settings(job, own)
+        return own
     if not dataset.holds_windows:
         raise UsageError(
-            f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels), each of one "
-            f"class; {dataset.source} has {dataset.summary()}: bring a model of your own with --app"
+            f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels),"
+            f" each of one class; {dataset.source} has {dataset.summary()}: bring a model of your"
+            " own with --app"
         )
     network = build(
         job.model,
@@ -39,6 +52,45 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
         channels=dataset.channels,
         classes=dataset.outputs,
         keep_probability=job.keep_probability,
+        vectors=dataset.signals.vectors,
     )
     Augmentation.of(job.augment, network.problem)  # refuses here what it cannot do
     return network
+
+
+def refuse_too_many_servers(network: Network, inventory: Inventory) -> None:
+    """Raise UsageError where the parameters cannot be cut for the parameter servers of the job."""
+    if not inventory.jobs.train.facts.needs_roles():
+        return
+    try:
+        network.layout.shards(len(inventory.of_role("ps")))
+    except ValueError as problem:
+        raise UsageError(f"nodes: {problem}") from None
+
+
+def _refuse_other_settings(job: TrainJob, own: AppNetwork) -> None:
+    """Raise UsageError where the job trains in another way than the app's model states."""
+    if job.averaging is not None and own.layout.constrained:
+        raise UsageError(
+            "jobs.train.averaging: the mean of a weight over epochs need not keep the constraint"
+            f" of {own.layout.constrained[0].spec.name}: set it to null, or leave the"
+            " constraint out"
+        )
+    from cluster.apps.compiled_optimizer import words_of  # imports Keras
+
+    stated = own.stated_settings()
+    if stated is None:
+        return
+    trains = job.model_dump(mode="json")
+    has = {
+        "optimizer": {key: trains["optimizer"].get(key) for key in stated["optimizer"]},
+        "schedule": {"name": job.schedule.name},
+        "clip_norm": job.clip_norm,
+    }
+    if has != stated:
+        raise UsageError(
+            f"{own.app.file}: model(): it is compiled with the optimizer"
+            f" {stated['optimizer']['name']}, but the job trains with jobs.train.optimizer"
+            f" {trains['optimizer']['name']}: leave the optimizer out of compile(), or give the job"
+            f" the same, with {words_of(stated)}"
+        )

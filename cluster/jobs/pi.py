@@ -1,7 +1,7 @@
 """The job `pi`: Monte Carlo estimation of pi, which is also how the nodes are calibrated.
 
-A point (x, y) with coordinates uniform in [0, 1) falls inside the quarter circle with probability pi / 4. Hits are
-counted as integers: float32 sums stop growing at 2^24 = 16.7 million.
+A point (x, y) with coordinates uniform in [0, 1) falls inside the quarter circle with probability
+pi / 4. Hits are counted as integers: float32 sums stop growing at 2^24 = 16.7 million.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,41 +10,48 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-import cluster.engine.environment  # noqa: F401  (before tensorflow)
-from cluster.engine.messages import Item
-from cluster.engine.runtime import trace
-from cluster.inventory import PiJob
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from cluster.jobs.calibration import WorkerSpeeds, keep_calibration
+from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.job_metrics import PiMetrics
 from cluster.jobs.lifecycle import Job
-from cluster.jobs.run_folder import RunFolder, keep_calibration, sabotage
+from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
-from cluster.status.events import Advanced, Calibrated, PointsDrawn, StageBegan
+from cluster.jobs.specs import int64
+from core.engine.messages import Item
+from core.engine.runtime import Traced, trace
+from core.inventory import PiJob
+from core.status.events import Advanced, Calibrated, PointsDrawn, StageBegan
 from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
-
-import tensorflow as tf  # isort: skip
 
 FUNCTION = "pi"
 FIRST_REPLY_SECONDS = 120.0
 
 
-def chunk_items(job: PiJob) -> Iterator[Item]:
+def chunk_items(job: PiJob, function: Traced) -> Iterator[Item]:
     """The work: chunks of points, each a random stream of its own whichever worker draws it."""
     blocks_of_chunk = -(-job.chunk_samples // BLOCK_SAMPLES)
     for chunk in range(-(-job.samples // job.chunk_samples)):
         size = min(job.chunk_samples, job.samples - chunk * job.chunk_samples)
-        # Streams never meet: a chunk starts where the one before it ends, and every block's seed is a key of its own.
+        # Streams never meet: a chunk starts where the one before it ends, and every block's seed is
+        # a key of its own.
         seed = np.array([job.seed, chunk * blocks_of_chunk * BLOCK_SAMPLES], np.int64)
-        yield Item(chunk, FUNCTION, (seed, np.int64(size)))
+        yield Item(chunk, function, (seed, np.int64(size)))
 
 
 def estimate_of(inside: int, samples: int) -> tuple[float, float]:
-    """Estimate of pi and its standard error, 4 * sqrt(p (1 - p) / n) with the share p that was found inside.
+    """Return the estimate of pi and its standard error, 4 * sqrt(p (1 - p) / n).
 
-    With nothing or everything inside, p is taken at the truth: an error of 0 would claim certainty.
+    Here p is the share inside. With nothing or everything inside, p is taken at the truth: an error
+    of 0 would claim certainty.
     """
     share = inside / samples
-    spread = share if 0.0 < share < 1.0 else pi / 4
+    if 0.0 < share < 1.0:
+        spread = share
+    else:
+        spread = pi / 4
     return 4.0 * share, 4.0 * sqrt(spread * (1.0 - spread) / samples)
 
 
@@ -56,44 +63,51 @@ class PiRun(Job):
     inside = samples = 0
     speeds: Mapping[str, float] | None = None
 
+    @override
     def prepare(self) -> None:
-        """See Job: nothing can be refused, the inventory says it all."""
-        planned = self.inventory.jobs.pi.samples
-        self.stream.add(self.metrics.metered(PiMetrics(self.metrics.registry, planned).consume))
+        """Begin the metrics; nothing can be refused, because the inventory says it all."""
+        PiMetrics(self.metrics.registry, self.status.now)
 
     def run(self, folder: RunFolder) -> None:
-        """Count, and keep the calibration. Raises ClusterError; when cancelled it ends with what there is by then."""
+        """Count, and keep the calibration.
+
+        Raises ClusterError; when cancelled it ends with what there is by then.
+        """
         job = self.inventory.jobs.pi
         with Session(self.inventory, self.cancel, self.metrics, self.display) as session:
-            function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
+            function = trace(
+                count_inside,
+                int64(2),
+                int64(),
+                name=FUNCTION,
+            )
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
-            dispatcher = session.dispatch({FUNCTION: function}, FIRST_REPLY_SECONDS, saboteur)
-            drawn: dict[int, tuple[int, float]] = {}
-            """Samples and seconds by worker."""
+            dispatcher = session.dispatch(FIRST_REPLY_SECONDS, saboteur)
+            speeds = WorkerSpeeds()
             chunks = -(-job.samples // job.chunk_samples)
             self.stream.emit(StageBegan("pi", chunks, "chunks"))
-            for done, outcome in enumerate(dispatcher.run(chunk_items(job), lambda: self.cancel.asked), 1):
+            for done, outcome in enumerate(
+                dispatcher.run(chunk_items(job, function), lambda: self.cancel.asked), 1
+            ):
                 size = int(outcome.item.arguments[1])
                 self.inside += int(outcome.value)
                 self.samples += size
-                # The first chunk of a worker also instantiates the graph there: it says nothing about speed.
-                first = outcome.task not in drawn
-                samples, seconds = drawn.get(outcome.task, (0, 0.0))
-                drawn[outcome.task] = (samples, seconds) if first else (samples + size, seconds + outcome.seconds)
+                speeds.add(outcome.task, size, outcome.seconds)
                 so_far = estimate_of(self.inside, self.samples)
-                self.stream.emit(PointsDrawn(outcome.task, size, outcome.seconds, self.samples, *so_far))
+                self.stream.emit(
+                    PointsDrawn(outcome.task, size, outcome.seconds, self.samples, *so_far)
+                )
                 self.stream.emit(Advanced(done))
-        self.speeds = {
-            f"worker:{task}": samples / seconds for task, (samples, seconds) in sorted(drawn.items()) if seconds
-        }
+        self.speeds = speeds.by_name()
         if self.speeds:
             self.stream.emit(Calibrated(self.speeds))
             keep_calibration(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
         if self.samples:
             estimate, error = estimate_of(self.inside, self.samples)
-            speeds = ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items())
+            each = ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items())
             self.display.say(
-                f"pi: {estimate:.9f} +- {error:.9f} from {self.samples:,} samples" + (speeds and f"; {speeds}")
+                f"pi: {estimate:.9f} +- {error:.9f} from {self.samples:,} samples"
+                + (each and f"; {each}")
             )
 
     def complete(self) -> bool:
@@ -102,7 +116,8 @@ class PiRun(Job):
 
     def result(self) -> dict[str, Any]:
         """What there is so far."""
-        job, so_far = self.inventory.jobs.pi, estimate_of(self.inside, self.samples) if self.samples else None
+        job = self.inventory.jobs.pi
+        so_far = estimate_of(self.inside, self.samples) if self.samples else None
         return {
             **super().result(),
             "seed": job.seed,

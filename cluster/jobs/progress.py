@@ -1,26 +1,35 @@
-"""The progress of a job for a person: live bars on a terminal, one line an epoch elsewhere, nothing when quiet."""
+"""The progress of a job for a person.
+
+Live bars on a terminal, one line an epoch elsewhere, nothing when quiet.
+"""
 
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
+from typing_extensions import override
 
-from cluster.logs.screen import Screen, coloured, words
-from cluster.logs.terminal import is_animated
-from cluster.status import events
-from cluster.status.events import Event
-from cluster.status.parts import written
-from cluster.status.state import Pace
+from cluster.jobs.run_status import Now
+from core.logs.screen import Screen, coloured, words
+from core.logs.terminal import is_animated
+from core.status import events
+from core.status.events import Event
+from core.status.parts import written
+from core.status.stage import Pace
+from core.status.state import RunState
 
 log = logging.getLogger(__name__)
 
 NARROW_COLUMNS = 110
-"""A terminal of 80 columns keeps its bar, its count and the time left by giving up most of the bar's width."""
+"""A terminal of 80 columns keeps its bar, its count and the time left by giving up most of the
+bar's width."""
 
 
 class _Column(ProgressColumn):
@@ -30,8 +39,8 @@ class _Column(ProgressColumn):
         super().__init__(Column(no_wrap=no_wrap))
         self._text_of = text_of
 
+    @override
     def render(self, task: Task) -> Text:
-        """See `rich.progress.ProgressColumn`."""
         return self._text_of(task)
 
 
@@ -39,35 +48,69 @@ def _count(task: Task) -> Text:
     """`3/12`; nothing where the total is unknown."""
     if task.total is None:
         return Text()
-    return coloured(f"{int(task.completed):{len(str(int(task.total)))}}/{int(task.total)}", "progress.download")
+    return coloured(
+        f"{int(task.completed):{len(str(int(task.total)))}}/{int(task.total)}", "progress.download"
+    )
 
 
 def _facts(task: Task) -> Text:
-    """Words about a task: the first column to give way where the terminal is narrow, and never in two rows."""
+    """Return the words about a task.
+
+    Their column is the first to give way where the terminal is narrow, and never takes two
+    rows.
+    """
     text = words(str(task.fields["facts"]))
-    text.no_wrap, text.overflow = True, "ellipsis"
+    text.no_wrap = True
+    text.overflow = "ellipsis"
     return text
 
 
 def _left(task: Task) -> Text:
     """`0:42`, the time left; nothing where it is unknown."""
-    pace = task.fields.get("pace")
-    left = None if pace is None else pace.remaining_seconds(time.monotonic())
+    left = task.fields["left"]
     if left is None:
         return Text()
     minutes, seconds = divmod(int(left), 60)
     hours, minutes = divmod(minutes, 60)
-    shown = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    shown = f"{minutes}:{seconds:02}"
+    if hours:
+        shown = f"{hours}:{minutes:02}:{seconds:02}"
     return coloured(shown, "progress.remaining")
 
 
+@dataclass(frozen=True)
+class BarShown:
+    """What a bar shows when it is drawn."""
+
+    done: int
+    facts: str
+    left: float | None
+    """Seconds."""
+
+
+class _Bars(Progress):
+    """Bars that ask what they show each time that they are drawn, ten times a second."""
+
+    @override
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task in self.tasks:
+            if task.fields["shown"] is not None:
+                now: BarShown = task.fields["shown"]()
+                task.completed = now.done  # not by `update`: it may be taken away meanwhile
+                task.fields.update(facts=now.facts, left=now.left)
+        return super().get_renderables()
+
+
 class Display:
-    """A job's voice. Everything goes to standard error: standard output carries the result alone."""
+    """A job's voice.
+
+    Everything goes to standard error: standard output carries the result alone.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Screen(stderr=True, quiet=quiet, soft_wrap=not sys.stderr.isatty())
         narrow = self.console.width < NARROW_COLUMNS
-        self._progress = Progress(
+        self._progress = _Bars(
             _Column(lambda task: words(task.description)),
             BarColumn(bar_width=8 if narrow else 24),
             _Column(_count),
@@ -93,34 +136,38 @@ class Display:
     @contextmanager
     def busy(self, name: str) -> Iterator[None]:
         """A bar for work of unknown length."""
-        task = self._progress.add_task(name, total=None, facts="")
+        task = self._progress.add_task(name, total=None, facts="", left=None, shown=None)
         try:
             yield
         finally:
             self._progress.remove_task(task)
 
-    def bar(self, name: str, total: int) -> "Bar":
-        """A bar of `total` units."""
-        return Bar(self._progress, name, total)
+    def bar(self, name: str, total: int, shown: Callable[[], BarShown] | None = None) -> "Bar":
+        """Show a bar of `total` units: what `shown()` says, else what is set."""
+        return Bar(self._progress, name, total, shown)
 
 
 class Bar:
     """One progress bar."""
 
-    def __init__(self, progress: Progress, name: str, total: int) -> None:
-        self._progress, self._pace, self._facts = progress, Pace(total), ""
-        self._task: TaskID = progress.add_task(name, total=total or None, facts="", pace=self._pace)
+    def __init__(
+        self, progress: Progress, name: str, total: int, shown: Callable[[], BarShown] | None = None
+    ) -> None:
+        self._progress = progress
+        self._pace = Pace(total)
+        self._facts = ""
+        self._task: TaskID = progress.add_task(
+            name, total=total or None, facts="", left=None, shown=shown or self._shown
+        )
 
-    @property
-    def is_full(self) -> bool:
-        """Whether all units are done."""
-        return 0 < self._pace.total <= self._pace.done
+    def _shown(self) -> BarShown:
+        left = self._pace.remaining_seconds(time.monotonic())
+        return BarShown(self._pace.done, self._facts, left)
 
     def set(self, done: int, facts: str = "") -> None:
         """Set the units that are done, and words about them if there are new ones."""
         self._pace = self._pace.advanced(done, time.monotonic())
         self._facts = facts or self._facts
-        self._progress.update(self._task, completed=done, pace=self._pace, facts=self._facts)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -128,45 +175,79 @@ class Bar:
 
 
 def _brief(loss: float) -> str:
-    """For a bar: `0.81`; three digits that matter where that would say too little or too much."""
-    return f"{loss:.2f}" if loss == 0 or 0.05 <= abs(loss) < 1e4 else f"{loss:.3g}"
+    """Return a loss for a bar: `0.81`, or three digits where that says too little or too much."""
+    if loss == 0 or 0.05 <= abs(loss) < 1e4:
+        return f"{loss:.2f}"
+    return f"{loss:.3g}"
+
+
+def bar_facts(state: RunState) -> str:
+    """Return the words beside the bar of the present stage."""
+    stage = state.progress
+    if stage is None:
+        return ""
+    latest = ""
+    if stage.epoch is not None:
+        latest = f"  {stage.epoch.windows_per_second:,.0f} {state.unit}/s"
+        held_out = stage.epoch.validation
+        if held_out is not None and held_out.accuracy is None:
+            latest += f"  val. {_brief(held_out.loss)}"
+        elif held_out is not None:
+            latest += f"  val. {held_out.accuracy:.3f}"
+    if state.training is not None and stage.loss is not None:
+        count = state.training.count
+        epoch = f"epoch {count.epoch + 1}/{count.planned_epochs}"
+        return f"{epoch}  loss {_brief(stage.loss)}{latest}"
+    point = state.estimates.latest
+    if point is not None:
+        return f"{point.estimate:.7f} +- {point.standard_error:.7f}"
+    return latest
+
+
+def epoch_line(event: events.EpochEnded, state: RunState) -> str:
+    """Return the line that stays of an epoch."""
+    planned = 0 if state.training is None else state.training.count.planned_epochs
+    shown = ""
+    if event.accuracy is not None:
+        shown += f"  accuracy {event.accuracy:.4f}"
+    if event.validation is not None:
+        shown += f"  validation {event.validation.headline()}"
+    return (
+        f"{event.stage}: epoch {event.epoch:>3}/{planned} "
+        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{shown} "
+        f" {event.seconds_left:.0f} s left"
+    )
 
 
 class Terminal:
-    """Shows the events of a job on a display: a bar for each stage, a line for each epoch and for the test."""
+    """Shows a run on a display: a bar for each stage, a line for each epoch and for the test."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, now: Now) -> None:
         self._display = display
+        self._now = now
         self._bar: Bar | None = None
+        self._total = 0
         self._busy = ExitStack()
-        self._epoch, self._epochs, self._latest = 0, 0, ""
-        self._unit = "windows"
 
     def consume(self, event: Event) -> None:
-        """See Stream."""
+        """Show the event, which the state has already."""
         match event:
             case events.Stepped():
                 pass
-            case events.Updated():
-                facts = f"epoch {self._epoch + 1}/{self._epochs}  loss {_brief(event.loss)}{self._latest}"
-                self._set(event.done, facts)
-            case events.Opened(unit=unit):
-                self._unit = unit
-            case events.PointsDrawn():
-                self._latest = f"{event.estimate:.7f} +- {event.standard_error:.7f}"
-            case events.Advanced(done):
-                self._set(done, self._latest)
+            case events.Updated(done=done) | events.Advanced(done):
+                if 0 < self._total <= done:
+                    self._close()
             case events.StageBegan(name, total):
                 self._close()
-                self._bar, self._latest = self._display.bar(name, total), ""
-            case events.Planned(epochs, epochs_done):
-                self._epochs, self._epoch = epochs, epochs_done
+                self._total = total
+                self._bar = self._display.bar(name, total, self._shown)
             case events.Validating(begins):
                 self._busy.close()
                 if begins:
                     self._busy.enter_context(self._display.busy("validation"))
             case events.EpochEnded():
-                self._say_epoch(event)
+                state, _ = self._now()
+                self._display.say(epoch_line(event, state))
             case events.StoppedEarly(stage, epoch):
                 self._close()
                 self._display.say(f"{stage}: stopped early after epoch {epoch}: {event.why()}")
@@ -176,27 +257,12 @@ class Terminal:
             case events.Ended():
                 self._close()
 
-    def _set(self, done: int, facts: str = "") -> None:
-        if self._bar is not None:
-            self._bar.set(done, facts)
-            if self._bar.is_full:
-                self._close()
+    def _shown(self) -> BarShown:
+        state, seconds = self._now()
+        pace = Pace() if state.progress is None else state.progress.pace
+        return BarShown(pace.done, bar_facts(state), pace.remaining_seconds(seconds))
 
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def _say_epoch(self, event: events.EpochEnded) -> None:
-        held_out = event.validation
-        shown = "" if event.accuracy is None else f"  accuracy {event.accuracy:.4f}"
-        self._latest = f"  {event.windows_per_second:,.0f} {self._unit}/s"
-        if held_out is not None:
-            shown += f"  validation {held_out.headline()}"
-            value = _brief(held_out.loss) if held_out.accuracy is None else f"{held_out.accuracy:.3f}"
-            self._latest += f"  val. {value}"
-        self._epoch = event.epoch
-        self._display.say(
-            f"{event.stage}: epoch {event.epoch:>3}/{self._epochs}  {event.windows_per_second:>6,.0f} {self._unit}/s  "
-            f"loss {written(event.loss)}{shown}  {event.seconds_left:.0f} s left"
-        )

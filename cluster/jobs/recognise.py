@@ -1,42 +1,53 @@
 """The job `recognise`: a long recording, labelled by the workers with the model of a run.
 
-The coordinator reads, filters and cuts; a batch of windows goes to whichever worker is idle, so a fast one gets more. A
-worker that dies has its batch done by another. The labels are written in the order of time.
+The coordinator reads, filters and cuts; a batch of windows goes to whichever worker is idle, so a
+fast one gets more. A worker that dies has its batch done by another. The labels are written in the
+order of time.
 """
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from cluster.apps.networks import AppNetwork
-from cluster.data.filters import CHANNELS, SAMPLE_RATE_HZ
-from cluster.data.recordings import FILTERS, TWO_WAY
-from cluster.engine.devices import HOST
-from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import Traced, trace
-from cluster.errors import UsageError
+from cluster.jobs.arithmetic import arithmetic_of_job
+from cluster.jobs.calibration import WorkerSpeeds
+from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.evaluate import answering
 from cluster.jobs.labels_file import LABELS, LabelsFile
 from cluster.jobs.lifecycle import Job
-from cluster.jobs.run_folder import RunFolder, newest_model, sabotage
+from cluster.jobs.model_of_job import refuse_too_many_servers
+from cluster.jobs.recorded_as import recorded_as
+from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import connected
+from cluster.jobs.specs import float32, int32
 from cluster.jobs.train_result import StoredModel, digest_of, load
-from cluster.models.network import Network
-from cluster.status.events import Advanced, Evaluated, StageBegan
-from cluster.status.history import RESULT, json_object
+from core.data.inputs import inputs_of
+from core.data.signals import TWO_WAY
+from core.engine.devices import HOST
+from core.engine.messages import Item, Outcome
+from core.engine.runtime import Traced, trace
+from core.errors import UsageError
+from core.inventory.arithmetic import LIBRARY
+from core.inventory.training import TrainJob
+from core.models.network import Network
+from core.status.events import Advanced, Evaluated, StageBegan
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
-from recognise.batches import Batch, Batches, Row
-from recognise.stream import Fault, Settings
+from recognise.batches import PackedWindows, ResultRow, WindowPacker
+from recognise.stream import InputFault, Settings
 from recognise.whole import LongRecording
 
 import tensorflow as tf  # isort: skip
+
+log = logging.getLogger(__name__)
 
 BATCH = 250
 """Windows of one dispatch: large enough that the pull does not count."""
@@ -45,27 +56,52 @@ NOTED = ("gap", "clock_jump", "sparse", "implausible")
 """Faults with a row of their own; readings that are dropped are counted alone."""
 MOST_NOTES = 10_000
 MOST_GAPS = 100
-"""Of the result, which names the first ones."""
+"""The limit of the result, which names the first ones."""
 UNIT = "% of the recording"
+NOTHING_YET: Mapping[str, Any] = MappingProxyType(
+    {
+        "filters": None,
+        "window_steps": None,
+        "hop": None,
+        "source_hz": None,
+        "readings": 0,
+        "bad_lines": 0,
+        "faults": {},
+        "gaps": [],
+        "windows": 0,
+        "unlabelled": 0,
+        "totals": [],
+        "band": [],
+        "labels_file": None,
+        "labels_sha256": None,
+    }
+)
+"""What a result says before the recording is opened, in its order."""
 
 
-def labelling(network: Network, shards: PlacedVector[Any], batches: Batches, *, compiled: bool) -> Traced:
-    """The workers' function: (samples, starts, standardization) to logits, float32 (BATCH, classes)."""
+def labelling(
+    network: Network, shards: PlacedVector[Any], batches: WindowPacker, job: TrainJob
+) -> Traced:
+    """Return the workers' function: (samples, starts, standardization) to logits.
+
+    They are float32 (BATCH, classes).
+    """
     problem = network.problem
     steps, channels = problem.input_shape
-    compute = answering(network, compiled=compiled)
+    compute = answering(network, job)
 
     def label(samples: Any, starts: Any, standardization: Any) -> Any:
         trained, statistics, _ = shards.pull(exact=True)
-        named = network.unpack(tf.concat([trained, statistics], 0))
         windows = tf.gather(samples, starts[:, None] + tf.range(steps)[None, :])
-        return compute(named, (windows - standardization[0]) / standardization[1])
+        standardized = (windows - standardization[0]) / standardization[1]
+        return compute(trained, statistics, standardized)
 
     return trace(
         label,
-        tf.TensorSpec([batches.sample_rows, channels], tf.float32),
-        tf.TensorSpec([BATCH], tf.int32),
-        tf.TensorSpec([2, channels], tf.float32),
+        float32(batches.sample_rows, channels),
+        int32(BATCH),
+        float32(2, channels),
+        name=FUNCTION,
     )
 
 
@@ -83,87 +119,104 @@ class RecogniseRun(Job):
     seconds = 0.0
 
     def prepare(self) -> None:
-        """Load the model, look at the recording; raises UsageError if they do not fit together, and Cancelled."""
+        """Load the model, look at the recording.
+
+        Raises UsageError if they do not fit together, and Cancelled.
+        """
         job = self.inventory.jobs.recognise
         if job.data is None:
-            raise UsageError("--data: expected a recording to label: a CSV t,ax,ay,az,gx,gy,gz, or an .npz")
-        run = self.recognised_by = Path(job.run) if job.run else newest_model(Path(self.inventory.runs))
+            raise UsageError(
+                "--data: expected a recording to label: a CSV t,ax,ay,az,gx,gy,gz, or an .npz"
+            )
+        if job.format is not None and (job.acceleration, job.rotation) != ("g", "rad/s"):
+            raise UsageError(
+                "jobs.recognise.format: the format says the units: leave acceleration and rotation"
+                " out"
+            )
+        run = self.recognised_by = model_run(job.run, Path(self.inventory.runs))
+        wanted = "expected a built-in model of windows, got one"
+        other = "name another run with --run"
         with self.cancel.at_once():
-            model = self.model = load(run / "model")
+            model = self.model = load(run / "model", built_in=f"{wanted} of an app; {other}")
         network = model.network
         shape = network.problem.input_shape
-        if isinstance(network, AppNetwork) or len(shape) != 2 or shape[1] != len(CHANNELS):
-            what = "of an app" if isinstance(network, AppNetwork) else f"for inputs of {' x '.join(map(str, shape))}"
+        if len(shape) != 2:
             raise UsageError(
-                f"{run}: expected a built-in model of the nine channels {CHANNELS[0]} to {CHANNELS[-1]}, got one "
-                f"{what}; name another run with --run"
+                f"{run}: {wanted} for inputs of {' x '.join(map(str, shape))}; {other}"
             )
-        self.filters, stride = self._as_trained(run)
+        trained = recorded_as(run, model.standardization)
+        self.filters = trained.filters
         settings = Settings(
-            window_steps=shape[0], hop=job.hop or stride or shape[0], acceleration_unit=job.acceleration,
+            window_steps=shape[0],
+            hop=job.hop or trained.stride or shape[0],
+            acceleration_unit=job.acceleration,
             rotation_unit=job.rotation,
-        )  # fmt: skip
+            signals=trained.signals,
+            given=None if job.format is None else inputs_of(trained.signals),
+        )
         with self.cancel.at_once():
-            self.recording = LongRecording(job.data, settings, self.filters)
+            self.recording = LongRecording(job.data, settings, self.filters, job.format)
         if self.recording.settings.source_hz is not None:
-            self.display.say(f"data: {self.recording.settings.source_hz:.0f} readings a second, low-passed to "
-                             f"{SAMPLE_RATE_HZ:.0f} first")  # fmt: skip
-        if self.inventory.jobs.train.facts.needs_roles():
-            try:
-                network.layout.shards(len(self.inventory.of_role("ps")))
-            except ValueError as refused:
-                raise UsageError(f"nodes: {refused}") from None
+            self.display.say(
+                f"data: {self.recording.settings.source_hz:.0f} readings a second, low-passed to "
+                f"{settings.sampling_hz:.0f} first"
+            )
+        refuse_too_many_servers(network, self.inventory)
         self._dropped: Counter[str] = Counter()
         self._gaps: list[dict[str, Any]] = []
-        self._pending: dict[int, tuple[Batch, int]] = {}
-        self._by_worker: dict[int, tuple[int, float]] = {}
+        self._pending: dict[int, tuple[PackedWindows, int]] = {}
+        self._speeds = WorkerSpeeds()
         self._notes = self._share = 0
-
-    def _as_trained(self, run: Path) -> tuple[str, int]:
-        """How the run's recordings were filtered, and its stride (0 if it does not say)."""
-        found = json_object(run / RESULT) or {}
-        dataset, settings = found.get("dataset") or {}, found.get("settings") or {}
-        data = settings.get("data") or {} if isinstance(settings, dict) else {}
-        filters = dataset.get("filters") if isinstance(dataset, dict) else None
-        if filters not in FILTERS:
-            filters = data.get("filters") if data.get("filters") in FILTERS else TWO_WAY
-            self.display.say(f"{run}: does not say how its recordings were filtered; {filters} is taken")
-        stride = data.get("window_stride")
-        return str(filters), stride if isinstance(stride, int) and 0 < stride <= 4096 else 0
+        self._fault = self._implausible = ""
 
     def run(self, folder: RunFolder) -> None:
-        """Label the recording. Raises ClusterError; when cancelled it ends with the labels by then."""
+        """Label the recording.
+
+        Raises ClusterError; when cancelled it ends with the labels by then.
+        """
         assert self.model is not None
         assert self.recording is not None
-        network, settings, job = self.model.network, self.recording.settings, self.inventory.jobs.train
-        batches = Batches(BATCH, settings.window_steps, settings.hop, len(CHANNELS))
+        network = self.model.network
+        settings = self.recording.settings
+        job = self.inventory.jobs.train
+        job = job.computed_by(arithmetic_of_job(job, network).name)
+        channels = network.problem.channels
+        batches = WindowPacker(BATCH, settings.window_steps, settings.hop, channels)
         with connected(self.inventory, self.cancel, self.metrics, self.display, (HOST,)) as session:
-            shards = ParameterShards(network.layout, VectorState(self.model.vector), MomentumSGD(), session.places)
-            function = labelling(network, shards, batches, compiled=job.compiled)
+            shards = ParameterShards(
+                network.layout, VectorState(self.model.vector), MomentumSGD(), session.places
+            )
+            if job.arithmetic == LIBRARY or network.has_library_layers:
+                session.require_library()
+            function = labelling(network, shards, batches, job)
             saboteur, _ = sabotage(self.chaos, folder.path, len(session.places), self.stream.emit)
-            runner = session.dispatch({FUNCTION: function}, job.deadline_seconds, saboteur)
+            runner = session.dispatch(job.deadline_seconds, saboteur)
             self.stream.emit(StageBegan("recognise", 100, UNIT))
             begin = time.monotonic()
             hop_seconds = settings.hop / settings.sampling_hz
             with LabelsFile(folder.path / LABELS, self.model.labels, hop_seconds) as self.file:
-                for outcome in runner.run(self._items(batches), lambda: self.cancel.asked):
+                for outcome in runner.run(
+                    self._items(batches, function), lambda: self.cancel.asked
+                ):
                     self._take(outcome)
             self.seconds = time.monotonic() - begin
         self._say()
+        self._refuse_nothing()
 
-    def _items(self, batches: Batches) -> Iterator[Item]:
+    def _items(self, batches: WindowPacker, function: Traced) -> Iterator[Item]:
         assert self.model is not None
         assert self.recording is not None
-        ids, packed = count(), self.model.standardization.packed()
+        ids = count()
+        packed = self.model.standardization.packed()
 
-        def item(batch: Batch) -> Item:
+        def item(batch: PackedWindows) -> Item:
             number = next(ids)
             assert self.recording is not None
             self._pending[number] = (batch, int(100 * self.recording.progress.share))
-            return Item(number, FUNCTION, (batch.samples, batch.starts, packed))
+            return Item(number, function, (batch.samples, batch.starts, packed))
 
         for found in self.recording.items():
-            if isinstance(found, Fault):
+            if isinstance(found, InputFault):
                 self._note(found, batches)
                 continue
             for batch in batches.add(found):
@@ -176,15 +229,18 @@ class RecogniseRun(Job):
             self.file.add(next(ids), last.rows, np.empty((0, len(self.model.labels)), np.float32))
         self.all_read = True
 
-    def _note(self, fault: Fault, batches: Batches) -> None:
+    def _note(self, fault: InputFault, batches: WindowPacker) -> None:
         self._dropped[fault.kind] += 1
+        self._fault = self._fault or fault.detail
+        if fault.kind == "implausible":
+            self._implausible = self._implausible or fault.detail
         if fault.kind not in NOTED:
             return
         if fault.kind == "gap" and len(self._gaps) < MOST_GAPS:
             self._gaps.append({"after": fault.at, "detail": fault.detail})
         if self._notes < MOST_NOTES:
             self._notes += 1
-            batches.note(Row(fault.at, f"{fault.kind}: {fault.detail}"))
+            batches.note(ResultRow(fault.at, f"{fault.kind}: {fault.detail}"))
 
     def _take(self, outcome: Outcome) -> None:
         assert self.file is not None
@@ -193,39 +249,49 @@ class RecogniseRun(Job):
         self.stream.emit(Evaluated(outcome.task, batch.windows, outcome.seconds))
         self._share = max(self._share, share)  # answers come in any order
         self.stream.emit(Advanced(self._share))
-        # The first batch of a worker also sets its graph up: it says nothing about speed.
-        first = outcome.task not in self._by_worker
-        windows, seconds = self._by_worker.get(outcome.task, (0, 0.0))
-        self._by_worker[outcome.task] = (0, 0.0) if first else (windows + batch.windows, seconds + outcome.seconds)
+        self._speeds.add(outcome.task, batch.windows, outcome.seconds)
 
     def _say(self) -> None:
         assert self.file is not None
         assert self.recording is not None
-        file, progress = self.file, self.recording.progress
-        shares = ", ".join(f"{each['label']} {100 * each['share']:.0f} %" for each in self._totals() if each["windows"])
-        speed = f", {file.windows / self.seconds:,.0f} a second" if self.seconds else ""
+        file = self.file
+        progress = self.recording.progress
+        shares = ", ".join(
+            f"{each['label']} {100 * each['share']:.0f} %"
+            for each in file.describe_totals()
+            if each["windows"]
+        )
+        if self.seconds:
+            speed = f", {file.windows / self.seconds:,.0f} a second"
+        else:
+            speed = ""
         self.display.say(f"labels: {file.windows:,} windows{speed}{': ' * bool(shares)}{shares}")
         for line in progress.shown:
             self.display.say(f"    {line}; the line is left out")
+        if progress.note:
+            self.display.say(f"    in the recording: {progress.note}")
         wrong = [f"{times:,} {kind}" for kind, times in sorted(self._dropped.items())]
         wrong += [f"{progress.bad_lines:,} bad lines"] if progress.bad_lines else []
-        if wrong:
+        if progress.bad_lines or self._dropped["implausible"]:
+            # With --quiet too: the labels are not those of the whole recording.
+            if self._implausible:
+                why = f"; {self._implausible}"
+            else:
+                why = ""
+            log.error("%s: in the recording: %s%s", self.recording.name, ", ".join(wrong), why)
+        elif wrong:
             self.display.say(f"    in the recording: {', '.join(wrong)}")
 
-    def _totals(self) -> list[dict[str, Any]]:
-        if self.file is None or self.model is None or self.recording is None:
-            return []
-        hop_seconds = self.recording.settings.hop / self.recording.settings.sampling_hz
-        return [
-            {
-                "label": label,
-                "windows": total.windows,
-                "share": total.windows / max(1, self.file.windows),
-                "seconds": total.windows * hop_seconds,
-                "confidence": total.confidence / total.windows if total.windows else None,
-            }
-            for label, total in zip(self.model.labels, self.file.totals, strict=True)
-        ]
+    def _refuse_nothing(self) -> None:
+        """Raise UsageError where all was read and no window has a label."""
+        assert self.recording is not None
+        if self.file is None or self.file.windows or not self.all_read:
+            return
+        settings = self.recording.settings
+        progress = self.recording.progress
+        seconds = settings.window_steps / settings.sampling_hz
+        few = f"{progress.readings} readings, and a window has {seconds:.2f} s; record longer"
+        raise UsageError(f"{self.recording.name}: nothing was labelled: {self._fault or few}")
 
     def complete(self) -> bool:
         """Whether the whole recording has its labels."""
@@ -233,44 +299,55 @@ class RecogniseRun(Job):
 
     def result(self) -> dict[str, Any]:
         """What there is so far."""
-        model, recording, file = self.model, self.recording, self.file
-        settings = recording.settings if recording else None
-        windows = file.windows if file else 0
-        return {
+        found: dict[str, Any] = {
             **super().result(),
             "mode": self.inventory.jobs.train.mode,
-            "recognised_by": str(self.recognised_by) if self.recognised_by else None,
+            "recognised_by": None,
             "data": self.inventory.jobs.recognise.data,
-            "filters": self.filters if recording else None,
-            "window_steps": settings.window_steps if settings else None,
-            "hop": settings.hop if settings else None,
-            "source_hz": settings.source_hz if settings else None,
-            "readings": recording.progress.readings if recording else 0,
-            "bad_lines": recording.progress.bad_lines if recording else 0,
-            "faults": dict(sorted(self._dropped.items())) if recording else {},
-            "gaps": self._gaps if recording else [],
-            "windows": windows,
-            "unlabelled": file.unlabelled if file else 0,
-            "totals": self._totals(),
-            "band": self._band(),
-            "labels_file": LABELS if file else None,
-            "labels_sha256": file.sha256 if file else None,
+            **NOTHING_YET,
             "seconds": self.seconds,
-            "windows_per_second": windows / self.seconds if self.seconds else None,
-            "windows_per_second_by_worker": self._speeds() if recording else {},
-            "model": model.network.describe() if model else None,
-            "parameters_sha256": digest_of(model.vector) if model else None,
+            "windows_per_second": None,
+            "windows_per_second_by_worker": {},
+            "model": None,
+            "parameters_sha256": None,
+        }
+        if self.recognised_by:
+            found["recognised_by"] = str(self.recognised_by)
+        if self.recording:
+            found |= self._of_recording(self.recording)
+        if self.file:
+            found |= _of_labels(self.file)
+        if self.seconds:
+            found["windows_per_second"] = found["windows"] / self.seconds
+        if self.model:
+            found["model"] = self.model.network.describe()
+            found["parameters_sha256"] = digest_of(self.model.vector)
+        return found
+
+    def _of_recording(self, recording: LongRecording) -> dict[str, Any]:
+        """Return what was read, and how."""
+        settings = recording.settings
+        progress = recording.progress
+        return {
+            "filters": self.filters,
+            "window_steps": settings.window_steps,
+            "hop": settings.hop,
+            "source_hz": settings.source_hz,
+            "readings": progress.readings,
+            "bad_lines": progress.bad_lines,
+            "faults": dict(sorted(self._dropped.items())),
+            "gaps": self._gaps,
+            "windows_per_second_by_worker": self._speeds.by_name(),
         }
 
-    def _band(self) -> list[dict[str, Any]]:
-        if self.file is None or self.model is None:
-            return []
-        spans = self.file.band.spans()
-        return [
-            {"label": self.model.labels[span.label], "begin_seconds": span.begin, "end_seconds": span.end}
-            for span in spans
-        ]
 
-    def _speeds(self) -> dict[str, float]:
-        found = sorted(self._by_worker.items())
-        return {f"worker:{task}": windows / seconds for task, (windows, seconds) in found if seconds}
+def _of_labels(file: LabelsFile) -> dict[str, Any]:
+    """Return what a file of labels holds."""
+    return {
+        "windows": file.windows,
+        "unlabelled": file.unlabelled,
+        "totals": file.describe_totals(),
+        "band": file.describe_band(),
+        "labels_file": LABELS,
+        "labels_sha256": file.sha256,
+    }

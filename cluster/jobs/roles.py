@@ -1,6 +1,7 @@
 """What the coordinator reads of role processes in their `/metrics`, and announces to them.
 
-Read: processor, cores, memory, and bytes on the wire. Announced: the run, so that their log lines carry its id.
+Read: processor, cores, memory, and bytes on the wire. Announced: the run, so that their log lines
+carry its id.
 """
 
 import logging
@@ -17,15 +18,15 @@ from typing import TypeVar
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from cluster.control.actions import END
-from cluster.control.client import NoAnswerError, ask
-from cluster.control.rules import RUN
-from cluster.control.token import own_token
-from cluster.engine.membership import Membership
-from cluster.errors import ClusterError
-from cluster.inventory import Task
-from cluster.metrics.scrapes import UNCOUNTED
-from cluster.status.events import RoleSeen
+from core.control.actions import END
+from core.control.client import NoAnswerError, ask, key_of
+from core.control.rules import RUN
+from core.control.token import own_token
+from core.engine.membership import Membership
+from core.errors import ClusterError
+from core.inventory import Task
+from core.metrics.scrapes import UNCOUNTED
+from core.status.events import RoleSeen
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +37,19 @@ _MOST_AT_ONCE = 16
 MOST_LINES = 10_000
 """A role writes some 150. Parsing this number takes a tenth of a second."""
 BUILD = "pscluster_build_info"
-CORES, CPU = "pscluster_process_cores", "pscluster_process_cpu_seconds_total"
+CORES = "pscluster_process_cores"
+CPU = "pscluster_process_cpu_seconds_total"
 MEMORY = "pscluster_process_anonymous_bytes"
-SENT, RECEIVED = "pscluster_network_transmit_bytes_total", "pscluster_network_receive_bytes_total"
+SENT = "pscluster_network_transmit_bytes_total"
+RECEIVED = "pscluster_network_receive_bytes_total"
 
-WATCHED_SECONDS, UNWATCHED_SECONDS = 5.0, 30.0
+WATCHED_SECONDS = 5.0
+UNWATCHED_SECONDS = 30.0
 READ_SECONDS = 1.0
 """Deadline of one answer that is read in passing."""
 
-ANNOUNCED_SECONDS, ALL_ANNOUNCED_SECONDS = 1.0, 4.0
+ANNOUNCED_SECONDS = 1.0
+ALL_ANNOUNCED_SECONDS = 4.0
 """To announce a run to one task, and to all together: the end of a job waits for it."""
 LOOK_SECONDS = 1.0
 
@@ -52,21 +57,30 @@ _Answer = TypeVar("_Answer")
 
 
 def of_all(
-    tasks: Sequence[Task], ask: Callable[[Task, float], _Answer], each_seconds: float = ANSWER_SECONDS,
+    tasks: Sequence[Task],
+    ask: Callable[[Task, float], _Answer],
+    each_seconds: float = ANSWER_SECONDS,
     all_seconds: float = ALL_ANSWERS_SECONDS,
-) -> list[_Answer]:  # fmt: skip
+) -> list[_Answer]:
     """`ask(task, seconds)` of every task, at the same time, with the seconds that it may take."""
     end = time.monotonic() + all_seconds
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers") as pool:
-        return list(pool.map(lambda task: ask(task, max(0.0, min(each_seconds, end - time.monotonic()))), tasks))
+    with ThreadPoolExecutor(
+        min(_MOST_AT_ONCE, max(1, len(tasks))), thread_name_prefix="answers"
+    ) as pool:
+        return list(
+            pool.map(
+                lambda task: ask(task, max(0.0, min(each_seconds, end - time.monotonic()))), tasks
+            )
+        )
 
 
 def role_metrics(
     address: str, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS
 ) -> list[Sample]:
-    """Every sample that a role process exports at `address`, or those of these names, which costs less to read.
+    """Return every sample that a role process exports at `address`.
 
-    Raises ClusterError if the whole answer, of a bounded size, is not there within `timeout_seconds`.
+    With `names` it returns only those, which costs less to read. Raises ClusterError if the whole
+    answer, of a bounded size, is not there within `timeout_seconds`.
     """
     try:
         answer = ask(address, "GET", UNCOUNTED, deadline_seconds=timeout_seconds)
@@ -80,7 +94,9 @@ def role_metrics(
             raise ValueError(f"{len(lines)} lines, more than {MOST_LINES}")
         families = list(text_string_to_metric_families("".join(lines)))
     except NoAnswerError as problem:
-        raise ClusterError(f"{problem}; expected the role's metrics: is it still running?") from None
+        raise ClusterError(
+            f"{problem}; expected the role's metrics: is it still running?"
+        ) from None
     except (ValueError, IndexError, KeyError) as problem:
         raise ClusterError(
             f"http://{address}{UNCOUNTED}: expected the role's metrics, got {problem}: "
@@ -92,13 +108,17 @@ def role_metrics(
 def processor_of(task: Task, timeout_seconds: float) -> str | None:
     """The kind of processor a role process runs on; None if it does not say."""
     sample = _first(task, BUILD, timeout_seconds)
-    return None if sample is None else sample.labels.get("processor")
+    if sample is None:
+        return None
+    return sample.labels.get("processor")
 
 
 def cores_of(task: Task, timeout_seconds: float) -> int | None:
     """Cores that a role process can compute on; None if it does not say."""
     sample = _first(task, CORES, timeout_seconds)
-    return None if sample is None else int(sample.value)
+    if sample is None:
+        return None
+    return int(sample.value)
 
 
 def _first(task: Task, name: str, timeout_seconds: float) -> Sample | None:
@@ -110,13 +130,15 @@ def _first(task: Task, name: str, timeout_seconds: float) -> Sample | None:
 
 
 class RoleReader:
-    """Reports memory and traffic of the tasks, read one after the other in a thread, until it is closed."""
+    """Reports memory and traffic of the tasks, read in turn in a thread, until it is closed."""
 
     def __init__(
         self, tasks: Sequence[Task], report: Callable[[RoleSeen], None], watched: Callable[[], bool]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`watched()`: whether a person looks, so that the figures have to be fresh."""
-        self._tasks, self._report, self._watched = tasks, report, watched
+        self._tasks = tasks
+        self._report = report
+        self._watched = watched
         self._before: dict[str, tuple[float, float, float, float]] = {}
         """Time, bytes sent and received, seconds of all its cores when a role was read last."""
         self._end = threading.Event()
@@ -131,7 +153,9 @@ class RoleReader:
     def _run(self) -> None:
         read = float("-inf")
         while not self._end.wait(1.0):
-            if time.monotonic() - read < (WATCHED_SECONDS if self._watched() else UNWATCHED_SECONDS):
+            if time.monotonic() - read < (
+                WATCHED_SECONDS if self._watched() else UNWATCHED_SECONDS
+            ):
                 continue
             read = time.monotonic()
             for task in self._tasks:
@@ -141,24 +165,36 @@ class RoleReader:
 
     def _read(self, task: Task) -> RoleSeen:
         try:
-            samples = role_metrics(task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD, CPU, CORES), READ_SECONDS)
+            samples = role_metrics(
+                task.metrics_address, (MEMORY, SENT, RECEIVED, BUILD, CPU, CORES), READ_SECONDS
+            )
         except ClusterError:
             self._before.pop(task.name, None)
             return RoleSeen(task.name, answers=False)
         now = time.monotonic()
         values = {sample.name: sample.value for sample in samples}
-        sent, received = values.get(SENT, 0.0), values.get(RECEIVED, 0.0)
+        sent = values.get(SENT, 0.0)
+        received = values.get(RECEIVED, 0.0)
         spent = values.get(CPU, 0.0) / max(1.0, values.get(CORES, 1.0))
         before = self._before.get(task.name)
         self._before[task.name] = now, sent, received, spent
-        rates: tuple[float | None, float | None, float | None] = (None, None, None)
-        if before is not None and sent >= before[1] and received >= before[2] and spent >= before[3]:
+        rates: tuple[float | None, ...] = (None, None, None)
+        if before is not None:
             since = now - before[0]
-            busy = min(1.0, (spent - before[3]) / since)
-            rates = (sent - before[1]) / since, (received - before[2]) / since, busy
+            grown = [
+                after - earlier
+                for after, earlier in zip((sent, received, spent), before[1:], strict=True)
+            ]
+            if min(grown) >= 0:
+                rates = (grown[0] / since, grown[1] / since, min(1.0, grown[2] / since))
         memory = values.get(MEMORY)
-        processor = next((sample.labels.get("processor") for sample in samples if sample.name == BUILD), None)
-        known = None if memory is None else int(memory)
+        processor = next(
+            (sample.labels.get("processor") for sample in samples if sample.name == BUILD), None
+        )
+        if memory is None:
+            known = None
+        else:
+            known = int(memory)
         return RoleSeen(task.name, True, known, rates[0], rates[1], processor, rates[2])
 
 
@@ -171,29 +207,39 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class RoleTraffic:
-    """Of one role process or several: bytes sent, bytes received, packets both ways."""
+    """What role processes carried: bytes sent, bytes received, packets both ways."""
 
     sent: int = 0
     received: int = 0
     packets: int = 0
 
     def __add__(self, other: "RoleTraffic") -> "RoleTraffic":
-        return RoleTraffic(self.sent + other.sent, self.received + other.received, self.packets + other.packets)
+        return RoleTraffic(
+            self.sent + other.sent, self.received + other.received, self.packets + other.packets
+        )
 
     def __sub__(self, other: "RoleTraffic") -> "RoleTraffic":
-        return RoleTraffic(self.sent - other.sent, self.received - other.received, self.packets - other.packets)
+        return RoleTraffic(
+            self.sent - other.sent, self.received - other.received, self.packets - other.packets
+        )
 
 
 def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> RoleTraffic:
-    """What a role process has sent and received so far. Raises ClusterError if it does not say in time."""
+    """What a role process has sent and received so far.
+
+    Raises ClusterError if it does not say in time.
+    """
     names = [name for counter in COUNTERS for name in counter]
-    samples = {sample.name: sample.value for sample in role_metrics(task.metrics_address, names, timeout_seconds)}
+    samples = {
+        sample.name: sample.value
+        for sample in role_metrics(task.metrics_address, names, timeout_seconds)
+    }
     try:
         return RoleTraffic(*(int(sum(samples[name] for name in names)) for names in COUNTERS))
     except KeyError as problem:
         raise ClusterError(
-            f"http://{task.metrics_address}/metrics: has no {problem}: expected a role of this version of pscluster: "
-            "`fab deploy restart` makes it one"
+            f"http://{task.metrics_address}/metrics: has no {problem}: expected a role of this"
+            " version of pscluster: `fab deploy restart` makes it one"
         ) from None
 
 
@@ -209,14 +255,22 @@ class WireMeter:
     @classmethod
     def of(cls, counted: Mapping[str, int]) -> "WireMeter":
         """One that continues from what was `counted`."""
-        return cls(RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"])
+        return cls(
+            RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"]
+        )
 
-    def add(self, before: RoleTraffic | None, after: RoleTraffic | None, steps: int) -> RoleTraffic | None:
-        """One stretch of `steps` steps between two readings, and what it carried; None if one of them failed."""
+    def add(
+        self, before: RoleTraffic | None, after: RoleTraffic | None, steps: int
+    ) -> RoleTraffic | None:
+        """Add a stretch of `steps` steps between two readings; return what it carried.
+
+        None if a reading failed.
+        """
         if before is None or after is None:
             return None
         added = after - before
-        self.carried, self.steps = self.carried + added, self.steps + steps
+        self.carried = self.carried + added
+        self.steps = self.steps + steps
         return added
 
     def counted(self) -> dict[str, int]:
@@ -225,19 +279,27 @@ class WireMeter:
 
     def describe(self) -> dict[str, float | None]:
         """The entry of `result.json`: what a parameter server sends is what workers pull."""
-        sums = {"pull_bytes": self.carried.sent, "push_bytes": self.carried.received, "packets": self.carried.packets}
-        return {f"{name}_per_step": count / self.steps if self.steps else None for name, count in sums.items()}
+        sums = {
+            "pull_bytes": self.carried.sent,
+            "push_bytes": self.carried.received,
+            "packets": self.carried.packets,
+        }
+        return {
+            f"{name}_per_step": count / self.steps if self.steps else None
+            for name, count in sums.items()
+        }
 
 
 class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
-    """Announces the run to `tasks` when the `with` begins and ends, and to each worker that joins later.
+    """Announces the run to `tasks` when the `with` begins and ends, and to workers that join.
 
-    Without a run's id it announces nothing. A thread of its own: a role that does not answer, or answers late, costs
-    the job nothing.
+    Without a run's id it announces nothing. It has a thread of its own: a role that does not
+    answer, or answers late, costs the job nothing.
     """
 
     def __init__(self, tasks: Sequence[Task], run: str) -> None:
-        self._tasks, self._run = tasks, run
+        self._tasks = tasks
+        self._run = run
         self._announced: dict[str, float] = {}
         """When a task that answered had joined; 0 for tasks that join nothing."""
         self._membership: Membership | None = None
@@ -256,21 +318,28 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
             self._announce([task for task in self._tasks if task.name in self._announced], END)
 
     def watch(self, membership: Membership) -> None:
-        """Announce the run to each worker that joins from now on: it may be another process than before."""
+        """Announce the run to each worker that joins from now on: it may be a new process."""
         self._membership = membership
 
     def _keep_announcing(self) -> None:
         while not self._end.is_set():
             due = {
-                task: joined for task in self._tasks if self._announced.get(task.name) != (joined := self._joined(task))
+                task: joined
+                for task in self._tasks
+                if self._announced.get(task.name) != (joined := self._joined(task))
             }
             heard = self._announce(list(due))
             self._announced |= {task.name: due[task] for task in heard}
             self._end.wait(LOOK_SECONDS)
 
     def _joined(self, task: Task) -> float:
-        worker = self._membership.workers.get(task.index) if self._membership and task.role == "worker" else None
-        return worker.joined if worker else 0.0
+        if self._membership and task.role == "worker":
+            worker = self._membership.workers.get(task.index)
+        else:
+            worker = None
+        if worker:
+            return worker.joined
+        return 0.0
 
     def _announce(self, tasks: Sequence[Task], suffix: str = "") -> list[Task]:
         """The tasks that answered."""
@@ -280,11 +349,17 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
 
 
 def _post(path: str, task: Task, seconds: float) -> bool:
+    key = key_of(own_token(), task.name)
     try:
-        status = ask(task.metrics_address, "POST", path, deadline_seconds=seconds, token=own_token()).status
+        status = ask(task.metrics_address, "POST", path, deadline_seconds=seconds, key=key).status
     except NoAnswerError as problem:
         log.debug("%s does not know the run: %s", task.name, problem)
         return False
     if status != HTTPStatus.OK:
-        log.debug("%s answers POST %s with status %d: its lines will not name the run", task.name, path, status)
+        log.debug(
+            "%s answers POST %s with status %d: its lines will not name the run",
+            task.name,
+            path,
+            status,
+        )
     return True  # asking again would change nothing

@@ -1,4 +1,7 @@
-"""Where a job computes: on a running cluster, with its connection, port guard and clean end, or in this process."""
+"""Where a job computes: on a running cluster, or in this process.
+
+A session has the connection, the port guard and the clean end.
+"""
 
 import logging
 import os
@@ -8,29 +11,31 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from http import HTTPStatus
-from typing import Any
+from types import TracebackType
 
-from cluster.engine.changes import Drain
-from cluster.engine.devices import HOST, refuse_workers_without
-from cluster.engine.dispatcher import Dispatcher, NoWorkers
-from cluster.engine.lost import first_line
-from cluster.engine.membership import Timing
-from cluster.engine.messages import InOrder, Item, ItemSource, Outcome
-from cluster.engine.runtime import Peers, Runtime, Traced, device, one_thread_an_operation
-from cluster.engine.saboteur import Saboteur
-from cluster.errors import ClusterError
-from cluster.inventory import Inventory, Task
-from cluster.inventory.devices import PROCESSORS, DeviceSettings
-from cluster.inventory.micro_batches import cores_of_workers
-from cluster.jobs.cancel import Cancel
+from cluster.jobs.cancel import Cancel, JobCancelled
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
 from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
-from cluster.jobs.run_folder import SPEAKER
-from cluster.metrics.processor import processor, usable_cores
-from cluster.server.port_guard import PortGuard
-from cluster.server.probe import answers
-from cluster.server.sockets import check_free
+from cluster.jobs.run_log import SPEAKER
+from core.engine.changes import Drain
+from core.engine.devices import HOST, refuse_workers_without
+from core.engine.dispatcher import Dispatcher, NoWorkers
+from core.engine.lost import ParameterServerLost, first_line, raise_if_cut_off
+from core.engine.membership import TimeLimits
+from core.engine.messages import InOrder, Item, ItemSource, Outcome
+from core.engine.proof import unproved
+from core.engine.runtime import Peers, Runtime, device, one_thread_an_operation
+from core.engine.saboteur import Saboteur
+from core.engine.silence import SILENT_SECONDS
+from core.errors import ClusterError, UsageError
+from core.inventory import Inventory, Task
+from core.inventory.devices import PROCESSORS, DeviceSettings
+from core.inventory.slots import cores_of_workers
+from core.metrics.processor import processor, usable_cores
+from core.server.port_guard import PortGuard
+from core.server.probe import accepts, answering
+from core.server.sockets import check_free
 
 import tensorflow as tf  # isort: skip
 
@@ -41,14 +46,17 @@ DRAIN_ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
     Drain.UNKNOWN: (HTTPStatus.NOT_FOUND, "the job has no such worker"),
     Drain.HOLDS_PARAMETERS: (
         HTTPStatus.CONFLICT,
-        "it holds a part of the parameters in mode allreduce: without it the job goes back to its last checkpoint",
+        (
+            "it holds a part of the parameters in mode allreduce: without it the job goes back to"
+            " its last checkpoint"
+        ),
     ),
     Drain.LAST: (HTTPStatus.CONFLICT, "no other worker was there to take its work"),
     Drain.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "still at its work when the time was up"),
 }
 """To `POST /drain/worker:3`."""
 
-SERVER_SECONDS = 15.0
+SERVER_SECONDS = SILENT_SECONDS
 JOIN_SECONDS = 30.0
 LOOK_UP_SECONDS = 1.0
 OWN_ANSWER_SECONDS = 5.0
@@ -58,23 +66,30 @@ class Session(AbstractContextManager["Session"]):
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`."""
 
     computing: tuple[str, ...] = ()
-    """Of its own devices; the workers compute."""
+    """Its own devices that compute: none, as the workers compute."""
 
     def __init__(
-        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display | None = None,
+        self,
+        inventory: Inventory,
+        cancel: Cancel,
+        metrics: CoordinatorMetrics,
+        display: Display | None = None,
         computes_on: DeviceSettings = PROCESSORS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Bind the coordinator's ports and connect; the caller closes `metrics`.
 
-        `computes_on`: what the workers compute on. Raises ClusterError naming the server that does not answer, and
-        Cancelled.
+        `computes_on`: what the workers compute on. Raises ClusterError naming the server that does
+        not answer, and Cancelled.
         """
         self._computes_on = computes_on
-        self.inventory, self._cancel, self._metrics = inventory, cancel, metrics
+        self.inventory = inventory
+        self._cancel = cancel
+        self._metrics = metrics
         self._display = display or Display(quiet=True)
         self.coordinator = inventory.task("coordinator", 0)
         self.servers, self._workers = inventory.of_role("ps"), inventory.of_role("worker")
-        self.workers, self.tasks = len(self._workers), (*self.servers, *self._workers)
+        self.workers = len(self._workers)
+        self.tasks = (*self.servers, *self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._flag = f" --inventory {shlex.quote(os.path.relpath(inventory.path))}"
         """For commands that a person may copy from a message."""
@@ -86,32 +101,34 @@ class Session(AbstractContextManager["Session"]):
 
     def _open(self, stack: ExitStack) -> None:
         coordinator = self.coordinator
-        self._metrics.serve(coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds))
-        self._announcer = stack.enter_context(RunAnnouncer((*self.servers, *self._workers), SPEAKER.run))
+        self._metrics.serve(
+            coordinator, lambda name, seconds: drain(self._dispatcher, name, seconds)
+        )
+        self._announcer = stack.enter_context(
+            RunAnnouncer((*self.servers, *self._workers), SPEAKER.run)
+        )
         check_free("", coordinator.port, "the coordinator")
-        for server in self.servers:
-            self._cancel.check()
-            if not answers(server.host, server.port, SERVER_SECONDS):
-                raise ClusterError(
-                    f"{server.name} at {server.address} does not answer within {SERVER_SECONDS:.0f} s: is it started, "
-                    f"and on this port? `fab deploy status{self._flag}` shows what runs, `fab deploy start{self._flag} "
-                    "--no-jobs` starts it"
-                )
+        self._cancel.check()
+        self._refuse_silent_servers()
         peers = Peers(
             coordinator.address,
             tuple(server.address for server in self.servers),
             tuple(worker.address for worker in self._workers),
         )
-        guard = PortGuard(coordinator.port, coordinator.host) if self.inventory.one_host else None
+        if self.inventory.one_host:
+            guard = PortGuard(coordinator.port, coordinator.host)
+        else:
+            guard = None
         try:
             self.runtime = Runtime(
                 peers, self._computes_on.kind, soft_placement=self._computes_on.soft_placement
-            )  # fmt: skip
+            )
         except tf.errors.OpError as problem:
+            raise_if_cut_off()
             raise ClusterError(
-                f"coordinator at {coordinator.address}: TensorFlow could not start its server or reach the parameter "
-                f"servers ({str(problem.message).splitlines()[0]}): is another job running on this port? "
-                f"`fab deploy status{self._flag}` shows what runs"
+                f"coordinator at {coordinator.address}: TensorFlow could not start its server or"
+                f" reach the parameter servers ({str(problem.message).splitlines()[0]}): is another"
+                f" job running on this port? `fab deploy status{self._flag}` shows what runs"
             ) from None
         stack.callback(self.runtime.close)
         if guard is not None:
@@ -119,20 +136,64 @@ class Session(AbstractContextManager["Session"]):
             guard.answers(OWN_ANSWER_SECONDS)
             guard.report(log)
 
-    def __exit__(self, *_: object) -> None:
+    def _refuse_silent_servers(self) -> None:
+        addresses = {server.name: (server.host, server.port) for server in self.servers}
+        alive = answering(addresses, SERVER_SECONDS)
+        for server in self.servers:
+            if server.name in alive:
+                continue
+            if accepts(server.host, server.port, LOOK_UP_SECONDS):
+                raise ParameterServerLost(
+                    f"parameter server {server.name} at {server.address} takes connections and"
+                    f" answers none within {SERVER_SECONDS:.0f} s: it is stopped or hangs. `fab"
+                    f" deploy restart{self._flag} --role {server.name}` starts it again"
+                )
+            raise ClusterError(
+                f"{server.name} at {server.address} does not answer within {SERVER_SECONDS:.0f} s:"
+                f" is it started, and on this port? `fab deploy status{self._flag}` shows what"
+                f" runs, `fab deploy start{self._flag} --no-jobs` starts it"
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: object, trace: TracebackType | None
+    ) -> None:
         self._dispatcher = None  # the metrics port may outlive it, and drains are asked for there
-        self._stack.close()
+        try:
+            if (
+                kind is not None
+                and issubclass(kind, Exception)
+                and kind not in (JobCancelled, ParameterServerLost)
+            ):
+                raise_if_cut_off()  # whatever failed, it failed of that
+        finally:
+            self._stack.close()
+
+    def require_library(self) -> None:
+        """Have every role prove that it computes as this process, by the library of kernels.
+
+        Parameter servers prove it now, workers when they join. Raises UsageError naming servers
+        that cannot.
+        """
+        for server, place in zip(self.servers, self.places, strict=True):
+            if why := unproved(place):
+                raise UsageError(f"parameter server {server.name} on {server.node}: {why}")
+        self.runtime.require(unproved)
 
     def dispatch(
-        self, functions: Mapping[str, Traced], first_reply_seconds: float, chaos: Saboteur | None = None
+        self,
+        first_reply_seconds: float,
+        chaos: Saboteur | None = None,
+        *,
+        workers_hold_parameters: bool = False,
     ) -> Dispatcher:
-        """Let the workers join, now that everything is traced; waits for all of them, or those who answer in time.
+        """Let the workers join; waits for all of them, or for those who answer in time.
 
-        `chaos` injects faults until the session ends. Raises NoWorkers if none does, UsageError if one lacks the
-        device that it was to compute on, and Cancelled.
+        What can be traced without knowing them is traced by now. `chaos` injects faults until the
+        session ends. Raises NoWorkers if none does, UsageError if one lacks the device that it was
+        to compute on, and Cancelled.
         """
-        timing = Timing(first_reply_seconds=first_reply_seconds)
-        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, functions, timing, chaos=chaos))
+        timing = TimeLimits(first_reply_seconds=first_reply_seconds)
+        dispatcher = self._stack.enter_context(Dispatcher(self.runtime, timing, chaos=chaos))
         self._dispatcher = dispatcher
         if chaos is not None:
             self._stack.enter_context(chaos)
@@ -143,6 +204,8 @@ class Session(AbstractContextManager["Session"]):
         refuse_workers_without(self._computes_on, here, self.runtime.has)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
+        if workers_hold_parameters:
+            dispatcher.hold_parameters_on(dispatcher.live)
         return dispatcher
 
     def _wait_for_workers(self, dispatcher: Dispatcher) -> int:
@@ -157,27 +220,42 @@ class Session(AbstractContextManager["Session"]):
                     joined = 0
                 bar.set(joined)
                 late = time.monotonic() > end
-                if joined == self.workers or (joined and late):
+                refused = self.runtime.refused
+                if joined and (late or joined + len(refused) >= self.workers):
                     return joined
+                if len(refused) == self.workers:
+                    raise UsageError(
+                        "\n".join(f"worker:{task}: {why}" for task, why in sorted(refused.items()))
+                    )
                 if late:
-                    addresses = ", ".join(f"{worker.name} at {worker.address}" for worker in self._workers)
+                    addresses = ", ".join(
+                        f"{worker.name} at {worker.address}" for worker in self._workers
+                    )
                     raise NoWorkers(
-                        f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they started, and on these "
-                        f"ports? `fab deploy status{self._flag}` shows what runs"
+                        f"no worker answered within {JOIN_SECONDS:.0f} s ({addresses}): are they"
+                        f" started, and on these ports? `fab deploy status{self._flag}` shows what"
+                        " runs"
                     )
 
     def processors(self) -> set[str | None]:
-        """The kinds of processor that compute and hold the parameters; None among them where one does not say."""
+        """Return the kinds of processor that compute and hold parameters; None if unknown."""
         return set(of_all((*self.servers, *self._workers), processor_of))
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
         said = of_all(self._workers, cores_of)
-        cores = {worker.node: count for worker, count in zip(self._workers, said, strict=True) if count is not None}
+        cores = {
+            worker.node: count
+            for worker, count in zip(self._workers, said, strict=True)
+            if count is not None
+        }
         return cores_of_workers(self._workers, cores)
 
     def server_traffic(self) -> RoleTraffic | None:
-        """What went over the parameter servers' own sockets so far; None if one does not say, which ends no job."""
+        """Return what went over the parameter servers' own sockets so far.
+
+        None if one does not say, which ends no job.
+        """
         try:
             return sum(of_all(self.servers, traffic_of), RoleTraffic())
         except ClusterError as problem:
@@ -186,7 +264,10 @@ class Session(AbstractContextManager["Session"]):
 
 
 def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTTPStatus, str]:
-    """Drain the worker of this name; status and words of the answer. `dispatcher` is None while there is none."""
+    """Drain the worker of this name; status and words of the answer.
+
+    `dispatcher` is None while there is none.
+    """
     if not re.fullmatch(r"worker:[0-9]{1,6}", name):
         return DRAIN_ANSWERS[Drain.UNKNOWN]
     if dispatcher is None:
@@ -195,7 +276,10 @@ def drain(dispatcher: Dispatcher | None, name: str, seconds: float) -> tuple[HTT
 
 
 class Solo(AbstractContextManager["Solo"]):
-    """This process instead of a Session: it holds the parameters and runs items one after the other, as worker 0."""
+    """This process instead of a Session: it holds the parameters and runs items as worker 0.
+
+    It runs them one after the other.
+    """
 
     places = (HOST,)
     workers = 1
@@ -203,38 +287,61 @@ class Solo(AbstractContextManager["Solo"]):
     live = frozenset({0})
 
     def __init__(
-        self, inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, computing: Sequence[str] = (HOST,)
+        self,
+        inventory: Inventory,
+        cancel: Cancel,
+        metrics: CoordinatorMetrics,
+        computing: Sequence[str] = (HOST,),
     ) -> None:
-        """The caller closes `metrics`. `computing`: the devices that compute, of which functions begin on the first.
+        """The caller closes `metrics`.
+
+        `computing`: the devices that compute, of which functions begin on the first.
 
         Raises ClusterError if the port of the coordinator's metrics is taken.
         """
-        self.computing, self._cancel = tuple(computing), cancel
-        self._functions: Mapping[str, Callable[..., Any]] = {}
+        self.computing = tuple(computing)
+        self._cancel = cancel
         metrics.serve(inventory.task("coordinator", 0))
 
     def __exit__(self, *_: object) -> None:
         """Nothing is held."""
 
+    def require_library(self) -> None:
+        """This process has loaded the library by now."""
+
     def dispatch(
-        self, functions: Mapping[str, Callable[..., Any]], first_reply_seconds: float, chaos: Saboteur | None = None
+        self,
+        first_reply_seconds: float,
+        chaos: Saboteur | None = None,
+        *,
+        workers_hold_parameters: bool = False,
     ) -> "Solo":
-        """What runs the functions; without workers there is nothing for `chaos` to strike."""
-        del first_reply_seconds, chaos
+        """Return what runs the items, itself; without workers `chaos` has nothing to strike."""
+        del first_reply_seconds, chaos, workers_hold_parameters
         self._cancel.check()
-        self._functions = functions
         return self
 
-    def run(self, items: Iterable[Item] | ItemSource, stop: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
-        """Yield the outcome of each item; none is begun once `stop()` is true. Raises ClusterError."""
+    def run(
+        self,
+        items: Iterable[Item] | ItemSource,
+        stop: Callable[[], bool] = lambda: False,
+        linger_seconds: float = 0.0,
+    ) -> Iterator[Outcome]:
+        """Yield the outcome of each item; none is begun once `stop()` is true.
+
+        Raises ClusterError.
+        """
+        del linger_seconds  # an item ends before the next look at `stop`
         source = InOrder(items) if isinstance(items, Iterable) else items
         while not stop() and (item := source.draw(0)) is not None:
             begin = time.monotonic()
             try:
                 with nullcontext() if self.computing[0] == HOST else tf.device(self.computing[0]):
-                    value = self._functions[item.function](*item.arguments)
+                    value = item.function(*item.arguments)
             except tf.errors.OpError as problem:
-                raise ClusterError(f"{item.function} (item {item.id}) failed: {first_line(problem)}") from None
+                raise ClusterError(
+                    f"{item.function} (item {item.id}) failed: {first_line(problem)}"
+                ) from None
             value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
             yield Outcome(item, 0, value, time.monotonic() - begin, 1)
 
@@ -256,14 +363,19 @@ Runner = Dispatcher | Solo
 
 
 def connected(
-    inventory: Inventory, cancel: Cancel, metrics: CoordinatorMetrics, display: Display, computing: Sequence[str]
+    inventory: Inventory,
+    cancel: Cancel,
+    metrics: CoordinatorMetrics,
+    display: Display,
+    computing: Sequence[str],
 ) -> Session | Solo:
     """What runs the training of the inventory: its roles, or this process where the mode has none.
 
     `computing` are the devices of this process. Raises what the two classes raise.
     """
-    # What the coordinator itself computes, such as the figures that a network measures, is the same with and without
-    # workers. On an AMD EPYC a matrix product on two threads has other last bits than on one.
+    # What the coordinator itself computes, such as the figures that a network measures, is the same
+    # with and without workers. On an AMD EPYC a matrix product on two threads has other last bits
+    # than on one.
     one_thread_an_operation()
     job = inventory.jobs.train
     if job.facts.needs_roles():

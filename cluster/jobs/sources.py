@@ -1,39 +1,50 @@
 """The recordings of a job: found, prepared and announced in a line.
 
-With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on the shared storage.
+With `connection: ssh` nothing is prepared on a node: all nodes map one prepared folder that lies on
+the shared storage.
 """
 
 import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cluster.apps.app import App
-from cluster.apps.data_folder import app_data_folder, keep_latest
-from cluster.data import Dataset, Source, find_source, open_prepared, prepare
-from cluster.data.dataset import CLASSIFICATION, is_prepared
-from cluster.data.examples import batches_of, write_examples
-from cluster.data.recordings import Report
-from cluster.data.source import PROJECT_ROOT
-from cluster.errors import DataError
-from cluster.inventory import Inventory
+from cluster.apps.data_folder import app_data_folder, keep_latest, open_to_roles
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
-from cluster.server.accounts import account_for_roles
-from cluster.status.events import Advanced, Consumer, StageBegan
-from cluster.user_cache import user_cache
+from core.accounts import account_for_roles
+from core.cage import landlock
+from core.data import Dataset, Source, find_source, open_prepared, prepare
+from core.data.bounded import GIGABYTE, Bound
+from core.data.dataset import CLASSIFICATION
+from core.data.examples import batches_of, write_examples
+from core.data.manifest import is_prepared
+from core.data.recordings import Report
+from core.data.source import PROJECT_ROOT
+from core.errors import DataError
+from core.inventory import Inventory
+from core.server.rights import prepared_folders
+from core.status.events import Advanced, Consumer, StageBegan
+from core.user_cache import user_cache
 
 
 def load_dataset(
-    inventory: Inventory, display: Display, cancel: Cancel, emit: Consumer, app: App | None = None,
+    inventory: Inventory,
+    display: Display,
+    cancel: Cancel,
+    emit: Consumer,
+    app: App | None = None,
     given: str | None = None,
-) -> Dataset:  # fmt: skip
-    """Prepare what the app's data() answers, else the source that `jobs.train.data` or the search order names.
+) -> Dataset:
+    """Prepare what the app's data() answers, else the source of `jobs.train.data`.
 
-    `given` is what data() gets where the job names nothing. Announces it. Raises DataError, AppError, or Cancelled
-    between two steps of the preparation.
+    Where that names no source the search order finds one. `given` is what data() gets where the job
+    names nothing. Announces the data set. Raises DataError, AppError, or Cancelled between two
+    steps of the preparation.
     """
     cancel.check()
     begun = set[str]()
@@ -50,32 +61,53 @@ def load_dataset(
             dataset = _of_app(app, inventory, given, display, progress)
     else:
         dataset = _of_source(inventory, display, progress)
-    account = account_for_roles() if inventory.one_host else None
-    if account is not None:
-        dataset = handed_over(dataset, account)
+    if inventory.one_host and inventory.needs_roles("train"):
+        dataset = handed_over(dataset, account_for_roles())
     display.say(f"      {dataset.summary()}")
     for line in dataset.held_out.lines():
         display.say(f"      {line}")
     return dataset
 
 
-def _of_app(app: App, inventory: Inventory, given: str | None, display: Display, progress: Report) -> Dataset:
+def _of_app(
+    app: App, inventory: Inventory, given: str | None, display: Display, progress: Report
+) -> Dataset:
     named = inventory.jobs.train.data.source
     if named is not None and not inventory.one_host and is_prepared(Path(named)):
-        named = None  # windows, which `fab` brings to the nodes of a run where it does not know that it is of an app
+        # windows, which `fab` brings to the nodes of a run where it does not know that it is of an
+        # app
+        named = None
     given = named or given
-    folder = app.folder if given is None else Path(given)
+    if given is None:
+        folder = app.folder
+    else:
+        folder = Path(given)
     if not folder.exists():
-        raise DataError(f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got {folder}")
+        raise DataError(
+            f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got"
+            f" {folder}"
+        )
     display.say(f"data: data({folder}) of {app.file}")
     where = f"{app.file}: data()"
-    found = app.call("data", folder)
-    batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
-    with app.blamed("data"):  # an iterator of the app's runs in here
+    # The app may have a working folder of its own.
+    given_folder = folder.absolute()
+    cache = app_data_folder(inventory).absolute()
+    most_bytes = int(inventory.jobs.train.data.most_gigabytes * GIGABYTE)
+    bound = Bound(most_bytes, "jobs.train.data.most_gigabytes", cache)
+    found = app.call("data", given_folder)
+    with app.blamed("data"):  # iterators and lazy arrays of the app's run in here
+        batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
+        batches = bound.of(batches, where, display.say)
         dataset = write_examples(
-            batches, app_data_folder(inventory), name=app.name, source=where, task=app.task or CLASSIFICATION,
-            labels=labels, report=progress,
-        )  # fmt: skip
+            batches,
+            cache,
+            name=app.name,
+            source=where,
+            task=app.task or CLASSIFICATION,
+            labels=labels,
+            report=progress,
+        )
+    open_to_roles(inventory, dataset.folder)
     keep_latest(inventory, dataset.folder.name)
     return dataset
 
@@ -83,7 +115,9 @@ def _of_app(app: App, inventory: Inventory, given: str | None, display: Display,
 def _of_source(inventory: Inventory, display: Display, progress: Report) -> Dataset:
     job = inventory.jobs.train
     if inventory.one_host:
-        source = find_source(job.data.source, os.environ, PROJECT_ROOT, user_cache())
+        source = find_source(
+            job.data.source, os.environ, PROJECT_ROOT, user_cache(), job.data.format
+        )
     else:
         source = _published(inventory, job.data.source)
     display.say(f"data: {source.why}")
@@ -99,41 +133,61 @@ def _of_source(inventory: Inventory, display: Display, progress: Report) -> Data
 
 
 def _published(inventory: Inventory, given: str | None) -> Source:
-    mount = inventory.storage.mount if inventory.storage is not None else "/mnt/pscluster"
-    source = None if given is None else find_source(given, os.environ, PROJECT_ROOT, user_cache())
+    if inventory.storage is not None:
+        mount = inventory.storage.mount
+    else:
+        mount = "/mnt/pscluster"
+    if given is None:
+        source = None
+    else:
+        source = find_source(given, os.environ, PROJECT_ROOT, user_cache())
     if source is None or source.kind != "prepared":
         raise DataError(
-            f"jobs.train.data.source: with `connection: ssh` expected a prepared folder that every node sees, such as "
-            f"{mount}/shared/prepared/<key>, got {given or 'none'}; `fab deploy start` prepares the recordings on your "
-            f"machine, publishes them there and names the folder to the job"
+            "jobs.train.data.source: with `connection: ssh` expected a prepared folder that every"
+            f" node sees, such as {mount}/shared/prepared/<key>, got {given or 'none'}; `fab deploy"
+            " start` prepares the recordings on your machine, publishes them there and names the"
+            " folder to the job"
         )
     return source
 
 
-COPIES = Path("/var/cache/pscluster/roles")
+def handed_over(dataset: Dataset, account: int | None, folder: Path | None = None) -> Dataset:
+    """Return the data set where the roles of this machine read it, else its copy below `folder`.
 
-
-def handed_over(dataset: Dataset, account: int, folder: Path = COPIES) -> Dataset:
-    """The data set itself where `account` can read it, else its copy below `folder`, made where there is none.
-
-    Root prepares below its home, which no other account may enter, and workers map the files by path: they get a copy
-    that root and they alone can read.
-
-    To be called as root. Raises DataError when it cannot be copied.
+    Workers map the files by path. Their cage shows them `prepared_folders` alone, and what root
+    prepares lies below its home, which their `account` may not enter: they get a copy that root
+    and they alone can read. Where they run as this account, the copy is one of links. Raises
+    DataError when it cannot be copied.
     """
-    if _everyone_reads(dataset):
+    folders = prepared_folders(account)
+    if _roles_read(dataset, account, folders):
         return dataset
-    copy = folder / dataset.sha256
+    place = folder or Path(folders[-1])
+    copy = place / dataset.sha256
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _is_sound(copy, dataset):
             _replace(copy, dataset, account)
     except OSError as problem:
+        if account is None:
+            who = "are caged"
+        else:
+            who = f"run as uid {account}"
         raise DataError(
-            f"the roles run as uid {account}, which cannot read {dataset.folder}, and it cannot be copied to {folder} "
-            f"({problem.strerror}): set XDG_CACHE_HOME to a folder that every account may enter, or free some room"
+            f"the roles {who}, which cannot read {dataset.folder}, and it cannot be"
+            f" copied to {place} ({problem.strerror}): set XDG_CACHE_HOME to a folder that every"
+            " account may enter, or free some room"
         ) from None
     return replace(dataset, folder=copy)
+
+
+def _roles_read(dataset: Dataset, account: int | None, folders: Sequence[str]) -> bool:
+    if account is not None and not _everyone_reads(dataset):
+        return False
+    if not landlock.abi():
+        return True
+    where = dataset.folder.resolve()
+    return any(where.is_relative_to(Path(folder).resolve()) for folder in folders)
 
 
 def _everyone_reads(dataset: Dataset) -> bool:
@@ -149,18 +203,29 @@ def _is_sound(copy: Path, dataset: Dataset) -> bool:
         return False
 
 
-def _replace(copy: Path, original: Dataset, account: int) -> None:
+def _replace(copy: Path, original: Dataset, account: int | None) -> None:
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=copy.parent))
     try:
         for name in original.files:
+            if account is None:
+                _link(original.folder / name, partial / name)
+                continue
             shutil.copyfile(original.folder / name, partial / name)
             os.chown(partial / name, 0, account)
             (partial / name).chmod(0o640)
-        os.chown(partial, 0, account)
-        partial.chmod(0o750)
+        if account is not None:
+            os.chown(partial, 0, account)
+            partial.chmod(0o750)
         if copy.exists():
             copy.rename(partial / "damaged")
         partial.rename(copy)
         shutil.rmtree(copy / "damaged", ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _link(file: Path, link: Path) -> None:
+    try:
+        link.hardlink_to(file)
+    except OSError:  # another file system
+        shutil.copyfile(file, link)

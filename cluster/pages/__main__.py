@@ -1,14 +1,15 @@
-"""`python -m cluster.pages --run A`: the report of a run or of a sweep again; several runs stand side by side."""
+"""`python -m cluster.pages --run A`: make a run's or sweep's report again, or compare runs."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.atomic_write import atomic_write
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.terminal import say
+from cluster.pages.leave import report_of
 from cluster.pages.run_files import REPORT, run_of
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, ExitCode, UsageError
+from core.logs.terminal import say
 
 COMPARISON = "comparison.html"
 
@@ -17,10 +18,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file and say where it lies; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m cluster.pages", description=__doc__)
     parser.add_argument(
-        "--run", action="append", required=True, type=Path, metavar="FOLDER", help="a run's folder (repeatable)"
+        "--run",
+        action="append",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="a run's folder (repeatable)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help=f"the file to write; else {REPORT} in the run, or ./{COMPARISON}"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"the file to write; else {REPORT} in the run, or ./{COMPARISON}",
     )
     given = parser.parse_args(arguments)
     try:
@@ -32,20 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(folders: Sequence[Path], out: Path | None) -> Path:
-    """The report of one run or one sweep, or of several runs side by side; where it lies. Raises ClusterError."""
+    """The report of one run or one sweep, or of several runs side by side; where it lies.
+
+    Raises ClusterError.
+    """
     from cluster.pages.comparison import comparison
-    from cluster.pages.report import report
-    from cluster.pages.sweep import leave_sweep
-    from cluster.pages.sweep_files import is_sweep
 
     twice = sorted({str(folder) for folder in folders if list(folders).count(folder) > 1})
     if twice:
         raise UsageError(f"--run: expected different runs, got {', '.join(twice)} more than once")
-    if len(folders) == 1 and is_sweep(folders[0]):
-        return leave_sweep(folders[0], out)
-    runs = [run_of(folder) for folder in folders]
-    text = report(runs[0]) if len(runs) == 1 else comparison(runs)
-    path = out or (folders[0] / REPORT if len(runs) == 1 else Path(COMPARISON))
+    if len(folders) == 1:
+        text = report_of(folders[0])
+        path = folders[0] / REPORT
+    else:
+        text = comparison([run_of(folder) for folder in folders])
+        path = Path(COMPARISON)
+    path = out or path
     atomic_write(path, text.encode())
     return path
 

@@ -1,4 +1,4 @@
-"""Charts as data: what static/charts.js draws, what a screen reader hears, and the table below each.
+"""Charts as data: what static/charts.js draws, what a screen reader hears, and their tables.
 
 `charts.yaml` has their words and axes. A chart never carries numbers that its table does not have.
 """
@@ -12,16 +12,26 @@ from typing import Any, Literal
 import yaml
 from markupsafe import Markup
 
-from cluster.pages.words import NOTHING, RECORDINGS, duration, figure, figure_word, percent, short, significant, terms
+from cluster.pages.words import (
+    NOTHING,
+    RECORDINGS,
+    duration,
+    figure,
+    figure_word,
+    percent,
+    short,
+    significant,
+    terms,
+)
 
 DEFINITIONS: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("charts.yaml").read_text(encoding="utf-8")
 )
 """The fields of each chart but its numbers."""
 MOST_POINTS = 180
-"""Of a series: more than this a screen does not show and a phone should not be sent every second."""
+"""Points of a series: a screen shows no more, and a phone should not be sent more every second."""
 MOST_ROWS = 30
-"""Of the table below a chart."""
+"""Rows of the table below a chart."""
 
 Kind = Literal["lines", "bars", "spans"]
 Unit = Literal["number", "seconds", "ratio", "samples", "pi", "error", "epoch"]
@@ -31,8 +41,8 @@ Unit = Literal["number", "seconds", "ratio", "samples", "pi", "error", "epoch"]
 class Series:
     """One line, set of points, band or set of bars.
 
-    `points`: of lines (x, y), of a band (x, low, high), of bars (category, value), of spans (category, begin, end),
-    where a category is its place in `labels`.
+    `points`: of lines (x, y), of a band (x, low, high), of bars (category, value), of spans
+    (category, begin, end), where a category is its place in `labels`.
     """
 
     name: str
@@ -60,7 +70,7 @@ class Chart:
     from_zero: bool = False
     horizontal: bool = False
     row_heads: tuple[str, str] = ("worker", "state")
-    """Of spans: what a row is, and what a series is."""
+    """The words of spans: what a row is, and what a series is."""
     y_range: tuple[float, float] | None = None
     """What of the y axis is shown; all that there is if None."""
 
@@ -76,7 +86,11 @@ class Chart:
             return f"{self.title}: {self.empty}"
         if self.kind == "spans":
             return f"{self.title}: {len(self.labels)} rows; the table below has them"
-        parts = [_latest(series, self) for series in self.series if series.points and series.look != "reference"]
+        parts = [
+            _latest(series, self)
+            for series in self.series
+            if series.points and series.look != "reference"
+        ]
         return f"{self.title}. {'; '.join(parts[:8])}"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -87,13 +101,18 @@ class Chart:
                 for series in self.series
                 for at, begin, end in series.points
             ]
-            return [*self.row_heads, "from", "until"], sorted(rows, key=lambda row: row[0])[: 4 * MOST_ROWS]
-        heads, found = [self.x_label], dict[float | None, dict[int, str]]()
+            return [*self.row_heads, "from", "until"], sorted(rows, key=lambda row: row[0])[
+                : 4 * MOST_ROWS
+            ]
+        heads = [self.x_label]
+        found = dict[float | None, dict[int, str]]()
         for number, series in enumerate(self.series):
             band = series.look == "band"
             heads.append(f"{series.name}, lowest to highest" if band else series.name)
             for x, *values in series.points:
-                found.setdefault(x, {})[number] = " to ".join(written(value, self.y_unit) for value in values)
+                found.setdefault(x, {})[number] = " to ".join(
+                    written(value, self.y_unit) for value in values
+                )
         places = sorted(found, key=lambda x: x or 0.0)
         rows = [
             [
@@ -107,11 +126,14 @@ class Chart:
     def data(self) -> dict[str, Any]:
         """What the script draws."""
         heads, rows = self.table()
-        fields = {**vars(self), "series": [vars(series) for series in self.series]}  # asdict would copy every point
+        fields = {
+            **vars(self),
+            "series": [vars(series) for series in self.series],
+        }  # asdict would copy every point
         return {**fields, "summary": self.summary, "table": {"heads": heads, "rows": rows}}
 
     def json(self) -> Markup:
-        """The same as one line that may stand in HTML."""
+        """Return the chart's data as one line that may stand in HTML."""
         text = json.dumps(self.data(), separators=(",", ":"), allow_nan=False)
         for sign in "<>&\u2028\u2029":
             text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -119,24 +141,45 @@ class Chart:
 
 
 def chart(
-    name: str, *series: Series, unit: str = RECORDINGS, labels: Iterable[str] = (),
+    name: str,
+    *series: Series,
+    unit: str = RECORDINGS,
+    labels: Iterable[str] = (),
     y_range: tuple[float, float] | None = None,
-) -> Chart:  # fmt: skip
-    """The chart of this name in `charts.yaml` with these series. `unit`: what the workers work off."""
-    return Chart(id=name, series=series, labels=tuple(labels), y_range=y_range, **_definition(name, unit))
+) -> Chart:
+    """The chart of this name in `charts.yaml` with these series.
+
+    `unit`: what the workers work off.
+    """
+    return Chart(
+        id=name, series=series, labels=tuple(labels), y_range=y_range, **_definition(name, unit)
+    )
 
 
-def chart_of_figure(kind: str, place: int, figure: str, series: Sequence[Series], unit: str) -> Chart:
-    """The chart of a figure that only some tasks or apps have; `place` is its number on the page."""
+def chart_of_figure(
+    kind: str, place: int, figure: str, series: Sequence[Series], unit: str
+) -> Chart:
+    """Return the chart of a figure that only some tasks or apps have.
+
+    `place` is its number on the page.
+    """
     known = figure_word(figure)
-    meaning = f"{known.hint[:1].upper()}{known.hint[1:]}." if known.hint else ""
+    if known.hint:
+        meaning = f"{known.hint[:1].upper()}{known.hint[1:]}."
+    else:
+        meaning = ""
     found = _definition(kind, unit, figure=known.word, meaning=meaning)
-    return Chart(id=f"{kind}-{place}", series=tuple(series), **{**found, "hint": found["hint"].strip()})
+    return Chart(
+        id=f"{kind}-{place}", series=tuple(series), **{**found, "hint": found["hint"].strip()}
+    )
 
 
 def _definition(name: str, unit: str, **more: str) -> dict[str, Any]:
     known = {**terms(unit), **more}
-    return {key: value.format(**known) if isinstance(value, str) else value for key, value in DEFINITIONS[name].items()}
+    return {
+        key: value.format(**known) if isinstance(value, str) else value
+        for key, value in DEFINITIONS[name].items()
+    }
 
 
 def written(value: float | None, unit: Unit) -> str:
@@ -158,9 +201,14 @@ def written(value: float | None, unit: Unit) -> str:
             return f"{value:g}"
 
 
-def thinned(points: Sequence[tuple[float | None, ...]], digits: int = 6) -> tuple[tuple[float | None, ...], ...]:
-    """At most `MOST_POINTS` of them, the first and the last included, each number with as many digits as show."""
-    return tuple(tuple(significant(value, digits) for value in point) for point in _spread(points, MOST_POINTS))
+def thinned(
+    points: Sequence[tuple[float | None, ...]], digits: int = 6
+) -> tuple[tuple[float | None, ...], ...]:
+    """Return at most `MOST_POINTS`, both ends included, each with as many digits as show."""
+    return tuple(
+        tuple(significant(value, digits) for value in point)
+        for point in _spread(points, MOST_POINTS)
+    )
 
 
 def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
@@ -171,7 +219,10 @@ def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
 
 def _latest(series: Series, chart: Chart) -> str:
     if chart.labels:
-        parts = [f"{chart.labels[int(at or 0)]} {written(value, chart.y_unit)}" for at, value in series.points[:8]]
+        parts = [
+            f"{chart.labels[int(at or 0)]} {written(value, chart.y_unit)}"
+            for at, value in series.points[:8]
+        ]
         more = len(series.points) - len(parts)
         return f"{series.name}: {', '.join(parts)}" + (f" and {more} more" if more > 0 else "")
     x, *values = series.points[-1]

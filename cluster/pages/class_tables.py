@@ -1,34 +1,40 @@
-"""How well each class is known, for page and report: the confusion matrix, the classes, the most frequent mistakes."""
+"""How well each class is known, for page and report: confusion, classes, frequent mistakes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cluster.pages.run_charts import NAMING, unit_of
 from cluster.pages.words import label, terms
-from cluster.status.classes import LARGEST_MATRIX, counts_of
-from cluster.status.parts import MULTILABEL, ClassCount, MixUp
-from cluster.status.view import ConfusionView, RunView
+from core.status.classes import LARGEST_MATRIX, counts_of
+from core.status.parts import MULTILABEL, ClassCount, MixUp
+from core.status.view import ConfusionView, RunView
 
 HEAT_STEPS = 8
 """Shades of the confusion matrix: classes heat-0 to heat-8 of the style sheet."""
 MOST_ROWS = 100
-"""Of the table of classes: of more there are those that are known worst."""
+"""Rows of the table of classes: of more there are those that are known worst."""
 TITLES = {
     "matrix": (
         "Confusion matrix",
-        "Predicted classes against true classes in the latest evaluation, with precision, recall and F1 of each class.",
+        (
+            "Predicted classes against true classes in the latest evaluation, with precision,"
+            " recall and F1 of each class."
+        ),
     ),
     "labels": ("Labels", "Precision, recall and F1 of each label in the latest evaluation."),
     "classes": (
         "Classes",
-        "The most frequent mistakes of the latest evaluation, and the classes that are known worst.",
+        (
+            "The most frequent mistakes of the latest evaluation, and the classes that are known"
+            " worst."
+        ),
     ),
 }
 """Title and hint."""
 
 
 @dataclass(frozen=True)
-class ClassRow:
+class ClassScores:
     """A class in the per-class table."""
 
     name: str
@@ -50,7 +56,7 @@ class ConfusionCell:
 
 @dataclass(frozen=True)
 class ClassPanel:
-    """The part of page and report about classes or labels; without rows nothing has been evaluated yet."""
+    """The part of page and report about classes; without rows nothing has been evaluated yet."""
 
     title: str
     hint: str
@@ -63,7 +69,7 @@ class ClassPanel:
     cells: tuple[tuple[str, list[ConfusionCell]], ...] = ()
     """Rows of the matrix with their names; none where there is no matrix."""
     mix_ups: tuple[MixUp, ...] = ()
-    rows: tuple[ClassRow, ...] = ()
+    rows: tuple[ClassScores, ...] = ()
     left_out: int = 0
     """Classes that have no row."""
 
@@ -79,21 +85,29 @@ def class_panel(view: RunView) -> ClassPanel | None:
         title, hint = TITLES["classes"]
     panel = ClassPanel(title, hint, "label" if view.task_type == MULTILABEL else "class", words)
     if found is None:
-        awaited = view.job != "pi" and view.task_type in NAMING and not view.figures.keys() - {"train"}
-        return panel if awaited else None
+        awaited = (
+            view.job != "pi" and view.task_type in NAMING and not view.figures.keys() - {"train"}
+        )
+        if awaited:
+            return panel
+        return None
     evaluated = {"test": "test set", "validation": words["held_out"]}.get(found.split, found.split)
     evaluated = f"{evaluated[:1].upper()}{evaluated[1:]}"
     if found.epoch is not None:
         evaluated += f", after epoch {found.epoch}"
     if isinstance(found, ConfusionView):
-        cells = tuple((label(name), row) for name, row in zip(found.labels, confusion_of(found), strict=True))
+        cells = tuple(
+            (label(name), row) for name, row in zip(found.labels, confusion_of(found), strict=True)
+        )
         rows = tuple(map(row_of, counts_of(found.labels, found.rows)))
         return replace(panel, evaluated=evaluated, cells=cells, rows=rows)
     rows = tuple(map(row_of, found.counts))
     if len(rows) > LARGEST_MATRIX:
         rows = tuple(sorted(rows, key=lambda row: (row.f1, -row.windows)))
     left_out = max(0, len(rows) - MOST_ROWS)
-    return replace(panel, evaluated=evaluated, mix_ups=found.mix_ups, rows=rows[:MOST_ROWS], left_out=left_out)
+    return replace(
+        panel, evaluated=evaluated, mix_ups=found.mix_ups, rows=rows[:MOST_ROWS], left_out=left_out
+    )
 
 
 def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
@@ -109,10 +123,15 @@ def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
     return cells
 
 
-def row_of(count: ClassCount) -> ClassRow:
+def row_of(count: ClassCount) -> ClassScores:
     """Precision, recall and F1 of a class; 0 where nothing was given, or deserves, the name."""
-    given, deserve = count.right + count.wrong, count.right + count.missed
-    precision = count.right / given if given else 0.0
-    recall = count.right / deserve if deserve else 0.0
-    both = precision + recall
-    return ClassRow(count.label, precision, recall, 2 * precision * recall / both if both else 0.0, deserve)
+    given = count.right + count.wrong
+    deserve = count.right + count.missed
+    both = given + deserve
+    return ClassScores(
+        count.label,
+        count.right / given if given else 0.0,
+        count.right / deserve if deserve else 0.0,
+        2 * count.right / both if both else 0.0,
+        deserve,
+    )

@@ -1,4 +1,4 @@
-"""Several runs side by side in one file: what differs, the curves laid over each other, the figures.
+"""Several runs side by side in one file: what differs, their curves, their figures.
 
 Runs that differ in their seed alone belong to one group.
 """
@@ -6,6 +6,7 @@ Runs that differ in their seed alone belong to one group.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from statistics import fmean, stdev
 
 from cluster.pages.charts import Chart, Series, chart, chart_of_figure, thinned
@@ -13,7 +14,7 @@ from cluster.pages.drawing import environment
 from cluster.pages.pi_times import times_chart, times_of
 from cluster.pages.report import settings_of
 from cluster.pages.run_charts import MOST_OTHER_CHARTS, NAMING, NO_TRAINING, others_of, unit_of
-from cluster.pages.run_files import Run, number_of
+from cluster.pages.run_files import StoredRun, number_of
 from cluster.pages.words import (
     RECORDINGS,
     amount,
@@ -26,8 +27,8 @@ from cluster.pages.words import (
     percent,
     short,
 )
-from cluster.status.parts import FIGURE_KEYS, MOST_OTHERS
-from cluster.status.view import EpochView
+from core.status.parts import FIGURE_KEYS, MOST_OTHERS
+from core.status.view import EpochView
 
 MOST_LINES = 6
 """Lines of different colour and dash in a chart; a chart of more runs would show nothing."""
@@ -46,12 +47,12 @@ class Named:
     """A run with the letter it has on the page."""
 
     letter: str
-    run: Run
+    run: StoredRun
     settings: dict[str, str]
 
 
 @dataclass(frozen=True)
-class Group:
+class Replicates:
     """Runs of one job that differ in their seed at most."""
 
     runs: tuple[Named, ...]
@@ -60,7 +61,9 @@ class Group:
     def name(self) -> str:
         """`A`, or `A B C, 3 runs`."""
         letters = " ".join(named.letter for named in self.runs)
-        return letters if len(self.runs) == 1 else f"{letters}, {len(self.runs)} runs"
+        if len(self.runs) == 1:
+            return letters
+        return f"{letters}, {len(self.runs)} runs"
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure of each run, and of each group its mean and spread; None where a run does not have it."""
+    """A figure of each run, and of each group its mean and spread; None where a run has none."""
 
     name: str
     hint: str
@@ -84,7 +87,7 @@ class Compared:
     """Mean and sample standard deviation, of groups of two and more."""
 
 
-def comparison(runs: Sequence[Run]) -> str:
+def comparison(runs: Sequence[StoredRun]) -> str:
     """The whole file."""
     found = named(runs)
     groups = groups_of(found)
@@ -108,19 +111,23 @@ def comparison(runs: Sequence[Run]) -> str:
     )
 
 
-def named(runs: Sequence[Run]) -> list[Named]:
+def named(runs: Sequence[StoredRun]) -> list[Named]:
     """The runs with their letters."""
     letters = [*LETTERS, *(first + second for first in LETTERS for second in LETTERS)]
-    return [Named(letter, run, settings_of(run)) for letter, run in zip(letters, runs, strict=False)]
+    return [
+        Named(letter, run, settings_of(run)) for letter, run in zip(letters, runs, strict=False)
+    ]
 
 
-def groups_of(runs: Sequence[Named]) -> list[Group]:
+def groups_of(runs: Sequence[Named]) -> list[Replicates]:
     """The groups, in the order of their first runs."""
     found: dict[tuple[str, frozenset[tuple[str, str]]], list[Named]] = {}
     for one in runs:
-        alike = frozenset((key, value) for key, value in one.settings.items() if key not in OF_THE_SEED)
+        alike = frozenset(
+            (key, value) for key, value in one.settings.items() if key not in OF_THE_SEED
+        )
         found.setdefault((one.run.view.job, alike), []).append(one)
-    return [Group(tuple(members)) for members in found.values()]
+    return [Replicates(tuple(members)) for members in found.values()]
 
 
 def differences(runs: Sequence[Named]) -> list[Difference]:
@@ -134,7 +141,12 @@ def differences(runs: Sequence[Named]) -> list[Difference]:
 
 _PI = partial(figure, digits=7)
 _FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
-    ("test accuracy", "share of the test set named correctly", partial(percent, digits=2), ("final", "accuracy")),
+    (
+        "test accuracy",
+        "share of the test set named correctly",
+        partial(percent, digits=2),
+        ("final", "accuracy"),
+    ),
     ("macro F1", "precision and recall in one", figure, ("final", "f1_macro")),
     ("test loss", "how wrong the answers are", measure, ("final", "loss")),
     ("chosen epoch", "best on what was held out", count, ("selected", "epoch")),
@@ -154,8 +166,10 @@ AFTER_OTHERS = 3
 """Place of the first line behind the figures of the test set."""
 
 
-def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
-    def line(name: str, hint: str, written: Written, of: Callable[[Run], float | None]) -> Compared:
+def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compared]:
+    def line(
+        name: str, hint: str, written: Written, of: Callable[[StoredRun], float | None]
+    ) -> Compared:
         spreads = []
         for group in groups:
             known = [value for value in (of(one.run) for one in group.runs) if value is not None]
@@ -164,7 +178,10 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
 
     time = line("time", "of the whole job", duration, lambda run: run.view.elapsed_seconds or None)
     unit = _unit(runs)
-    usual = [line(name.format(unit=unit), hint, written, _in_result(*keys)) for name, hint, written, keys in _FIGURES]
+    usual = [
+        line(name.format(unit=unit), hint, written, _in_result(*keys))
+        for name, hint, written, keys in _FIGURES
+    ]
     words = {name: figure_word(name) for name in _others(runs)}
     others = [
         line(word.word, word.hint or "on the test set", measure, _in_result("final", name))
@@ -177,7 +194,9 @@ def _figures(runs: Sequence[Named], groups: Sequence[Group]) -> list[Compared]:
 def _unit(runs: Sequence[Named]) -> str:
     """What the workers of these runs work off, in one word."""
     units = {unit_of(one.run.view) for one in runs if one.run.view.job != "pi"} or {RECORDINGS}
-    return units.pop() if len(units) == 1 else "examples"
+    if len(units) == 1:
+        return units.pop()
+    return "examples"
 
 
 def _others(runs: Sequence[Named]) -> list[str]:
@@ -186,52 +205,75 @@ def _others(runs: Sequence[Named]) -> list[str]:
     return [name for name in names if name not in FIGURE_KEYS][:MOST_OTHERS]
 
 
-def _in_result(*keys: str) -> Callable[[Run], float | None]:
+def _in_result(*keys: str) -> Callable[[StoredRun], float | None]:
     return lambda run: number_of(run.result, *keys)
 
 
-def _curves(groups: Sequence[Group], unit: str) -> list[Chart]:
+def _curves(groups: Sequence[Replicates], unit: str) -> list[Chart]:
     trained = [group for group in groups if group.runs[0].run.view.train is not None]
-    single = [Group((one,)) for group in groups for one in group.runs]
-    names = [name for group in trained for one in group.runs for name in others_of(one.run.view.train or NO_TRAINING)]
+    single = [Replicates((one,)) for group in groups for one in group.runs]
+    views = [one.run.view for group in trained for one in group.runs]
+    names = dict.fromkeys(name for view in views for name in others_of(view.train or NO_TRAINING))
     others = [
-        chart_of_figure("compared-other", place, name, _laid_over(trained, _by_epoch(partial(_other, name))), unit)
-        for place, name in enumerate([*dict.fromkeys(names)][:MOST_OTHER_CHARTS])
+        chart_of_figure(
+            "compared-other",
+            place,
+            name,
+            _laid_over(trained, _by_epoch(partial(_other, name))),
+            unit,
+        )
+        for place, name in enumerate([*names][:MOST_OTHER_CHARTS])
     ]
-    unnamed = [group for group in trained if all(one.run.view.task_type not in NAMING for one in group.runs)]
-    usual = {
-        "compared-loss": _laid_over(trained, _by_epoch(lambda epoch: epoch.loss)),
-        "compared-held-out-loss": _laid_over(unnamed, _by_epoch(lambda epoch: epoch.validation_loss)),
-        "compared-validation": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_accuracy)),
-        "compared-precision": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_precision_macro)),
-        "compared-recall": _laid_over(trained, _by_epoch(lambda epoch: epoch.validation_recall_macro)),
-        "compared-accuracy": _laid_over(trained, _by_epoch(lambda epoch: epoch.accuracy)),
-    }
+    unnamed = [
+        group
+        for group in trained
+        if all(one.run.view.task_type not in NAMING for one in group.runs)
+    ]
+    usual = [
+        chart(
+            f"compared-{name}",
+            *_laid_over(
+                unnamed if name == "held-out-loss" else trained, _by_epoch(attrgetter(key))
+            ),
+            unit=unit,
+        )
+        for name, key in _CURVES.items()
+    ]
     speeds = _laid_over(single if len(single) <= MOST_LINES else [], _speeds)
-    return [
-        *(chart(name, *series, unit=unit) for name, series in usual.items()), *others,
-        chart("compared-throughput", *speeds, unit=unit),
-    ]  # fmt: skip
+    return [*usual, *others, chart("compared-throughput", *speeds, unit=unit)]
+
+
+_CURVES = {
+    "loss": "loss",
+    "held-out-loss": "validation_loss",
+    "validation": "validation_accuracy",
+    "precision": "validation_precision_macro",
+    "recall": "validation_recall_macro",
+    "accuracy": "accuracy",
+}
+"""Charts over the epochs, and the figure of an epoch that each shows."""
 
 
 def _other(name: str, epoch: EpochView) -> float | None:
     return epoch.validation_others.get(name)
 
 
-def _by_epoch(of: Callable[[EpochView], float | None]) -> Callable[[Run], Points]:
-    def points(run: Run) -> Points:
-        epochs = run.view.train.epochs if run.view.train else ()
+def _by_epoch(of: Callable[[EpochView], float | None]) -> Callable[[StoredRun], Points]:
+    def points(run: StoredRun) -> Points:
+        epochs = (run.view.train or NO_TRAINING).epochs
         values = [(at, of(epoch)) for at, epoch in enumerate(epochs, 1)]
         return [(float(at), value) for at, value in values if value is not None]
 
     return points
 
 
-def _speeds(run: Run) -> Points:
+def _speeds(run: StoredRun) -> Points:
     return [(sample.seconds, sample.windows_per_second) for sample in run.view.samples]
 
 
-def _laid_over(groups: Sequence[Group], points_of: Callable[[Run], Points]) -> list[Series]:
+def _laid_over(
+    groups: Sequence[Replicates], points_of: Callable[[StoredRun], Points]
+) -> list[Series]:
     series: list[Series] = []
     for color, group in enumerate(groups):
         lines = [points for points in (points_of(one.run) for one in group.runs) if points]
@@ -243,6 +285,7 @@ def _laid_over(groups: Sequence[Group], points_of: Callable[[Run], Points]) -> l
         band = thinned([(x, min(values), max(values)) for x, values in at.items()])
         mean = thinned([(x, fmean(values)) for x, values in at.items()])
         series += [
-            Series(f"{group.name}: lowest to highest", band, color, "band"), Series(f"{group.name}: mean", mean, color)
-        ]  # fmt: skip
+            Series(f"{group.name}: lowest to highest", band, color, "band"),
+            Series(f"{group.name}: mean", mean, color),
+        ]
     return series

@@ -1,23 +1,29 @@
-"""Precision over recall of each class on the test set, from a run's `result.json`, which may be foreign."""
+"""Precision over recall of each class on the test set, from a run's `result.json`.
+
+The file may be foreign.
+"""
 
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
 from cluster.pages.charts import Chart, Series, chart, thinned
-from cluster.pages.run_files import Run, part_of
+from cluster.pages.run_files import StoredRun, part_of
 
 MOST_CURVES = 30
 LONGEST_LABEL = 60
 
 
-def precision_recall(run: Run, unit: str) -> Chart:
+def precision_recall(run: StoredRun, unit: str) -> Chart:
     """The chart; empty where the run has no such curves."""
     found = part_of(run.result, "precision_recall")
     series: list[Series] = []
     for label, curve in list(found.items())[:MOST_CURVES] if isinstance(found, Mapping) else []:
         points = _points(curve)
-        average = _number(part_of(curve, "average_precision")) if isinstance(curve, Mapping) else None
+        if isinstance(curve, Mapping):
+            average = _number(part_of(curve, "average_precision"))
+        else:
+            average = None
         if points and average is not None:
             name = f"{str(label)[:LONGEST_LABEL]} ({average:.3f})"
             series.append(Series(name, thinned(points), len(series)))
@@ -28,14 +34,25 @@ def _points(curve: Any) -> list[tuple[float, float]]:
     """By rising recall; none where the numbers are not shares."""
     if not isinstance(curve, Mapping):
         return []
-    recall, precision = curve.get("recall"), curve.get("precision")
-    if not isinstance(recall, list) or not isinstance(precision, list) or len(recall) != len(precision):
+    recall = curve.get("recall")
+    precision = curve.get("precision")
+    if (
+        not isinstance(recall, list)
+        or not isinstance(precision, list)
+        or len(recall) != len(precision)
+    ):
         return []
     points = [(_number(x), _number(y)) for x, y in zip(recall, precision, strict=True)]
-    known = [(x, y) for x, y in points if x is not None and y is not None and 0 <= x <= 1 and 0 <= y <= 1]
-    return sorted(known, key=lambda point: point[0]) if len(known) == len(points) else []
+    known = [
+        (x, y) for x, y in points if x is not None and y is not None and 0 <= x <= 1 and 0 <= y <= 1
+    ]
+    if len(known) == len(points):
+        return sorted(known, key=lambda point: point[0])
+    return []
 
 
 def _number(value: Any) -> float | None:
     usable = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return float(value) if usable else None
+    if usable:
+        return float(value)
+    return None

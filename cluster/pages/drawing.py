@@ -1,4 +1,4 @@
-"""The templates with their filters, and what the live page draws with them: all of it, or the parts that changed."""
+"""The templates with their filters, and what the live page draws with them, whole or in part."""
 
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,8 @@ from cluster.pages import panels, words
 from cluster.pages.charts import Chart
 from cluster.pages.class_tables import class_panel
 from cluster.pages.run_charts import charts_of, unit_of
-from cluster.status.view import RunView
+from core import web
+from core.status.view import RunView
 
 STATIC = Path(__file__).with_name("static")
 LATEST_EVENTS = 60
@@ -28,16 +29,13 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.globals.update(inline=inline, words=words.WORDS)
-    of_numbers = (words.count, words.figure, words.percent, words.short, words.amount, words.duration, words.label)
-    of_a_run = (
-        words.run_state,
-        words.sweep_state,
-        panels.remaining,
-        panels.progress_percent,
-        panels.progress_words,
-        panels.traffic,
+    filters = (
+        *(words.count, words.figure, words.percent, words.short, words.amount, words.duration),
+        *(panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic),
+        *(words.label, moment),
     )
-    made.filters.update({made_of.__name__: made_of for made_of in (*of_numbers, *of_a_run, moment)})
+    made.filters.update({each.__name__: each for each in filters})
+    made.filters.update(run_state=words.run_state, sweep_state=words.sweep_state)
     return made
 
 
@@ -50,8 +48,12 @@ def moment(time: str) -> str:
 
 
 def inline(name: str) -> Markup:
-    """A file of `static/` as it may stand between <script> or <style> tags of a page that has no server."""
-    text = (STATIC / name).read_text(encoding="utf-8")
+    """Return a file of `static/`, or of the shared style, to stand inside <script> or <style> tags.
+
+    A page that no server sends carries its files this way.
+    """
+    folder = next(folder for folder in (STATIC, web.STATIC) if (folder / name).is_file())
+    text = (folder / name).read_text(encoding="utf-8")
     kept = [line for line in text.splitlines() if not line.startswith("//# sourceMappingURL=")]
     return Markup("\n".join(kept).replace("</script", r"<\/script").replace("</style", r"<\/style"))
 
@@ -68,18 +70,22 @@ class Drawing:
         """The whole document. What it needs besides lies in `static/`."""
         charts = charts_of(view)
         return self._environment.get_template("live.html").render(
-            view=view, charts=charts, layout=_layout(view, charts), fragments=self._markup(view, charts),
-            classes=class_panel(view), glossary=words.glossary(unit_of(view)),
-        )  # fmt: skip
+            view=view,
+            charts=charts,
+            layout=_layout(view, charts),
+            fragments=self._markup(view, charts),
+            classes=class_panel(view),
+            glossary=words.glossary(unit_of(view)),
+        )
 
     def fragments(self, view: RunView) -> dict[str, str]:
-        """What changes, by the name of the event that carries it; `chart-...` is JSON, the rest HTML."""
+        """Return what changes, by the name of its event; `chart-...` is JSON, the rest HTML."""
         charts = charts_of(view)
         found = {name: str(text) for name, text in self._markup(view, charts).items()}
         return {**found, **{f"chart-{chart.id}": self._json(chart) for chart in charts}}
 
     def _json(self, chart: Chart) -> str:
-        """Most charts are as they were a second ago, and comparing them costs less than writing them."""
+        """Return the chart's JSON: most are as they were, and comparing costs less than writing."""
         known = self._written.get(chart.id)
         if known is None or known[0] != chart:
             known = self._written[chart.id] = chart, str(chart.json())
@@ -87,11 +93,16 @@ class Drawing:
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
         parts = self._parts
-        stage = words.stage(view.progress.stage, unit_of(view)) if view.progress else ""
+        if view.progress:
+            stage = words.stage(view.progress.stage, unit_of(view))
+        else:
+            stage = ""
         made = {
             "head": parts.head(view, stage, _layout(view, charts)),
             "tiles": parts.tiles(panels.tiles_of(view)),
-            "picture": parts.picture(panels.picture_of(view), unit_of(view), flows=view.job != "pi"),
+            "picture": parts.picture(
+                panels.picture_of(view), unit_of(view), flows=view.job != "pi"
+            ),
             "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
         if view.sweep is not None:

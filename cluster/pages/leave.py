@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster.atomic_write import atomic_write
 from cluster.pages.run_files import ENVIRONMENT, REPORT, run_of
+from core.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ Environment = Callable[[], Mapping[str, Any]]
 
 @contextmanager
 def reported(folder: Path, environment: Environment) -> Iterator[None]:
-    """Around a job with its result: at its end, whether it failed or not, there is a report of it."""
+    """Leave a report of a job with its result at its end, whether it failed or not."""
     try:
         yield
     except Exception:
@@ -28,15 +28,24 @@ def reported(folder: Path, environment: Environment) -> Iterator[None]:
 
 
 def leave_report(folder: Path, environment: Environment) -> None:
-    """Write both, `environment()` first. Whatever goes wrong is a warning: the job has its result already."""
+    """Write both, `environment()` first.
+
+    Whatever goes wrong is a warning: the job has its result already.
+    """
     try:
         atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
-        # Drawing takes Jinja, which a job needs at its end alone.
-        from cluster.pages.report import report
-        from cluster.pages.sweep import sweep_page
-        from cluster.pages.sweep_files import is_sweep
-
-        text = sweep_page(folder) if is_sweep(folder) else report(run_of(folder))
-        atomic_write(folder / REPORT, text.encode())
+        atomic_write(folder / REPORT, report_of(folder).encode())
     except Exception as problem:  # a picture of the run must never cost the run
         log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
+
+
+def report_of(folder: Path) -> str:
+    """The report of a run or a sweep. Raises UsageError for a folder of neither."""
+    # Drawing takes Jinja, which a job needs at its end alone.
+    from cluster.pages.report import report
+    from cluster.pages.sweep import sweep_page
+    from cluster.pages.sweep_files import is_sweep
+
+    if is_sweep(folder):
+        return sweep_page(folder)
+    return report(run_of(folder))

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import pi
+from math import nan, pi
 
-from cluster.inventory.extensions import MODES
 from cluster.pages.run_charts import NAMING, place_of, unit_of
 from cluster.pages.words import (
     NOTHING,
@@ -22,8 +21,9 @@ from cluster.pages.words import (
     short,
     terms,
 )
-from cluster.status.parts import FIGURE_KEYS
-from cluster.status.view import NodeView, RoleView, RunView, SweepCellView, SweepView
+from core.inventory.extensions import MODES
+from core.status.parts import FIGURE_KEYS
+from core.status.view import NodeView, PiPoint, RoleView, RunView, SweepCellView, SweepView
 
 MOST_OTHER_TILES = 4
 
@@ -71,6 +71,8 @@ class ClusterPicture:
     push_bytes_per_second: float | None
 
 
+_NO_POINT = PiPoint(0, 0.0, nan, nan)
+"""Stands for one before the first."""
 _ORDER = ("bad", "warning", "waiting", "well", "off")
 _INSIDE = ("idle", "busy", "suspect", "slow", "fenced")
 
@@ -94,63 +96,98 @@ def picture_of(view: RunView) -> ClusterPicture:
 
 def _card(node: NodeView, fastest: float) -> NodeCard:
     roles = tuple(
-        RoleCard(role, role_state(role.state), round(100 * (role.windows_per_second or 0.0) / (fastest or 1.0)))
+        RoleCard(
+            role,
+            role_state(role.state),
+            round(100 * (role.windows_per_second or 0.0) / (fastest or 1.0)),
+        )
         for role in sorted(node.roles, key=lambda role: place_of(role.task))
     )
     tones = [card.state.tone for card in roles]
     tone = next((tone for tone in _ORDER if tone in tones), "off")
-    return NodeCard(node, roles, any(not role.task.startswith("worker:") for role in node.roles), tone)
+    return NodeCard(
+        node, roles, any(not role.task.startswith("worker:") for role in node.roles), tone
+    )
 
 
 def _total(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    if known:
+        return sum(known)
+    return None
 
 
 def tiles_of(view: RunView) -> list[Tile]:
     """The figures to look at first."""
-    found, unit, train = picture_of(view), unit_of(view), view.train
-    live = f"{found.live} of {found.configured}" if found.configured else NOTHING
+    found = picture_of(view)
+    unit = unit_of(view)
+    train = view.train
+    if found.configured:
+        live = f"{found.live} of {found.configured}"
+    else:
+        live = NOTHING
     workers = Tile("Workers", live, "in the cluster now, of those in the inventory")
     if train is not None and train.mode in MODES and not MODES[train.mode].needs_roles():
         workers = Tile("Workers", "none", f"the coordinator computes alone, in mode {train.mode}")
     if view.sweep is not None:
         return _sweep_tiles(view.sweep)
-    tiles = [workers, Tile("Throughput", rate(view.windows_per_second), f"{unit} a second, all workers together")]
+    tiles = [
+        workers,
+        Tile("Throughput", rate(view.windows_per_second), f"{unit} a second, all workers together"),
+    ]
     if train is not None:
         losses = [epoch.loss for epoch in train.epochs[-1:]]
         losses += [sample.loss for sample in view.samples if sample.loss is not None]
-        staleness = train.staleness.mean if train.staleness else None
+        staleness = None
+        if train.staleness:
+            staleness = train.staleness.mean
         passes = f"finished passes over the training {unit}"
         if train.stopped_early is not None:
             passes = f"stopped early: {train.stopped_early}"
         tiles += [
             Tile("Epoch", f"{train.epoch} of {train.planned_epochs}", passes),
-            Tile("Loss", measure(losses[-1] if losses else None), "how wrong it is in training; lower is better"),
+            Tile(
+                "Loss",
+                measure(losses[-1] if losses else None),
+                "how wrong it is in training; lower is better",
+            ),
             *_learnt_tiles(view),
-            Tile("Staleness", figure(staleness, 1), "updates of others between pull and push, mean"),
+            Tile(
+                "Staleness", figure(staleness, 1), "updates of others between pull and push, mean"
+            ),
         ]
     if view.pi is not None:
-        last = view.pi.points[-1] if view.pi.points else None
-        estimate, error, drawn = (last.estimate, last.standard_error, last.samples) if last else (None, None, 0)
-        distance = None if estimate is None else abs(estimate - pi)
+        last = (view.pi.points or (_NO_POINT,))[-1]
         tiles += [
-            Tile("Estimate of pi", figure(estimate, 7), "four times the share of hits"),
-            Tile("Standard error", give_or_take(error), "how far off it typically is by chance"),
-            Tile("Distance to pi", figure(distance, 7), "how far off it really is"),
-            Tile("Samples", f"{short(drawn)} of {short(view.pi.planned_samples)}", "random points drawn"),
+            Tile("Estimate of pi", figure(last.estimate, 7), "four times the share of hits"),
+            Tile(
+                "Standard error",
+                give_or_take(last.standard_error),
+                "how far off it typically is by chance",
+            ),
+            Tile("Distance to pi", figure(abs(last.estimate - pi), 7), "how far off it really is"),
+            Tile(
+                "Samples",
+                f"{short(last.samples)} of {short(view.pi.planned_samples)}",
+                "random points drawn",
+            ),
         ]
     return tiles
 
 
 def _sweep_tiles(sweep: SweepView) -> list[Tile]:
     """How many runs are where."""
-    counts, total = sweep.counts, sum(sweep.counts.values())
+    counts = sweep.counts
+    total = sum(sweep.counts.values())
     early = f"{counts.get('pruned', 0)} ended early by the search"
     return [
         Tile("Finished", f"{counts.get('finished', 0)} of {total}", "runs with their result"),
         Tile("Running", count(counts.get("running", 0)), "trained at this moment"),
-        Tile("Failed", count(counts.get("failed", 0)), early if counts.get("pruned") else "see sweep.json"),
+        Tile(
+            "Failed",
+            count(counts.get("failed", 0)),
+            early if counts.get("pruned") else "see sweep.json",
+        ),
     ]
 
 
@@ -167,8 +204,12 @@ def sweep_grid(sweep: SweepView) -> SweepGrid:
     seeds = list(dict.fromkeys(cell.seed for cell in sweep.cells))
     found: dict[str, dict[int, str]] = {}
     for cell in sweep.cells:
-        found.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _cell_words(cell)
-    rows = tuple((settings, *(of.get(seed, "") for seed in seeds)) for settings, of in found.items())
+        found.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _cell_words(
+            cell
+        )
+    rows = tuple(
+        (settings, *(of.get(seed, "") for seed in seeds)) for settings, of in found.items()
+    )
     return SweepGrid(("settings", *(f"seed {seed}" for seed in seeds)), rows)
 
 
@@ -176,22 +217,34 @@ def _cell_words(cell: SweepCellView) -> str:
     if cell.state == "running":
         return f"{percent(cell.share, 0)} on {cell.node}"
     if cell.state == "finished":
-        return "done" if cell.accuracy is None else figure(cell.accuracy, 4)
+        if cell.accuracy is None:
+            return "done"
+        return figure(cell.accuracy, 4)
     return cell.state
 
 
 def _learnt_tiles(view: RunView) -> list[Tile]:
-    """How good the model is: the accuracy where its task has one, and figures that only this task or app has."""
-    unit, held_out = unit_of(view), terms(unit_of(view))["held_out"]
+    """Return how good the model is: its accuracy, if any, and figures of only this task or app."""
+    unit = unit_of(view)
+    held_out = terms(unit_of(view))["held_out"]
     shares = {"test": f"share of the test {unit} named correctly", "validation": f"of {held_out}"}
     for split, hint in shares.items():
         found = view.figures.get(split)
         if found is not None:
-            known = [Tile("Accuracy", percent(found["accuracy"]), hint)] if "accuracy" in found else []
-            made = [*known, *other_tiles(found, f"of the test {unit}" if split == "test" else hint, MOST_OTHER_TILES)]
+            made = other_tiles(
+                found, f"of the test {unit}" if split == "test" else hint, MOST_OTHER_TILES
+            )
+            if "accuracy" in found:
+                made.insert(0, Tile("Accuracy", percent(found["accuracy"]), hint))
             if made:
                 return made
-            return [Tile(f"{split} loss".capitalize(), measure(found.get("loss")), f"{hint}; lower is better")]
+            return [
+                Tile(
+                    f"{split} loss".capitalize(),
+                    measure(found.get("loss")),
+                    f"{hint}; lower is better",
+                )
+            ]
     if view.task_type not in NAMING:
         return []
     if view.train is None or not view.train.epochs:
@@ -200,7 +253,7 @@ def _learnt_tiles(view: RunView) -> list[Tile]:
 
 
 def other_tiles(found: Mapping[str, float], of: str, most: int) -> list[Tile]:
-    """The first of the figures that only this task or app has; `of`: what they are the figures of."""
+    """Return the first figures that only this task or app has; `of`: what they are figures of."""
     names = [name for name in found if name not in FIGURE_KEYS][:most]
     known = [(figure_word(name), found[name]) for name in names]
     return [Tile(word.word, measure(value), word.hint or of) for word, value in known]
@@ -216,7 +269,7 @@ def remaining(view: RunView) -> str:
 
 
 def progress_percent(view: RunView) -> float | None:
-    """Of the present stage; None where it has no end that is known."""
+    """Return per cent of the present stage; None where it has no end that is known."""
     found = view.progress
     if found is None or found.total <= 0:
         return None
@@ -226,7 +279,9 @@ def progress_percent(view: RunView) -> float | None:
 def progress_words(view: RunView) -> str:
     """`1,204 of 2,220 updates`."""
     found = view.progress
-    return "" if found is None or found.total <= 0 else f"{count(found.done)} of {count(found.total)} {found.unit}"
+    if found is None or found.total <= 0:
+        return ""
+    return f"{count(found.done)} of {count(found.total)} {found.unit}"
 
 
 def traffic(role: RoleView) -> list[str]:

@@ -1,4 +1,4 @@
-"""Time against samples of several pi runs, by how many workers drew them, beside the thesis's Table 5."""
+"""Time against samples of several pi runs, by number of workers, beside the thesis's Table 5."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from cluster.pages.charts import Chart, Series, chart, thinned
-from cluster.pages.run_files import Run, number_of
+from cluster.pages.run_files import StoredRun, number_of
 from cluster.references.tables import own_table
 
 MILLION = 1_000_000
@@ -26,11 +26,13 @@ def is_in_table_5(samples: int, pis: int) -> bool:
 
 def pi_seconds(samples: int, pis: int) -> float | None:
     """The cell of Table 5; None for N/A, and where there is no such cell."""
-    return PI_SECONDS[samples][PIS.index(pis)] if is_in_table_5(samples, pis) else None
+    if is_in_table_5(samples, pis):
+        return PI_SECONDS[samples][PIS.index(pis)]
+    return None
 
 
 @dataclass(frozen=True)
-class Timing:
+class MeanTime:
     """How long `workers` took for `samples`."""
 
     seconds: float
@@ -50,7 +52,7 @@ class Times:
 
     samples: tuple[int, ...]
     workers: tuple[int, ...]
-    cells: tuple[tuple[Timing | None, ...], ...]
+    cells: tuple[tuple[MeanTime | None, ...], ...]
 
     @property
     def measured(self) -> bool:
@@ -58,38 +60,57 @@ class Times:
         return any(cell for row in self.cells for cell in row)
 
 
-def times_of(runs: Sequence[Run]) -> Times:
+def times_of(runs: Sequence[StoredRun]) -> Times:
     """The table of all pi runs among `runs`."""
-    by_workers = dict[int, list[Run]]()
+    by_workers = dict[int, list[StoredRun]]()
     for run in runs:
         if run.view.job == "pi" and (workers := int(number_of(run.result, "workers") or 0)):
             by_workers.setdefault(workers, []).append(run)
-    whole = {int(number_of(run.result, "samples") or 0) for run in runs if run.view.job == "pi" and _is_done(run)}
+    whole = {
+        int(number_of(run.result, "samples") or 0)
+        for run in runs
+        if run.view.job == "pi" and _is_done(run)
+    }
     rows = {}
     for samples in sorted({*PI_SECONDS, *whole} - {0}):
-        seconds = {workers: _seconds(samples, by_workers[workers]) for workers in sorted(by_workers)}
+        seconds = {
+            workers: _seconds(samples, by_workers[workers]) for workers in sorted(by_workers)
+        }
         if any(seconds.values()):
             alone = seconds.get(1)
             rows[samples] = tuple(
-                found and _cell(samples, workers, found, alone) for workers, found in seconds.items()
-            )  # fmt: skip
+                found and _cell(samples, workers, found, alone)
+                for workers, found in seconds.items()
+            )
     return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
 
 
-def _is_done(run: Run) -> bool:
+def _is_done(run: StoredRun) -> bool:
     return run.view.state == "done"
 
 
-def _cell(samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None) -> Timing:
+def _cell(
+    samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None
+) -> MeanTime:
     seconds, runs = found
-    speedup = alone[0] / seconds if alone and seconds > 0 else None
+    if alone and seconds > 0:
+        speedup = alone[0] / seconds
+    else:
+        speedup = None
     theirs = pi_seconds(samples, workers)
-    return Timing(seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers))
+    return MeanTime(
+        seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers)
+    )
 
 
-def _seconds(samples: int, runs: Iterable[Run]) -> tuple[float, int] | None:
-    """Mean seconds of the runs with so many samples, and how many they are; else, with 0, of those that passed it."""
-    whole, passed = [], []
+def _seconds(samples: int, runs: Iterable[StoredRun]) -> tuple[float, int] | None:
+    """Return mean seconds of the runs with so many samples, and how many they are.
+
+    Without such a run they are the mean seconds at which longer runs passed that number, and 0.
+    None without any.
+    """
+    whole = []
+    passed = []
     for run in runs:
         if _is_done(run) and number_of(run.result, "samples") == samples:
             whole.append(run.view.elapsed_seconds)
@@ -97,14 +118,23 @@ def _seconds(samples: int, runs: Iterable[Run]) -> tuple[float, int] | None:
             passed.append(at)
     if whole:
         return fmean(whole), len(whole)
-    return (fmean(passed), 0) if passed else None
+    if passed:
+        return (fmean(passed), 0)
+    return None
 
 
-def _when(run: Run, samples: int) -> float | None:
+def _when(run: StoredRun, samples: int) -> float | None:
     """The second at which the run had drawn `samples`, between two that were written down."""
-    points = run.view.pi.points if run.view.pi else ()
-    # Points count from the first chunk; what the start and the end of the job took belongs to it as well.
-    besides = max(0.0, run.view.elapsed_seconds - points[-1].seconds) if points and _is_done(run) else 0.0
+    if run.view.pi:
+        points = run.view.pi.points
+    else:
+        points = ()
+    # Points count from the first chunk; what the start and the end of the job took belongs to it as
+    # well.
+    if points and _is_done(run):
+        besides = max(0.0, run.view.elapsed_seconds - points[-1].seconds)
+    else:
+        besides = 0.0
     for before, after in pairwise(points):
         if before.samples <= samples <= after.samples and after.samples > before.samples:
             share = (samples - before.samples) / (after.samples - before.samples)
@@ -117,6 +147,10 @@ def times_chart(times: Times) -> Chart:
     series = []
     for column, workers in enumerate(times.workers):
         cells = zip(times.samples, times.cells, strict=True)
-        points = [(samples, cell.seconds) for samples, row in cells if (cell := row[column]) is not None]
-        series.append(Series(f"{workers} worker{'s' if workers > 1 else ''}", thinned(points), column))
+        points = [
+            (samples, cell.seconds) for samples, row in cells if (cell := row[column]) is not None
+        ]
+        series.append(
+            Series(f"{workers} worker{'s' if workers > 1 else ''}", thinned(points), column)
+        )
     return chart("times", *series)

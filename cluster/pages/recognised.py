@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cluster.pages.charts import Chart, Series, chart
 from cluster.pages.panels import Tile
-from cluster.pages.run_files import Run, number_of, part_of
+from cluster.pages.run_files import StoredRun, number_of, part_of
 from cluster.pages.words import count, duration, figure, label, percent, rate
 
 COLORS = 6
@@ -14,7 +14,7 @@ _SPAN_KEYS = ("begin_seconds", "end_seconds")
 
 @dataclass(frozen=True)
 class Recognised:
-    """`day`: the picture; `heads`, `rows`: the totals by label; `gaps`: where nothing was recorded, a line each."""
+    """The picture `day`, the totals by label in `heads` and `rows`, and lines of `gaps`."""
 
     day: Chart
     heads: list[str]
@@ -22,44 +22,60 @@ class Recognised:
     gaps: list[str]
 
 
-def recognised(run: Run) -> Recognised | None:
+def recognised(run: StoredRun) -> Recognised | None:
     """What the result says; None for another job."""
     if run.view.job != "recognise":
         return None
     totals = [found for found in part_of(run.result, "totals") or [] if isinstance(found, dict)]
     rows = [
         [
-            label(str(part_of(found, "label"))), count(number_of(found, "windows")),
-            percent(number_of(found, "share")), duration(number_of(found, "seconds")),
+            label(str(part_of(found, "label"))),
+            count(number_of(found, "windows")),
+            percent(number_of(found, "share")),
+            duration(number_of(found, "seconds")),
             figure(number_of(found, "confidence"), 3),
         ]
         for found in totals
-    ]  # fmt: skip
+    ]
     gaps = [
         f"at {number_of(found, 'after') or 0:.3f}, {part_of(found, 'detail')}"
-        for found in part_of(run.result, "gaps") or [] if isinstance(found, dict)
-    ]  # fmt: skip
-    return Recognised(_day(run, [str(part_of(found, "label")) for found in totals]), _HEADS, rows, gaps)
+        for found in part_of(run.result, "gaps") or []
+        if isinstance(found, dict)
+    ]
+    return Recognised(
+        _day(run, [str(part_of(found, "label")) for found in totals]), _HEADS, rows, gaps
+    )
 
 
-def recognised_tiles(run: Run) -> list[Tile]:
+def recognised_tiles(run: StoredRun) -> list[Tile]:
     """The figures to look at first."""
     gaps = number_of(run.result, "faults", "gap") or 0.0
     return [
         Tile("Windows", count(number_of(run.result, "windows")), "that have a label in labels.csv"),
-        Tile("Throughput", rate(number_of(run.result, "windows_per_second")), "windows a second, of all workers"),
+        Tile(
+            "Throughput",
+            rate(number_of(run.result, "windows_per_second")),
+            "windows a second, of all workers",
+        ),
         Tile("Gaps", count(gaps), "pauses of the recording; no window spans one"),
     ]
 
 
-def _day(run: Run, labels: list[str]) -> Chart:
+def _day(run: StoredRun, labels: list[str]) -> Chart:
     spans: dict[str, list[tuple[float | None, ...]]] = {name: [] for name in labels}
     for found in part_of(run.result, "band") or []:
-        begin, end = (number_of(found, key) if isinstance(found, dict) else None for key in _SPAN_KEYS)
-        name = str(part_of(found, "label")) if isinstance(found, dict) else ""
+        begin, end = (
+            number_of(found, key) if isinstance(found, dict) else None for key in _SPAN_KEYS
+        )
+        if isinstance(found, dict):
+            name = str(part_of(found, "label"))
+        else:
+            name = ""
         if begin is not None and end is not None and name in spans:
             spans[name].append((float(labels.index(name)), begin, end))
     series = [
-        Series(label(name), tuple(found), place % COLORS) for place, (name, found) in enumerate(spans.items()) if found
+        Series(label(name), tuple(found), place % COLORS)
+        for place, (name, found) in enumerate(spans.items())
+        if found
     ]
     return chart("day", *series, labels=map(label, labels))

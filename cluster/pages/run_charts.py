@@ -5,8 +5,8 @@ from statistics import median
 
 from cluster.pages.charts import Chart, Series, chart, chart_of_figure, thinned
 from cluster.pages.words import WORDS, terms
-from cluster.status.parts import CLASSIFICATION, MULTILABEL
-from cluster.status.view import EpochView, PiPoint, PiView, RunView, TrainView
+from core.status.parts import CLASSIFICATION, MULTILABEL
+from core.status.view import EpochView, PiPoint, PiView, RunView, TrainView
 
 NAMING = (CLASSIFICATION, MULTILABEL)
 """Tasks whose answers are right or wrong."""
@@ -14,14 +14,15 @@ MOST_OTHER_CHARTS = 6
 FEW_WORKERS = 4
 """Workers with a line each; more are a band from the slowest to the fastest."""
 BAND_ERRORS = 2.0
-"""Half the width of the band around the estimate of pi, in standard errors: 19 of 20 estimates lie that close."""
+"""Half the width of the band around the estimate of pi, in standard errors: 19 of 20 estimates lie
+that close."""
 
 NO_TRAINING = TrainView("", "", None, 0, 0, None, {})
 """Stands for one that has not begun."""
 
 
 def charts_of(view: RunView) -> list[Chart]:
-    """Those that fit the job, in the order in which they are shown; none of a sweep, whose runs have their own."""
+    """Return the charts that fit the job, in order; none of a sweep, whose runs have their own."""
     if view.job == "sweep":
         return []
     train = view.train or (NO_TRAINING if view.job == "train" else None)
@@ -30,7 +31,12 @@ def charts_of(view: RunView) -> list[Chart]:
     speed = thinned([(sample.seconds, sample.windows_per_second) for sample in view.samples])
     found = []
     if train is not None:
-        found += [_loss(view, train), *_accuracy(view, train), *_by_epoch(view, train), *_others(train, unit)]
+        found += [
+            _loss(view, train),
+            *_accuracy(view, train),
+            *_by_epoch(view, train),
+            *_others(train, unit),
+        ]
     if drawn is not None:
         found += [_estimate(drawn), _error(drawn)]
     found += [chart("throughput", Series(f"{unit} a second", speed), unit=unit), _speeds(view)]
@@ -60,11 +66,13 @@ def _accuracy(view: RunView, train: TrainView) -> list[Chart]:
         Series(f"{held_out}, F1", _by_time(train, "validation_f1_macro"), 2),
         unit=unit_of(view),
     )
-    return [] if made.is_empty and view.task_type not in NAMING else [made]
+    if made.is_empty and view.task_type not in NAMING:
+        return []
+    return [made]
 
 
 def _by_epoch(view: RunView, train: TrainView) -> list[Chart]:
-    """Accuracy, precision and recall over the epochs that were evaluated; none where the task has no precision."""
+    """Return accuracy, precision and recall over the epochs, if the task has precision."""
     epochs = [epoch for epoch in train.epochs if epoch.validation_precision_macro is not None]
     held_out = terms(unit_of(view))["held_out"]
     of = {
@@ -74,18 +82,24 @@ def _by_epoch(view: RunView, train: TrainView) -> list[Chart]:
         f"{held_out}, recall": "validation_recall_macro",
     }
     series = [
-        Series(name, thinned([(float(epoch.epoch), getattr(epoch, key)) for epoch in epochs]), color)
+        Series(
+            name, thinned([(float(epoch.epoch), getattr(epoch, key)) for epoch in epochs]), color
+        )
         for color, (name, key) in enumerate(of.items())
     ]
-    return [chart("epochs", *series, unit=unit_of(view))] if epochs else []
+    if epochs:
+        return [chart("epochs", *series, unit=unit_of(view))]
+    return []
 
 
 def _others(train: TrainView, unit: str) -> list[Chart]:
-    """A chart for each of the first figures that only this task or app has: their sizes have nothing in common."""
+    """Return a chart for each of the first figures of only this task or app: their sizes differ."""
     found = []
     for place, name in enumerate(others_of(train)[:MOST_OTHER_CHARTS]):
         values = [
-            (epoch.seconds, epoch.validation_others[name]) for epoch in train.epochs if name in epoch.validation_others
+            (epoch.seconds, epoch.validation_others[name])
+            for epoch in train.epochs
+            if name in epoch.validation_others
         ]
         series = Series(terms(unit)["held_out"], thinned(values), 1)
         found.append(chart_of_figure("other", place, name, [series], unit))
@@ -98,7 +112,9 @@ def others_of(train: TrainView) -> list[str]:
 
 
 def _by_time(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...]:
-    values: list[tuple[EpochView, float | None]] = [(epoch, getattr(epoch, key)) for epoch in train.epochs]
+    values: list[tuple[EpochView, float | None]] = [
+        (epoch, getattr(epoch, key)) for epoch in train.epochs
+    ]
     return thinned([(epoch.seconds, value) for epoch, value in values if value is not None])
 
 
@@ -106,14 +122,31 @@ def _speeds(view: RunView) -> Chart:
     tasks = sorted({task for sample in view.samples for task in sample.workers}, key=place_of)
     if len(tasks) <= FEW_WORKERS:
         series = [
-            Series(task, thinned([(s.seconds, s.workers[task]) for s in view.samples if task in s.workers]), color)
+            Series(
+                task,
+                thinned([(s.seconds, s.workers[task]) for s in view.samples if task in s.workers]),
+                color,
+            )
             for color, task in enumerate(tasks)
         ]
     else:
-        spread = [(sample.seconds, sorted(sample.workers.values())) for sample in view.samples if sample.workers]
+        spread = [
+            (sample.seconds, sorted(sample.workers.values()))
+            for sample in view.samples
+            if sample.workers
+        ]
         series = [
-            Series("slowest to fastest", thinned([(at, speeds[0], speeds[-1]) for at, speeds in spread]), 0, "band"),
-            Series("the worker in the middle", thinned([(at, median(speeds)) for at, speeds in spread]), 0),
+            Series(
+                "slowest to fastest",
+                thinned([(at, speeds[0], speeds[-1]) for at, speeds in spread]),
+                0,
+                "band",
+            ),
+            Series(
+                "the worker in the middle",
+                thinned([(at, median(speeds)) for at, speeds in spread]),
+                0,
+            ),
         ]
     return chart("speeds", *series, unit=unit_of(view))
 
@@ -129,11 +162,16 @@ def _staleness(train: TrainView) -> Chart:
     found = train.staleness
     bounds = () if found is None else found.bounds
     lows = [0, *(bound + 1 for bound in bounds)]
-    labels = [str(high) if low >= high else f"{low} to {high}" for low, high in zip(lows, bounds, strict=False)]
+    labels = [
+        str(high) if low >= high else f"{low} to {high}"
+        for low, high in zip(lows, bounds, strict=False)
+    ]
     if found is not None:
         labels.append(f"over {bounds[-1]}" if bounds else "all")
     counts = () if found is None or not any(found.counts) else found.counts
-    shown = 2 + max((place for place, count in enumerate(counts) if count), default=0)  # and one that is empty
+    shown = 2 + max(
+        (place for place, count in enumerate(counts) if count), default=0
+    )  # and one that is empty
     points = tuple((place, float(count)) for place, count in enumerate(counts[:shown]))
     return chart("staleness", Series("updates", points), labels=labels[:shown])
 
@@ -143,12 +181,20 @@ def _timeline(view: RunView) -> Chart:
     rows = {task: place for place, task in enumerate(tasks)}
     end = max([view.elapsed_seconds, *(span.begin_seconds for span in view.spans)])
     spans = [
-        (span.state, rows[span.task], round(span.begin_seconds, 2),
-         round(end if span.end_seconds is None else span.end_seconds, 2))
+        (
+            span.state,
+            rows[span.task],
+            round(span.begin_seconds, 2),
+            round(end if span.end_seconds is None else span.end_seconds, 2),
+        )
         for span in view.spans
-    ]  # fmt: skip
+    ]
     series = (
-        Series(state, tuple((row, begin, end) for found, row, begin, end in spans if found == state), color)
+        Series(
+            state,
+            tuple((row, begin, end) for found, row, begin, end in spans if found == state),
+            color,
+        )
         for state, color in WORDS.span_states.items()
     )
     return chart("timeline", *series, labels=tasks)
@@ -158,7 +204,8 @@ def worked(view: RunView) -> Chart:
     """What each worker did in the whole run."""
     roles = [role for node in view.nodes for role in node.roles if role.task.startswith("worker:")]
     roles.sort(key=lambda role: place_of(role.task))
-    unit, labels = unit_of(view), (role.task.removeprefix("worker:") for role in roles)
+    unit = unit_of(view)
+    labels = (role.task.removeprefix("worker:") for role in roles)
     points = tuple((place, float(role.windows)) for place, role in enumerate(roles))
     if not any(role.windows for role in roles):
         points = ()
@@ -167,28 +214,38 @@ def worked(view: RunView) -> Chart:
 
 def _curve(found: PiView) -> tuple[PiPoint, ...]:
     """Its points; a single one, all that a run without a history has, is no curve."""
-    return found.points if len(found.points) > 1 else ()
+    if len(found.points) > 1:
+        return found.points
+    return ()
 
 
 def _estimate(found: PiView) -> Chart:
     points = _curve(found)
     band = [
-        (point.samples, point.estimate - BAND_ERRORS * point.standard_error,
-         point.estimate + BAND_ERRORS * point.standard_error)
+        (
+            point.samples,
+            point.estimate - BAND_ERRORS * point.standard_error,
+            point.estimate + BAND_ERRORS * point.standard_error,
+        )
         for point in points
-    ]  # fmt: skip
+    ]
     ends = (points[0], points[-1]) if points else ()
     return chart(
         "estimate",
         Series("band of two standard errors", thinned(band, digits=10), 0, "band"),
-        Series("estimate", thinned([(point.samples, point.estimate) for point in points], digits=10), 0),
+        Series(
+            "estimate", thinned([(point.samples, point.estimate) for point in points], digits=10), 0
+        ),
         Series("pi", tuple((float(point.samples), pi) for point in ends), 1, "reference"),
         y_range=_around_pi(points),
     )
 
 
 def _around_pi(points: tuple[PiPoint, ...]) -> tuple[float, float] | None:
-    """Room for the band as it was at a fiftieth of the samples: with all of the start in it, its end is a mere line."""
+    """Return the ends of the axis: room for the band as it was at a fiftieth of the samples.
+
+    With all of the start in it, the band's end would be a mere line. None without points.
+    """
     if not points:
         return None
     early = next(point for point in points if point.samples >= points[-1].samples / 50)
@@ -198,7 +255,9 @@ def _around_pi(points: tuple[PiPoint, ...]) -> tuple[float, float] | None:
 
 def _error(found: PiView) -> Chart:
     expected = [(point.samples, point.standard_error) for point in _curve(found)]
-    off = [(point.samples, abs(point.estimate - pi)) for point in _curve(found) if point.estimate != pi]
+    off = [
+        (point.samples, abs(point.estimate - pi)) for point in _curve(found) if point.estimate != pi
+    ]
     return chart(
         "error",
         Series("standard error: expected", thinned(expected), 0),
@@ -207,13 +266,17 @@ def _error(found: PiView) -> Chart:
 
 
 def time_of(found: PiView) -> Chart:
-    """Of a pi run that has ended: how long each number of samples took."""
-    return chart("time", Series("time", thinned([(point.samples, point.seconds) for point in _curve(found)])))
+    """Return how long each number of samples took in a pi run that has ended."""
+    return chart(
+        "time", Series("time", thinned([(point.samples, point.seconds) for point in _curve(found)]))
+    )
 
 
 def unit_of(view: RunView) -> str:
     """What its workers work off."""
-    return "samples" if view.job == "pi" else view.unit
+    if view.job == "pi":
+        return "samples"
+    return view.unit
 
 
 def place_of(task: str) -> tuple[str, int]:

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.status.history import RESULT, json_object, read_run
-from cluster.status.view import RunView
+from core.status.past_run import RESULT, json_object, read_run
+from core.status.view import RunView
 
 log = logging.getLogger(__name__)
 
-ENVIRONMENT, REPORT = "environment.json", "report.html"
+ENVIRONMENT = "environment.json"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """One run, from the files of its folder alone."""
 
     folder: Path
@@ -31,9 +32,14 @@ class Run:
         return self.view.run or self.folder.name
 
 
-def run_of(folder: Path) -> Run:
+def run_of(folder: Path) -> StoredRun:
     """The run in `folder`. Raises UsageError if the folder holds none."""
-    return Run(folder, read_run(folder), json_object(folder / RESULT) or {}, json_object(folder / ENVIRONMENT) or {})
+    return StoredRun(
+        folder,
+        read_run(folder),
+        json_object(folder / RESULT) or {},
+        json_object(folder / ENVIRONMENT) or {},
+    )
 
 
 def part_of(found: Mapping[str, Any], *keys: str) -> Any:
@@ -47,6 +53,8 @@ def part_of(found: Mapping[str, Any], *keys: str) -> Any:
 
 
 def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
-    """The same if it is a number."""
+    """Return the value at a place of a result if it is a number, else None."""
     value = part_of(found, *keys)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None

@@ -26,18 +26,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from cluster.control.door import Door, listening
 from cluster.pages.drawing import Drawing
-from cluster.pages.entrance import Entrance, Guarded
-from cluster.status.history import finite
-from cluster.status.view import RunView, described
+from core.control.door import Door, listening
+from core.status.history import finite
+from core.status.view import RunView, described
+from core.web.entrance import Entrance
+from core.web.guard import PageGuard
 
 log = logging.getLogger(__name__)
 
 MOST_VIEWERS = 100
 EVERY_SECONDS = 1.0
 STUCK_SECONDS = 15.0
-"""A viewer that has taken nothing for so long is let go; until then it gets the latest of each fragment, once."""
+"""A viewer that has taken nothing for so long is let go; until then it gets the latest of each
+fragment, once."""
 QUIET_SECONDS = 15.0
 """After so long without a change a comment says that the connection lives."""
 OPENING = b"retry: 2000\n\n"
@@ -51,7 +53,8 @@ WATCHED_SECONDS = 15.0
 """A client that asked for the status this recently is looking."""
 CLOSE_SECONDS = 2.0
 STALL_MILLISECONDS = 20_000
-"""What the kernel waits for a viewer that takes nothing before it cuts the connection (TCP_USER_TIMEOUT)."""
+"""What the kernel waits for a viewer that takes nothing before it cuts the connection
+(TCP_USER_TIMEOUT)."""
 MOST_CONNECTIONS = 2 * MOST_VIEWERS
 
 MOST_HEAD_BYTES = 16_384
@@ -85,7 +88,9 @@ class Viewers:
     """All viewers, within one event loop: each gets everything at once, then the changes."""
 
     def __init__(self, view: View, renderer: Drawing, most: int = MOST_VIEWERS) -> None:
-        self._view, self._renderer, self._most = view, renderer, most
+        self._view = view
+        self._renderer = renderer
+        self._most = most
         self._viewers: set[Viewer] = set()
         self._drawn: dict[str, bytes] = {}
         self._drawn_at = float("-inf")
@@ -114,18 +119,26 @@ class Viewers:
         viewer.give(self._drawn)
         self._viewers.add(viewer)
         if self._closed:
-            viewer.give(self._closing(), last=True)  # a browser reconnects at once when its stream ends
+            viewer.give(
+                self._closing(), last=True
+            )  # a browser reconnects at once when its stream ends
         elif self._drawing is None or self._drawing.done():
             self._drawing = loop.create_task(self._draw_on())
         return viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send changes as they come, until the viewer goes, is too slow, or the job ends. See ASGI."""
+        """Send changes as they come, until the viewer goes, is too slow, or the job ends.
+
+        See ASGI.
+        """
         if self.full:
             words = f"{self.count} viewers have this page open already: wait until one closes it\n"
             await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
             return
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"x-accel-buffering", b"no"),
+        ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         if scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
@@ -162,7 +175,8 @@ class Viewers:
             except TimeoutError:
                 yield ALIVE
                 continue
-            chunk, last = b"".join(viewer.waiting.values()), viewer.last
+            chunk = b"".join(viewer.waiting.values())
+            last = viewer.last
             viewer.waiting.clear()
             viewer.wake.clear()
             if chunk:
@@ -208,14 +222,18 @@ class Viewers:
                 log.warning("%s", line)
             self._refused = line
             return {}
-        changed = {name: content for name, content in drawn.items() if self._drawn.get(name) != content}
+        changed = {
+            name: content for name, content in drawn.items() if self._drawn.get(name) != content
+        }
         self._drawn = drawn
         return changed
 
 
 def event(name: str, data: str) -> bytes:
     """A server-sent event (WHATWG HTML, section 9.2)."""
-    lines = "".join(f"data: {line}\n" for line in data.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    lines = "".join(
+        f"data: {line}\n" for line in data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    )
     return f"event: {name}\n{lines}\n".encode()
 
 
@@ -223,16 +241,26 @@ class PageServer:
     """A running server. `port` is the one bound, also where 0 was asked for."""
 
     def __init__(
-        self, host: str, port: int, view: View, renderer: Drawing, static: Path, names: Collection[str] = ()
-    ) -> None:  # fmt: skip
-        """`view()` is asked from the server's thread. Raises OSError when the address cannot be bound."""
+        self,
+        host: str,
+        port: int,
+        view: View,
+        renderer: Drawing,
+        static: Path,
+        names: Collection[str] = (),
+    ) -> None:
+        """`view()` is asked from the server's thread.
+
+        Raises OSError when the address cannot be bound.
+        """
         listener = listening(host, port)
         # Inherited by the connections.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
         self._door = Door(listener, "the live page", MOST_CONNECTIONS)
         self.port: int = listener.getsockname()[1]
         self.viewers = Viewers(view, renderer, self._door.most // 2)
-        self._view, self._renderer = view, renderer
+        self._view = view
+        self._renderer = renderer
         self._given: dict[str, tuple[float, bytes]] = {}
         self._asked = float("-inf")
         application = Starlette(
@@ -240,13 +268,13 @@ class PageServer:
                 Route("/", self._page),
                 Route("/api/status", self._status),
                 Route(EVENTS, self.viewers),
-                Mount("/static", StaticFiles(directory=static)),
+                Mount("/static", StaticFiles(directory=static, packages=[("core.web", "static")])),
             ],
             exception_handlers={404: _unknown, Exception: _broken},
         )
         self._server = uvicorn.Server(
             uvicorn.Config(
-                Guarded(application, names),
+                PageGuard(application, names),
                 log_config=None,
                 log_level="critical",
                 access_log=False,
@@ -272,7 +300,10 @@ class PageServer:
         return bool(self.viewers.count) or time.monotonic() - self._asked < WATCHED_SECONDS
 
     def close(self) -> None:
-        """Send every viewer the last picture, stop answering, free the port. Takes a few seconds at most."""
+        """Send every viewer the last picture, stop answering, free the port.
+
+        Takes a few seconds at most.
+        """
         if self._thread.is_alive() and self._begun.wait(CLOSE_SECONDS) and self._loop is not None:
             closing = self.viewers.close()
             try:

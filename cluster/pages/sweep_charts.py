@@ -1,4 +1,7 @@
-"""The charts of a sweep: a figure against the setting with the most values, ours beside what papers have."""
+"""The charts of a sweep: a figure against the setting with the most values.
+
+They show what papers have beside ours.
+"""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.pages.charts import Chart, Series, chart_of_figure, thinned
-from cluster.pages.sweep_files import Axis, Sweep, SweepGroup
+from cluster.pages.sweep_files import StoredSweep, SweepGroup
 from cluster.references.cells import reference_cells
 from cluster.references.tables import Table
 
@@ -32,26 +35,37 @@ def short_key(key: str) -> str:
 
 def value_text(value: Any) -> str:
     """A value of a setting, short."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, default=str)
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[: LONGEST_VALUE - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
     """The settings of a run in one line."""
-    return ", ".join(f"{short_key(key)} {value_text(value)}" for key, value in settings.items()) or "as in its base"
+    return (
+        ", ".join(f"{short_key(key)} {value_text(value)}" for key, value in settings.items())
+        or "as in its base"
+    )
 
 
-def charts_of_sweep(sweep: Sweep, table: Table | None) -> list[Chart]:
-    """Lines over the number with the most values, a chart for all or, beside references, for each of the others.
+def charts_of_sweep(sweep: StoredSweep, table: Table | None) -> list[Chart]:
+    """Return lines over the number with the most values, and bars where no setting is a number.
 
-    Bars where no setting is a number.
+    Beside references each combination of the other settings has a chart of its own; else as many as
+    fit share one.
     """
     name = next((name for name in HINTS if any(group.values(name) for group in sweep.groups)), None)
     if name is None:
         return []
-    across = _axis_of_numbers(sweep)
-    if across is None:
+    varied = [axis for axis in sweep.varied if len(axis.values) > 1]
+    numbers = [axis for axis in varied if all(map(_is_number, axis.values))]
+    if not numbers:
         return [_bars(sweep, table, name)]
+    across = max(numbers, key=lambda axis: len(axis.values)).key
     lines: dict[str, list[SweepGroup]] = {}
     for group in sweep.groups:
         if _is_number(group.settings.get(across)):
@@ -65,40 +79,43 @@ def charts_of_sweep(sweep: Sweep, table: Table | None) -> list[Chart]:
     items = [*lines.items()]
     for at in range(0, min(len(items), MOST_LINES * MOST_CHARTS), MOST_LINES):
         series = [
-            one for color, (title, groups) in enumerate(items[at : at + MOST_LINES])
+            one
+            for color, (title, groups) in enumerate(items[at : at + MOST_LINES])
             for one in _ours(title, groups, across, name, color)
-        ]  # fmt: skip
+        ]
         found.append(_titled(series, across, name, "", at // MOST_LINES))
     return found
-
-
-def _axis_of_numbers(sweep: Sweep) -> str | None:
-    axes = sweep.axes or tuple(
-        Axis(key, tuple({value_text(run.settings.get(key)): run.settings.get(key) for run in sweep.runs}.values()))
-        for key in dict.fromkeys(key for run in sweep.runs for key in run.settings)
-    )
-    known = [axis for axis in axes if len(axis.values) > 1 and all(_is_number(value) for value in axis.values)]
-    return max(known, key=lambda axis: len(axis.values)).key if known else None
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 
-def _one(title: str, groups: list[SweepGroup], across: str, name: str, table: Table | None) -> Chart:
-    theirs: dict[str, list[tuple[float, float]]] = {}
-    for group in groups:
+def _theirs(places: Mapping[float, SweepGroup], name: str, table: Table | None) -> list[Series]:
+    """What papers have for the groups, by their places in the chart."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for place, group in sorted(places.items()):
         for cell in reference_cells(table, group.settings):
             if name in cell.figures:
-                theirs.setdefault(cell.name, []).append((float(group.settings[across]), cell.figures[name]))
-    series = _ours("ours", groups, across, name, 0)
-    series += [Series(who, thinned(sorted(points)), color) for color, (who, points) in enumerate(theirs.items(), 1)]
+                found.setdefault(cell.name, []).append((place, cell.figures[name]))
+    return [Series(who, thinned(points), at) for at, (who, points) in enumerate(found.items(), 1)]
+
+
+def _one(
+    title: str, groups: list[SweepGroup], across: str, name: str, table: Table | None
+) -> Chart:
+    places = {float(group.settings[across]): group for group in groups}
+    series = [*_ours("ours", groups, across, name, 0), *_theirs(places, name, table)]
     return _titled(series[: MOST_LINES + 1], across, name, title, 0)
 
 
 def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: int) -> list[Series]:
     """The mean over the seeds, in a band from the lowest to the highest where there are several."""
-    found = sorted((float(group.settings[across]), group.values(name)) for group in groups if group.values(name))
+    found = sorted(
+        (float(group.settings[across]), group.values(name))
+        for group in groups
+        if group.values(name)
+    )
     mean = Series(title, thinned([(x, sum(values) / len(values)) for x, values in found]), color)
     if not any(len(values) > 1 for _, values in found):
         return [mean]
@@ -107,27 +124,27 @@ def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: i
 
 
 def _titled(series: list[Series], across: str, name: str, title: str, place: int) -> Chart:
-    kind = "sweep-share" if name == "accuracy" else "sweep-value"
-    made = chart_of_figure(kind, place, name, series, "windows")
     head = f"{name.capitalize()} by {short_key(across)}"
-    return replace(
-        made, id=f"sweep-{place}", title=f"{head}: {title}" if title else head, x_label=short_key(across),
-        hint=f"{HINTS[name][:1].upper()}{HINTS[name][1:]}.",
-    )  # fmt: skip
+    if title:
+        head = f"{head}: {title}"
+    made = _chart("", place, name, series)
+    return replace(made, title=head, x_label=short_key(across))
 
 
-def _bars(sweep: Sweep, table: Table | None, name: str) -> Chart:
+def _bars(sweep: StoredSweep, table: Table | None, name: str) -> Chart:
     groups = [group for group in sweep.groups if group.values(name)][:MOST_BARS]
-    labels = tuple(settings_text(group.settings) for group in groups)
     ours = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]), 0)
-    theirs: dict[str, list[tuple[float, float]]] = {}
-    for at, group in enumerate(groups):
-        for cell in reference_cells(table, group.settings):
-            if name in cell.figures:
-                theirs.setdefault(cell.name, []).append((at, cell.figures[name]))
-    series = [ours, *(Series(who, thinned(points), color) for color, (who, points) in enumerate(theirs.items(), 1))]
-    kind = "sweep-share-bars" if name == "accuracy" else "sweep-value-bars"
-    made = chart_of_figure(kind, 0, name, series[:MOST_LINES], "windows")
-    return replace(
-        made, id="sweep-0", title=name.capitalize(), labels=labels, hint=f"{HINTS[name][:1].upper()}{HINTS[name][1:]}."
-    )
+    series = [ours, *_theirs(dict(enumerate(groups)), name, table)]
+    labels = tuple(settings_text(group.settings) for group in groups)
+    made = _chart("-bars", 0, name, series[:MOST_LINES])
+    return replace(made, title=name.capitalize(), labels=labels)
+
+
+def _chart(kind: str, place: int, name: str, series: list[Series]) -> Chart:
+    """A chart of the figure of this name, which is a share or a value."""
+    if name == "accuracy":
+        kind = f"sweep-share{kind}"
+    else:
+        kind = f"sweep-value{kind}"
+    made = chart_of_figure(kind, place, name, series, "windows")
+    return replace(made, id=f"sweep-{place}", hint=f"{HINTS[name][:1].upper()}{HINTS[name][1:]}.")

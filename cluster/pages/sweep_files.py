@@ -1,4 +1,4 @@
-"""`sweep.json` of a sweep's folder as pages read it: typed and bounded, because a folder may be foreign."""
+"""`sweep.json` of a sweep's folder as pages read it: typed and bounded, as it may be foreign."""
 
 import json
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cluster.errors import UsageError, reason_of
-from cluster.json_file import read_object
 from cluster.references.tables import Table, table_of
-from cluster.status.parts import Count, Name, Number, Seconds, Text
+from core.errors import UsageError, reason_of
+from core.json_file import read_object
+from core.status.parts import Count, Name, Number, Seconds, Text
 
 FILE = "sweep.json"
 SCHEMA = 1
@@ -25,7 +25,7 @@ Settings = Annotated[Mapping[Name, Any], Field(max_length=200)]
 
 
 @dataclass(frozen=True)
-class SweepRun:
+class StoredSweepRun:
     """One run of a sweep. `settings` are its own, by key as `--set` takes it."""
 
     id: Name
@@ -35,7 +35,7 @@ class SweepRun:
     final: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
     """The figures of its test, as in `result.json`."""
     selected: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
-    """Those of the selected epoch on what was held out."""
+    """The figures of the selected epoch on what was held out."""
     seconds: Seconds | None = None
     node: Name | None = None
     folder: Text | None = None
@@ -48,7 +48,7 @@ class SweepRun:
 
 
 @dataclass(frozen=True)
-class Axis:
+class VariedSetting:
     """A setting in which runs differ, and its values in their order."""
 
     key: Name
@@ -60,16 +60,23 @@ class SweepGroup:
     """Runs of one sweep that differ in their seed alone; a seed counts once."""
 
     settings: Mapping[str, Any]
-    runs: tuple[SweepRun, ...]
+    runs: tuple[StoredSweepRun, ...]
 
     @cached_property
-    def ended(self) -> tuple[SweepRun, ...]:
-        """Those with figures, by seed."""
-        by_seed = {run.seed: run for run in reversed(self.runs) if run.state == "finished" and run.final is not None}
+    def ended(self) -> tuple[StoredSweepRun, ...]:
+        """Return the runs with figures, by seed."""
+        by_seed = {
+            run.seed: run
+            for run in reversed(self.runs)
+            if run.state == "finished" and run.final is not None
+        }
         return tuple(by_seed[seed] for seed in sorted(by_seed))
 
     def values(self, figure: str) -> list[float]:
-        """A figure of each run that has it; `seconds` is the time of the run, `HELD_OUT` what may choose a setting."""
+        """Return a figure of each run that has it.
+
+        `seconds` is the time of the run, `HELD_OUT` what may choose a setting.
+        """
         if figure == "seconds":
             return [run.seconds for run in self.ended if run.seconds]
         if figure == HELD_OUT:
@@ -80,15 +87,19 @@ class SweepGroup:
 
     def mean(self, figure: str) -> float | None:
         """Over the seeds."""
-        return fmean(values) if (values := self.values(figure)) else None
+        if values := self.values(figure):
+            return fmean(values)
+        return None
 
     def spread(self, figure: str) -> float | None:
         """The sample standard deviation over the seeds; None of fewer than two."""
-        return stdev(values) if len(values := self.values(figure)) > 1 else None
+        if len(values := self.values(figure)) > 1:
+            return stdev(values)
+        return None
 
 
 @dataclass(frozen=True)
-class Sweep:
+class StoredSweep:
     """A sweep as far as it has come."""
 
     name: Name
@@ -96,21 +107,37 @@ class Sweep:
     state: Name
     placement: Name
     seeds: Annotated[tuple[Count, ...], Field(max_length=MOST_RUNS)]
-    axes: Annotated[tuple[Axis, ...], Field(max_length=200)]
-    runs: Annotated[tuple[SweepRun, ...], Field(max_length=MOST_RUNS)]
+    axes: Annotated[tuple[VariedSetting, ...], Field(max_length=200)]
+    runs: Annotated[tuple[StoredSweepRun, ...], Field(max_length=MOST_RUNS)]
     references: Text | None = None
     base: Settings = field(default_factory=dict)
 
     @cached_property
     def groups(self) -> tuple[SweepGroup, ...]:
         """The runs by their settings, in the order of the sweep."""
-        found: dict[str, list[SweepRun]] = {}
+        found: dict[str, list[StoredSweepRun]] = {}
         for run in self.runs:
             found.setdefault(run.key, []).append(run)
         return tuple(SweepGroup(runs[0].settings, tuple(runs)) for runs in found.values())
 
+    @property
+    def varied(self) -> tuple[VariedSetting, ...]:
+        """The axes; of a sweep without them, what its runs set, with the values of each."""
+        if self.axes:
+            return self.axes
+        found = []
+        for key in dict.fromkeys(key for run in self.runs for key in run.settings):
+            values = [run.settings.get(key) for run in self.runs]
+            found.append(
+                VariedSetting(key, tuple({json.dumps(one): one for one in values}.values()))
+            )
+        return tuple(found)
+
     def table(self, folder: Path) -> tuple[Table | None, str]:
-        """Its table of references, and why there is none although it names one; "" if there is nothing to say."""
+        """Return its table of references, and why there is none although it names one.
+
+        The reason is "" if there is nothing to say.
+        """
         if self.references is None:
             return None, ""
         try:
@@ -119,8 +146,8 @@ class Sweep:
             return None, str(problem)
 
 
-_SWEEP = TypeAdapter(Sweep)
-_KEYS = frozenset(Sweep.__dataclass_fields__)
+_SWEEP = TypeAdapter(StoredSweep)
+_KEYS = frozenset(StoredSweep.__dataclass_fields__)
 
 
 def is_sweep(folder: Path) -> bool:
@@ -128,8 +155,11 @@ def is_sweep(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def read_sweep(folder: Path) -> Sweep:
-    """Read `sweep.json` of the folder. Raises UsageError, which names the file, for anything else."""
+def read_sweep(folder: Path) -> StoredSweep:
+    """Read `sweep.json` of the folder.
+
+    Raises UsageError, which names the file, for anything else.
+    """
     path = folder / FILE
     if not path.is_file():
         raise UsageError(f"{str(folder)!r}: expected the folder of a sweep, found no {FILE} in it")
@@ -137,4 +167,6 @@ def read_sweep(folder: Path) -> Sweep:
         found = read_object(path, MAXIMUM_BYTES, SCHEMA)
         return _SWEEP.validate_python({key: value for key, value in found.items() if key in _KEYS})
     except (OSError, ValueError, ValidationError) as problem:
-        raise UsageError(f"{str(path)!r}: expected what `fab sweep` writes, got {reason_of(problem)}") from None
+        raise UsageError(
+            f"{str(path)!r}: expected what `fab sweep` writes, got {reason_of(problem)}"
+        ) from None

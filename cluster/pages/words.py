@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TypeGuard
@@ -9,12 +10,15 @@ from typing import TypeGuard
 import yaml
 from pydantic import TypeAdapter
 
-from cluster.status.parts import written
+from core.status.parts import written
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A state as people read it. `tone` is well, waiting, warning, bad or off: its colour and sign."""
+    """A state as people read it.
+
+    `tone` is well, waiting, warning, bad or off: its colour and sign.
+    """
 
     word: str
     tone: str
@@ -22,7 +26,7 @@ class Meaning:
 
 
 @dataclass(frozen=True)
-class Figure:
+class FigureWords:
     """A figure of a task as people read it."""
 
     word: str
@@ -40,7 +44,7 @@ class Words:
     stages: Mapping[str, str]
     step_parts: Mapping[str, str]
     event_tones: Mapping[str, str]
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, FigureWords]
     of_recordings: Mapping[str, str]
     of_other_data: Mapping[str, str]
     glossary: Mapping[str, str]
@@ -52,19 +56,14 @@ WORDS = TypeAdapter(Words).validate_python(
 )
 
 
-def run_state(state: str) -> Meaning:
-    """The state of a run; an unknown one appears as it is."""
-    return WORDS.run_states.get(state, Meaning(state, "off", ""))
+def state_in(known: Mapping[str, Meaning], state: str) -> Meaning:
+    """The state of a run, a sweep or a role; an unknown one appears as it is."""
+    return known.get(state, Meaning(state, "off", ""))
 
 
-def sweep_state(state: str) -> Meaning:
-    """The state of a sweep or of one of its runs; an unknown one appears as it is."""
-    return WORDS.sweep_states.get(state, Meaning(state, "off", ""))
-
-
-def role_state(state: str) -> Meaning:
-    """The state of a role; an unknown one appears as it is."""
-    return WORDS.role_states.get(state, Meaning(state, "off", ""))
+run_state = partial(state_in, WORDS.run_states)
+sweep_state = partial(state_in, WORDS.sweep_states)
+role_state = partial(state_in, WORDS.role_states)
 
 
 RECORDINGS = "windows"
@@ -72,15 +71,20 @@ RECORDINGS = "windows"
 
 
 def terms(unit: str) -> dict[str, str]:
-    """Words for what a run is about, which texts have in braces: `unit`, `held_out`, `everyone` ..."""
-    words = WORDS.of_recordings if unit == RECORDINGS else WORDS.of_other_data
+    """Return words for what a run is about, which texts have in braces: `unit`, `held_out` ..."""
+    if unit == RECORDINGS:
+        words = WORDS.of_recordings
+    else:
+        words = WORDS.of_other_data
     known = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
     return {**known, **{name: text.format(**known) for name, text in words.items()}}
 
 
 def stage(name: str, unit: str) -> str:
     """The stage as people read it; an unknown one appears as it is."""
-    return WORDS.stages[name].format(**terms(unit)) if name in WORDS.stages else name
+    if name in WORDS.stages:
+        return WORDS.stages[name].format(**terms(unit))
+    return name
 
 
 def glossary(unit: str) -> dict[str, str]:
@@ -93,9 +97,9 @@ def glossary(unit: str) -> dict[str, str]:
     return {word: meaning.format(**terms(unit)) for word, meaning in words.items()}
 
 
-def figure_word(name: str) -> Figure:
+def figure_word(name: str) -> FigureWords:
     """The name of a figure that only some tasks or apps have, and what it says."""
-    return WORDS.figures.get(name, Figure(name, ""))
+    return WORDS.figures.get(name, FigureWords(name, ""))
 
 
 NOTHING = "\N{EN DASH}"
@@ -111,17 +115,23 @@ def _known(value: float | None) -> TypeGuard[float]:
 
 def count(value: float | None) -> str:
     """A whole number with thin groups: `12,345`."""
-    return f"{round(value):,}" if _known(value) else NOTHING
+    if _known(value):
+        return f"{round(value):,}"
+    return NOTHING
 
 
 def figure(value: float | None, digits: int = 4) -> str:
     """A loss or a share: `0.8132`."""
-    return f"{value:.{digits}f}" if _known(value) else NOTHING
+    if _known(value):
+        return f"{value:.{digits}f}"
+    return NOTHING
 
 
 def measure(value: float | None) -> str:
     """A figure of any size: `0.8132`, `12345.68`."""
-    return written(value) if _known(value) else NOTHING
+    if _known(value):
+        return written(value)
+    return NOTHING
 
 
 def give_or_take(error: float | None) -> str:
@@ -131,7 +141,9 @@ def give_or_take(error: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as `81.3 %`."""
-    return f"{100 * value:.{digits}f} %" if _known(value) else NOTHING
+    if _known(value):
+        return f"{100 * value:.{digits}f} %"
+    return NOTHING
 
 
 def short(value: float | None) -> str:
@@ -147,7 +159,9 @@ def short(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """A rate: `1.25 M/s`."""
     text = short(value)
-    return text if text == NOTHING else f"{text}/s"
+    if text == NOTHING:
+        return text
+    return f"{text}/s"
 
 
 def amount(value: float | None) -> str:
@@ -155,7 +169,9 @@ def amount(value: float | None) -> str:
     if not _known(value):
         return NOTHING
     text = short(value)
-    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+    if text[-1].isalpha():
+        return f"{text}B"
+    return f"{text} B"
 
 
 def duration(seconds: float | None) -> str:
@@ -165,7 +181,9 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return f"{round(1000 * seconds)} ms"
     if seconds < 59.95:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+        if seconds < 10:
+            return f"{seconds:.1f} s"
+        return f"{seconds:.0f} s"
     seconds = round(seconds)
     for index, (size, unit) in enumerate(_TIMES):
         if seconds >= size:
@@ -178,15 +196,22 @@ def duration(seconds: float | None) -> str:
 def label(text: str) -> str:
     """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
     words = text.replace("_", " ").strip()
-    return words.capitalize() if words.isupper() else words
+    if words.isupper():
+        return words.capitalize()
+    return words
 
 
 def significant(value: float | None, digits: int = 5) -> float | None:
-    """The number with `digits` digits, which keeps charts small; None for what JSON has no word for."""
+    """Return the number with `digits` digits, which keeps charts small.
+
+    None for what JSON has no word for.
+    """
     if not _known(value):
         return None
     return float(f"{value:.{digits}g}")
 
 
 def _three(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    if abs(value) < 100:
+        return f"{value:.3g}"
+    return f"{value:.0f}"

@@ -1,1 +1,1 @@
-"""A person's own program on the cluster: what it finds in its environment, its processes, its output, its end."""
+"""A person's own program on the cluster: its job, environment, processes, output and end."""

@@ -1,10 +1,11 @@
 """The gate before a program's TensorFlow port, kept by the process that runs the program.
 
-`cluster.server.gate` answers the accepts of its own process with a thread of Python. A person's program may hold
-Python's lock while it waits for its peers: with `MultiWorkerMirroredStrategy` such a thread hung for good (measured).
-Here the filter is put on the program before its first instruction, and the kernel asks this process about each `accept`
-of it and of its children (seccomp_unotify(2), Linux 5.9). This process accepts on a copy of the listening socket, looks
-at the account behind the connection, and puts the connection into the program.
+`core.server.gate` answers the accepts of its own process with a thread of Python. A person's
+program may hold Python's lock while it waits for its peers: with `MultiWorkerMirroredStrategy` such
+a thread hung for good (measured). Here the filter is put on the program before its first
+instruction, and the kernel asks this process about each `accept` of it and of its children
+(seccomp_unotify(2), Linux 5.9). This process accepts on a copy of the listening socket, looks at
+the account behind the connection, and puts the connection into the program.
 """
 
 import ctypes
@@ -16,39 +17,44 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from cluster.metrics.sockets import is_listening, is_tcp
-from cluster.server.accounts import account_name
-from cluster.server.gate import (
+from core.accounts import account_name
+from core.metrics.sockets import is_listening, is_tcp
+from core.server.gate import (
+    ACCEPTS,
     CONTINUE,
-    MACHINES,
     NOTIFICATION,
     RECEIVE,
     RESPONSE,
     SEND,
     Numbers,
     install_filter,
-    own_accounts,
-    peer_account,
 )
-from cluster.server.sockets import PIDFD_GETFD
+from core.server.peer_accounts import own_accounts, peer_account
+from core.server.sockets import PIDFD_GETFD, is_elsewhere
 
 log = logging.getLogger("pscluster.gate")
 
-VALID, ADD_DESCRIPTOR = 0x40082102, 0x40182103  # SECCOMP_IOCTL_NOTIF_ID_VALID and _ADDFD, linux/seccomp.h
+# SECCOMP_IOCTL_NOTIF_ID_VALID and _ADDFD, linux/seccomp.h
+VALID = 0x40082102
+ADD_DESCRIPTOR = 0x40182103
 ADDED = struct.Struct("=QIIII")  # seccomp_notif_addfd
 LENGTH = struct.Struct("=I")
 LONGEST_ADDRESS_BYTES = 128  # struct sockaddr_storage
 
 
 class GateKeeper:
-    """The gate of one port of one program. Make it before the program; `close` it after the program's end."""
+    """The gate of one port of one program.
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    Make it before the program; `close` it after the program's end.
+    """
+
+    def __init__(self, port: int, others: Collection[int] = ()) -> None:
+        """`others`: accounts that may connect beside this one and root."""
+        self._port, self._others = port, frozenset(others)
         self._numbers = _numbers()
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._admitted: frozenset[int] = frozenset()
@@ -59,11 +65,16 @@ class GateKeeper:
         self._end, self._wake = os.pipe()
 
     def before_exec(self) -> Callable[[], None]:
-        """What the program's process calls between fork and exec: it puts the filter on itself and sends us its end."""
-        numbers, theirs = self._numbers, self._theirs
+        """Return what the program's process calls before exec: it puts the filter on itself.
+
+        It sends us the filter's descriptor.
+        """
+        numbers = self._numbers
+        theirs = self._theirs
 
         def put_up() -> None:
-            # A kernel without such filters: the program runs anyway, and we say that it has no gate.
+            # A kernel without such filters: the program runs anyway, and we say that it has no
+            # gate.
             with suppress(OSError):
                 if numbers is not None:
                     socket.send_fds(theirs, [b"+"], [install_filter(numbers)])
@@ -75,12 +86,16 @@ class GateKeeper:
     def begin(self) -> None:
         """Serve from now on, once the program's process is there."""
         self._theirs.close()
-        problem = "this kernel has no such filters, or something else listens to the program's calls already"
+        problem = (
+            "this kernel has no such filters, or something else listens to the program's calls"
+            " already"
+        )
         try:
             _, descriptors, _, _ = socket.recv_fds(self._ours, 1, 1)
-            self._admitted = own_accounts()
+            self._admitted = own_accounts() | self._others
         except OSError as error:
-            descriptors, problem = [], error.strerror or problem
+            descriptors = []
+            problem = error.strerror or problem
         if not descriptors:
             self._warn(problem)
             return
@@ -101,10 +116,12 @@ class GateKeeper:
     def _warn(self, problem: str) -> None:
         self._warned = True
         log.error(
-            "port %d of the program has no gate: %s; any account of this machine, and any machine that reaches it, can "
-            "run code as %s through it",
-            self._port, problem, account_name(os.geteuid()),
-        )  # fmt: skip
+            "port %d of the program has no gate: %s; any account of this machine, and any machine"
+            " that reaches it, can run code as %s through it",
+            self._port,
+            problem,
+            account_name(os.geteuid()),
+        )
 
     def _serve(self) -> None:
         poll = select.poll()
@@ -112,34 +129,50 @@ class GateKeeper:
         poll.register(self._end, select.POLLIN)
         while True:
             ready = dict(poll.poll())
-            if self._end in ready or ready.get(self._listener, 0) & (select.POLLHUP | select.POLLERR):
+            if self._end in ready or ready.get(self._listener, 0) & (
+                select.POLLHUP | select.POLLERR
+            ):
                 return
             received = bytearray(NOTIFICATION.size)
             try:
                 fcntl.ioctl(self._listener, RECEIVE, received)
             except OSError as error:
-                if error.errno in (errno.EINTR, errno.ENOENT):  # the caller was killed, or interrupted
+                if error.errno in (
+                    errno.EINTR,
+                    errno.ENOENT,
+                ):  # the caller was killed, or interrupted
                     continue
                 return
             cookie, thread, _, number, _, _, *arguments = NOTIFICATION.unpack(received)
             self._answer(cookie, thread, number, arguments)
 
     def _answer(self, cookie: int, thread: int, number: int, arguments: list[int]) -> None:
-        value, problem, flags = 0, 0, CONTINUE
+        value = 0
+        problem = 0
+        flags = CONTINUE
         accepted: socket.socket | None = None
         try:
             with _listener_of(self._listener, cookie, thread, arguments[0]) as listener:
-                if is_tcp(listener) and is_listening(listener) and listener.getsockname()[1] == self._port:
+                if (
+                    is_tcp(listener)
+                    and is_listening(listener)
+                    and listener.getsockname()[1] == self._port
+                ):
                     assert self._numbers is not None
-                    asked = arguments[3] if number == self._numbers.accept4 else 0
+                    if number == self._numbers.accept4:
+                        asked = arguments[3]
+                    else:
+                        asked = 0
                     accepted = self._admit(listener, asked)
                     _tell_address(thread, accepted, arguments[1], arguments[2])
-                    value, flags = _put_into(self._listener, cookie, accepted, asked & socket.SOCK_CLOEXEC), 0
+                    value = _put_into(self._listener, cookie, accepted, asked & socket.SOCK_CLOEXEC)
+                    flags = 0
         except _NotOursError as error:
             if not self._warned:
                 self._warn(str(error))
         except OSError as error:
-            problem, flags = -(error.errno or errno.ECONNABORTED), 0
+            problem = -(error.errno or errno.ECONNABORTED)
+            flags = 0
         finally:
             if accepted is not None:
                 accepted.close()
@@ -148,7 +181,9 @@ class GateKeeper:
 
     def _admit(self, listener: socket.socket, flags: int) -> socket.socket:
         """The next connection of an account that may. Raises BlockingIOError where none waits."""
-        if os.get_blocking(listener.fileno()):  # it would block the gate for all; gRPC never does this
+        if os.get_blocking(
+            listener.fileno()
+        ):  # it would block the gate for all; gRPC never does this
             raise OSError(errno.EOPNOTSUPP, "a blocking accept")
         while True:
             connection, _ = listener.accept()
@@ -159,11 +194,23 @@ class GateKeeper:
             if uid in self._admitted:
                 os.set_blocking(connection.fileno(), not flags & socket.SOCK_NONBLOCK)
                 return connection
+            elsewhere = is_elsewhere(connection)
             connection.close()
+            if (
+                uid is None and not elsewhere
+            ):  # one of this machine that hung up before it was looked at
+                continue
             if uid not in self._named:
                 self._named.add(uid)
-                who = "another machine, or one that hung up at once" if uid is None else f"account {account_name(uid)}"
-                log.warning("port %d: a connection of %s was closed unread, as further ones will be", self._port, who)
+                if uid is None:
+                    who = "another machine"
+                else:
+                    who = f"account {account_name(uid)}"
+                log.warning(
+                    "port %d: a connection of %s was closed unread, as further ones will be",
+                    self._port,
+                    who,
+                )
 
 
 class _NotOursError(Exception):
@@ -171,19 +218,27 @@ class _NotOursError(Exception):
 
 
 def _numbers() -> Numbers | None:
-    return MACHINES.get(os.uname().machine)
+    return ACCEPTS.get(os.uname().machine)
 
 
 def _listener_of(notifier: int, cookie: int, thread: int, descriptor: int) -> socket.socket:
-    """A copy of the caller's socket. Raises OSError where it is none, _NotOursError where we may not have it."""
+    """A copy of the caller's socket.
+
+    Raises OSError where it is none, _NotOursError where we may not have it.
+    """
     handle = -1
     try:
         leader = _leader(thread)
         handle = os.pidfd_open(leader)
-        fcntl.ioctl(notifier, VALID, struct.pack("=Q", cookie))  # after: the number may be another process's by now
+        fcntl.ioctl(
+            notifier, VALID, struct.pack("=Q", cookie)
+        )  # after: the number may be another process's by now
         libc = ctypes.CDLL(None, use_errno=True)
         copy = libc.syscall(
-            ctypes.c_long(PIDFD_GETFD), ctypes.c_long(handle), ctypes.c_long(descriptor & 0xFFFFFFFF), ctypes.c_long(0)
+            ctypes.c_long(PIDFD_GETFD),
+            ctypes.c_long(handle),
+            ctypes.c_long(descriptor & 0xFFFFFFFF),
+            ctypes.c_long(0),
         )
         if copy < 0:
             number = ctypes.get_errno()
@@ -208,7 +263,8 @@ def _tell_address(thread: int, connection: socket.socket, address: int, length: 
     if not address or not length:
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    raw, size = ctypes.create_string_buffer(LONGEST_ADDRESS_BYTES), ctypes.c_uint32(LONGEST_ADDRESS_BYTES)
+    raw = ctypes.create_string_buffer(LONGEST_ADDRESS_BYTES)
+    size = ctypes.c_uint32(LONGEST_ADDRESS_BYTES)
     if libc.getpeername(connection.fileno(), raw, ctypes.byref(size)) < 0:
         raise OSError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
     with open(f"/proc/{thread}/mem", "r+b", buffering=0) as memory:
@@ -222,7 +278,10 @@ def _tell_address(thread: int, connection: socket.socket, address: int, length: 
 
 def _put_into(notifier: int, cookie: int, connection: socket.socket, close_on_exec: int) -> int:
     """Give the connection to the caller; its number there."""
-    flags = os.O_CLOEXEC if close_on_exec else 0
+    if close_on_exec:
+        flags = os.O_CLOEXEC
+    else:
+        flags = 0
     added = bytearray(ADDED.pack(cookie, 0, connection.fileno(), 0, flags))
     # Of bytes that it may change ioctl returns the result of the call itself.
     return int(fcntl.ioctl(notifier, ADD_DESCRIPTOR, added))

@@ -1,53 +1,37 @@
-"""All processes of a program together: heard until each has ended, or until the first one fails, which ends all."""
+"""All processes of a program: read until each has ended, or the first failure ends all."""
 
 import selectors
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from signal import Signals
-from typing import Protocol
 
+from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage
 from cluster.programs.roster import Member
 
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0
 LAST_OUTPUT_SECONDS = 1.0
-"""For output in the pipe of a process that has ended: a child that it left may hold the pipe open without end."""
+"""For output in the pipe of a process that has ended: a child that it left may hold the pipe open
+without end."""
 
-INTERRUPTED_SECONDS, TERMINATED_SECONDS = 20.0, 10.0
-"""A program gets SIGINT, so much later SIGTERM, then SIGKILL: `fab` and systemd kill the whole job after 60 s."""
-
-
-class Running(Protocol):
-    """A process of the program, here or on another node."""
-
-    def fileno(self) -> int:
-        """What a selector waits for."""
-
-    def read(self) -> bytes | None:
-        """What it printed since; None where nothing waits, no bytes at the end."""
-
-    def poll(self) -> int | None:
-        """Its return code, negative for a signal; None while it runs."""
-
-    def ask(self, number: Signals) -> None:
-        """Send it a signal."""
-
-    def use(self) -> Usage:
-        """What it uses."""
-
-    def close(self) -> None:
-        """End it whole."""
+INTERRUPTED_SECONDS = 20.0
+TERMINATED_SECONDS = 10.0
+"""A program gets SIGINT, so much later SIGTERM, then SIGKILL: `fab` and systemd kill the whole job
+after 60 s."""
 
 
 @dataclass
-class Part:
-    """One member of the group and its end. `hear` gets its output, no bytes at the end; it ran for `seconds`."""
+class GroupMember:
+    """One member of the group and its end.
+
+    `take` gets its output, no bytes at the end; it ran for `seconds`.
+    """
 
     member: Member
-    running: Running
-    hear: Callable[[bytes], None]
+    running: RunningProcess
+    take: Callable[[bytes], None]
     began: float = field(default_factory=time.monotonic)
     return_code: int | None = None
     seconds: float | None = None
@@ -57,12 +41,15 @@ class Part:
 
 
 class Group:
-    """Runs the parts to their end. `first_failed` is the part that failed by itself and first, if one did."""
+    """Runs the parts to their end.
 
-    def __init__(self, parts: Iterable[Part], asked_to_end: Callable[[], bool]) -> None:
+    `first_failed` is the part that failed by itself and first, if one did.
+    """
+
+    def __init__(self, parts: Iterable[GroupMember], asked_to_end: Callable[[], bool]) -> None:
         """`asked_to_end()`: whether a person cancels."""
         self.parts = tuple(parts)
-        self.first_failed: Part | None = None
+        self.first_failed: GroupMember | None = None
         self._asked_to_end = asked_to_end
         self._selector = selectors.DefaultSelector()
         self._measured = float("-inf")
@@ -76,20 +63,20 @@ class Group:
         try:
             while any(part.return_code is None for part in self.parts):
                 for key, _ in self._selector.select(LOOK_SECONDS):
-                    self._hear(key.data)
+                    self._read(key.data)
                 self._look()
                 on_look()
         finally:
             self._selector.close()
             for part in self.parts:
                 part.running.close()
-                part.hear(b"")
+                part.take(b"")
 
-    def _hear(self, part: Part) -> bool:
+    def _read(self, part: GroupMember) -> bool:
         """Take what it printed; whether there was something."""
         piece = part.running.read()
         if piece:
-            part.hear(piece)
+            part.take(piece)
         elif piece is not None and part.running.fileno() in self._selector.get_map():
             self._selector.unregister(part.running.fileno())
         return bool(piece)
@@ -111,10 +98,10 @@ class Group:
         if self._ending_since is not None:
             self._end(now - self._ending_since)
 
-    def _ended(self, part: Part, code: int) -> None:
+    def _ended(self, part: GroupMember, code: int) -> None:
         part.seconds = time.monotonic() - part.began
         until = time.monotonic() + LAST_OUTPUT_SECONDS
-        while self._hear(part) and time.monotonic() < until:
+        while self._read(part) and time.monotonic() < until:
             pass
         part.return_code = code
         part.used = part.running.use()
@@ -123,9 +110,12 @@ class Group:
             self.first_failed = part
 
     def _end(self, seconds: float) -> None:
-        """Ask the others: SIGINT where a person cancels, SIGTERM at once where one has failed, SIGKILL at last."""
+        """Ask the others to end: SIGINT if a person cancels, else SIGTERM, SIGKILL at last."""
         cancelled = self.first_failed is None
-        number = Signals.SIGINT if cancelled else Signals.SIGTERM
+        if cancelled:
+            number = Signals.SIGINT
+        else:
+            number = Signals.SIGTERM
         patience = TERMINATED_SECONDS
         if cancelled:
             patience += INTERRUPTED_SECONDS

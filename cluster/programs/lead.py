@@ -1,10 +1,9 @@
-"""The process on the coordinator's node that leads a program on all workers' nodes: it starts, hears and ends them.
+"""The process that leads a program on all workers' nodes: it starts, reads and ends them.
 
-No node can log in on another. So each worker's node runs `cluster.programs.runner`, which connects here, shows the
-token of the job, and then does what it is asked.
+No node can log in on another. So each worker's node runs `cluster.programs.runner`, which connects
+here, proves that it knows the token of the job, as this then does, and does what it is asked.
 """
 
-import hmac
 import logging
 import selectors
 import socket
@@ -15,17 +14,31 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.programs.files import FileTaker, send_files
-from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send, whole_number
-from cluster.programs.process import Usage
-from cluster.server.sockets import explain
+from cluster.programs.files import MOST_FILE_BYTES, FileTaker, send_files
+from cluster.programs.frames import (
+    RECEIVE_BYTES,
+    Frames,
+    FrameType,
+    ProtocolError,
+    keep_alive,
+    proof_of_lead,
+    proof_of_runner,
+    said,
+    send,
+    whole_number,
+)
+from cluster.programs.process import ProgramProcess, Usage
+from core.control.client import same
+from core.errors import ClusterError
+from core.server.sockets import explain
 
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 180.0
 """For every node to unpack the program and connect; a Pi with a cold card takes a while."""
 HELLO_SECONDS = 10.0
+MOST_WAITING = 256
+"""Connections that have not yet said which runner they are."""
 BRING_SECONDS = 60.0
 """For each piece of a file on its way to a node."""
 SAY_SECONDS = 15.0
@@ -35,11 +48,15 @@ LOST = -int(Signals.SIGHUP)
 
 
 class RemoteProcess:
-    """A program's process on another node; see `group.Running`."""
+    """A program's process on another node, with what a `ProgramProcess` has for one here."""
 
-    def __init__(self, connection: socket.socket, ports: tuple[int, int], frames: Frames, whose: str = "") -> None:
+    def __init__(
+        self, connection: socket.socket, ports: tuple[int, int], frames: Frames, whose: str = ""
+    ) -> None:
         """`whose` files the node has."""
-        self._connection, self.ports, self._whose = connection, ports, whose
+        self._connection = connection
+        self.ports = ports
+        self._whose = whose
         self._frames = frames
         self._code: int | None = None
         self._used = Usage()
@@ -47,19 +64,29 @@ class RemoteProcess:
         self._files_are_lost = False
         connection.setblocking(False)
 
-    def begin(self, variables: Mapping[str, str], arguments: Sequence[str], files: Path) -> None:
-        """Start it, once the one before has ended; what it leaves goes into the folder `files` here. Raises OSError."""
+    def begin(
+        self,
+        variables: Mapping[str, str],
+        arguments: Sequence[str],
+        files: Path,
+        wanted: Callable[[Sequence[str]], int] = lambda parts: MOST_FILE_BYTES,
+    ) -> None:
+        """Start it, once the one before has ended; its files go into `files` here. Raises OSError.
+
+        `wanted`: see `FileTaker`.
+        """
         self.close()
-        self._files, self._files_are_lost = FileTaker(files), False
+        self._files = FileTaker(files, wanted)
+        self._files_are_lost = False
         self._code, self._used = None, Usage()
-        self._send(Kind.START, {"variables": dict(variables), "arguments": list(arguments)})
+        self._send(FrameType.START, {"variables": dict(variables), "arguments": list(arguments)})
 
     def bring(self, whose: str, folder: Path) -> None:
-        """Have the files of `whose` there for the next process: those it has, else the ones of `folder`.
+        """Have the files of `whose` there for the next process: its own, or the ones of `folder`.
 
         Raises OSError.
         """
-        self._send(Kind.WHOSE, {"name": whose})
+        self._send(FrameType.WHOSE, {"name": whose})
         if self._whose == whose:
             return
         self._whose = whose
@@ -75,11 +102,11 @@ class RemoteProcess:
         return self._code == LOST
 
     def fileno(self) -> int:
-        """See `Running`."""
+        """Return what a selector waits for."""
         return self._connection.fileno()
 
     def read(self) -> bytes | None:
-        """See `Running`."""
+        """Return what it printed since; None where nothing waits, no bytes at the end."""
         try:
             piece = self._connection.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -91,9 +118,9 @@ class RemoteProcess:
         output = bytearray()
         try:
             for kind, content in self._frames.add(piece):
-                if kind is Kind.OUTPUT:
+                if kind is FrameType.OUTPUT:
                     output += content
-                elif kind in (Kind.FILE, Kind.BYTES):
+                elif kind in (FrameType.FILE, FrameType.BYTES):
                     output += self._take_file(kind, content)
                 else:
                     self._take(kind, content)
@@ -106,49 +133,57 @@ class RemoteProcess:
             self._code = LOST
         return b""
 
-    def _take(self, kind: Kind, content: bytes) -> None:
-        if kind is Kind.USAGE:
+    def _take(self, kind: FrameType, content: bytes) -> None:
+        if kind is FrameType.USAGE:
             found = said(content)
             cpu = whole_number(found, "cpu_milliseconds", 0, 1 << 50)
-            sizes = [whole_number(found, name, 0, 1 << 50) for name in ("memory_bytes", "peak_bytes", "processes")]
+            sizes = [
+                whole_number(found, name, 0, 1 << 50)
+                for name in ("memory_bytes", "peak_bytes", "processes")
+            ]
             self._used = Usage(cpu / 1000, *sizes)
-        elif kind is Kind.ENDED:
+        elif kind is FrameType.ENDED:
             self._code = whole_number(said(content), "return_code", -64, 255)
         else:
             raise ProtocolError(f"a frame of kind {kind}")
 
-    def _take_file(self, kind: Kind, content: bytes) -> bytes:
-        """A line for the log where the disk here takes no more: that costs files, and not the program."""
+    def _take_file(self, kind: FrameType, content: bytes) -> bytes:
+        """Take a part of a file; return a line for the log where the disk here takes no more.
+
+        That costs files, and not the program. Raises ProtocolError for a file before the program.
+        """
         if self._files is None:
             raise ProtocolError("a file before the program")
         if self._files_are_lost:
             return b""
         try:
-            if kind is Kind.FILE:
+            if kind is FrameType.FILE:
                 self._files.begin(said(content))
             else:
                 self._files.add(content)
         except OSError as problem:
             self._files_are_lost = True
             self._files.close()
-            return f"its files are not all here: {self._files.folder}: {problem.strerror}\n".encode(errors="replace")
+            return f"its files are not all here: {self._files.folder}: {problem.strerror}\n".encode(
+                errors="replace"
+            )
         return b""
 
     def poll(self) -> int | None:
-        """See `Running`."""
+        """Return its return code, negative for a signal; None while it runs."""
         return self._code
 
     def ask(self, number: Signals) -> None:
-        """See `Running`."""
+        """Send it a signal."""
         with suppress(OSError):
-            self._send(Kind.ASK, {"signal": int(number)})
+            self._send(FrameType.ASK, {"signal": int(number)})
 
     def use(self) -> Usage:
-        """See `Running`."""
+        """Return what it uses."""
         return self._used
 
     def close(self) -> None:
-        """See `Running`: its runner ends it when `Lead` hangs up."""
+        """Close its files here; its runner ends it when `Lead` hangs up."""
         if self._files is not None:
             self._files.close()
 
@@ -160,10 +195,10 @@ class RemoteProcess:
         """Hang up; with `last` its runner ends too, else it comes back for the next attempt."""
         with suppress(OSError):
             if last:
-                self._send(Kind.BYE, {})
+                self._send(FrameType.BYE, {})
         self._connection.close()
 
-    def _send(self, kind: Kind, content: dict[str, Any]) -> None:
+    def _send(self, kind: FrameType, content: dict[str, Any]) -> None:
         self._connection.settimeout(HELLO_SECONDS)
         try:
             send(self._connection, kind, content)
@@ -171,13 +206,22 @@ class RemoteProcess:
             self._connection.setblocking(False)
 
 
+RunningProcess = ProgramProcess | RemoteProcess
+"""A process of a program, here or on another node."""
+
+
 class Lead:
     """Waits for the runner of each member, and gives each of them as a `RemoteProcess`."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
-        """Listen. Raises ClusterError where the port is taken, and for an empty token, which anybody has."""
+        """Listen.
+
+        Raises ClusterError where the port is taken, and for an empty token, which anybody has.
+        """
         if not token:
-            raise ClusterError("--on workers: expected the token of the job, got none: begin it with `fab job run`")
+            raise ClusterError(
+                "--on workers: expected the token of the job, got none: begin it with `fab job run`"
+            )
         self._token = token
         self.processes: dict[str, RemoteProcess] = {}
         try:
@@ -189,84 +233,104 @@ class Lead:
     def gather(
         self, names: Sequence[str], give_up: Callable[[], bool], seconds: float = JOIN_SECONDS
     ) -> Mapping[str, RemoteProcess]:
-        """The processes by name, once all have connected. Raises ClusterError that names those that did not.
+        """The processes by name, once all have connected.
+
+        Raises ClusterError that names those that did not.
 
         It returns those that there are when `give_up()`.
         """
-        end, say_at = time.monotonic() + seconds, time.monotonic() + min(SAY_SECONDS, seconds / 2)
-        waiting: dict[socket.socket, tuple[Frames, float]] = {}
+        end = time.monotonic() + seconds
+        say_at = time.monotonic() + min(SAY_SECONDS, seconds / 2)
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             try:
                 while len(self.processes) < len(names) and not give_up():
                     missing = ", ".join(name for name in names if name not in self.processes)
                     if time.monotonic() > say_at:
-                        log.warning("waiting for %s to connect, at most %.0f s in all", missing, seconds)
+                        log.warning(
+                            "waiting for %s to connect, at most %.0f s in all", missing, seconds
+                        )
                         say_at = float("inf")
                     if time.monotonic() > end:
                         raise ClusterError(
-                            f"{missing}: no runner connected within {seconds:.0f} s: is the node up? "
-                            "`fab deploy status` shows it, `journalctl -u 'pscluster-job@*'` there says why"
+                            f"{missing}: no runner connected within {seconds:.0f} s: is the node"
+                            " up? `fab deploy status` shows it, `journalctl -u 'pscluster-job@*'`"
+                            " there says why"
                         )
                     for key, _ in selector.select(0.25):
-                        if key.fileobj is self._listener:
-                            self._accept(selector, waiting)
-                        elif isinstance(key.fileobj, socket.socket):
-                            self._hear(selector, waiting, key.fileobj, names)
-                    for one in [one for one, (_, until) in waiting.items() if time.monotonic() > until]:
-                        self._refuse(selector, waiting, one)
+                        if key.data is None:
+                            self._accept(selector)
+                        else:
+                            self._greet(selector, key.data, names)
+                    for one in _waiting(selector):
+                        if time.monotonic() > one.until:
+                            one.refuse(selector)
             finally:
-                for one in list(waiting):
-                    self._refuse(selector, waiting, one)
+                for one in _waiting(selector):
+                    one.refuse(selector)
         return self.processes
 
-    def _accept(self, selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]]) -> None:
+    def _accept(self, selector: selectors.BaseSelector) -> None:
         connection, _ = self._listener.accept()
         connection.setblocking(False)
         keep_alive(connection)
-        if len(waiting) >= 256:
+        if len(_waiting(selector)) >= MOST_WAITING:
             connection.close()
-            return
-        waiting[connection] = (Frames(), time.monotonic() + HELLO_SECONDS)
-        selector.register(connection, selectors.EVENT_READ)
+        else:
+            selector.register(connection, selectors.EVENT_READ, _Newcomer(connection))
 
-    def _hear(
-        self, selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]],
-        connection: socket.socket, names: Sequence[str],
-    ) -> None:  # fmt: skip
-        frames, _ = waiting[connection]
+    def _greet(
+        self, selector: selectors.BaseSelector, one: "_Newcomer", names: Sequence[str]
+    ) -> None:
         try:
-            piece = connection.recv(4096)
+            piece = one.peer.recv(4096)
             if not piece:
                 raise ProtocolError("it hung up")
-            for kind, content in frames.add(piece):
+            for kind, content in one.frames.add(piece):
                 hello = said(content)
                 name = str(hello.get("member"))
-                shown = str(hello.get("token")).encode(errors="replace")
-                if kind is not Kind.HELLO or not hmac.compare_digest(shown, self._token.encode()):
+                nonce = str(hello.get("nonce"))
+                there = one.peer.getpeername()[0]
+                expected = proof_of_runner(self._token, name, nonce, there)
+                if kind is not FrameType.HELLO or not same(str(hello.get("proof")), expected):
                     raise ProtocolError("not a runner of this job")
                 if name not in names or name in self.processes:
                     raise ProtocolError("another member")
-                ports = (whole_number(hello, "port", 1, 65535), whole_number(hello, "second_port", 1, 65535))
-                selector.unregister(connection)
-                del waiting[connection]
-                self.processes[name] = RemoteProcess(connection, ports, frames, str(hello.get("whose", "")))
+                ports = (
+                    whole_number(hello, "port", 1, 65535),
+                    whole_number(hello, "second_port", 1, 65535),
+                )
+                ours = {"proof": proof_of_lead(self._token, nonce)}
+                send(one.peer, FrameType.PROVEN, ours)
+                selector.unregister(one.peer)
+                self.processes[name] = RemoteProcess(
+                    one.peer, ports, one.frames, str(hello.get("whose", ""))
+                )
                 return
         except BlockingIOError:
             return
         except (ProtocolError, OSError):
-            self._refuse(selector, waiting, connection)
-
-    @staticmethod
-    def _refuse(
-        selector: selectors.BaseSelector, waiting: dict[socket.socket, tuple[Frames, float]], connection: socket.socket
-    ) -> None:
-        selector.unregister(connection)
-        del waiting[connection]
-        connection.close()
+            one.refuse(selector)
 
     def close(self, last: bool) -> None:
         """Hang up on all; with `last` their runners end."""
         for process in self.processes.values():
             process.leave(last)
         self._listener.close()
+
+
+class _Newcomer:
+    """A connection that has not yet said which runner it is."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self.frames = Frames()
+        self.until = time.monotonic() + HELLO_SECONDS
+
+    def refuse(self, selector: selectors.BaseSelector) -> None:
+        selector.unregister(self.peer)
+        self.peer.close()
+
+
+def _waiting(selector: selectors.BaseSelector) -> list[_Newcomer]:
+    return [key.data for key in selector.get_map().values() if key.data is not None]

@@ -1,4 +1,4 @@
-"""Processes that a program leaves behind, found by the mark in their environment and not by their parent."""
+"""Processes that a program leaves behind: by the mark in their environment, and orphans."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from cluster.programs import orphans
 from cluster.programs.roster import MARK_VARIABLE
 
 PATIENCE_SECONDS = 3.0
@@ -13,8 +14,10 @@ _PAUSE_SECONDS = 0.02
 
 
 def marked(mark: str, proc: Path = Path("/proc")) -> list[int]:
-    """Pids of this account's processes that carry the mark, zombies and this process itself apart."""
-    wanted, own, found = f"{MARK_VARIABLE}={mark}".encode(), os.getpid(), []
+    """Return pids of this account's processes with the mark, without zombies and this process."""
+    wanted = f"{MARK_VARIABLE}={mark}".encode()
+    own = os.getpid()
+    found = []
     for entry in proc.iterdir():
         # A zombie's environment is empty; another account's cannot be read.
         with suppress(OSError):
@@ -24,10 +27,11 @@ def marked(mark: str, proc: Path = Path("/proc")) -> list[int]:
 
 
 def end_marked(mark: str, patience_seconds: float = PATIENCE_SECONDS) -> int:
-    """Kill every process that carries the mark, until there is none; how many there were."""
-    end, seen = time.monotonic() + patience_seconds, set[int]()
-    while pids := marked(mark):
-        seen |= set(pids)
+    """Kill every process with the mark and every orphan until none is left; return how many."""
+    end = time.monotonic() + patience_seconds
+    seen = set[int]()
+    while pids := {*marked(mark), *orphans.living()}:
+        seen |= pids
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a program prints: kept in a file of bounded size as it came, and shown to a person line by line."""
+"""What a program prints: kept in a file of bounded size, and shown to a person by line."""
 
 import codecs
 import time
@@ -31,10 +31,13 @@ def _latest(line: str) -> str:
 class BoundedLog:
     """A file that takes everything and keeps its first HEAD_BYTES and its last TAIL_BYTES, raw."""
 
-    def __init__(self, path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
+    def __init__(
+        self, path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES
+    ) -> None:
         """Appends to what an earlier attempt left. Raises OSError."""
         self.path = path
-        self._head_bytes, self._tail_bytes = head_bytes, tail_bytes
+        self._head_bytes = head_bytes
+        self._tail_bytes = tail_bytes
         self._tail_path = path.with_name(path.name + ".tail")
         self._file = path.open("ab", buffering=0)
         self._room = max(0, head_bytes - self._file.tell())
@@ -45,7 +48,8 @@ class BoundedLog:
     def add(self, piece: bytes) -> None:
         """Keep it. What a full disk refuses is lost, and the program runs on."""
         try:
-            head, rest = piece[: self._room], piece[self._room :]
+            head = piece[: self._room]
+            rest = piece[self._room :]
             if head:
                 self._file.write(head)
                 self._room -= len(head)
@@ -72,7 +76,10 @@ class BoundedLog:
         if self._tail is not None and self._after_head:
             try:
                 left_out = max(0, self._after_head - self._tail_bytes)
-                at = self._after_head % self._tail_bytes if left_out else 0
+                if left_out:
+                    at = self._after_head % self._tail_bytes
+                else:
+                    at = 0
                 if left_out:
                     self._file.write(f"\n... {left_out} bytes left out ...\n".encode())
                 self._copy(at, min(self._after_head, self._tail_bytes) - at)
@@ -92,19 +99,32 @@ class BoundedLog:
 
 
 class ShownOutput:
-    """Bytes of one process as text for a person. `show(text, end)` gets whole lines, or a piece without an end."""
+    """Bytes of one process as text for a person.
+
+    `show(text, end)` gets whole lines, or a piece without an end.
+    """
 
     def __init__(
-        self, show: Callable[[str, str], None], prefix: str = "", *, bounded: bool = False,
+        self,
+        show: Callable[[str, str], None],
+        prefix: str = "",
+        *,
+        bounded: bool = False,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """With a `prefix` each line begins with it, and a line comes once it is whole."""
-        self._show, self._prefix, self._clock = show, prefix, clock
+        self._show = show
+        self._prefix = prefix
+        self._clock = clock
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._mid_line = False
-        self._allowed = float(SHOWN_BYTES) if bounded else float("inf")
-        self._allowed_at, self._left_out = clock(), 0
+        if bounded:
+            self._allowed = float(SHOWN_BYTES)
+        else:
+            self._allowed = float("inf")
+        self._allowed_at = clock()
+        self._left_out = 0
         self.tail = ""
 
     def add(self, piece: bytes) -> None:
@@ -144,13 +164,19 @@ class ShownOutput:
     def _passed_on(self, text: str, end: str) -> None:
         if self._allowed != float("inf"):
             now = self._clock()
-            self._allowed = min(float(SHOWN_BYTES), self._allowed + SHOWN_BYTES_A_SECOND * (now - self._allowed_at))
+            self._allowed = min(
+                float(SHOWN_BYTES), self._allowed + SHOWN_BYTES_A_SECOND * (now - self._allowed_at)
+            )
             self._allowed_at = now
             if self._allowed < 0:
                 self._left_out += len(text) + len(end)
                 return
             self._allowed -= len(text) + len(end)
             if self._left_out:
-                self._show(f"... {self._left_out} characters not shown: the log in the run's folder has more ...", "\n")
+                self._show(
+                    f"... {self._left_out} characters not shown: the log in the run's folder has"
+                    " more ...",
+                    "\n",
+                )
                 self._left_out = 0
         self._show(text, end)

@@ -1,19 +1,23 @@
 """Who runs a program, and what each of its processes finds in its environment. Pure.
 
-`TF_CONFIG` is TensorFlow's (tf.distribute.cluster_resolver.TFConfigClusterResolver); RANK, WORLD_SIZE, LOCAL_RANK,
-MASTER_ADDR and MASTER_PORT are those of PyTorch's `torchrun`, which other libraries read too.
+`TF_CONFIG` is TensorFlow's (tf.distribute.cluster_resolver.TFConfigClusterResolver); RANK,
+WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are those of PyTorch's `torchrun`, which other
+libraries read too.
 """
 
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.shell import reached_directly
+
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder of our packages, which a program must not find by name."""
@@ -21,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES_VARIABLE = "PSCLUSTER_RUN"
 """Environment variable: the folder for what the program writes, its working folder."""
 TOKEN_VARIABLE = "PSCLUSTER_PROGRAM_TOKEN"
-"""Environment variable of the process that leads a program: what the runners on the other nodes have to show."""
+"""Environment variable of the process that leads a program: what the runners on the other nodes
+have to show."""
 MARK_VARIABLE = "PSCLUSTER_PROGRAM"
 """Environment variable of every process of a program; its value is the run's own."""
 
@@ -31,7 +36,9 @@ THEIRS = ("PSCLUSTER_DATA",)
 
 DEFAULTS: Mapping[str, str] = {
     "PYTHONUNBUFFERED": "1",  # its output comes as it is written
-    "GRPC_FAIL_FAST": "use_caller",  # as TensorFlow's guide to parameter servers sets it: a lost worker is an error
+    "GRPC_FAIL_FAST": (
+        "use_caller"
+    ),  # as TensorFlow's guide to parameter servers sets it: a lost worker is an error
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
 """Variables that a program finds unless the person who runs it has set them."""
@@ -42,7 +49,7 @@ _LOOKED_AT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Member:
-    """One process of a program: `name` is `chief` or `worker:1`, `host` what the others reach it by."""
+    """One process of a program: `name` is `chief` or `worker:1`, others reach it at `host`."""
 
     name: str
     node: str
@@ -63,7 +70,7 @@ class Member:
 
 
 def chief_of(inventory: "Inventory") -> Member:
-    """The one process of a program that runs on the coordinator's node, at the coordinator's own port."""
+    """Return the one process of a program that runs on the coordinator's node, at its port."""
     task = inventory.task("coordinator", 0)
     return Member("chief", task.node, task.host, task.port)
 
@@ -89,11 +96,16 @@ def workers_of(inventory: "Inventory", ports: Sequence[int]) -> tuple[Member, ..
 
 
 def worker_variables(members: Sequence[Member], own: Member, master_port: int) -> dict[str, str]:
-    """TF_CONFIG of one worker among its equals, and the variables of `torchrun`; `master_port` is of rank 0's node."""
+    """Return TF_CONFIG of one worker among its equals, and the variables of `torchrun`.
+
+    `master_port` is of rank 0's node.
+    """
     cluster = {"worker": [one.address for one in members]}
     beside = sum(one.node == own.node for one in members)
     return {
-        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": own.rank}}),
+        "TF_CONFIG": json.dumps(
+            {"cluster": cluster, "task": {"type": "worker", "index": own.rank}}
+        ),
         "RANK": str(own.rank),
         "WORLD_SIZE": str(len(members)),
         "LOCAL_RANK": str(own.local_rank),
@@ -104,26 +116,62 @@ def worker_variables(members: Sequence[Member], own: Member, master_port: int) -
 
 
 def environment_of(
-    base: Mapping[str, str], program: Path, files: Path, mark: str, own: Mapping[str, str]
+    base: Mapping[str, str],
+    program: Path,
+    files: Path,
+    mark: str,
+    own: Mapping[str, str],
+    python: str = sys.executable,
 ) -> dict[str, str]:
-    """The whole environment of one process of a program: `base` without what is ours, our defaults, and `own`."""
-    kept = {name: value for name, value in base.items() if name in THEIRS or not name.startswith(OURS)}
-    paths = [path for path in base.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path).resolve() != ROOT]
-    legacy = {LEGACY_KERAS: "1"} if asks_for_legacy_keras(program) else {}
+    """Return the whole environment of a program's process: `base` cleaned, defaults, `own`.
+
+    Commands are first looked for beside `python`, which runs the program. No proxy is asked for the
+    other processes.
+    """
+    kept = {
+        name: value for name, value in base.items() if name in THEIRS or not name.startswith(OURS)
+    }
+    paths = [
+        path
+        for path in base.get("PYTHONPATH", "").split(os.pathsep)
+        if path and Path(path).resolve() != ROOT
+    ]
+    if asks_for_legacy_keras(program):
+        legacy = {LEGACY_KERAS: "1"}
+    else:
+        legacy = {}
     made = {**DEFAULTS, **legacy, **kept, FILES_VARIABLE: str(files), MARK_VARIABLE: mark, **own}
     if paths:
         made["PYTHONPATH"] = os.pathsep.join(paths)
-    return made
+    beside = os.path.dirname(python)
+    found = [path for path in base.get("PATH", os.defpath).split(os.pathsep) if path != beside]
+    made["PATH"] = os.pathsep.join([beside, *found])
+    return made | reached_directly(made, _hosts(own.get("TF_CONFIG", "")))
+
+
+def _hosts(config: str) -> list[str]:
+    """Return the addresses of a TF_CONFIG of ours."""
+    if config:
+        tasks = json.loads(config)["cluster"].values()
+    else:
+        tasks = ()
+    return [address.rpartition(":")[0].strip("[]") for addresses in tasks for address in addresses]
 
 
 def environment_of_ours(base: Mapping[str, str], mark: str) -> dict[str, str]:
     """The environment of a process of ours that is run like a program: it finds our packages."""
-    kept = {name: value for name, value in base.items() if name not in ("NOTIFY_SOCKET", "PSCLUSTER_RUN_FILE")}
+    kept = {
+        name: value
+        for name, value in base.items()
+        if name not in ("NOTIFY_SOCKET", "PSCLUSTER_RUN_FILE")
+    }
     paths = [str(ROOT), base.get("PYTHONPATH", "")]
     return {
-        **kept, "PYTHONPATH": os.pathsep.join(path for path in paths if path), "PYTHONSAFEPATH": "1",
+        **kept,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONSAFEPATH": "1",
         MARK_VARIABLE: mark,
-    }  # fmt: skip
+    }
 
 
 def asks_for_legacy_keras(program: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What runs a program on a worker's node: it connects to the lead, starts the program when asked, and passes it on."""
+"""What runs a program on a worker's node: it connects to the lead and starts it when asked."""
 
 import os
 import selectors
@@ -12,12 +12,24 @@ from pathlib import Path
 from shutil import rmtree
 from signal import Signals
 
-from cluster.errors import ClusterError
 from cluster.programs.files import FileTaker, Sent, send_files
-from cluster.programs.frames import RECEIVE_BYTES, Frames, Kind, ProtocolError, keep_alive, said, send
+from cluster.programs.frames import (
+    RECEIVE_BYTES,
+    Frames,
+    FrameType,
+    ProtocolError,
+    greeting,
+    keep_alive,
+    proof_of_lead,
+    said,
+    send,
+)
 from cluster.programs.leftovers import end_marked
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import environment_of, environment_of_ours
+from core.cage.landlock import Cage
+from core.control.client import same
+from core.errors import ClusterError
 
 CONNECT_SECONDS = 180.0
 """How long to look for the lead: another attempt of a program begins within a minute."""
@@ -31,10 +43,10 @@ SEND_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class RunnerTask:
-    """Which member of which program this is: the lead's address, the token of the job, and ports of this node to try.
+    """Which member of which program this is: the lead's address, the job's token, ports to try.
 
-    `program` is the file to run, `files` its working folder. With `module`, one of ours is run instead, as often as the
-    lead asks.
+    `program` is the file to run, `files` its working folder. With `module`, one of ours is run
+    instead, as often as the lead asks. Each process enters `cage` first.
     """
 
     lead: tuple[str, int]
@@ -45,10 +57,14 @@ class RunnerTask:
     files: Path
     python: str = ""
     module: str = ""
+    cage: Cage | None = None
 
 
 def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
-    """Serve the lead until it says that all is over. Raises ClusterError where there is no lead. Main thread only."""
+    """Serve the lead until it says that all is over. Raises ClusterError where there is no lead.
+
+    Main thread only.
+    """
     until = time.monotonic() + connect_seconds
     while True:
         try:
@@ -56,7 +72,9 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
         except OSError as problem:
             if time.monotonic() > until:
                 where = f"{task.lead[0]}:{task.lead[1]}"
-                raise ClusterError(f"{where}: expected the lead of the program, got {problem}: it has ended") from None
+                raise ClusterError(
+                    f"{where}: expected the lead of the program, got {problem}: it has ended"
+                ) from None
             time.sleep(_PAUSE_SECONDS)
             continue
         with connection:
@@ -77,8 +95,8 @@ def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
         if len(found) == 2:
             return found[0], found[1]
     raise ClusterError(
-        f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the program, found "
-        f"{len(found)}: `ports.programs` of the inventory names another range"
+        f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
+        f" program, found {len(found)}: `ports.programs` of the inventory names another range"
     )
 
 
@@ -86,11 +104,14 @@ class _Served:
     """One connection to the lead."""
 
     def __init__(self, task: RunnerTask, connection: socket.socket) -> None:
-        self._task, self._connection = task, connection
+        self._task = task
+        self._connection = connection
         self._frames = Frames()
         self._process: ProgramProcess | None = None
         self._used_at = 0.0
         self._files = FileTaker(task.files)
+        self._expected_proof = ""
+        """Of the lead, until it has given it."""
         self._expected = ""
         """Whose files are on their way."""
         self._sent: Sent = {}
@@ -110,13 +131,17 @@ class _Served:
             return ""
 
     def serve(self) -> bool:
-        """Whether the lead says that all is over; otherwise the connection broke, and there may be another attempt."""
+        """Return whether the lead says that all is over; else the connection broke.
+
+        Then there may be another attempt.
+        """
         keep_alive(self._connection)
         port, second = two_free(self._task.ports)
         try:
             ports = {"port": port, "second_port": second}
-            hello = {"token": self._task.token, "member": self._task.member, "whose": self._whose, **ports}
-            send(self._connection, Kind.HELLO, hello)
+            hello = greeting(self._connection, self._task.token, self._task.member)
+            self._expected_proof = proof_of_lead(self._task.token, hello["nonce"])
+            send(self._connection, FrameType.HELLO, {**hello, "whose": self._whose, **ports})
             return self._listen()
         except (OSError, ProtocolError):
             return False
@@ -126,16 +151,15 @@ class _Served:
     def _listen(self) -> bool:
         with selectors.DefaultSelector() as selector:
             selector.register(self._connection, selectors.EVENT_READ)
-            hears = False
             while True:
-                if self._process is not None and not hears:
-                    selector.register(self._process.fileno(), selectors.EVENT_READ)
-                    hears = True
                 for key, _ in selector.select(0.1):
                     if key.fileobj is self._connection:
+                        before = self._process
                         over = self._obey()
                         if over is not None:
                             return over
+                        if self._process is not None and before is None:
+                            selector.register(self._process.fileno(), selectors.EVENT_READ)
                     elif self._process is not None and self._pass_on() == b"":
                         selector.unregister(key.fileobj)
                 if self._process is not None:
@@ -146,7 +170,6 @@ class _Served:
                         if self._process.fileno() in selector.get_map():
                             selector.unregister(self._process.fileno())
                         self._report(code)
-                        hears = False
 
     def _obey(self) -> bool | None:
         """True for a farewell, False for a broken connection, else None."""
@@ -154,28 +177,41 @@ class _Served:
         if not piece:
             return False
         for kind, content in self._frames.add(piece):
-            if kind is Kind.BYE:
+            if self._expected_proof:
+                self._prove(kind, content)
+                continue
+            if kind is FrameType.BYE:
                 return True
-            if kind in (Kind.FILE, Kind.BYTES, Kind.WHOSE) and self._process is None:
+            if kind in (FrameType.FILE, FrameType.BYTES, FrameType.WHOSE) and self._process is None:
                 self._take_file(kind, content)
-            if kind is Kind.START and self._process is None:
+            if kind is FrameType.START and self._process is None:
                 self._begin(content)
-            elif kind is Kind.ASK and self._process is not None:
+            elif kind is FrameType.ASK and self._process is not None:
                 number = said(content).get("signal")
                 if number in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGKILL):
                     self._process.ask(Signals(number))
         return None
 
-    def _take_file(self, kind: Kind, content: bytes) -> None:
+    def _prove(self, kind: FrameType, content: bytes) -> None:
+        """Raise ProtocolError unless it is the lead that speaks: what it says is executed here."""
+        if kind is not FrameType.PROVEN or not same(
+            str(said(content).get("proof")), self._expected_proof
+        ):
+            raise ProtocolError("not the lead of this job")
+        self._expected_proof = ""
+
+    def _take_file(self, kind: FrameType, content: bytes) -> None:
         """A file for the next process, from the lead, or whose files those will be."""
-        if kind is Kind.WHOSE:
+        if kind is FrameType.WHOSE:
             whose = str(said(content).get("name", ""))[:LONGEST_NAME]
             if whose != self._whose:
-                # Until all are here they belong to no run: a killed runner would take half of them for the whole.
+                # Until all are here they belong to no run: a killed runner would take half of them
+                # for the whole.
                 self._marker.unlink(missing_ok=True)
                 rmtree(self._task.files, ignore_errors=True)
-                self._files, self._expected = FileTaker(self._task.files), whose
-        elif kind is Kind.FILE:
+                self._files = FileTaker(self._task.files)
+                self._expected = whose
+        elif kind is FrameType.FILE:
             self._files.begin(said(content))
         else:
             self._files.add(content)
@@ -187,7 +223,9 @@ class _Served:
             self._marker.write_text(self._expected)
             self._expected = ""
         asked = said(content)
-        variables = {str(name): str(value) for name, value in dict(asked.get("variables", {})).items()}
+        variables = {
+            str(name): str(value) for name, value in dict(asked.get("variables", {})).items()
+        }
         arguments = [str(word) for word in asked.get("arguments", [])]
         task = self._task
         task.files.mkdir(parents=True, exist_ok=True)
@@ -195,30 +233,31 @@ class _Served:
             environment = environment_of_ours(os.environ, self._mark)
             words = [task.python or sys.executable, "-m", task.module, *arguments]
         else:
-            environment = environment_of(os.environ, task.program, task.files, self._mark, variables)
-            words = [task.python or sys.executable, str(task.program), *arguments]
+            python = task.python or sys.executable
+            environment = environment_of(
+                os.environ, task.program, task.files, self._mark, variables, python
+            )
+            words = [python, str(task.program), *arguments]
         try:
-            self._process = ProgramProcess(words, environment, task.files)
+            self._process = ProgramProcess(words, environment, task.files, cage=task.cage)
         except ClusterError as problem:
-            send(self._connection, Kind.OUTPUT, f"{problem}\n".encode())
-            send(self._connection, Kind.ENDED, {"return_code": 126})
+            send(self._connection, FrameType.OUTPUT, f"{problem}\n".encode())
+            send(self._connection, FrameType.ENDED, {"return_code": 126})
 
     def _pass_on(self) -> bytes | None:
         assert self._process is not None
         piece = self._process.read()
         if piece:
-            send(self._connection, Kind.OUTPUT, piece)
+            send(self._connection, FrameType.OUTPUT, piece)
         return piece
 
     def _measure(self) -> None:
-        assert self._process is not None
-        if time.monotonic() - self._used_at < _USE_SECONDS:
-            return
-        self._used_at = time.monotonic()
-        self._send_usage()
+        if time.monotonic() - self._used_at >= _USE_SECONDS:
+            self._used_at = time.monotonic()
+            self._send_usage()
 
     def _send_changed(self) -> None:
-        """Of our own modules: the checkpoints so far, for the case that this node is lost."""
+        """Send a training's checkpoints so far, for the case that this node is lost."""
         if self._task.module and time.monotonic() - self._sent_at >= SEND_SECONDS:
             send_files(self._connection, self._task.files, self._sent)
             self._sent_at = time.monotonic()
@@ -227,10 +266,15 @@ class _Served:
         assert self._process is not None
         used = self._process.use()
         send(
-            self._connection, Kind.USAGE,
-            {"cpu_milliseconds": round(1000 * used.cpu_seconds), "memory_bytes": used.memory_bytes,
-             "peak_bytes": used.peak_bytes, "processes": used.processes},
-        )  # fmt: skip
+            self._connection,
+            FrameType.USAGE,
+            {
+                "cpu_milliseconds": round(1000 * used.cpu_seconds),
+                "memory_bytes": used.memory_bytes,
+                "peak_bytes": used.peak_bytes,
+                "processes": used.processes,
+            },
+        )
 
     def _report(self, code: int) -> None:
         """What is left of the output, the files, and last of all the end."""
@@ -239,14 +283,19 @@ class _Served:
             pass
         self._send_usage()
         end_marked(self._mark)
-        left_out = send_files(self._connection, self._task.files, self._sent if self._task.module else None)
+        left_out = send_files(
+            self._connection, self._task.files, self._sent if self._task.module else None
+        )
         if left_out:
-            words = f"{left_out} files are only on this node, in {self._task.files}: more than a run takes\n"
-            send(self._connection, Kind.OUTPUT, words.encode())
+            words = (
+                f"{left_out} files are only on this node, in {self._task.files}: more than a run"
+                " takes\n"
+            )
+            send(self._connection, FrameType.OUTPUT, words.encode())
         assert self._process is not None
         self._process.close()
         self._process = None
-        send(self._connection, Kind.ENDED, {"return_code": code})
+        send(self._connection, FrameType.ENDED, {"return_code": code})
 
     def _end(self) -> None:
         self._files.close()

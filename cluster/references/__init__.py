@@ -1,1 +1,1 @@
-"""Tables of papers, to be shown beside our own figures: read with types and bounds, and matched with settings."""
+"""Tables of papers beside our own figures: read with types and bounds, matched by settings."""

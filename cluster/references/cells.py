@@ -1,4 +1,4 @@
-"""Which rows of a table stand beside a run, and what they say: for pages, terminals and CSV alike."""
+"""Which rows of a table stand beside a run, and what they say: for pages, terminals and CSV."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,25 @@ class ReferenceColumns:
 
     heads: tuple[str, ...]
     figures: tuple[str, ...]
-    """Of each column: the figure it has, so that it is written as ours is."""
+    """The figure that each column has, so that it is written as ours is."""
     rows: tuple[tuple[float | None, ...], ...]
 
 
 def reference_cells(table: Table | None, settings: Mapping[str, Any]) -> tuple[ReferenceCell, ...]:
-    """The rows that hold for a run with these settings, by key as `--set` takes it, in the order of the table."""
+    """Return the rows that hold for a run with these settings, in the order of the table.
+
+    Settings are by key as `--set` takes it.
+    """
     if table is None or not _holds(table, settings):
         return ()
     said = table.said_settings
     found = []
     for row in table.rows:
-        if all(_fits(row.get(column), setting, settings) for column, setting in said.items() if column in row):
+        if all(
+            _fits(row.get(column), setting, settings)
+            for column, setting in said.items()
+            if column in row
+        ):
             figures = _figures(table, row)
             if figures:
                 found.append(ReferenceCell(name_of(row), figures, str(row.get("tables") or "")))
@@ -48,9 +55,11 @@ def reference_cells(table: Table | None, settings: Mapping[str, Any]) -> tuple[R
 
 
 def reference_columns(
-    table: Table | None, runs: Sequence[Mapping[str, Any]], figures: Sequence[str] = ("accuracy", "seconds")
+    table: Table | None,
+    runs: Sequence[Mapping[str, Any]],
+    figures: Sequence[str] = ("accuracy", "seconds"),
 ) -> ReferenceColumns:
-    """The same for the settings of several runs: a column for each device and figure that any of them has."""
+    """Return a column for each device and figure that any of several runs has."""
     cells = [reference_cells(table, settings) for settings in runs]
     known = [
         (name, figure)
@@ -60,12 +69,21 @@ def reference_columns(
     ]
     rows = tuple(
         tuple(
-            next((cell.figures[figure] for cell in found if cell.name == name and figure in cell.figures), None)
+            next(
+                (
+                    cell.figures[figure]
+                    for cell in found
+                    if cell.name == name and figure in cell.figures
+                ),
+                None,
+            )
             for name, figure in known
         )
         for found in cells
     )
-    return ReferenceColumns(tuple(f"{name}: {figure}" for name, figure in known), tuple(f for _, f in known), rows)
+    return ReferenceColumns(
+        tuple(f"{name}: {figure}" for name, figure in known), tuple(f for _, f in known), rows
+    )
 
 
 def name_of(row: Row) -> str:
@@ -74,11 +92,16 @@ def name_of(row: Row) -> str:
 
 
 def _holds(table: Table, settings: Mapping[str, Any]) -> bool:
-    return all(_equal(settings[key], value) for key, value in table.where.items() if key in settings)
+    return all(
+        _equal(settings[key], value) for key, value in table.where.items() if key in settings
+    )
 
 
 def _fits(cell: Any, setting: Setting, settings: Mapping[str, Any]) -> bool:
-    wanted = setting.empty if cell is None else cell
+    if cell is None:
+        wanted = setting.empty
+    else:
+        wanted = cell
     return wanted is None or _equal(settings.get(setting.key, setting.default), wanted)
 
 
@@ -88,7 +111,11 @@ def _equal(one: Any, other: Any) -> bool:
         return one is other
     if isinstance(one, float) or isinstance(other, float):
         numbers = isinstance(one, int | float) and isinstance(other, int | float)
-        return numbers and max(abs(one), abs(other)) < LARGEST and math.isclose(one, other, rel_tol=1e-9)
+        return (
+            numbers
+            and max(abs(one), abs(other)) < LARGEST
+            and math.isclose(one, other, rel_tol=1e-9)
+        )
     return bool(one == other)
 
 

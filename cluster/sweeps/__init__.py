@@ -1,1 +1,4 @@
-"""A sweep: one file, many trainings. What it asks for, which runs that makes, how they stand, and their table."""
+"""A sweep: one file, many trainings.
+
+What it asks for, which runs that makes, how they stand, and their table.
+"""

@@ -1,4 +1,7 @@
-"""Which runs a sweep makes, in which order, and the overrides that make an inventory one of them. Pure."""
+"""Which runs a sweep makes, in which order, and the overrides that make an inventory one of them.
+
+Pure.
+"""
 
 import hashlib
 import json
@@ -6,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cluster.inventory.problem import InventoryError, InventoryProblem, shown
-from cluster.inventory.yaml_document import KeyPath
 from cluster.sweeps.reader import SEED, SETTINGS
-from cluster.sweeps.sweep_file import Choice, Placement, SweepError, SweepFile
+from cluster.sweeps.sweep_file import Placement, RunSettings, SweepError, SweepFile
+from core.documents.problem import InventoryError, InventoryProblem, shown
+from core.documents.yaml_document import KeyPath
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 MODE = "jobs.train.mode"
 SINGLE = "single"
@@ -35,9 +38,14 @@ def override(key: str, value: Any) -> str:
 
 
 def planned(sweep: SweepFile) -> tuple[PlannedRun, ...]:
-    """The runs of a grid or a list: every seed of the first settings, then of the next. None of a search."""
+    """The runs of a grid or a list: every seed of the first settings, then of the next.
+
+    None of a search.
+    """
     pairs = [(choice.settings, seed) for choice in sweep.choices for seed in sweep.seeds]
-    return tuple(PlannedRun(run_id(at), settings, seed) for at, (settings, seed) in enumerate(pairs, 1))
+    return tuple(
+        PlannedRun(run_id(at), settings, seed) for at, (settings, seed) in enumerate(pairs, 1)
+    )
 
 
 def run_id(number: int) -> str:
@@ -46,45 +54,69 @@ def run_id(number: int) -> str:
 
 
 def base_overrides(sweep: SweepFile, given: Sequence[str] = ()) -> tuple[str, ...]:
-    """The settings of every run: `base` of the file, then what --set gives for this call, which wins."""
+    """Return the settings of every run: `base` of the file, then what --set gives, which wins."""
     return (*(override(key, value) for key, value in sweep.base.items()), *given)
 
 
 def overrides_of(
     base: Sequence[str], placement: Placement, settings: Mapping[str, Any], seed: int
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """All overrides of one run. `base` is that of `base_overrides`."""
-    mode = [override(MODE, SINGLE)] if placement == "node" else []
-    return (*base, *mode, *(override(key, value) for key, value in settings.items()), override(SEED, seed))
+    if placement == "node":
+        mode = [override(MODE, SINGLE)]
+    else:
+        mode = []
+    return (
+        *base,
+        *mode,
+        *(override(key, value) for key, value in settings.items()),
+        override(SEED, seed),
+    )
 
 
 def fingerprint(sweep: SweepFile) -> str:
-    """What says that a file is still the one of a sweep that is resumed: its runs, in whatever words."""
-    search = None if sweep.search is None else repr(sweep.search)
+    """Return what says that a file is still that of a resumed sweep: its runs, however written."""
+    if sweep.search is None:
+        search = None
+    else:
+        search = repr(sweep.search)
     content = [
-        sweep.placement, list(sweep.seeds), sorted(sweep.base.items(), key=lambda item: item[0]),
-        [sorted(choice.settings.items(), key=lambda item: item[0]) for choice in sweep.choices], search,
-    ]  # fmt: skip
+        sweep.placement,
+        list(sweep.seeds),
+        sorted(sweep.base.items(), key=lambda item: item[0]),
+        [sorted(choice.settings.items(), key=lambda item: item[0]) for choice in sweep.choices],
+        search,
+    ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def refuse_unusable(sweep: SweepFile, given: Sequence[str], load: Callable[[Sequence[str]], "Inventory"]) -> None:
-    """Raise SweepError for settings that the inventory's schema refuses, each where the file says it, and for twins.
+def refuse_unusable(
+    sweep: SweepFile, given: Sequence[str], load: Callable[[Sequence[str]], "Inventory"]
+) -> None:
+    """Raise SweepError for twins and for settings that the inventory's schema refuses.
 
-    `given` are the overrides of --set, `load` makes an inventory with overrides or raises InventoryError.
+    Each is named where the file says it. `given` are the overrides of --set, `load` makes an
+    inventory with overrides or raises InventoryError.
     """
     problems = _clashes(sweep, given)
     if not problems:
-        base, trainings = base_overrides(sweep, given), dict[str, Choice]()
+        base = base_overrides(sweep, given)
+        trainings = dict[str, RunSettings]()
         for choice in sweep.choices or corners(sweep):
             try:
-                inventory = load(overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0]))
+                inventory = load(
+                    overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0])
+                )
             except InventoryError as error:
                 found = [_placed(sweep, choice, one) for one in error.problems]
             else:
                 found = _shared_devices(sweep, inventory)
                 twin = trainings.setdefault(repr(inventory.jobs.train), choice)
-                found += [] if twin is choice or sweep.search is not None else [_twins(sweep, choice, twin)]
+                found += (
+                    []
+                    if twin is choice or sweep.search is not None
+                    else [_twins(sweep, choice, twin)]
+                )
             problems += [one for one in found if one not in problems]
             if len(problems) >= ENOUGH_PROBLEMS:
                 break
@@ -93,23 +125,34 @@ def refuse_unusable(sweep: SweepFile, given: Sequence[str], load: Callable[[Sequ
 
 
 def _shared_devices(sweep: SweepFile, inventory: "Inventory") -> list[InventoryProblem]:
-    """Each worker trains by itself, on the first of its machine's devices: two of one machine would share that."""
+    """Return a problem where several workers of one machine would share a device.
+
+    Each worker trains by itself, on the first of its machine's devices.
+    """
     kind = inventory.jobs.train.device.kind
-    crowded = [task for task in inventory.of_role("worker") if len(inventory.workers_beside(task)) > 1]
+    crowded = [
+        task for task in inventory.of_role("worker") if len(inventory.workers_beside(task)) > 1
+    ]
     if sweep.placement != "node" or kind == "cpu" or not crowded:
         return []
     return [
         InventoryProblem(
-            sweep.file, "placement", f"{crowded[0].name} and the other workers of its machine would share one {kind}",
+            sweep.file,
+            "placement",
+            f"{crowded[0].name} and the other workers of its machine would share one {kind}",
             "keep one worker on that machine, or write placement: cluster",
         )
-    ]  # fmt: skip
+    ]
 
 
-def _twins(sweep: SweepFile, choice: Choice, twin: Choice) -> InventoryProblem:
+def _twins(sweep: SweepFile, choice: RunSettings, twin: RunSettings) -> InventoryProblem:
     """Two settings that the inventory reads as the same, such as 1 and 1.0."""
-    number, first = (next(at for at, one in enumerate(sweep.choices) if one is this) for this in (choice, twin))
-    other = [key for key in choice.settings if repr(choice.settings[key]) != repr(twin.settings.get(key))]
+    number, first = (
+        next(at for at, one in enumerate(sweep.choices) if one is this) for this in (choice, twin)
+    )
+    other = [
+        key for key in choice.settings if repr(choice.settings[key]) != repr(twin.settings.get(key))
+    ]
     if "runs" in {path[0] for path in choice.places.values()} or not other:
         place: KeyPath = ("runs", number)
         words = f"runs.{first}"
@@ -117,9 +160,12 @@ def _twins(sweep: SweepFile, choice: Choice, twin: Choice) -> InventoryProblem:
         place = choice.places[other[0]]
         words = ".".join(map(str, twin.places[other[0]]))
     return InventoryProblem(
-        sweep.file, ".".join(map(str, place)), f"trains the same as {words}",
-        "remove one of the two; `seeds:` repeats runs", line=sweep.lines.get(place, sweep.lines.get(place[:1])),
-    )  # fmt: skip
+        sweep.file,
+        ".".join(map(str, place)),
+        f"trains the same as {words}",
+        "remove one of the two; `seeds:` repeats runs",
+        line=sweep.lines.get(place, sweep.lines.get(place[:1])),
+    )
 
 
 def _clashes(sweep: SweepFile, given: Sequence[str]) -> list[InventoryProblem]:
@@ -130,51 +176,73 @@ def _clashes(sweep: SweepFile, given: Sequence[str]) -> list[InventoryProblem]:
         key = argument.partition("=")[0].strip()
         if key in keys or key == SEED:
             remedy = "leave out --set, or change the file"
-            problems.append(InventoryProblem(sweep.file, key, "the sweep sets it", remedy, override=argument))
+            problems.append(
+                InventoryProblem(sweep.file, key, "the sweep sets it", remedy, override=argument)
+            )
     if sweep.placement == "node":
-        fixed = [("base", MODE)] if sweep.base.get(MODE, SINGLE) != SINGLE else []
+        if sweep.base.get(MODE, SINGLE) != SINGLE:
+            fixed = [("base", MODE)]
+        else:
+            fixed = []
         places = {choice.places[MODE] for choice in sweep.choices if MODE in choice.settings}
         for path in (*fixed, *sorted(places, key=str)):
             problems.append(
                 InventoryProblem(
-                    sweep.file, ".".join(map(str, path)), "each node trains by itself, in mode single",
-                    "leave it out, or write `placement: cluster`", line=sweep.lines.get(path),
+                    sweep.file,
+                    ".".join(map(str, path)),
+                    "each node trains by itself, in mode single",
+                    "leave it out, or write `placement: cluster`",
+                    line=sweep.lines.get(path),
                 )
-            )  # fmt: skip
+            )
     return problems
 
 
-def corners(sweep: SweepFile) -> tuple[Choice, ...]:
-    """Of a search: settings with the first and the last value of each dimension."""
+def corners(sweep: SweepFile) -> tuple[RunSettings, ...]:
+    """Return settings of a search with the first and the last value of each dimension."""
     if sweep.search is None:
         return ()
     ends = []
-    for at in (0, -1):
+    for at, end in ((0, "low"), (-1, "high")):
         settings: dict[str, Any] = {}
         for one in sweep.search.space:
-            bound = one.low if at == 0 else one.high
-            settings[one.key] = one.choices[at] if one.choices else int(bound) if one.whole else bound
-        ends.append(Choice(settings, {key: ("search", "space", key) for key in settings}))
+            if one.choices:
+                settings[one.key] = one.choices[at]
+            else:
+                bound = getattr(one, end)
+                settings[one.key] = int(bound) if one.whole else bound
+        ends.append(RunSettings(settings, {key: ("search", "space", key) for key in settings}))
     return tuple(ends)
 
 
-def _placed(sweep: SweepFile, choice: Choice, found: InventoryProblem) -> InventoryProblem:
+def _placed(sweep: SweepFile, choice: RunSettings, found: InventoryProblem) -> InventoryProblem:
     """The problem where the sweep's file says what is wrong, if the file says it."""
     if found.override is None:
         return found
     key = found.override.partition("=")[0]
-    for where, value in ((choice.settings, choice.settings.get(key)), (sweep.base, sweep.base.get(key))):
-        if key in where and found.override == override(key, value):
-            path = sweep.place_of(choice, key) if where is choice.settings else ("base", key)
-            said = found.value if found.value is not None or isinstance(value, dict | tuple) else shown(value)
+    for where, path in (
+        (choice.settings, sweep.place_of(choice, key)),
+        (sweep.base, ("base", key)),
+    ):
+        if key in where and found.override == override(key, where[key]):
+            said = found.value
+            if said is None and not isinstance(where[key], dict | tuple):
+                said = shown(where[key])
             inner = found.key.removeprefix(key).lstrip(".")
-            place = ".".join(map(str, (*path, inner) if inner else path))
             return replace(
-                found, file=sweep.file, key=place, line=sweep.lines.get(path), value=said, override=None
-            )  # fmt: skip
+                found,
+                file=sweep.file,
+                key=".".join(map(str, (*path, inner) if inner else path)),
+                line=sweep.lines.get(path),
+                value=said,
+                override=None,
+            )
     return found
 
 
 def is_setting(argument: str) -> bool:
-    """Whether an override concerns the training, which a sweep's folder keeps; the others concern the cluster."""
+    """Return whether an override concerns the training, which a sweep keeps.
+
+    The others concern the cluster.
+    """
     return argument.partition("=")[0].strip().startswith(SETTINGS)

@@ -1,4 +1,4 @@
-"""How far the runs of a sweep are: the lines that a run prints, read back, and the time that is left. Pure."""
+"""How far a sweep's runs are: the lines that a run prints, and the time that is left. Pure."""
 
 import json
 import statistics
@@ -31,8 +31,8 @@ class Epoch:
     validation: Mapping[str, float]
 
 
-class Lines:
-    """Cuts what a run prints into lines: those for the sweep as messages, the others as they came."""
+class MemberOutput:
+    """Cuts what a run prints into lines: those for the sweep as messages, others as they are."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -67,7 +67,9 @@ def message_of(line: bytes) -> Advance | Epoch | None:
         found: Any = json.loads(line)[WORD]
         if "epoch" in found:
             given = found["validation"].items()
-            figures = {str(key): float(value) for key, value in given if type(value) in (int, float)}
+            figures = {
+                str(key): float(value) for key, value in given if type(value) in (int, float)
+            }
             return Epoch(_count(found["epoch"]), figures)
         return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -81,22 +83,33 @@ def _count(value: object) -> int:
 
 
 def seconds_left(
-    runs: Sequence[RunRecord], lanes: int, elapsed: Mapping[str, tuple[float, Advance | None]], to_come: int = 0
+    runs: Sequence[RunRecord],
+    nodes: int,
+    elapsed: Mapping[str, tuple[float, Advance | None]],
+    to_come: int = 0,
 ) -> float | None:
     """Until all runs are over, at the speed so far; None while nothing is known.
 
-    `elapsed` has the seconds of each running run since it got its node, and how far it is. `to_come` runs are not drawn
-    yet. A run that waits takes the mean of the finished ones, or of what the running ones will have taken.
+    `elapsed` has the seconds of each running run since it got its node, and how far it is.
+    `to_come` runs are not drawn yet. A run that waits takes the mean of the finished ones, or of
+    what the running ones will have taken.
     """
     finished = [run.seconds for run in runs if run.state == "finished"]
     whole = {}
     for name, (seconds, progress) in elapsed.items():
         if progress is not None and progress.done and progress.total:
             whole[name] = seconds * progress.total / progress.done
-    usual = statistics.fmean(finished) if finished else statistics.fmean(whole.values()) if whole else None
+    if finished:
+        usual = statistics.fmean(finished)
+    elif whole:
+        usual = statistics.fmean(whole.values())
+    else:
+        usual = None
     if usual is None:
-        return None if any(run.state not in OVER for run in runs) or to_come else 0.0
+        if any(run.state not in OVER for run in runs) or to_come:
+            return None
+        return 0.0
     waiting = sum(run.state == "waiting" for run in runs) + to_come
     left = [max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()]
     work = waiting * usual + sum(left)
-    return max([work / max(1, lanes), *left])
+    return max([work / max(1, nodes), *left])

@@ -1,21 +1,22 @@
-"""Takes values out of a parsed file of a sweep, and names each mistake with its line and the nearest key."""
+"""Takes values out of a sweep's parsed file, and names each mistake with line and nearest key."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.inventory.problem import InventoryProblem, shown, suggestion
-from cluster.inventory.yaml_document import Document, KeyPath
+from core.documents.problem import InventoryProblem, shown, suggestion
+from core.documents.yaml_document import Document, KeyPath
 
 SETTINGS = "jobs.train."
 """What a sweep may set: a run is a training."""
 SEED = "jobs.train.seed"
 
 
-class Reader:
+class DocumentReader:
     """Takes values out of a parsed document and collects the problems on the way."""
 
     def __init__(self, document: Document) -> None:
-        self.file, self.lines = document.file, document.lines
+        self.file = document.file
+        self.lines = document.lines
         self.top: dict[str, Any] = document.value
         self.problems = list(document.problems)
 
@@ -25,21 +26,32 @@ class Reader:
         while near not in self.lines and near:
             near = near[:-1]
         key = ".".join(str(part) for part in path)
-        said = None if value is None else shown(value)
-        self.problems.append(InventoryProblem(self.file, key, problem, remedy, line=self.lines.get(near), value=said))
+        if value is None:
+            said = None
+        else:
+            said = shown(value)
+        self.problems.append(
+            InventoryProblem(self.file, key, problem, remedy, line=self.lines.get(near), value=said)
+        )
 
     def known(self, given: Mapping[str, Any], keys: tuple[str, ...], path: KeyPath = ()) -> None:
         """Name every key that is none of `keys`, with the nearest."""
         for key in given:
             if key not in keys:
-                self.add((*path, key), "unknown key", suggestion(key, keys) or f"the keys here are {', '.join(keys)}")
+                self.add(
+                    (*path, key),
+                    "unknown key",
+                    suggestion(key, keys) or f"the keys here are {', '.join(keys)}",
+                )
 
     def mapping(self, path: KeyPath, value: Any) -> dict[str, Any]:
         """The value if it is a mapping, else an empty one and a problem."""
         if isinstance(value, dict):
             return value
         if value is not None:
-            self.add(path, "expected a section with keys", "write its keys below it, indented", value)
+            self.add(
+                path, "expected a section with keys", "write its keys below it, indented", value
+            )
         return {}
 
     def items(self, path: KeyPath, value: Any) -> tuple[Any, ...]:
@@ -60,7 +72,10 @@ class Reader:
         """One of the words, else the first and a problem."""
         if value in words:
             return str(value)
-        near = suggestion(value, words) if isinstance(value, str) else None
+        if isinstance(value, str):
+            near = suggestion(value, words)
+        else:
+            near = None
         self.add(path, f"expected {' or '.join(words)}", near or "write one of them", value)
         return words[0]
 
@@ -68,13 +83,17 @@ class Reader:
         """Refuse a key that no run may set."""
         if not key.startswith(SETTINGS) or key == SETTINGS:
             remedy = suggestion(f"{SETTINGS}{key.removeprefix('train.')}", _usual_keys())
-            self.add(path, f"expected a key below {SETTINGS.rstrip('.')}", remedy or "a run is a training: see --set")
+            self.add(
+                path,
+                f"expected a key below {SETTINGS.rstrip('.')}",
+                remedy or "a run is a training: see --set",
+            )
         elif key == SEED:
             self.add(path, "the seeds have a key of their own", "write them below `seeds:`")
 
 
 def _usual_keys() -> list[str]:
-    from cluster.inventory.schema_keys import keys_of
-    from cluster.inventory.training import TrainJob
+    from core.inventory.schema_keys import keys_of
+    from core.inventory.training import TrainJob
 
     return [f"{SETTINGS}{key}" for key in keys_of(TrainJob)]

@@ -1,4 +1,7 @@
-"""Which run goes to which node next, and what the end of its process means. Pure: no clock, no process, no file."""
+"""Which run goes to which node next, and what the end of its process means.
+
+Pure: no clock, no process, no file.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +20,7 @@ MOST_STRIKES = 3
 
 
 @dataclass(frozen=True)
-class Ending:
+class RunExit:
     """How a run's process ended. `result` is its `result.json`, where there is one.
 
     `lost`: the node hung up. `asked`: we ended it. `words` say what it was, in one line.
@@ -32,9 +35,14 @@ class Ending:
 
 
 class Schedule:
-    """Hands out the runs of a record, and keeps the record. A run is with one node at a time: its lease."""
+    """Hands out the runs of a record, and keeps the record.
 
-    def __init__(self, record: SweepRecord, draw: Callable[[], PlannedRun | None] = lambda: None) -> None:
+    A run is with one node at a time: its lease.
+    """
+
+    def __init__(
+        self, record: SweepRecord, draw: Callable[[], PlannedRun | None] = lambda: None
+    ) -> None:
         """`draw()` makes the next run of a search; None where there is none, or none yet."""
         running = (run for run in record.runs if run.state == "running")
         for run in running:  # of a driver that died
@@ -57,8 +65,8 @@ class Schedule:
     def take(self, node: str, others: Collection[str] = ()) -> RunRecord | None:
         """The next run for a free node, which has it from now on; None where none waits.
 
-        A run that the node began itself comes first: its checkpoint may be there. One that another of the nodes that
-        are there (`others`) began waits for that node.
+        A run that the node began itself comes first: its checkpoint may be there. One that another
+        of the nodes that are there (`others`) began waits for that node.
         """
         waiting = [run for run in self.record.runs if run.state == "waiting"]
         own = [run for run in waiting if run.node == node]
@@ -73,25 +81,29 @@ class Schedule:
 
     def _drawn(self) -> RunRecord | None:
         planned = self._draw()
-        return None if planned is None else RunRecord(planned.id, planned.settings, planned.seed)
+        if planned is None:
+            return None
+        return RunRecord(planned.id, planned.settings, planned.seed)
 
-    def ended(self, node: str, ending: Ending, seconds: float, folder: str | None) -> RunRecord:
+    def ended(self, node: str, ending: RunExit, seconds: float, folder: str | None) -> RunRecord:
         """The node's run after its process ended, `seconds` after it began there."""
-        leased = self._leases.pop(node)
-        run = next(run for run in self.record.runs if run.id == leased)
-        run = replace(run, seconds=round(run.seconds + seconds, 3), folder=folder or run.folder)
-        status = None if ending.result is None else ending.result.get("status")
+        run = self._returned(node, seconds)
+        run = replace(run, folder=folder or run.folder)
+        result = ending.result or {}
+        status = result.get("status")
         if status == "done":
-            assert ending.result is not None
-            final, selected = (_figures(ending.result.get(key)) for key in ("final", "selected"))
-            selected = {key: value for key, value in selected.items() if key != "epoch" and value is not None}
+            final, selected = (_figures(result.get(key)) for key in ("final", "selected"))
+            selected = {
+                key: value
+                for key, value in selected.items()
+                if key != "epoch" and value is not None
+            }
             changed = replace(run, state="finished", final=final, selected=selected or None)
             self._strikes[node] = 0
         elif status == "failed" and not ending.lost:
-            reason = ending.result.get("reason") if ending.result is not None else None
-            changed = replace(run, state="failed", error=str(reason or ending.words)[:LONGEST_ERROR])
+            changed = _failed(run, str(result.get("reason") or ending.words))
         elif ending.hopeless:
-            changed = replace(run, state="failed", error=ending.words[:LONGEST_ERROR])
+            changed = _failed(run, ending.words)
         else:
             changed = self._interrupted(node, run, ending)
         self.record = self.record.with_run(changed)
@@ -99,11 +111,15 @@ class Schedule:
 
     def pruned(self, node: str, seconds: float, why: str) -> RunRecord:
         """The node's run, which the search ended early."""
-        leased = self._leases.pop(node)
-        run = next(run for run in self.record.runs if run.id == leased)
-        changed = replace(run, state="pruned", seconds=round(run.seconds + seconds, 3), error=why[:LONGEST_ERROR])
+        changed = replace(_failed(self._returned(node, seconds), why), state="pruned")
         self.record = self.record.with_run(changed)
         return changed
+
+    def _returned(self, node: str, seconds: float) -> RunRecord:
+        """The run that the node has no more, with the seconds it spent on it."""
+        leased = self._leases.pop(node)
+        run = next(run for run in self.record.runs if run.id == leased)
+        return replace(run, seconds=round(run.seconds + seconds, 3))
 
     def gone(self, node: str) -> None:
         """The node is there no more: what it began may go elsewhere."""
@@ -112,10 +128,13 @@ class Schedule:
                 self.record = self.record.with_run(replace(run, node=None))
 
     def is_set_aside(self, node: str, nodes: int) -> bool:
-        """Whether the node, one of `nodes` that are there, has lost too many runs in a row to get another."""
+        """Return whether the node lost too many runs in a row to get another.
+
+        It is one of `nodes` that are there; the only one is never set aside.
+        """
         return nodes > 1 and self._strikes.get(node, 0) >= MOST_STRIKES
 
-    def _interrupted(self, node: str, run: RunRecord, ending: Ending) -> RunRecord:
+    def _interrupted(self, node: str, run: RunRecord, ending: RunExit) -> RunRecord:
         if ending.asked:
             return replace(run, state="waiting")
         if ending.lost:
@@ -124,10 +143,21 @@ class Schedule:
         count = self._endings[run.id] = self._endings.get(run.id, 0) + 1
         if count >= MOST_ENDINGS:
             words = f"its process ended {count} times without a result, at last: {ending.words}"
-            return replace(run, state="failed", error=words[:LONGEST_ERROR])
-        return replace(run, state="waiting", node=node if self._strikes[node] < MOST_STRIKES else None)
+            return _failed(run, words)
+        return replace(
+            run, state="waiting", node=node if self._strikes[node] < MOST_STRIKES else None
+        )
+
+
+def _failed(run: RunRecord, why: str) -> RunRecord:
+    return replace(run, state="failed", error=why[:LONGEST_ERROR])
 
 
 def _figures(given: Any) -> dict[str, float | None]:
-    found = given if isinstance(given, dict) else {}
-    return {str(key): value for key, value in found.items() if value is None or type(value) in (int, float)}
+    if not isinstance(given, dict):
+        return {}
+    return {
+        str(key): value
+        for key, value in given.items()
+        if value is None or type(value) in (int, float)
+    }

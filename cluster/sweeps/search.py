@@ -1,17 +1,17 @@
-"""The section `search:` of a sweep's file: how Optuna draws the settings of each trial, and when it ends one early."""
+"""The section `search:` of a sweep's file: how Optuna draws each trial, and when it ends one."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.inventory.problem import suggestion
-from cluster.sweeps.reader import Reader
+from cluster.sweeps.reader import DocumentReader
+from core.documents.problem import suggestion
 
 KEYS = ("trials", "sampler", "pruner", "metric", "space")
 SAMPLERS = ("tpe", "random")
 PRUNERS = ("none", "median", "asha")
 METRICS = ("accuracy", "f1_macro", "loss")
-"""Of the validation; the test set chooses nothing."""
+"""Figures of the validation; the test set chooses nothing."""
 SPACE_KEYS = ("choices", "low", "high", "log", "step", "whole")
 MOST_TRIALS = 2000
 
@@ -45,7 +45,7 @@ class Search:
         return self.metric != "loss"
 
 
-def search_of(reader: Reader, given: Any) -> Search:
+def search_of(reader: DocumentReader, given: Any) -> Search:
     """The section as it is written; the reader gets its problems."""
     section = reader.mapping(("search",), given)
     reader.known(section, KEYS, ("search",))
@@ -64,14 +64,19 @@ def search_of(reader: Reader, given: Any) -> Search:
     )
 
 
-def _dimension(reader: Reader, key: str, value: Any) -> Dimension:
+def _dimension(reader: DocumentReader, key: str, value: Any) -> Dimension:
     path = ("search", "space", key)
     reader.setting(path, key)
     if isinstance(value, tuple):
         choices = reader.items(path, value)
         for at, choice in enumerate(choices):
             if isinstance(choice, dict | tuple):
-                reader.add((*path, at), "expected a word or a number", "a search draws plain values", choice)
+                reader.add(
+                    (*path, at),
+                    "expected a word or a number",
+                    "a search draws plain values",
+                    choice,
+                )
         return Dimension(key, choices)
     section = reader.mapping(path, value)
     known = tuple(one for one in SPACE_KEYS if one != "choices")
@@ -83,20 +88,31 @@ def _dimension(reader: Reader, key: str, value: Any) -> Dimension:
     log, whole = (section.get(name, False) for name in ("log", "whole"))
     for name, flag in (("log", log), ("whole", whole)):
         if type(flag) is not bool:
-            reader.add((*path, name), "expected true or false", "write true or false, without quotes", flag)
+            reader.add(
+                (*path, name), "expected true or false", "write true or false, without quotes", flag
+            )
     if low >= high:
         reader.add(path, "low must be below high", "correct one of the two")
     if log is True and low <= 0:
-        reader.add((*path, "low"), "a logarithm needs a low above 0", "raise it, or leave out log", low)
-    step = None if section.get("step") is None else _number(reader, (*path, "step"), section["step"])
+        reader.add(
+            (*path, "low"), "a logarithm needs a low above 0", "raise it, or leave out log", low
+        )
+    if section.get("step") is None:
+        step = None
+    else:
+        step = _number(reader, (*path, "step"), section["step"])
     if step is not None and (step <= 0 or log is True):
-        reader.add((*path, "step"), "expected a step above 0, and none with log", "correct it", step)
+        reader.add(
+            (*path, "step"), "expected a step above 0, and none with log", "correct it", step
+        )
     if whole is True and any(one is not None and one != int(one) for one in (low, high, step)):
-        reader.add(path, "whole: true needs whole numbers", "write low, high and step without decimals")
+        reader.add(
+            path, "whole: true needs whole numbers", "write low, high and step without decimals"
+        )
     return Dimension(key, (), low, high, log is True, step, whole is True)
 
 
-def _number(reader: Reader, path: tuple[str | int, ...], value: Any) -> float:
+def _number(reader: DocumentReader, path: tuple[str | int, ...], value: Any) -> float:
     if type(value) in (int, float) and math.isfinite(value):
         return float(value)
     reader.add(path, "expected a number", "write e.g. 0.002 or 2e-3, without quotes", value)

@@ -1,4 +1,7 @@
-"""The file of a sweep: its keys, read strictly. Every mistake is named at once, with its line and the nearest key."""
+"""The file of a sweep: its keys, read strictly.
+
+Every mistake is named at once, with its line and the nearest key.
+"""
 
 import stat
 from collections.abc import Mapping
@@ -7,10 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cluster.inventory.problem import InventoryError, InventoryProblem, printable
-from cluster.inventory.yaml_document import KeyPath, parse
-from cluster.sweeps.reader import Reader
+from cluster.sweeps.reader import DocumentReader
 from cluster.sweeps.search import Search, search_of
+from core.documents.problem import InventoryError, InventoryProblem, printable
+from core.documents.yaml_document import KeyPath, parse
 
 Placement = Literal["node", "cluster"]
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
@@ -39,8 +42,8 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The settings of one run, seed and `base` left out; `places` has where each of its keys is in the file."""
+class RunSettings:
+    """The settings of one run without seed and `base`; `places` has where its keys are written."""
 
     settings: Mapping[str, Any]
     places: Mapping[str, KeyPath]
@@ -54,7 +57,7 @@ class SweepFile:
     name: str
     placement: Placement
     base: Mapping[str, Any]
-    choices: tuple[Choice, ...]
+    choices: tuple[RunSettings, ...]
     axes: tuple[Axis, ...]
     search: Search | None
     seeds: tuple[int, ...]
@@ -66,7 +69,7 @@ class SweepFile:
         """How many runs there will be; of a search, at most."""
         return len(self.seeds) * (len(self.choices) if self.search is None else self.search.trials)
 
-    def place_of(self, choice: Choice, key: str) -> KeyPath:
+    def place_of(self, choice: RunSettings, key: str) -> KeyPath:
         """Where the setting `key` of a run is written."""
         return choice.places.get(key, ("base", key))
 
@@ -76,16 +79,24 @@ def read(path: Path) -> SweepFile:
     file = printable(str(path))
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise _one(file, "not an ordinary file", "name the YAML file of a sweep, e.g. sweeps/example.yaml")
+            raise _one(
+                file,
+                "not an ordinary file",
+                "name the YAML file of a sweep, e.g. sweeps/example.yaml",
+            )
         with path.open("rb") as stream:
             content = stream.read(MAXIMUM_BYTES + 1)
     except FileNotFoundError:
-        raise _one(file, "no such file", "name the YAML file of a sweep, e.g. sweeps/example.yaml") from None
+        raise _one(
+            file, "no such file", "name the YAML file of a sweep, e.g. sweeps/example.yaml"
+        ) from None
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or problem
         raise _one(file, f"cannot be read: {why}", "check the path and its permissions") from None
     if len(content) > MAXIMUM_BYTES:
-        raise _one(file, f"longer than {MAXIMUM_BYTES} bytes", "name a sweep: this is another kind of file")
+        raise _one(
+            file, f"longer than {MAXIMUM_BYTES} bytes", "name a sweep: this is another kind of file"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -94,14 +105,17 @@ def read(path: Path) -> SweepFile:
 
 
 def read_text(text: str, file: str, name: str = "sweep") -> SweepFile:
-    """The same for text already read; `name` is the sweep's where the file gives none. Raises SweepError."""
+    """Return the sweep of a text; `name` is the sweep's where the file gives none.
+
+    Raises SweepError.
+    """
     document = parse(text, file)
     if not isinstance(document.value, dict):
         expected = InventoryProblem(
             file, "", "expected keys such as `grid:` and `seeds:`", "see docs/sweeps.md", line=1
         )
         raise SweepError(document.problems or [expected])
-    reader = Reader(document)
+    reader = DocumentReader(document)
     made = _read(reader, name)
     if reader.problems:
         raise SweepError(reader.problems)
@@ -112,53 +126,88 @@ def _one(file: str, what: str, remedy: str) -> SweepError:
     return SweepError([InventoryProblem(file, "", what, remedy)])
 
 
-def _read(reader: Reader, name: str) -> SweepFile:
+def _read(reader: DocumentReader, name: str) -> SweepFile:
     top = reader.top
     reader.known(top, KEYS)
     kinds = [kind for kind in KINDS if kind in top]
     if len(kinds) != 1:
-        reader.add((), f"expected one of {', '.join(KINDS)}, got {' and '.join(kinds) or 'none'}", "write one of them")
+        reader.add(
+            (),
+            f"expected one of {', '.join(KINDS)}, got {' and '.join(kinds) or 'none'}",
+            "write one of them",
+        )
     base = reader.mapping(("base",), top.get("base"))
     for key in base:
         reader.setting(("base", key), key)
-    axes, choices = _grid(reader) if "grid" in kinds else _runs(reader) if "runs" in kinds else ((), ())
-    search = search_of(reader, top["search"]) if "search" in kinds else None
+    if "grid" in kinds:
+        axes, choices = _grid(reader)
+    elif "runs" in kinds:
+        axes, choices = _runs(reader)
+    else:
+        axes, choices = ((), ())
+    if "search" in kinds:
+        search = search_of(reader, top["search"])
+    else:
+        search = None
     seeds = _seeds(reader, search)
     made = SweepFile(
-        reader.file, _name(reader, name), _placement(reader), base, choices, axes, search, seeds,
-        _references(reader), reader.lines,
-    )  # fmt: skip
+        reader.file,
+        _name(reader, name),
+        _placement(reader),
+        base,
+        choices,
+        axes,
+        search,
+        seeds,
+        _references(reader),
+        reader.lines,
+    )
     if made.run_count > MOST_RUNS:
-        reader.add((), f"{made.run_count} runs, at most {MOST_RUNS} are possible", "divide it into several sweeps")
+        reader.add(
+            (),
+            f"{made.run_count} runs, at most {MOST_RUNS} are possible",
+            "divide it into several sweeps",
+        )
     return made
 
 
-def _name(reader: Reader, usual: str) -> str:
+def _name(reader: DocumentReader, usual: str) -> str:
     if "name" not in reader.top:
-        kept = "".join(one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in usual)
+        kept = "".join(
+            one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in usual
+        )
         return kept[:LONGEST_NAME].strip("-_") or "sweep"
     name = reader.top["name"]
-    plain = isinstance(name, str) and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    plain = (
+        isinstance(name, str)
+        and name.isascii()
+        and name.replace("-", "").replace("_", "").isalnum()
+    )
     if not plain or len(name) > LONGEST_NAME:
         words = f"use letters, digits, `-` and `_`, at most {LONGEST_NAME}"
         reader.add(("name",), "not a name", words, name)
     return str(name)
 
 
-def _placement(reader: Reader) -> Placement:
+def _placement(reader: DocumentReader) -> Placement:
     found = reader.word(("placement",), reader.top.get("placement", "node"), PLACEMENTS)
     return next(one for one in PLACEMENTS if one == found)
 
 
-def _references(reader: Reader) -> str | None:
+def _references(reader: DocumentReader) -> str | None:
     given = reader.top.get("references")
     if given is None or (isinstance(given, str) and given and given.isprintable()):
         return given
-    reader.add(("references",), "expected a file", "name the JSON file of a table of references", given)
+    reader.add(
+        ("references",),
+        "expected a file",
+        "name the CSV or JSON file of a table of references",
+        given,
+    )
     return None
 
 
-def _seeds(reader: Reader, search: Search | None) -> tuple[int, ...]:
+def _seeds(reader: DocumentReader, search: Search | None) -> tuple[int, ...]:
     if "seeds" not in reader.top:
         return (0,)
     given = reader.items(("seeds",), reader.top["seeds"])
@@ -167,18 +216,21 @@ def _seeds(reader: Reader, search: Search | None) -> tuple[int, ...]:
         if any(_same(seed, other) for other in given[:at]):
             reader.add(("seeds", at), "given twice", "remove one of the two", seed)
     if len(seeds) > MOST_SEEDS:
-        reader.add(("seeds",), f"{len(seeds)} seeds, at most {MOST_SEEDS} are possible", "remove some")
+        reader.add(
+            ("seeds",), f"{len(seeds)} seeds, at most {MOST_SEEDS} are possible", "remove some"
+        )
     if search is not None and len(seeds) > 1:
         remedy = "write one seed; train what the search found again with `runs:` and several"
         reader.add(("seeds",), "a search compares trials of one seed", remedy)
     return tuple(seeds) or (0,)
 
 
-def _grid(reader: Reader) -> tuple[tuple[Axis, ...], tuple[Choice, ...]]:
+def _grid(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, ...]]:
     given = reader.mapping(("grid",), reader.top["grid"])
     if not given:
         reader.add(("grid",), "no key", "write e.g. `jobs.train.model.hidden: [8, 16]` below it")
-    axes, size = [], 1
+    axes = []
+    size = 1
     for key, values in given.items():
         reader.setting(("grid", key), key)
         found = reader.items(("grid", key), values)
@@ -188,25 +240,35 @@ def _grid(reader: Reader) -> tuple[tuple[Axis, ...], tuple[Choice, ...]]:
         axes.append(Axis(key, found))
         size *= max(1, len(found))
     if size > MOST_RUNS:
-        reader.add(("grid",), f"{size} runs, at most {MOST_RUNS} are possible", "divide it into several sweeps")
+        reader.add(
+            ("grid",),
+            f"{size} runs, at most {MOST_RUNS} are possible",
+            "divide it into several sweeps",
+        )
         return tuple(axes), ()
     choices = []
     for chosen in product(*(enumerate(axis.values) for axis in axes)):
         settings = {axis.key: value for axis, (_, value) in zip(axes, chosen, strict=True)}
-        places = {axis.key: ("grid", axis.key, at) for axis, (at, _) in zip(axes, chosen, strict=True)}
-        choices.append(Choice(settings, places))
+        places = {
+            axis.key: ("grid", axis.key, at) for axis, (at, _) in zip(axes, chosen, strict=True)
+        }
+        choices.append(RunSettings(settings, places))
     return tuple(axes), tuple(choices)
 
 
-def _runs(reader: Reader) -> tuple[tuple[Axis, ...], tuple[Choice, ...]]:
-    choices: list[Choice] = []
+def _runs(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, ...]]:
+    choices: list[RunSettings] = []
     for at, given in enumerate(reader.items(("runs",), reader.top["runs"])):
         settings = reader.mapping(("runs", at), {} if given is None else given)
         for key in settings:
             reader.setting(("runs", at, key), key)
         if any(_same(settings, other.settings) for other in choices):
-            reader.add(("runs", at), "the same settings twice", "remove one of the two; `seeds:` repeats runs")
-        choices.append(Choice(settings, {key: ("runs", at, key) for key in settings}))
+            reader.add(
+                ("runs", at),
+                "the same settings twice",
+                "remove one of the two; `seeds:` repeats runs",
+            )
+        choices.append(RunSettings(settings, {key: ("runs", at, key) for key in settings}))
     return axes_of([choice.settings for choice in choices]), tuple(choices)
 
 

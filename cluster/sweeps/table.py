@@ -13,7 +13,8 @@ from cluster.references.tables import Table
 from cluster.sweeps.record import RunRecord, SweepRecord
 
 VALIDATION = "validation_"
-"""Begins the names of the figures on the validation, which may choose; the others are of the test set."""
+"""Begins the names of the figures on the validation, which may choose; the others are of the test
+set."""
 SHOWN = ("accuracy", "f1_macro", "loss", "validation_accuracy")
 """At the terminal; the CSV file has every figure."""
 FROM_PAPERS = ("accuracy", "f1_macro", "f1_weighted", "precision_macro", "recall_macro", "seconds")
@@ -30,13 +31,16 @@ class Spread:
 
     def words(self, digits: int = 4) -> str:
         """`0.9123 ± 0.0021`."""
-        beside = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        if self.deviation is None:
+            beside = ""
+        else:
+            beside = f" ± {self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f}{beside}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The runs of one setting: how many of them are finished, and the spread of each figure over those."""
+    """The runs of one setting: how many are finished, and the spread of each figure over those."""
 
     settings: Mapping[str, Any]
     runs: int
@@ -63,27 +67,36 @@ def _row(runs: Sequence[RunRecord]) -> Row:
         if values:
             figures[name] = spread(values)
     seconds = [run.seconds for run in done]
-    return Row(runs[0].settings, len(runs), len(done), figures, spread(seconds) if seconds else None)
+    return Row(
+        runs[0].settings, len(runs), len(done), figures, spread(seconds) if seconds else None
+    )
 
 
 def figures_of(run: RunRecord) -> dict[str, float | None]:
     """All figures of a run: on the test set, and on the validation under a longer name."""
-    return {**(run.final or {}), **{f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()}}
+    return {
+        **(run.final or {}),
+        **{f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()},
+    }
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Of at least one value. The mean is exact: the order of the values changes no bit."""
-    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+    """Return the mean and spread of at least one value; their order changes no bit."""
+    return Spread(
+        statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values)
+    )
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last words of each key that distinguish it from the others: `hidden` for `jobs.train.model.hidden`."""
+    """Return each key's last words that distinguish it: `hidden` for `...model.hidden`."""
     names = {}
     for key in keys:
         parts = key.split(".")
         ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
         names[key] = next(
-            end for end in ends if sum(other == end or other.endswith(f".{end}") for other in keys) == 1 or end == key
+            end
+            for end in ends
+            if sum(other == end or other.endswith(f".{end}") for other in keys) == 1 or end == key
         )
     return names
 
@@ -95,9 +108,10 @@ def in_words(settings: Mapping[str, Any]) -> str:
 
 
 def csv_of(record: SweepRecord, references: Table | None = None) -> str:
-    """`table.csv`: a line a setting; of each figure the mean and the deviation, empty where there is none.
+    """Return `table.csv`: a line a setting, of each figure the mean and the deviation.
 
-    Behind them is a column a number: what papers have for the settings, from `references`.
+    A cell is empty where there is none. Behind them is a column a number: what papers have for the
+    settings, from `references`.
     """
     rows = rows_of(record)
     theirs = reference_columns(references, [row.settings for row in rows], FROM_PAPERS)
@@ -110,7 +124,11 @@ def csv_of(record: SweepRecord, references: Table | None = None) -> str:
     for row, published in zip(rows, theirs.rows, strict=True):
         cells = [_cell(row.settings.get(key)) for key in keys]
         for of_figure in (*(row.figures.get(name) for name in figures), row.seconds):
-            cells += ["", ""] if of_figure is None else [_cell(of_figure.mean), _cell(of_figure.deviation)]
+            cells += (
+                ["", ""]
+                if of_figure is None
+                else [_cell(of_figure.mean), _cell(of_figure.deviation)]
+            )
         cells += map(_cell, published)
         writer.writerow([*cells[: len(keys)], row.runs, row.finished, *cells[len(keys) :]])
     return lines.getvalue()
@@ -126,16 +144,26 @@ def text_table(record: SweepRecord, references: Table | None = None) -> list[lis
     table = [[*(names[key] for key in keys), "runs", *figures, "seconds", *theirs.heads]]
     for row, published in zip(rows, theirs.rows, strict=True):
         cells = [_cell(row.settings.get(key)) for key in keys]
-        count = str(row.finished) if row.finished == row.runs else f"{row.finished} of {row.runs}"
+        if row.finished == row.runs:
+            count = str(row.finished)
+        else:
+            count = f"{row.finished} of {row.runs}"
         shown = [found.words() if (found := row.figures.get(name)) else "-" for name in figures]
         beside = ["-" if value is None else f"{value:.4f}" for value in published]
-        table.append([*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1), *beside])
+        table.append(
+            [*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1), *beside]
+        )
     return table
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value)
     # A spreadsheet takes such a text for a formula.
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
+    if isinstance(value, str) and text[:1] in ("=", "+", "-", "@"):
+        return f"'{text}"
+    return text

@@ -1,1 +1,1 @@
-"""`fab app`: a new app from a template, and what a training of an app will need and gain."""
+"""`fab app new`: a new app from a template."""

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
-from cluster.errors import ClusterError, UsageError
-from cluster.registry import either
+from core.errors import ClusterError, UsageError
+from core.registry import either
 
 FOLDER = Path(__file__).with_name("templates")
 TEMPLATES = MappingProxyType(
@@ -32,13 +32,13 @@ _PLACE = "APP_NAME"
 def new_app(name: str, template: str, into: Path) -> Path:
     """Write the app `name` as a new folder below `into`, whole or not at all; its path.
 
-    Raises UsageError for a name that is none, an unknown template or a folder that exists, and ClusterError where it
-    cannot be written.
+    Raises UsageError for a name that is none, an unknown template or a folder that exists, and
+    ClusterError where it cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r:.80}: expected a name of letters, digits, - and _ that begins with a letter, 63 characters at "
-            "most, such as digits: the folder of that name is made here"
+            f"{name!r:.80}: expected a name of letters, digits, - and _ that begins with a letter,"
+            " 63 characters at most, such as digits: the folder of that name is made here"
         )
     if template not in TEMPLATES:
         near = get_close_matches(template, TEMPLATES, n=1)
@@ -63,7 +63,8 @@ def new_app(name: str, template: str, into: Path) -> Path:
 
 
 def _take_place(partial: Path, target: Path) -> None:
-    # rename() alone would replace an empty folder; mkdir() is refused by whatever has the name, a dangling link too.
+    # rename() alone would replace an empty folder; mkdir() is refused by whatever has the name, a
+    # dangling link too.
     try:
         target.mkdir()
     except FileExistsError:
@@ -77,4 +78,7 @@ def _take_place(partial: Path, target: Path) -> None:
 
 
 def _refused(target: Path, problem: OSError) -> ClusterError:
-    return ClusterError(f"{target}: cannot be written ({problem.strerror}): go to a folder of yours and try it there")
+    return ClusterError(
+        f"{target}: cannot be written ({problem.strerror}): go to a folder of yours and try it"
+        " there"
+    )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.atomic_write import atomic_write
-from cluster.control.token import VARIABLE, read_token
+from core.atomic_write import atomic_write
+from core.control.token import read_token
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address
@@ -18,16 +18,20 @@ from deploy.cluster.services import ServiceManager
 from deploy.common.state_folder import StateFolder
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """An inventory, the way to its nodes, and what keeps its roles. Making one connects to no node."""
+class ManagedCluster:
+    """An inventory, the way to its nodes, and what keeps its roles.
+
+    Making one connects to no node.
+    """
 
     inventory: "Inventory"
     overrides: tuple[str, ...]
-    """`KEY=VALUE` of this call, which `inventory` has already; another process needs them beside the file."""
+    """`KEY=VALUE` of this call, which `inventory` has already; another process needs them beside
+    the file."""
     fleet: Callable[[], Fleet]
     """Makes a connector a node; the caller closes them."""
     services: ServiceManager
@@ -40,7 +44,7 @@ class Cluster:
     @property
     def known_hosts(self) -> Path:
         """The pinned host keys."""
-        return self.folder.path / "known_hosts"
+        return known_hosts_of(self.inventory)
 
     @property
     def deployments(self) -> Path:
@@ -57,9 +61,12 @@ class Cluster:
         return tuple(name for name in known if name not in here)
 
     def remember_nodes(self, but: Sequence[str] = ()) -> None:
-        """Note the inventory's nodes for `nodes_gone`; those that are gone stay noted until their reset."""
+        """Note the inventory's nodes for `nodes_gone`; a node stays noted until its reset."""
         names = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]
-        atomic_write(self._nodes_file, json.dumps([name for name in names if name not in but]).encode() + b"\n")
+        atomic_write(
+            self._nodes_file,
+            json.dumps([name for name in names if name not in but]).encode() + b"\n",
+        )
 
     def forget_nodes(self, names: Sequence[str]) -> None:
         """These nodes were reset."""
@@ -71,22 +78,38 @@ class Cluster:
         return self.folder.path / "nodes.json"
 
 
-def local(inventory: "Inventory", overrides: Sequence[str], services: ServiceManager) -> Cluster:
-    """A cluster of processes on this machine. Its commands know the cluster's token, where there is one."""
+def known_hosts_of(inventory: "Inventory") -> Path:
+    """Return the file of a cluster's pinned host keys."""
+    return StateFolder.beside(inventory.path, inventory.cluster).path / "known_hosts"
+
+
+def local(
+    inventory: "Inventory", overrides: Sequence[str], services: ServiceManager
+) -> ManagedCluster:
+    """A cluster of processes on this machine.
+
+    Its commands know the cluster's token, where there is one.
+    """
     token = read_token(StateFolder.beside(inventory.path, inventory.cluster).path)
-    environment = {} if token is None else {VARIABLE: token}
-    return Cluster(inventory, tuple(overrides), lambda: Fleet.here(inventory, environment), services)
+    return ManagedCluster(
+        inventory, tuple(overrides), lambda: Fleet.here(inventory, token), services
+    )
 
 
-def over_ssh(inventory: "Inventory", overrides: Sequence[str], services: ServiceManager) -> Cluster:
+def over_ssh(
+    inventory: "Inventory", overrides: Sequence[str], services: ServiceManager
+) -> ManagedCluster:
     """A cluster of machines; each is connected to when it is first used."""
 
     def fleet() -> Fleet:
         pinned = PinnedKeys(cluster.known_hosts)
         through = jump_address(inventory)
-        jump = None if through is None else NodeConnection(through, pinned)
+        if through is None:
+            jump = None
+        else:
+            jump = NodeConnection(through, pinned)
         nodes = [NodeConnection(address, pinned, jump) for address in addresses(inventory)]
         return Fleet(nodes, inventory.ssh.parallel, jump)
 
-    cluster = Cluster(inventory, tuple(overrides), fleet, services)
+    cluster = ManagedCluster(inventory, tuple(overrides), fleet, services)
     return cluster

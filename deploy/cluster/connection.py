@@ -1,11 +1,10 @@
-"""One SSH connection to one node: commands and files, each with a deadline that holds on the node too."""
+"""One SSH connection to one node: commands and files, with deadlines that hold there too."""
 
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy.cluster.connector import (
@@ -17,7 +16,9 @@ from deploy.cluster.connector import (
     NodeUnreachableError,
     shortened,
 )
-from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy, why_no_ssh
+from deploy.cluster.login import PinnedKeys, SshAddress, until_not_busy
+from deploy.cluster.refusals import Login, ServersWords, cause_of, why
+from deploy.cluster.way import Way, open_way
 from deploy.common.command_line import quoted, shell
 from deploy.rooted.commands import write_file
 
@@ -26,42 +27,62 @@ if TYPE_CHECKING:
 
 KEEPALIVE_SECONDS = 10
 SILENCE_SECONDS = 120
-"""A peer that acknowledges nothing, or takes nothing, for so long is gone: paramiko sends keepalives and never looks
-for an answer, and TCP by itself tries on for a quarter of an hour. An upload may wait half a minute for a slow card."""
+"""A peer that acknowledges nothing, or takes nothing, for so long is gone: paramiko sends
+keepalives and never looks for an answer, and TCP by itself tries on for a quarter of an hour. An
+upload may wait half a minute for a slow card."""
 GRACE_SECONDS = 5
 """After its deadline a command is asked to end, and killed so much later."""
 
+LONGEST_LINE_BYTES = 4000
+"""A longer command line goes through the input of a short one."""
+
 _WRITE = (
-    'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial" "$1" '
-    '|| { rm -f "$partial"; exit 1; }'
+    'umask 077; partial=$1.partial; cat >"$partial" && chmod "$2" "$partial" && mv -f "$partial"'
+    ' "$1" || { rm -f "$partial"; exit 1; }'
 )
 
 
 class NodeConnection(Connector):
     """A node, connected to when it is first used; every command has a channel of its own.
 
-    Fabric reads the user's SSH configuration and opens the connection; its own policy for host keys, which accepts any,
-    is replaced by one that refuses what is not pinned (Fabric 3.2.3 has no setting for it: fabric issue 2071).
+    OpenSSH says where and how (`openssh.py`), so Fabric gets an empty configuration. Its own policy
+    for host keys, which accepts any, is replaced by one that refuses what is not pinned (Fabric
+    3.2.3 has no setting for it: fabric issue 2071).
     """
 
-    def __init__(self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None) -> None:
-        super().__init__(address.name, address.user)
+    def __init__(
+        self, address: SshAddress, pinned: PinnedKeys, jump: "NodeConnection | None" = None
+    ) -> None:
+        super().__init__(address.name)
         self.address = address
         self._pinned = pinned
         self._jump = jump
         self._connection: Connection | None = None
+        self._way: Way | None = None
         self._opening = threading.Lock()
+
+    @property
+    def account(self) -> str:
+        """Return the account that the connection logged in as."""
+        return self.address.user
 
     def open(self) -> "Connection":
         """The Fabric connection, opened now if it was not. Raises NodeUnreachableError."""
         with self._opening:
             super().open()
             if self._connection is None or not self._connection.is_connected:
+                self._end()
                 self._connection = self._open()
             return self._connection
 
     def _run(
-        self, prefix: list[str], words: list[str], stdin: bytes, deadline_seconds: float, kept: Kept, said: Kept
+        self,
+        prefix: list[str],
+        words: list[str],
+        stdin: bytes,
+        deadline_seconds: float,
+        kept: Kept,
+        said: Kept,
     ) -> int | None:
         limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}"]
         channel = self._channel()
@@ -69,8 +90,9 @@ class NodeConnection(Connector):
         broken = f"{self.name}: the connection broke during `{shortened(quoted(*words))}`"
         try:
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
-            channel.exec_command(quoted(*prefix, *limit, *words))
-            _exchange(channel, stdin, kept, said)
+            line, before = _sent(quoted(*prefix, *limit, *words))
+            channel.exec_command(line)
+            _exchange(channel, before + stdin, kept, said)
             code = int(channel.recv_exit_status())
         except TimeoutError:
             return None
@@ -105,24 +127,29 @@ class NodeConnection(Connector):
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            channel.exec_command(quoted(*prefix, *shell(_DIES_WITH_ITS_INPUT, *words)))
+            line, before = _sent(quoted(*prefix, *shell(_DIES_WITH_ITS_INPUT, *words)))
+            channel.exec_command(line)
+            channel.sendall(before)
             yield next_bytes, end
         finally:
             channel.close()
 
     def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
-        words = write_file(remote, mode) if how["root"] else shell(_WRITE, remote, f"{mode:o}")
+        if how["root"]:
+            words = write_file(remote, mode)
+        else:
+            words = shell(_WRITE, remote, f"{mode:o}")
         written = self.run(words, stdin=data, **how)
         if not written.ok:
-            raise NodeUnreachableError(f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}")
+            raise NodeUnreachableError(
+                f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}"
+            )
 
     def close(self) -> None:
-        """See `Connector`."""
+        """Disconnect for good; every later call raises NodeUnreachableError."""
         with self._opening:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._end()
 
     def _channel(self) -> Any:
         from paramiko import SSHException
@@ -131,83 +158,113 @@ class NodeConnection(Connector):
             return self.open().transport.open_session(timeout=self.address.connect_seconds)
         except (SSHException, OSError, EOFError) as error:
             self.close()
+            if str(error) == "Timeout opening channel.":
+                raise NodeUnreachableError(
+                    f"{self.name}: no session within {self.address.connect_seconds:g} s after the"
+                    " login: if it needs longer, as with a slow pam_systemd, raise"
+                    " `ssh.connect_seconds`"
+                ) from error
             raise NodeUnreachableError(f"{self.name}: the connection broke: {error}") from error
 
     def _open(self) -> "Connection":
-        jump = None if self._jump is None else self._jump.open()
-        try:
-            connection = until_not_busy(lambda: self._log_in(jump))  # all nodes that share a jump host come at once
-        except Exception as error:
-            raise NodeUnreachableError(self._why(error)) from error
+        if self._jump is None:
+            jump = None
+        else:
+            jump = self._jump.open()
+        connection = until_not_busy(
+            lambda: self._log_in(jump)
+        )  # all nodes that share a jump host come at once
         connection.transport.set_keepalive(KEEPALIVE_SECONDS)
-        # Of a jump host: by default it may take an hour to say that it does not reach the next machine.
+        # Of a jump host: by default it may take an hour to say that it does not reach the next
+        # machine.
         connection.transport.channel_timeout = self.address.connect_seconds
         _end_when_silent(connection.transport.sock)
         return connection
 
     def _log_in(self, jump: "Connection | None") -> "Connection":
-        from fabric import Connection
-        from paramiko import RejectPolicy
+        from fabric import Config, Connection
+        from paramiko import RejectPolicy, SSHConfig
 
         address = self.address
         seconds = address.connect_seconds
-        keywords: dict[str, Any] = {"banner_timeout": seconds, "auth_timeout": seconds}
-        if address.key is not None:
-            keywords["key_filename"] = str(Path(address.key).expanduser())
-        connection = Connection(
-            address.host,
-            user=address.user,
-            port=address.port,
-            gateway=jump,
-            connect_timeout=seconds,
-            connect_kwargs=keywords,
-        )
-        if self._pinned.path.exists():
-            connection.client.load_host_keys(str(self._pinned.path))
-        connection.client.set_missing_host_key_policy(RejectPolicy())
+        words = ServersWords(f"pscluster.ssh.{self.name}")
+        way = None
+        connection = None
         try:
+            way = open_way(address, jump)
+            connection = Connection(
+                address.key_name or address.host,  # which names the key: `sock` is the connection
+                user=address.user,
+                port=address.port,
+                config=Config(ssh_config=SSHConfig(), lazy=True),
+                connect_timeout=seconds,
+                connect_kwargs={
+                    "sock": way.sock,
+                    "auth_strategy": Login(address, words),
+                    "banner_timeout": seconds,
+                    "auth_timeout": seconds,
+                },
+            )
+            if self._pinned.path.exists():
+                connection.client.load_host_keys(str(self._pinned.path))
+            connection.client.set_missing_host_key_policy(RejectPolicy())
+            connection.client.set_log_channel(words.channel)
             connection.open()
-        except BaseException:
-            connection.close()
+        except NodeUnreachableError:
             raise
+        except Exception as error:
+            raise NodeUnreachableError(
+                f"{address.where}: {why(error, address, way)}"
+            ) from cause_of(error, way)
+        finally:
+            if connection is None or not connection.is_connected:
+                _close(connection, way)
+        self._way = way
         return connection
 
-    def _why(self, error: Exception) -> str:
-        from paramiko import AuthenticationException, BadHostKeyException, PasswordRequiredException, SSHException
+    def _end(self) -> None:
+        _close(self._connection, self._way)
+        self._connection = None
+        self._way = None
 
-        address = self.address
-        where = f"{self.name} ({address.user}@{address.host}:{address.port})"
-        if isinstance(error, BadHostKeyException):
-            return (
-                f"{where}: its host key is not the one that is pinned: another machine may answer there, or the system "
-                "was installed again; after comparing the fingerprints, `fab deploy trust` pins the new one"
-            )
-        if isinstance(error, SSHException) and "not found in known_hosts" in str(error):
-            return f"{where}: its host key is not known: `fab deploy trust` shows the fingerprints and records them"
-        if isinstance(error, PasswordRequiredException):
-            return f"{where}: the private key has a passphrase: load it into the agent (ssh-add)"
-        if isinstance(error, AuthenticationException):
-            return (
-                f"{where}: login refused: put your public key into ~{address.user}/.ssh/authorized_keys there "
-                f"(`ssh-copy-id {address.user}@{address.host}`), or name the key in `ssh.key`"
-            )
-        if isinstance(error, FileNotFoundError):
-            return f"{where}: no private key in {error.filename}: correct `ssh.key`"
-        if no_ssh := why_no_ssh(error, address.connect_seconds):
-            return f"{where}: {no_ssh}"
-        what = str(error) or type(error).__name__
-        return f"{where}: no connection: {what}; is it switched on, and is the address right?"
+
+def _close(connection: "Connection | None", way: Way | None) -> None:
+    if connection is not None:
+        connection.close()
+    if way is not None:
+        way.close()
+
+
+def _sent(line: str) -> tuple[str, bytes]:
+    """Return the words to execute for a command line, and the first bytes of its input.
+
+    Dropbear ends a connection whose command is longer than 9,000 bytes (MAX_STRING_LEN of its
+    sysoptions.h), so a long line is read from the input. `head -c` of coreutils takes no byte more
+    than it says.
+    """
+    content = line.encode()
+    if len(content) <= LONGEST_LINE_BYTES:
+        return line, b""
+    return quoted(*shell('exec sh -c "$(head -c "$1")"', len(content))), content
 
 
 def _end_when_silent(connected: object) -> None:
     option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
-    # Through a jump host, or a proxy of the person's own SSH configuration, it is no socket of ours.
-    if option is not None and isinstance(connected, socket.socket):
+    # Through a jump host, or a proxy of the person's own SSH configuration, it is no socket of
+    # ours.
+    if (
+        option is not None
+        and isinstance(connected, socket.socket)
+        and connected.family != socket.AF_UNIX
+    ):
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
 def _exchange(channel: Any, stdin: bytes, kept: Kept, said: Kept) -> None:
-    """Send all of `stdin` while reading both streams to their ends: any order of the two could block without an end."""
+    """Send all of `stdin` while reading both streams to their ends.
+
+    Any order of the two could block without an end.
+    """
 
     def send() -> None:
         # The command may end without reading it all, and the deadline closes the channel.

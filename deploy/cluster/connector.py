@@ -1,4 +1,7 @@
-"""One node's connector: run a command, follow one, write a file. SSH (`connection`) and this machine (`local`)."""
+"""One node's connector: run a command, follow one, write a file.
+
+SSH (`connection`) and this machine (`local`).
+"""
 
 import getpass
 import threading
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.common.command_line import Words, as_account, checked, quoted
 
 
@@ -22,14 +25,18 @@ class Kept:
     """At most `most_bytes`, and a line about what was left out between the two halves."""
 
     def __init__(self, most_bytes: int, into: BinaryIO | None = None) -> None:
-        self._half_bytes, self._most_bytes, self._into = most_bytes // 2, most_bytes, into
+        self._half_bytes = most_bytes // 2
+        self._most_bytes = most_bytes
+        self._into = into
         self._head, self._tail = bytearray(), bytearray()
         self._bytes = 0
 
     @property
     def left_out_bytes(self) -> int:
         """What came and is not kept."""
-        return 0 if self._into is not None else self._bytes - len(self._head) - min(len(self._tail), self._half_bytes)
+        if self._into is not None:
+            return 0
+        return self._bytes - len(self._head) - min(len(self._tail), self._half_bytes)
 
     def add(self, piece: bytes) -> None:
         """Take what came. Raises NotKeptError where it goes into a file."""
@@ -40,7 +47,9 @@ class Kept:
             try:
                 self._into.write(piece)
             except OSError as problem:
-                raise NotKeptError(f"cannot be kept on this machine: {problem.strerror}") from problem
+                raise NotKeptError(
+                    f"cannot be kept on this machine: {problem.strerror}"
+                ) from problem
             return
         room = max(0, self._half_bytes - len(self._head))
         self._head += piece[:room]
@@ -51,15 +60,23 @@ class Kept:
     def content(self) -> bytes:
         """Both halves, with a line between them where something is missing."""
         left_out = self.left_out_bytes
-        tail = bytes(self._tail[-self._half_bytes :]) if self._tail else b""
-        return bytes(self._head) + (f"\n... {left_out} bytes left out\n".encode() if left_out else b"") + tail
+        if self._tail:
+            tail = bytes(self._tail[-self._half_bytes :])
+        else:
+            tail = b""
+        return (
+            bytes(self._head)
+            + (f"\n... {left_out} bytes left out\n".encode() if left_out else b"")
+            + tail
+        )
 
 
 DEADLINE_CODES = frozenset({124, 137})
 """Exit codes of coreutils' `timeout`: 124, or 137 after SIGKILL."""
 
 KEPT_BYTES = 8 << 20
-"""How much of a command's output is kept, half of it the beginning and half the end: no node may fill our memory."""
+"""How much of a command's output is kept, half of it the beginning and half the end: no node may
+fill our memory."""
 KEPT_ERROR_BYTES = 256 << 10
 LINE_BYTES = 1 << 20
 """A longer line of a stream is passed on in pieces."""
@@ -83,7 +100,10 @@ class NodeOutputError(ClusterError):
 
 @dataclass(frozen=True)
 class CommandResult:
-    """A command that ended by itself. `stdout` lacks `left_out_bytes` in its middle; a line there counts them."""
+    """A command that ended by itself.
+
+    `stdout` lacks `left_out_bytes` in its middle; a line there counts them.
+    """
 
     command: str
     return_code: int
@@ -110,25 +130,31 @@ class CommandResult:
 
 
 Following = tuple[Callable[[], bytes | None], Callable[[], int]]
-"""What a followed command printed next: None for nothing yet, no bytes at its end; and its return code then."""
+"""What a followed command printed next: None for nothing yet, no bytes at its end; and its return
+code then."""
 
 
 class Connector(ABC):
-    """The way to one node. Every call has a deadline or a `stop`; calls from several threads are allowed."""
+    """The way to one node.
 
-    def __init__(self, name: str, account: str | None = None) -> None:
-        """`name` is the node's in the inventory; `account` logs in there, else it is this machine's."""
+    Every call has a deadline or a `stop`; calls from several threads are allowed.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the node's in the inventory."""
         self.name = name
-        self._account = account
         self._over = False
 
     @property
     def account(self) -> str:
         """The account that commands run as, unless `root` or `user` says otherwise."""
-        return self._account or getpass.getuser()
+        return getpass.getuser()
 
     def open(self) -> object:
-        """Connect now, so that the first command does not wait for it. Raises NodeUnreachableError."""
+        """Connect now, so that the first command does not wait for it.
+
+        Raises NodeUnreachableError.
+        """
         if self._over:
             raise NodeUnreachableError(f"{self.name}: interrupted")
         return None
@@ -144,27 +170,33 @@ class Connector(ABC):
         kept_bytes: int = KEPT_BYTES,
         into: BinaryIO | None = None,
     ) -> CommandResult:
-        """Run a command to its end, as the account logged in, as root or as `user`; every return code is a result.
+        """Run a command to its end as the account logged in, as root or as `user`.
 
-        It is ended on the node when `deadline_seconds` are over. Of what it prints `kept_bytes` are kept, half of them
-        its beginning and half its end; with `into` it goes there instead, and more than `kept_bytes` end the command.
-        Raises NodeUnreachableError, NodeDeadlineError, NodeOutputError.
+        Every return code is a result. The command is ended on the node when `deadline_seconds` are
+        over. Of what it prints `kept_bytes` are kept, half of them its beginning and half its end;
+        with `into` it goes there instead, and more than `kept_bytes` end the command. Raises
+        NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
         words = checked(words)
         command = quoted(*words)
-        kept, said = Kept(kept_bytes, into), Kept(KEPT_ERROR_BYTES)
+        kept = Kept(kept_bytes, into)
+        said = Kept(KEPT_ERROR_BYTES)
         prefix = as_account([], root=root, user=user)
         self.open()
         begun = time.monotonic()
         try:
             code = self._run(prefix, words, stdin or b"", deadline_seconds, kept, said)
         except NotKeptError as error:
-            raise NodeOutputError(f"{self.name}: what `{shortened(command)}` prints: {error}") from error
+            raise NodeOutputError(
+                f"{self.name}: what `{shortened(command)}` prints: {error}"
+            ) from error
         if code is None:
             raise NodeDeadlineError(
-                f"{self.name}: not done within {deadline_seconds:.0f} s and ended: `{shortened(command)}`"
+                f"{self.name}: not done within {deadline_seconds:.0f} s and ended:"
+                f" `{shortened(command)}`"
             )
-        seconds, stderr = time.monotonic() - begun, said.content().decode("utf-8", errors="replace")
+        seconds = time.monotonic() - begun
+        stderr = said.content().decode("utf-8", errors="replace")
         return CommandResult(command, code, kept.content(), stderr, seconds, kept.left_out_bytes)
 
     def stream(
@@ -176,19 +208,25 @@ class Connector(ABC):
         user: str | None = None,
         stop: threading.Event | None = None,
     ) -> int:
-        """Pass on each line of a command until it ends or `stop` is set; its return code, -1 after `stop`.
+        """Pass on each line of a command until it ends or `stop` is set.
+
+        The result is its return code, -1 after `stop`.
 
         The command ends with the call. Raises NodeUnreachableError.
         """
         rest = b""
-        with self._following(as_account([], root=root, user=user), checked(words)) as (next_bytes, end):
+        with self._following(as_account([], root=root, user=user), checked(words)) as (
+            next_bytes,
+            end,
+        ):
             while not (stop is not None and stop.is_set()):
                 received = next_bytes()
                 if received is None:
                     continue
                 *lines, rest = (rest + received).split(b"\n")
                 if rest and (not received or len(rest) > LINE_BYTES):
-                    lines, rest = [*lines, rest], b""
+                    lines = [*lines, rest]
+                    rest = b""
                 for line in lines:
                     on_line(line.decode("utf-8", errors="replace"))
                 if not received:
@@ -205,11 +243,16 @@ class Connector(ABC):
         user: str | None = None,
         mode: int = 0o644,
     ) -> None:
-        """Write a file, whole or not at all. Raises as `run`, and ClusterError where the node cannot keep it.
+        """Write a file, whole or not at all.
+
+        Raises as `run`, and ClusterError where the node cannot keep it.
 
         As root only below folders that root alone can change, and never through a link.
         """
-        data = content if isinstance(content, bytes) else content.read_bytes()
+        if isinstance(content, bytes):
+            data = content
+        else:
+            data = content.read_bytes()
         self._put(data, remote, mode, deadline_seconds=deadline_seconds, root=root, user=user)
 
     @abstractmethod
@@ -217,17 +260,26 @@ class Connector(ABC):
         """Disconnect; the next call connects again."""
 
     def hang_up(self) -> None:
-        """Disconnect for good: a call under way, and every later one, raises NodeUnreachableError."""
+        """Disconnect for good: every call, also one under way, raises NodeUnreachableError."""
         self._over = True
         self.close()
 
     @abstractmethod
     def _run(
-        self, prefix: list[str], words: list[str], stdin: bytes, deadline_seconds: float, kept: Kept, said: Kept
+        self,
+        prefix: list[str],
+        words: list[str],
+        stdin: bytes,
+        deadline_seconds: float,
+        kept: Kept,
+        said: Kept,
     ) -> int | None:
-        """Run a command, its stdout to `kept` and its stderr to `said`; None where its deadline ended it.
+        """Run a command, its stdout to `kept` and its stderr to `said`.
 
-        `prefix` goes before words that another account runs. Raises NodeUnreachableError, NotKeptError.
+        The result is None where the command's deadline ended it.
+
+        `prefix` goes before words that another account runs. Raises NodeUnreachableError,
+        NotKeptError.
         """
 
     @abstractmethod

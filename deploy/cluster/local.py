@@ -5,14 +5,15 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.atomic_write import atomic_write
+from core.atomic_write import atomic_write
+from core.children import dies_with_parent
 from deploy.cluster.connector import READ_BYTES, Connector, Following, Kept, NodeUnreachableError
-from deploy.common.project import die_with_parent, environment_for_any_folder
+from deploy.common.project import environment_for_any_folder
 
 _POLL_SECONDS = 0.25
 
@@ -20,14 +21,13 @@ _POLL_SECONDS = 0.25
 class Local(Connector):
     """A node that is this machine.
 
-    Every command runs as the account that typed `fab`, `root` and `user` included: a local cluster owns nothing that
-    is another account's. A command dies with this process.
+    Every command runs as the account that typed `fab`, `root` and `user` included: a local cluster
+    owns nothing that is another account's. A command dies with this process.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str] | None = None) -> None:
-        """`environment` adds variables to ours."""
+    def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._environment = {**environment_for_any_folder(), **(environment or {})}
+        self._environment = environment_for_any_folder()
         self._children: set[subprocess.Popen[bytes]] = set()
 
     def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
@@ -35,12 +35,18 @@ class Local(Connector):
         Path(remote).chmod(mode)
 
     def close(self) -> None:
-        """See `Connector`."""
+        """End the commands under way; this machine has no connection to close."""
         for process in tuple(self._children):
             _end(process)
 
     def _run(
-        self, prefix: list[str], words: list[str], stdin: bytes, deadline_seconds: float, kept: Kept, said: Kept
+        self,
+        prefix: list[str],
+        words: list[str],
+        stdin: bytes,
+        deadline_seconds: float,
+        kept: Kept,
+        said: Kept,
     ) -> int | None:
         overdue = threading.Event()
         with self._started(words, subprocess.PIPE, subprocess.PIPE) as process:
@@ -77,7 +83,9 @@ class Local(Connector):
 
             def next_bytes() -> bytes | None:
                 ready = select.select([output], [], [], _POLL_SECONDS)[0]
-                return os.read(output.fileno(), READ_BYTES) if ready else None
+                if ready:
+                    return os.read(output.fileno(), READ_BYTES)
+                return None
 
             def end() -> int:
                 code = process.wait()
@@ -90,7 +98,9 @@ class Local(Connector):
                 _end(process)
 
     @contextmanager
-    def _started(self, words: list[str], stdin: int, stderr: int) -> "Iterator[subprocess.Popen[bytes]]":
+    def _started(
+        self, words: list[str], stdin: int, stderr: int
+    ) -> "Iterator[subprocess.Popen[bytes]]":
         self.open()
         try:
             process = subprocess.Popen(
@@ -100,10 +110,12 @@ class Local(Connector):
                 stderr=stderr,
                 env=self._environment,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
+                preexec_fn=dies_with_parent(),
             )
         except OSError as error:
-            raise NodeUnreachableError(f"{self.name}: {words[0]} cannot be started: {error.strerror}") from error
+            raise NodeUnreachableError(
+                f"{self.name}: {words[0]} cannot be started: {error.strerror}"
+            ) from error
         self._children.add(process)
         try:
             with process:

@@ -1,39 +1,104 @@
-"""Where and as whom `fab` logs into a node, and the host keys that the nodes of a cluster were found to have."""
+"""Where and as whom `fab` logs into a node, and the host keys that were found there."""
 
 import base64
 import hashlib
 import os
 import random
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from core.control.own_state import make
 from deploy.cluster.connector import NodeUnreachableError
+from deploy.cluster.openssh import ConfigurationError, Route, expanded, own_account, route_to
 
 if TYPE_CHECKING:
     from paramiko import HostKeys, PKey
 
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
+    from core.inventory.fields import Section
+    from core.inventory.nodes import Node
 
 
 @dataclass(frozen=True)
 class SshAddress:
-    """One login: `host` as SSH is to reach it, `key` a private key file or None for the agent and the usual files."""
+    """One login as the inventory gives it.
+
+    What it leaves out, OpenSSH's own configuration decides: see `route`.
+
+    `host` is what SSH is to reach, `key` a private key file. `usual_user` is the account where
+    neither names one.
+    """
 
     name: str
     host: str
-    user: str
-    port: int
+    given_user: str | None
+    given_port: int | None
     key: str | None
     connect_seconds: float
+    usual_user: str = "pi"
+    key_name: str | None = None
+    """The host name that the key is pinned for, where `host` is what that name is in this run."""
+
+    @cached_property
+    def route(self) -> Route:
+        """The way there, as `ssh` would take it. Raises NodeUnreachableError."""
+        try:
+            found = self._route_of(self.given_user)
+            # `ssh -G` names this account where no configuration names another.
+            if self.given_user is None and found.user == own_account() != self.usual_user:
+                found = self._route_of(
+                    self.usual_user
+                )  # `Match user` and %r are of the account that logs in
+            return found
+        except ConfigurationError as error:
+            raise NodeUnreachableError(f"{self.name} ({self.host}): {error}") from error
+
+    def _route_of(self, user: str | None) -> Route:
+        if self.key is None:
+            key = None
+        else:
+            key = expanded(self.key).absolute()
+        return route_to(self.host, user, self.given_port, key, self.connect_seconds)
+
+    @property
+    def user(self) -> str:
+        """Return the account of the inventory, else of SSH's configuration, else the usual one."""
+        if self.given_user is None:
+            return self.route.user
+        return self.given_user
+
+    @property
+    def port(self) -> int:
+        """The port: the inventory's, else that of the SSH configuration."""
+        if self.given_port is None:
+            return self.route.port
+        return self.given_port
 
     @property
     def known_as(self) -> str:
         """The host as known_hosts writes it: a port other than 22 belongs to the name."""
-        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+        name = self.key_name or self.host
+        if self.port == 22:
+            return name
+        return f"[{name}]:{self.port}"
+
+    @property
+    def copy_id(self) -> str:
+        """The command that brings the public key there."""
+        if self.given_port not in (None, 22):
+            port = f"-p {self.given_port} "
+        else:
+            port = ""
+        return f"ssh-copy-id {port}{self.user}@{self.host}"
+
+    @property
+    def where(self) -> str:
+        """Name, account and place, for a message."""
+        return f"{self.name} ({self.user}@{self.host}:{self.port})"
 
 
 def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
@@ -42,14 +107,28 @@ def addresses(inventory: "Inventory") -> tuple[SshAddress, ...]:
     return tuple(
         SshAddress(
             name=node.name,
-            host=node.ssh.address or inventory.hosts[node.name],
-            user=node.ssh.user or ssh.user,
-            port=node.ssh.port or ssh.port,
+            host=_host(inventory, node),
+            given_user=node.ssh.user or _given(ssh, "user"),
+            given_port=node.ssh.port or _given(ssh, "port"),
             key=node.ssh.key or ssh.key,
             connect_seconds=ssh.connect_seconds,
+            usual_user=ssh.user,
+            key_name=None if node.ssh.address else node.address,
         )
         for node in inventory.nodes
     )
+
+
+def _host(inventory: "Inventory", node: "Node") -> str:
+    present = inventory.present.get(node.name)
+    return node.ssh.address or present or inventory.links[node.name]
+
+
+def _given(section: "Section", key: str) -> Any:
+    """The value that the person wrote, None for the default."""
+    if key in section.model_fields_set:
+        return getattr(section, key)
+    return None
 
 
 def jump_address(inventory: "Inventory") -> SshAddress | None:
@@ -57,8 +136,15 @@ def jump_address(inventory: "Inventory") -> SshAddress | None:
     ssh = inventory.ssh
     if ssh.jump is None:
         return None
-    user = ssh.jump.user or ssh.user
-    return SshAddress("jump host", ssh.jump.host, user, ssh.jump.port, ssh.key, ssh.connect_seconds)
+    return SshAddress(
+        name="jump host",
+        host=ssh.jump.host,
+        given_user=ssh.jump.user or _given(ssh, "user"),
+        given_port=_given(ssh.jump, "port"),
+        key=ssh.key,
+        connect_seconds=ssh.connect_seconds,
+        usual_user=ssh.user,
+    )
 
 
 T = TypeVar("T")
@@ -71,43 +157,55 @@ def server_was_busy(error: BaseException) -> bool:
     """Whether the server closed the connection before it said who it is."""
     from paramiko import SSHException
 
-    # Paramiko has the same words for a server that closed and one that is silent: only the first is busy.
-    if isinstance(error, SSHException) and "banner" in str(error).lower() and error.__context__ is not None:
+    # Paramiko has the same words for a server that closed and one that is silent: only the first is
+    # busy.
+    if (
+        isinstance(error, SSHException)
+        and "banner" in str(error).lower()
+        and error.__context__ is not None
+    ):
         error = error.__context__
     return isinstance(error, EOFError | ConnectionResetError)
 
 
 def why_no_ssh(error: BaseException, connect_seconds: float) -> str | None:
-    """Why what answers there is no SSH server that can be used, and what to do; None for another error."""
+    """Return why no usable SSH server answers there, and a remedy; None for another error."""
     from paramiko import SSHException
 
     if server_was_busy(error):
         return (
-            f"closed the connection {TRIES} times before it said who it is: too many logins at once (MaxStartups), a "
-            "ban of this machine (fail2ban), or no SSH server; wait a minute, or see `journalctl -u ssh` there"
+            f"closed the connection {TRIES} times before it said who it is: too many logins at once"
+            " (MaxStartups), a ban of this machine (fail2ban), or no SSH server; wait a minute, or"
+            " see `journalctl -u ssh` there"
         )
     said = str(error)
     if not isinstance(error, SSHException):
         return None
     if "SSH protocol banner" in said or said == "No existing session":
         return (
-            f"takes the connection and says nothing that SSH would within {connect_seconds:g} s: is the port right, "
-            "and does the machine hang?"
+            f"takes the connection and says nothing that SSH would within {connect_seconds:g} s: is"
+            " the port right, and does the machine hang?"
         )
-    if said.startswith(("Indecipherable protocol", "Invalid SSH banner", "Incompatible version", "Invalid packet")):
+    if said.startswith(
+        ("Indecipherable protocol", "Invalid SSH banner", "Incompatible version", "Invalid packet")
+    ):
         return f"what answers is no SSH server ({said}): are the address and the port right?"
     return None
 
 
 def until_not_busy(log_in: Callable[[], T]) -> T:
-    """What `log_in` returns; a busy server is asked again. Raises the last error, or one that has another cause."""
+    """What `log_in` returns; a busy server is asked again.
+
+    Raises the last error, or one that has another cause.
+    """
     for attempt in range(TRIES):
         try:
             return log_in()
         except Exception as error:
             if attempt + 1 == TRIES or not server_was_busy(error.__cause__ or error):
                 raise
-            # Longer with each attempt, and not as long as the others who were dropped at the same time.
+            # Longer with each attempt, and not as long as the others who were dropped at the same
+            # time.
             time.sleep(random.uniform(0.2, 0.6) * (attempt + 1))
     raise AssertionError("the last attempt returns or raises")
 
@@ -133,8 +231,13 @@ class Sighting:
     @property
     def line(self) -> str:
         """One line for a person who compares fingerprints."""
-        shown = f"{self.address.name:<12} {self.address.known_as:<21} {self.key.get_name()} {fingerprint(self.key)}"
-        return f"{shown}  {self.standing}" + (f", was {self.pinned}" if self.standing == "changed" else "")
+        shown = (
+            f"{self.address.name:<12} {self.address.known_as:<21} {self.key.get_name()}"
+            f" {fingerprint(self.key)}"
+        )
+        return f"{shown}  {self.standing}" + (
+            f", was {self.pinned}" if self.standing == "changed" else ""
+        )
 
 
 class PinnedKeys:
@@ -147,7 +250,9 @@ class PinnedKeys:
         """The keys on file; none where there is no file."""
         from paramiko import HostKeys
 
-        return HostKeys(str(self.path)) if self.path.exists() else HostKeys()
+        if self.path.exists():
+            return HostKeys(str(self.path))
+        return HostKeys()
 
     def standing(self, address: SshAddress, key: "PKey") -> Sighting:
         """How `key` compares to the pinned ones of its type, or of any type where there is none."""
@@ -160,50 +265,14 @@ class PinnedKeys:
         return Sighting(address, key, "changed", f"{pinned.get_name()} {fingerprint(pinned)}")
 
     def record(self, sightings: "list[Sighting]") -> None:
-        """Pin these keys, in the place of any others of the same hosts; the file is replaced in one step."""
+        """Pin these keys in the place of others of the same hosts, in one step."""
         keys = self.load()
         for sighting in sightings:
             name = sighting.address.known_as
             if keys.lookup(name) is not None:
                 del keys[name]
             keys.add(name, sighting.key.get_name(), sighting.key)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make(self.path.parent)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         keys.save(str(partial))
         partial.replace(self.path)
-
-
-def ask_for_key(address: SshAddress, through: Any = None) -> "PKey":
-    """The key that the node's SSH server shows, without a login. `through` is an open connection to a jump host.
-
-    Raises NodeUnreachableError.
-    """
-    return until_not_busy(lambda: _shown_key(address, through))
-
-
-def _shown_key(address: SshAddress, through: Any) -> "PKey":
-    from paramiko import SSHException, Transport
-
-    try:
-        if through is None:
-            channel: Any = socket.create_connection((address.host, address.port), timeout=address.connect_seconds)
-        else:
-            channel = through.transport.open_channel(
-                "direct-tcpip", (address.host, address.port), ("", 0), timeout=address.connect_seconds
-            )
-    except (OSError, SSHException) as error:
-        what = f"no connection: {str(error) or type(error).__name__}; is it switched on, and is the address right?"
-        why = why_no_ssh(error, address.connect_seconds) or what
-        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
-    transport = Transport(channel)
-    try:
-        transport.banner_timeout = address.connect_seconds
-        transport.start_client(timeout=address.connect_seconds)
-        key = transport.get_remote_server_key()
-    except (SSHException, OSError, EOFError) as error:
-        why = why_no_ssh(error, address.connect_seconds) or f"no SSH server answers there: {error}"
-        raise NodeUnreachableError(f"{address.name} ({address.host}:{address.port}): {why}") from error
-    finally:
-        transport.close()
-        channel.close()
-    return key

@@ -1,35 +1,61 @@
-"""Where a deployment keeps things: on the nodes, on the storage server, in the folder that all share. Pure."""
+"""Where a deployment keeps things on the nodes, the storage server and the shared folder.
+
+The module is pure.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from collections.abc import Mapping
+
+    from core.inventory import Inventory
 
 ROOT = "/opt/pscluster"
 ENVIRONMENTS = f"{ROOT}/environments"
 EXTRAS = f"{ROOT}/extras"
-"""Holds `environments` of the packages that apps and programs need besides, on the nodes where they run."""
+"""Holds `environments` of the packages that apps and programs need besides, on the nodes where they
+run."""
 RELEASES = f"{ROOT}/releases"
 CURRENT = f"{ROOT}/current"
+SIGNERS = f"{ROOT}/signers"
+"""Who signs what root installs there (ssh-keygen(1), ALLOWED SIGNERS), pinned once."""
 STATE = "/var/lib/pscluster"
-"""The service account's own folder: jobs on the coordinator's node."""
+"""Root's, with a folder of an account for each kind of process below it."""
 ACCOUNT_HOME = "home"
-"""In STATE: the only folder there that belongs to the account (docs/architecture.md)."""
+"""In STATE: where jobs keep what they use again (docs/architecture.md)."""
 DATA = f"{ROOT}/prepared"
-"""Prepared windows on the node's own disk: a worker maps them, and random pages over NFS would come one by one."""
+"""Prepared windows on the node's own disk: a worker maps them, and random pages over NFS would come
+one by one."""
 DEPLOY_STATE = "/var/lib/pscluster-deploy"
 """What the deployment remembers on a node for `reset`."""
 CONFIGURATION = "/etc/pscluster"
+CERTIFICATES = f"{CONFIGURATION}/service"
+"""Root's: the authority of a node's recognition service, and the certificate that it gets."""
+CONTROL_TOKEN = f"{CONFIGURATION}/token"
+CONTROL_KEYS = f"{CONFIGURATION}/keys"
 UNIT_FOLDER = "/etc/systemd/system"
-SERVICE_USER = "pscluster"
+JOB_ACCOUNT = "pscluster"
+"""Of jobs, which own runs, the data of apps and what lies on the shared storage."""
+ROLE_ACCOUNT = "pscluster-role"
+"""Of parameter servers and workers, which run any graph and own nothing."""
+SERVICE_ACCOUNT = "pscluster-service"
+MONITOR_ACCOUNT = "pscluster-monitor"
+ACCOUNTS = (JOB_ACCOUNT, ROLE_ACCOUNT, SERVICE_ACCOUNT, MONITOR_ACCOUNT)
+"""The accounts of a node, one for each kind of process, in the order of their numbers."""
+
+
+def account_numbers(inventory: "Inventory") -> "Mapping[str, int]":
+    """Return uid and gid of each account, the same on every node."""
+    first = inventory.deployment.service_uid
+    return {name: first + place for place, name in enumerate(ACCOUNTS)}
 
 
 @dataclass(frozen=True)
 class SharedFolders:
-    """The shared folders, written by the coordinator's node alone: `runs`, and `data`, which all read.
+    """The shared folders: `runs` and `data` are written by the coordinator's node alone.
 
-    All read `shared` too, and only root on the server writes it.
+    All nodes read `data`, and `shared`, which only root on the server writes.
     """
 
     server: str | None
@@ -56,8 +82,22 @@ class SharedFolders:
 
     @property
     def publish_folder(self) -> str:
-        """Where files are put for all: on the server's own disk, or through the mount of an existing export."""
-        return f"{self.export}/shared" if self.server is not None else self.shared_mount
+        """Return where files are put for all: the server's own disk, or a mount of an export."""
+        if self.server is not None:
+            return f"{self.export}/shared"
+        return self.shared_mount
+
+    @property
+    def publishing_user(self) -> str | None:
+        """The account that may write there: root, as None, on a server of ours."""
+        if self.server is not None:
+            return None
+        return JOB_ACCOUNT
+
+    @property
+    def published_kinds(self) -> tuple[str, ...]:
+        """Return the folders that hold a folder for each published thing."""
+        return tuple(f"{self.publish_folder}/{kind}" for kind in ("wheels", "prepared"))
 
     @staticmethod
     def local(key: str) -> str:
@@ -69,7 +109,7 @@ class SharedFolders:
         return f"{self.publish_folder}/{kind}/{key}"
 
     def seen(self, kind: str, key: str) -> str:
-        """The same as every node sees it."""
+        """Return the path of the `published` folder as every node sees it."""
         return f"{self.shared_mount}/{kind}/{key}"
 
 
@@ -79,7 +119,7 @@ class NodePlaces:
 
     release: str = CURRENT
     state: str = STATE
-    user: str = SERVICE_USER
+    user: str = JOB_ACCOUNT
 
     @property
     def python(self) -> str:
@@ -88,7 +128,9 @@ class NodePlaces:
 
     def runs(self, inventory: "Inventory") -> str:
         """The folder that holds the runs: on the shared storage where there is one."""
-        return f"{self.state}/runs" if inventory.storage is None else shared_folders(inventory).runs_mount
+        if inventory.storage is None:
+            return f"{self.state}/runs"
+        return shared_folders(inventory).runs_mount
 
 
 def shared_folders(inventory: "Inventory") -> SharedFolders:
@@ -98,7 +140,16 @@ def shared_folders(inventory: "Inventory") -> SharedFolders:
     if storage.server is None:
         assert storage.external is not None  # the inventory has one of the two
         server, _, folder = storage.external.partition(":")
-        folder = "/" + "/".join(filter(None, folder.split("/")))  # as the mount table of a node will have it
+        folder = "/" + "/".join(
+            filter(None, folder.split("/"))
+        )  # as the mount table of a node will have it
         return SharedFolders(None, folder, storage.mount, f"{server}:{folder}")
     address = inventory.hosts[storage.server]
-    return SharedFolders(storage.server, storage.export, storage.mount, f"{address}:{storage.export}")
+    return SharedFolders(
+        storage.server, storage.export, storage.mount, f"{address}:{storage.export}"
+    )
+
+
+def publisher(inventory: "Inventory") -> str:
+    """Return the node that publishes folders: the storage server, else the coordinator's node."""
+    return shared_folders(inventory).server or inventory.of_role("coordinator")[0].node

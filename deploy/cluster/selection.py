@@ -1,13 +1,16 @@
-"""Naming some roles or nodes of a cluster: `--role worker:1`, `--node rpi03`, `--limit storage`. Pure."""
+"""Naming some roles or nodes of a cluster: `--role worker:1`, `--node rpi03`, `--limit storage`.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import UsageError
-from cluster.inventory.task import Task
+from core.errors import UsageError
+from core.inventory.task import Task
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 SERVICE = "service"
 """The role that is no task: a service knows nothing of jobs."""
@@ -24,9 +27,19 @@ def select(tasks: Sequence[Task], roles: Sequence[str], nodes: Sequence[str]) ->
 def select_with_services(
     tasks: Sequence[Task], services: Sequence[str], roles: Sequence[str], nodes: Sequence[str]
 ) -> tuple[tuple[Task, ...], tuple[str, ...]]:
-    """As `select`, with those of the nodes `services` whose service matches; its role is `service`."""
-    of_service = [SERVICE] if services else []
-    known_roles = [*dict.fromkeys(task.role for task in tasks), *(task.name for task in tasks), *of_service]
+    """Select as `select` does, and add the nodes `services` whose service matches.
+
+    The role of such a node is `service`.
+    """
+    if services:
+        of_service = [SERVICE]
+    else:
+        of_service = []
+    known_roles = [
+        *dict.fromkeys(task.role for task in tasks),
+        *(task.name for task in tasks),
+        *of_service,
+    ]
     known_nodes = list(dict.fromkeys([*(task.node for task in tasks), *services]))
     for flag, given, known in (("--role", roles, known_roles), ("--node", nodes, known_nodes)):
         for name in given:
@@ -35,18 +48,26 @@ def select_with_services(
     chosen = tuple(
         task
         for task in tasks
-        if (not roles or task.role in roles or task.name in roles) and (not nodes or task.node in nodes)
+        if (not roles or task.role in roles or task.name in roles)
+        and (not nodes or task.node in nodes)
     )
     serving = tuple(
-        name for name in services if (not roles or SERVICE in roles) and (not nodes or name in nodes)
-    )  # fmt: skip
+        name
+        for name in services
+        if (not roles or SERVICE in roles) and (not nodes or name in nodes)
+    )
     if not chosen and not serving:
-        raise UsageError(f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out")
+        raise UsageError(
+            f"no {' or '.join(roles)} on {' or '.join(nodes)}: leave --role or --node out"
+        )
     return chosen, serving
 
 
 def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...]:
-    """The nodes that `--limit` names, by node or by role; all without it. Raises UsageError for an unknown name."""
+    """The nodes that `--limit` names, by node or by role; all without it.
+
+    Raises UsageError for an unknown name, and where it names no node.
+    """
     names = [node.name for node in inventory.nodes]
     if not limit:
         return tuple(names)
@@ -63,10 +84,21 @@ def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...
         elif word in of_role:
             chosen |= of_role[word]
         else:
-            raise UsageError(f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}")
+            raise UsageError(
+                f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}"
+            )
+    if not chosen:
+        given = ",".join(limit)
+        raise UsageError(
+            f"--limit {given!r}: names no node: expected a node or a role:"
+            f" {', '.join([*names, *of_role])}"
+        )
     return tuple(name for name in names if name in chosen)
 
 
 def kept_tasks(inventory: "Inventory") -> tuple[Task, ...]:
-    """The parameter servers and workers, which a service manager keeps. A coordinator lives as long as its job."""
+    """The parameter servers and workers, which a service manager keeps.
+
+    A coordinator lives as long as its job.
+    """
     return tuple(task for task in inventory.tasks() if task.role != "coordinator")

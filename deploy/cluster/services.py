@@ -1,4 +1,4 @@
-"""What keeps the roles of a cluster running: systemd on its machines, or our supervisor on this one. Their status."""
+"""What keeps a cluster's roles running: systemd on machines, or our supervisor here."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.errors import ClusterError, ExitCode
+from core.errors import ClusterError, ExitCode
 
 if TYPE_CHECKING:
-    from cluster.inventory import Task
+    from core.inventory import Task
     from deploy.cluster.fleet import Fleet
 
 
@@ -31,9 +31,10 @@ SETTLED = frozenset({RoleState.READY, RoleState.FAILED})
 
 
 def other_inventory(started_from: str | None, inventory: Path) -> str:
-    """The file a cluster was started from, as seen from here, where it is known and not `inventory`; else empty.
+    """Return the file that a cluster was started from; empty if unknown or `inventory` itself.
 
-    Clusters of one name in files of one folder are one cluster.
+    Its path is relative to the working folder. Clusters of one name in files of one folder are one
+    cluster.
     """
     if started_from is None or Path(started_from) == inventory.resolve():
         return ""
@@ -42,7 +43,10 @@ def other_inventory(started_from: str | None, inventory: Path) -> str:
 
 @dataclass(frozen=True)
 class RoleStatus:
-    """One role process. `reason` says why it is not simply ready; figures are None where there is no process."""
+    """One role process.
+
+    `reason` says why it is not simply ready; figures are None where there is no process.
+    """
 
     role: str
     index: int
@@ -55,6 +59,12 @@ class RoleStatus:
     uptime_seconds: float | None = None
     restarts: int = 0
     reason: str = ""
+
+    @classmethod
+    def of(cls, task: "Task", state: RoleState, **figures: Any) -> "RoleStatus":
+        """The status of a task's process; `figures` are the fields after `state`."""
+        place = (task.role, task.index, task.node, task.address, task.metrics_address)
+        return cls(*place, state, **figures)
 
     @property
     def name(self) -> str:
@@ -74,7 +84,7 @@ class RoleStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """All roles of a cluster, in the order of the inventory; `inventory` is what it was started from, if it runs."""
+    """All roles of a cluster in the inventory's order, and the inventory it was started from."""
 
     cluster: str
     roles: tuple[RoleStatus, ...]
@@ -96,7 +106,9 @@ class ClusterStatus:
         """`running`, `degraded` or `stopped`."""
         if self.running:
             return "running"
-        return "stopped" if all(role.state is RoleState.STOPPED for role in self.roles) else "degraded"
+        if all(role.state is RoleState.STOPPED for role in self.roles):
+            return "stopped"
+        return "degraded"
 
     @property
     def serves_jobs(self) -> bool:
@@ -139,9 +151,10 @@ Report = Callable[[ClusterStatus], None]
 class LogPlace:
     """Where lines are on a node: a file, units in the journal, or the log of a coordinator's run.
 
-    `name` is the process that writes them (`worker:3`), empty for the rest of a node. `unit` is a pattern of units.
-    `runs` is a folder of runs; with `jobs`, a node's folder of jobs, the latest job decides which run is the present
-    one. `user` is the account that reads the file; without one it is the account that is logged in.
+    `name` is the process that writes them (`worker:3`), empty for the rest of a node. `unit` is a
+    pattern of units. `runs` is a folder of runs; with `jobs`, a node's folder of jobs, the latest
+    job decides which run is the present one. `user` is the account that reads the file; without one
+    it is the account that is logged in.
     """
 
     name: str
@@ -161,9 +174,12 @@ class DegradedError(ClusterError):
 
 @dataclass(frozen=True)
 class Stopped:
-    """The roles that a stop ended, by node; `killed` ignored the first signal; `failed` nodes may still run theirs.
+    """The roles that a stop ended, by node.
 
-    `inventory` is the file that the cluster was started from, where the service manager remembers it.
+    `killed` ignored the first signal; `failed` nodes may still run theirs.
+
+    `inventory` is the file that the cluster was started from, where the service manager remembers
+    it.
     """
 
     roles: Mapping[str, Sequence[str]]
@@ -181,13 +197,22 @@ class ServiceManager(Protocol):
     """Keeps the roles of one cluster running. `fleet` has the connectors of its nodes."""
 
     def state(self, fleet: "Fleet") -> ClusterStatus:
-        """Every role of the inventory as it is now. A stopped cluster is no error; a silent node has failed roles."""
+        """Every role of the inventory as it is now.
+
+        A stopped cluster is no error; a silent node has failed roles.
+        """
 
     def stop(self, fleet: "Fleet", nodes: Sequence[str]) -> Stopped:
-        """Interrupt a job in progress, so that it writes its result so far, then stop the roles of these nodes."""
+        """Interrupt a job in progress, then stop the roles of these nodes.
+
+        The job writes the result that it has.
+        """
 
     def restart(self, fleet: "Fleet", tasks: "Sequence[Task]") -> ClusterStatus:
-        """Stop and start these roles; the status once each is ready or has failed. Raises ClusterError."""
+        """Stop and start these roles; the status once each is ready or has failed.
+
+        Raises ClusterError.
+        """
 
     def logs(self) -> Sequence[LogPlace]:
         """Where the logs of the cluster are."""

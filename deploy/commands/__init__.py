@@ -1,5 +1,1 @@
-"""The `fab` commands: flags in, one line or one table out. What they do is in the modules of `deploy`."""
-
-from deploy.commands.dispatcher import namespace
-
-__all__ = ["namespace"]
+"""The commands: the flags of each, what it does, and the tree that they make."""

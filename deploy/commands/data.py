@@ -4,68 +4,75 @@ Both work in a process of the data's own room: `fab` reads no recordings.
 """
 
 import json
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags, whole_number
+from deploy.commands.action import run_module, takes
+from deploy.commands.flags import ActionFlags, JsonFlags, as_words, number, path, switch, text, word
 from deploy.commands.opening import open_inventory
-from deploy.common.project import environment_for_any_folder, module_command
+from deploy.commands.values import format_or_file, from_here
 
 if TYPE_CHECKING:
-    from cluster.inventory import TrainJob
+    from core.inventory import TrainJob
 
 MOST_DRAWN = 9
 
 
-@takes("name out sha256 quiet")
-def fetch(flags: Flags) -> None:
-    """Fetch a published set into the cache, where a training finds it: `fab data fetch hapt`, uci-har or hhar."""
-    words = [flags.name or ""]
-    words += ["--out", _here(flags.out)] if flags.out else []
-    words += ["--sha256", flags.sha256] if flags.sha256 else []
-    _end_as("cluster.data.fetch", *words, *(["--quiet"] if flags.quiet else []))
+class FetchFlags(ActionFlags):
+    """The flags of `data fetch`."""
+
+    name: str = word("the set: hapt, uci-har or hhar", choices=("hapt", "uci-har", "hhar"))
+    out: str | None = path("folder for the recordings; else the cache", read=from_here)
+    sha256: str | None = text("the hash that the fetched file must have instead of the pinned one")
+    quiet: bool = switch("no progress")
 
 
-@takes("name inventory set_ each out json_")
-def show(flags: Flags) -> None:
-    """Show recordings: classes, people, channels, a few windows; or the first line that is wrong."""
+class ShowFlags(JsonFlags):
+    """The flags of `data show`."""
+
+    name: str = word("recordings: a path, or synthetic", is_path=True)
+    format: str | None = text(
+        "how they are written: a known format, or a YAML file", read=format_or_file
+    )
+    each: int = number("how many windows of each class are drawn, 0 to 9; 1", 0, MOST_DRAWN, 1)
+    out: str | None = path("HTML page to write; else text is printed", read=from_here)
+    draft: str | None = path("write a draft of their format to this file", read=from_here)
+    force: bool = switch("replace a draft that is there")
+
+
+@takes(FetchFlags)
+def fetch(flags: FetchFlags) -> None:
+    """Fetch a published set into the cache, where a training finds it: hapt, uci-har or hhar."""
+    run_module("core.data.fetch", flags.name, *as_words(flags, "out", "sha256", "quiet"))
+
+
+@takes(ShowFlags)
+def show(flags: ShowFlags) -> None:
+    """Show recordings: classes, people, channels, a few windows; or draft their format."""
     job = _job(flags)
+    options = job.data.options()
+    if flags.format is not None:
+        options["format"] = flags.format
     words = [
-        flags.name or "",
+        flags.name,
         f"--window-steps={job.data.window_steps}",
         f"--window-stride={job.data.window_stride}",
         f"--seed={job.seed}",
-        f"--options={json.dumps(job.data.options())}",
-        f"--each={whole_number('--each', flags.each, 0, MOST_DRAWN)}",
+        f"--options={json.dumps(options)}",
+        *as_words(flags, "each", "out", "draft", "force", "json_"),
     ]
-    words += ["--out", _here(flags.out)] if flags.out else []
-    _end_as("cluster.data.show", *words, *(["--json"] if flags.json_ else []))
+    run_module("core.data.show", *words)
 
 
-def _here(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
-
-
-def _end_as(module: str, *words: str) -> None:
-    """Run the module with the words, and end the command as it ends."""
-    end_as_the_job_did(subprocess.run(module_command(module, *words), env=environment_for_any_folder()).returncode)
-
-
-def _job(flags: Flags) -> "TrainJob":
-    """The settings of `jobs.train`: of the inventory that --inventory names, else the defaults, both with --set."""
+def _job(flags: ShowFlags) -> "TrainJob":
+    """Return the settings of `jobs.train` of --inventory or the defaults, with --set."""
     if flags.inventory:
         return open_inventory(flags, as_written=True).jobs.train
-    from cluster.inventory import load
-    from cluster.inventory.templates import local_inventory
+    from core.inventory import load
+    from core.inventory.templates import local_inventory
 
     with tempfile.TemporaryDirectory(prefix="pscluster-data-") as folder:
         file = Path(folder, "defaults.yaml")
         file.write_text(local_inventory(1, 1), encoding="utf-8")
         return load(file, flags.set_, check_interfaces=False).jobs.train
-
-
-DATA_ACTIONS = (fetch, show)

@@ -1,12 +1,10 @@
-"""`fab export`: a trained run as a file for other runtimes, made by a process of the room that knows TensorFlow."""
+"""`fab export`: a process that knows TensorFlow writes a run for other runtimes."""
 
 import os
-import subprocess
 
-from cluster.errors import UsageError
-from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags
-from deploy.common.project import environment_for_any_folder, module_command
+from core.errors import UsageError
+from deploy.commands.action import run_module, takes
+from deploy.commands.flags import TrustFlags, as_words, path, switch, text
 
 _MODULE = "cluster.export"
 _NEEDED = {
@@ -16,19 +14,34 @@ _NEEDED = {
 }
 
 
-@takes("run to quantize out data json_ quiet")
-def export(flags: Flags) -> None:
+class ExportFlags(TrustFlags):
+    """The flags of `export`."""
+
+    run: str | None = path("folder of the run to export")
+    to: str | None = text(
+        "format of the export: onnx, litert, savedmodel or keras",
+        choices=("onnx", "litert", "savedmodel", "keras"),
+    )
+    quantize: str | None = text(
+        "dynamic: weights of an ONNX or LiteRT export as int8", choices=("dynamic",)
+    )
+    out: str | None = path("folder to make, with the export")
+    data: str | None = path(
+        "recordings of the test windows, where they lie elsewhere than in the training"
+    )
+    json_: bool = switch("one JSON object for programs instead of text for people")
+    quiet: bool = switch("no progress")
+
+
+@takes(ExportFlags)
+def export(flags: ExportFlags) -> None:
     """Write a trained run for other runtimes: `fab export --run RUN --to onnx --out FOLDER`."""
-    given = {"run": flags.run, "to": flags.to, "out": flags.out}
-    for name, value in given.items():
-        if not value:
-            raise UsageError(f"--{name}: expected {_NEEDED[name]}")
-    named = {**given, "run": _expanded(flags.run), "out": _expanded(flags.out)}
-    named |= {"quantize": flags.quantize, "data": flags.data}
-    words = [f"--{name}={value}" for name, value in named.items() if value is not None]
-    words += [word for word, wanted in (("--json", flags.json_), ("--quiet", flags.quiet)) if wanted]
-    command = module_command(_MODULE, *words)
-    end_as_the_job_did(subprocess.run(command, env=environment_for_any_folder()).returncode)
+    flags = flags.but(run=_expanded(flags.run), out=_expanded(flags.out))
+    for name, needed in _NEEDED.items():
+        if not getattr(flags, name):
+            raise UsageError(f"--{name}: expected {needed}")
+    passed_on = (*_NEEDED, "quantize", "data", "json_", "quiet")
+    run_module(_MODULE, *as_words(flags, *passed_on))
 
 
 def _expanded(path: str | None) -> str:

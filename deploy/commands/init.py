@@ -4,45 +4,66 @@ import os
 import re
 from pathlib import Path
 
-from cluster.errors import UsageError
-from cluster.logs.terminal import say
-from deploy.commands.edge import takes
-from deploy.commands.flags import Flags, whole_number
+from core.errors import UsageError
+from core.logs.terminal import say
+from deploy.commands.action import takes
+from deploy.commands.flags import ActionFlags, number, path, switch, text
 from deploy.common.command_line import command
 
+DEFAULT_NAME = "local"
 LONGEST_NAME = 63
-"""Characters of a name in an inventory (`cluster.inventory.fields`)."""
+"""Characters of a name in an inventory (`core.inventory.fields`)."""
 
 
-@takes("local workers ps hosts user out force")
-def init(flags: Flags) -> None:
+MOST_ROLES = 64
+
+
+class InitFlags(ActionFlags):
+    """The flags of `init`."""
+
+    local: bool = switch("a cluster of processes on this machine")
+    workers: int = number("how many workers of --local; 2", 1, MOST_ROLES, 2)
+    ps: int = number("how many parameter servers of --local; 1", 1, MOST_ROLES, 1)
+    hosts: str | None = text("a cluster of machines: addresses and ranges, e.g. 192.168.1.16-31")
+    user: str = text("account on every host; pi", "pi")
+    out: str | None = path("file to write; else the inventory is printed")
+    force: bool = switch("overwrite the file")
+
+
+@takes(InitFlags)
+def init(flags: InitFlags) -> None:
     """Write an inventory: --local for processes on this machine, --hosts for machines."""
     if flags.local == bool(flags.hosts):
         raise UsageError(
-            "expected one of --local and --hosts, e.g. `fab init --local --workers 2 --out inventory.yaml`"
+            "expected one of --local and --hosts, e.g. `fab init --local --workers 2 --out"
+            " inventory.yaml`"
         )
-    from cluster.inventory import templates
+    from core.inventory import templates
 
     if flags.hosts:
-        text = templates.hosts_inventory(flags.hosts, flags.user)
+        made = templates.hosts_inventory(flags.hosts, flags.user)
     else:
-        counts = whole_number("--workers", flags.workers, 1, 64), whole_number("--ps", flags.ps, 1, 64)
-        text = templates.local_inventory(
-            *counts, cluster="local" if flags.out is None else _cluster_name(Path(flags.out))
-        )
+        cluster = _cluster_name(Path(flags.out or DEFAULT_NAME))
+        made = templates.local_inventory(flags.workers, flags.ps, cluster=cluster, recipe="unseen")
     if flags.out is None:
-        say(text, end="")
+        say(made, end="")
         return
     out = Path(flags.out)
-    _write(out, text, flags.force)
-    first = "deploy trust" if flags.hosts else "deploy start"
+    _write(out, made, flags.force)
+    if flags.hosts:
+        first = "deploy trust"
+    else:
+        first = "deploy start"
     say(f"wrote {out}; next: {command(first, out)}")
 
 
 def _cluster_name(file: Path) -> str:
-    """The file's stem as far as a cluster's name goes: clusters of one name in one folder would be one cluster."""
+    """Return the file's stem as far as it can be a cluster's name.
+
+    Clusters of one name in one folder would be one cluster.
+    """
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem)[:LONGEST_NAME].strip("-_")
-    return name or "local"
+    return name or DEFAULT_NAME
 
 
 def _write(path: Path, text: str, force: bool) -> None:

@@ -1,244 +1,259 @@
-"""`fab job`: one job on a running cluster, and the jobs that were begun. `fab report`: what runs have left.
+"""`fab job train`, `cv`, `evaluate`, `recognise` and `pi`: one job on a running cluster.
 
-The flags of a job are overrides of the inventory, so that one place validates every setting; the few that concern one
-run alone are flags of the coordinator too.
+The flags of a job are overrides of the inventory, so that one place validates every setting; the
+few that concern one run alone are flags of the coordinator too.
 """
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ClusterError, UsageError
-from cluster.logs.terminal import say, say_json
-from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags, whole_number
-from deploy.commands.opening import open_cluster
+from core.errors import ClusterError, UsageError
+from core.inventory.extensions import CODECS, MODELS, MODES
+from deploy.commands.action import end_as_the_job_did, takes
+from deploy.commands.alone import inventory_alone
+from deploy.commands.flags import (
+    MOST,
+    ActionFlags,
+    JobFlags,
+    TrustFlags,
+    as_words,
+    number,
+    path,
+    switch,
+    text,
+    with_overrides,
+)
+from deploy.commands.opening import is_named, open_cluster
+from deploy.commands.values import format_or_file, from_here, whole_number
 from deploy.common.command_line import command
-from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
-    from cluster.programs.wish import ProgramWish
-    from deploy.jobs.node_jobs import NodeJobs
-
-LINES_AT_FIRST = 20
-"""Of the output so far that `attach` shows."""
-
-RUNS = Path("runs")
-"""The folder of a run that is given by its name alone."""
-
-LARGEST = 10**15
-
-OF_DATA = {"data": "jobs.train.data.source"}
-OF_APP = {"app": "jobs.train.app"}
-OF_LOGS = {"log_format": "logging.format", "log_level": "logging.level"}
-OF_TRAIN = {
-    "mode": "jobs.train.mode",
-    "codec": "jobs.train.codec.name",
-    "model": "jobs.train.model.name",
-    "refit": "jobs.train.refit",
-    "hidden": "jobs.train.model.hidden",
-    "epochs": "jobs.train.epochs",
-    "seed": "jobs.train.seed",
-    **OF_APP,
-    **OF_DATA,
-    **OF_LOGS,
-}
-OF_CV = {
-    "folds": "jobs.cv.folds",
-    "seeds": "jobs.cv.seeds",
-    **{flag: key for flag, key in OF_TRAIN.items() if flag not in ("seed", "refit")},
-}
-OF_EVALUATE = {"run": "jobs.evaluate.run", **OF_APP, **OF_DATA, **OF_LOGS}
-OF_RECOGNISE = {
-    "mode": "jobs.train.mode",
-    "run": "jobs.recognise.run",
-    "data": "jobs.recognise.data",
-    "acceleration": "jobs.recognise.acceleration",
-    "rotation": "jobs.recognise.rotation",
-    **OF_LOGS,
-}
-OF_PI = {"samples": "jobs.pi.samples", "seed": "jobs.pi.seed", **OF_LOGS}
-"""Flags by the keys of the inventory that they override."""
-
-NUMBERS = frozenset({"hidden", "epochs", "seed", "samples", "folds", "seeds"})
-FROM_HERE = frozenset({"app"})
-"""Paths that a person types from their working folder; the key itself is relative to the inventory's."""
+    from cluster.programs.request import ProgramRequest
+    from deploy.commands.opened import OpenCluster
 
 
-@takes(
-    "inventory set_ app mode codec model hidden epochs seed data refit resume run chaos json_ quiet log_format "
-    "log_level"
-)
-def train(flags: Flags) -> None:
+def app_flag(
+    help_text: str = "your own model and data: a Python file, or a folder with app.py",
+) -> Any:
+    """Declare the flag of a training's app, a path that is relative to the working folder."""
+    return path(help_text, key="jobs.train.app", read=from_here)
+
+
+def data_flag(help_text: str = "recordings: a zip, a folder, an .npz, or `synthetic`") -> Any:
+    """Declare the flag of a training's recordings."""
+    return path(help_text, key="jobs.train.data.source")
+
+
+def format_flag(key: str = "jobs.train.data.format") -> Any:
+    """Declare the flag of how recordings are written."""
+    return text(
+        "how the recordings are written: a known format, or a YAML file",
+        key=key,
+        read=format_or_file,
+    )
+
+
+def mode_flag() -> Any:
+    """Declare the flag of a training's mode."""
+    return text(f"how updates meet: {MODES.words()}", key="jobs.train.mode", choices=MODES.names)
+
+
+def codec_flag() -> Any:
+    """Declare the flag of a training's codec."""
+    return text(
+        f"numbers on the wire: {CODECS.words()}",
+        key="jobs.train.codec.name",
+        choices=CODECS.names,
+    )
+
+
+def _seed(key: str) -> Any:
+    return number("seed of everything random in the job", 0, MOST, key=key)
+
+
+def _folds(flag: str, given: str) -> int | str:
+    if given == "groups":
+        return given
+    return whole_number(flag, given, 0, MOST)
+
+
+def _seeds(flag: str, given: str) -> int | list[int]:
+    if "," not in given:
+        return whole_number(flag, given, 0, MOST)
+    return [whole_number(flag, each, 0, MOST) for each in given.split(",") if each.strip()]
+
+
+class ResumeFlags(ActionFlags):
+    """The flags of a job that can be resumed."""
+
+    resume: bool = switch("resume the newest unfinished run, or that of --run")
+    run: str | None = path("folder of the run that --resume resumes")
+
+
+class ModelFlags(ResumeFlags, TrustFlags, JobFlags):
+    """The flags of a job that trains: its model, recordings and mode."""
+
+    app: str | None = app_flag()
+    data: str | None = data_flag()
+    format: str | None = format_flag()
+    mode: str | None = mode_flag()
+    codec: str | None = codec_flag()
+    model: str | None = text(
+        f"the network: {MODELS.words()}", key="jobs.train.model.name", choices=MODELS.names
+    )
+    hidden: int | None = number(
+        "units of each recurrent layer, 8 to 256", 0, MOST, key="jobs.train.model.hidden"
+    )
+    epochs: int | None = number(
+        "passes over the training windows", 0, MOST, key="jobs.train.epochs"
+    )
+
+
+class TrainFlags(ModelFlags):
+    """The flags of `job train`."""
+
+    seed: int | None = _seed("jobs.train.seed")
+    refit: bool = switch(
+        "train with some subjects held out, then once more on all of them", key="jobs.train.refit"
+    )
+    chaos: str | None = text("faults to inject, e.g. kill-worker:0.1,stop-worker:0.05")
+
+
+class CvFlags(ModelFlags):
+    """The flags of `job cv`."""
+
+    folds: int | str | None = text(
+        "how many folds, or `groups` to leave out one person (or other group) at a time",
+        key="jobs.cv.folds",
+        read=_folds,
+    )
+    seeds: int | list[int] | None = text(
+        "how many seeds, from 0 on, or which, e.g. 0,3,7", key="jobs.cv.seeds", read=_seeds
+    )
+
+
+class EvaluateFlags(TrustFlags, JobFlags):
+    """The flags of `job evaluate`."""
+
+    run: str | None = path(
+        "folder of the training to evaluate; else the newest", key="jobs.evaluate.run"
+    )
+    app: str | None = app_flag()
+    data: str | None = data_flag()
+    format: str | None = format_flag()
+
+
+class RecogniseFlags(JobFlags):
+    """The flags of `job recognise`."""
+
+    run: str | None = path(
+        "folder of the training to label with; else the newest", key="jobs.recognise.run"
+    )
+    data: str | None = path(
+        "the recording to label, a CSV or an .npz", key="jobs.recognise.data", read=from_here
+    )
+    format: str | None = format_flag("jobs.recognise.format")
+    mode: str | None = mode_flag()
+    acceleration: str | None = text(
+        "unit of the recording's acceleration: g or m/s2",
+        key="jobs.recognise.acceleration",
+        choices=("g", "m/s2"),
+    )
+    rotation: str | None = text(
+        "unit of the recording's angular velocity: rad/s or deg/s",
+        key="jobs.recognise.rotation",
+        choices=("rad/s", "deg/s"),
+    )
+
+
+class PiFlags(JobFlags):
+    """The flags of `job pi`."""
+
+    samples: int | None = number("random points", 0, MOST, key="jobs.pi.samples")
+    seed: int | None = _seed("jobs.pi.seed")
+
+
+@takes(TrainFlags)
+def train(flags: TrainFlags) -> None:
     """Train the network on the cluster's workers."""
-    run_job("train", with_overrides(flags, OF_TRAIN), run_flags(flags))
+    of_run = run_flags(flags)
+    if flags.chaos is not None:
+        of_run += ["--chaos", flags.chaos]
+    run_job("train", with_overrides(flags), of_run)
 
 
-@takes(
-    "inventory set_ app folds seeds mode codec model hidden epochs data resume run json_ quiet log_format log_level"
-)  # fmt: skip
-def cv(flags: Flags) -> None:
-    """Cross-validate what `train` would train, over the training people alone, on the cluster's workers."""
-    run_job("cv", with_overrides(flags, OF_CV), run_flags(flags))
+@takes(CvFlags)
+def cv(flags: CvFlags) -> None:
+    """Cross-validate what `train` would train, over the training people alone, on the workers."""
+    run_job("cv", with_overrides(flags), run_flags(flags))
 
 
-@takes("inventory set_ app data run json_ quiet log_format log_level")
-def evaluate(flags: Flags) -> None:
+@takes(EvaluateFlags)
+def evaluate(flags: EvaluateFlags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
-    run_job("evaluate", with_overrides(flags, OF_EVALUATE))
+    run_job("evaluate", with_overrides(flags))
 
 
-@takes("inventory set_ mode run data acceleration rotation json_ quiet log_format log_level")
-def recognise(flags: Flags) -> None:
+@takes(RecogniseFlags)
+def recognise(flags: RecogniseFlags) -> None:
     """Label a long recording with a trained model, on the cluster's workers."""
-    if flags.data:
-        flags = replace(flags, data=os.path.abspath(os.path.expanduser(flags.data)))
-    run_job("recognise", with_overrides(flags, OF_RECOGNISE))
+    run_job("recognise", with_overrides(flags))
 
 
-@takes("inventory set_ samples seed json_ quiet log_format log_level")
-def pi(flags: Flags) -> None:
+@takes(PiFlags)
+def pi(flags: PiFlags) -> None:
     """Estimate pi, and calibrate the workers by it."""
-    run_job("pi", with_overrides(flags, OF_PI))
+    run_job("pi", with_overrides(flags))
 
 
-def run_job(job: str, flags: Flags, of_run: Sequence[str] = (), wish: "ProgramWish | None" = None) -> None:
-    """Run one job, `run` with its program, and end the command as it did. Raises ClusterError without its roles."""
-    opened = open_cluster(flags)
-    cluster = opened.inventory
-    if needs_roles(cluster, job, wish):
-        with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
-            now = opened.cluster.services.state(fleet)
-        if not now.serves_jobs:
-            raise ClusterError(
-                f"cluster {cluster.cluster} is {now.summary}: a job needs every parameter server and at least one "
-                f"worker; `{command('deploy start --no-jobs', cluster.path)}` starts them, "
-                f"`{command('deploy status', cluster.path)}` shows them"
-            )
-    shown = [flag for flag, given in (("--json", flags.json_), ("--quiet", flags.quiet)) if given]
-    words = [*shown, *of_run]
-    end_as_the_job_did(opened.jobs.run_job(job, words) if wish is None else opened.jobs.run_program(wish, words))
+def run_job(
+    job: str, flags: JobFlags, of_run: Sequence[str] = (), wish: "ProgramRequest | None" = None
+) -> None:
+    """Run one job, `run` with its program, and end the command as it did.
 
-
-@takes("inventory set_ json_")
-def list_(flags: Flags) -> None:
-    """The jobs on the coordinator's node, the newest last."""
-    opened = open_cluster(flags, as_written=True)
-    with opened.jobs.node_jobs() as jobs:
-        pid = opened.jobs.running_job() if jobs is None else None
-        records = [] if jobs is None else jobs.records()
-    if flags.json_:
-        shown = {"cluster": opened.inventory.cluster, "jobs": [record.to_json() for record in records]}
-        say_json({**shown, "foreground_pid": pid} if jobs is None else shown)
-    elif jobs is None:
-        say("no job runs" if pid is None else f"a job runs in the foreground of another command (fab, pid {pid})")
-    else:
-        from deploy.terminal.console import show_jobs
-
-        show_jobs(records)
-
-
-@takes("inventory set_ job checkpoints json_")
-def attach(flags: Flags) -> None:
-    """Watch a job to its end and fetch its result; Ctrl-C leaves it running. Ends as the job does."""
-    with _jobs(flags) as jobs:
-        from deploy.jobs.attached_job import watch
-
-        name = jobs.choose(flags.job).id
-        code = watch(jobs, name, for_programs=flags.json_, checkpoints=flags.checkpoints, last_lines=LINES_AT_FIRST)
-    end_as_the_job_did(code)
-
-
-@takes("inventory set_ job")
-def cancel(flags: Flags) -> None:
-    """End a job, with its result so far, and fetch that."""
-    with _jobs(flags) as jobs:
-        from deploy.jobs.attached_job import finish
-
-        record = jobs.choose(flags.job)
-        if record.state.ended:
-            say(f"job {record.id} has ended already: {record.state}")
-            return
-        with waiting_for(f"ending job {record.id} with its result so far"):
-            ended = jobs.cancel(record.id)
-        say(f"job {ended.id}: {ended.state}")
-        finish(jobs, ended)
-
-
-@contextmanager
-def _jobs(flags: Flags) -> "Iterator[NodeJobs]":
-    opened = open_cluster(flags, as_written=True)
-    with opened.jobs.node_jobs() as jobs:
-        if jobs is None:
-            pid = opened.jobs.running_job()
-            other = "; none runs now: `fab job train` begins one" if pid is None else f", as does `kill -INT {pid}`"
-            raise UsageError(
-                f"{opened.inventory.path}: connection: local: a job runs in the foreground of the command that began "
-                f"it, and Ctrl-C there ends it{other}"
-            )
-        yield jobs
-
-
-@takes("runs report")
-def report(flags: Flags) -> None:
-    """Write a run's report.html again; with --run several times, put runs side by side."""
-    if not flags.runs:
-        raise UsageError("--run: expected the folder of a run, e.g. `fab report --run runs/20260131T120000Z-train`")
-    found = [argument for folder in _folders(flags.runs) for argument in ("--run", str(folder))]
-    words = module_command("cluster.pages", *found, *(("--out", flags.report) if flags.report else ()))
-    # A process of its own: `fab` does not load what draws.
-    end_as_the_job_did(subprocess.run(words, env=environment_for_any_folder()).returncode)
-
-
-def _folders(given: Sequence[str]) -> list[Path]:
-    found = []
-    for name in given:
-        places = [Path(name), RUNS / name]
-        folder = next((place for place in places if place.is_dir()), None)
-        if folder is None:
-            raise UsageError(f"--run {name}: expected the folder of a run, found neither {places[0]} nor {places[1]}")
-        found.append(folder)
-    return found
-
-
-def with_overrides(flags: Flags, keys: Mapping[str, str]) -> Flags:
-    """The flags, those of `keys` as overrides of the inventory before the ones of --set, text quoted as YAML reads it.
-
-    Raises UsageError for a number that is none.
+    Raises ClusterError without its roles.
     """
-    made = []
-    for name, key in keys.items():
-        value = getattr(flags, name)
-        if value and name in FROM_HERE:
-            value = os.path.abspath(os.path.expanduser(value))
-        if value not in (None, False):
-            made.append(f"{key}={_as_yaml(name, value)}")
-    return replace(flags, set_=(*made, *flags.set_))
+    if is_named(flags):
+        alone = None
+    else:
+        alone = inventory_alone(job, flags.set_, Path.cwd())
+    opened = open_cluster(flags, alone=alone)
+    if needs_roles(opened.inventory, job, wish):
+        refuse_missing_roles(opened, "a job")
+    words = [*display_flags(flags), *of_run]
+    if wish is None:
+        end_as_the_job_did(opened.jobs.run_job(job, words))
+    else:
+        end_as_the_job_did(opened.jobs.run_program(wish, words))
 
 
-def _as_yaml(name: str, value: str | bool) -> str:
-    """The value of a flag as its key takes it. Raises UsageError for a number that is none."""
-    text, flag = str(value), f"--{name}"
-    if name == "seeds" and "," in text:
-        return json.dumps([whole_number(flag, each, 0, LARGEST) for each in text.split(",") if each.strip()])
-    if name in NUMBERS and (name, text) != ("folds", "groups"):
-        return str(whole_number(flag, text, 0, LARGEST))
-    return json.dumps(value)
+def refuse_missing_roles(opened: "OpenCluster", needed_by: str) -> None:
+    """Raise ClusterError where the roles are too few for what needs them."""
+    cluster = opened.inventory
+    with opened.cluster.fleet() as fleet, waiting_for("looking at the nodes"):
+        now = opened.cluster.services.state(fleet)
+    if not now.serves_jobs:
+        raise ClusterError(
+            f"cluster {cluster.cluster} is {now.summary}: {needed_by} needs every parameter server"
+            f" and at least one worker; `{command('deploy start --no-jobs', cluster.path)}`"
+            f" starts them, `{command('deploy status', cluster.path)}` shows them"
+        )
 
 
-def run_flags(flags: Flags) -> list[str]:
-    """`--resume [RUN]` and `--chaos TEXT` for the coordinator. Raises UsageError for a run without --resume."""
+def display_flags(flags: JobFlags) -> list[str]:
+    """Return --json and --quiet for the coordinator, as far as they are given."""
+    return as_words(flags, "json_", "quiet")
+
+
+def run_flags(flags: ResumeFlags) -> list[str]:
+    """Return `--resume [RUN]` for the coordinator. Raises UsageError for a run without --resume."""
     if flags.run is not None and not flags.resume:
         raise UsageError("--run: names the training run for --resume; give both, or neither")
-    resumed = [] if not flags.resume else ["--resume"] if flags.run is None else ["--resume", flags.run]
-    return [*resumed, *([] if flags.chaos is None else ["--chaos", flags.chaos])]
-
-
-JOB_ACTIONS = (train, cv, evaluate, recognise, pi, list_, attach, cancel)
+    if not flags.resume:
+        return []
+    if flags.run is None:
+        return ["--resume"]
+    return ["--resume", flags.run]

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from invoke.exceptions import Exit
-
-from cluster.errors import ExitCode, UsageError
-from cluster.logs.terminal import say
+from core.errors import UsageError
+from core.logs.terminal import say
 from deploy.cluster.selection import select_nodes
+from deploy.commands.action import end_degraded
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
-    from deploy.cluster.cluster import Cluster
+    from core.inventory import Inventory
+    from deploy.cluster.cluster import ManagedCluster
+    from deploy.cluster.tunnel_keys import TunnelKeys
     from deploy.commands.flags import Names
     from deploy.commands.views import View
     from deploy.converge.deployment import Desired
@@ -22,46 +22,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenCluster:
-    """One cluster for the whole of a command: nodes and services, jobs, data, view, and what its nodes have to be.
+    """One cluster for the whole of a command: nodes, services, jobs, data and view.
 
-    `monitor` watches it with a Prometheus of its own. `has_machines`: actions such as `push` mean something.
+    `monitor` watches it with a Prometheus of its own. `has_machines`: actions such as `push` mean
+    something.
     """
 
-    cluster: "Cluster"
+    cluster: "ManagedCluster"
     jobs: "JobServices"
     data: "JobData"
     view: "View"
     desired: "Callable[[], Desired]"
     monitor: "Callable[[OpenCluster], None]"
     has_machines: bool
+    keys: "TunnelKeys | None" = None
+    """The nodes' public keys of WireGuard; None where there are no machines."""
 
     @property
     def inventory(self) -> "Inventory":
         """The cluster's inventory."""
         return self.cluster.inventory
 
+    def replace_keys(self, names: "Names") -> None:
+        """Let these nodes make new keys of WireGuard. Raises UsageError where none are used."""
+        if self.keys is None or not self.inventory.encrypted:
+            raise UsageError("--new-keys: only nodes with `transport: wireguard` have keys")
+        self.keys.replace(select_nodes(self.inventory, names))
+
     def for_machines(self, action: str) -> "OpenCluster":
-        """This cluster, for an action of machines. Raises UsageError where every role is a process of this machine."""
+        """This cluster, for an action of machines.
+
+        Raises UsageError where every role is a process of this machine.
+        """
         if not self.has_machines:
             raise UsageError(
-                f"{self.inventory.path}: connection: local: `{action}` is for machines reached over SSH; here every "
-                "role is a process of this machine"
+                f"{self.inventory.path}: connection: local: `{action}` is for machines reached over"
+                " SSH; here every role is a process of this machine"
             )
         return self
 
 
-def run_phases(opened: OpenCluster, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool) -> None:
+def run_phases(
+    opened: OpenCluster, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool
+) -> None:
     """A part of a start; the command ends degraded where a node failed."""
-    from deploy.converge.deployment import Order, converge
+    from deploy.converge.deployment import DeploymentRequest, converge
 
-    publications = opened.data.publications if with_data else None
-    order = Order(action, select_nodes(opened.inventory, limit), phases, publications)
+    if with_data:
+        publications = opened.data.publications
+    else:
+        publications = None
+    order = DeploymentRequest(action, select_nodes(opened.inventory, limit), phases, publications)
     with opened.cluster.fleet() as fleet:
         with opened.view.progress(quiet=False) as progress:
             result = converge(opened.cluster, fleet, opened.desired(), order, progress)
         opened.view.result(result, fleet, idle_said=False)
     if result.recap.failures or not result.whole:
-        raise Exit(None, ExitCode.DEGRADED)
+        end_degraded()
 
 
 def monitor_on_its_node(opened: OpenCluster) -> None:
@@ -72,8 +89,8 @@ def monitor_on_its_node(opened: OpenCluster) -> None:
     node = opened.inventory.monitor_node
     if node is None:
         raise UsageError(
-            f"{opened.inventory.path}: no node has the role `monitor`: give it to one, or write the files for a "
-            "Prometheus that exists with --out DIR"
+            f"{opened.inventory.path}: no node has the role `monitor`: give it to one, or write the"
+            " files for a Prometheus that exists with --out DIR"
         )
     run_phases(opened, "monitor", (node,), MONITOR_PHASES, with_data=False)
     say(f"Prometheus: {url(opened.inventory)}")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
-from cluster.logs.terminal import say
+from core.errors import ClusterError
+from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError
@@ -29,8 +29,8 @@ from deploy.release.scripts import RefusedError, list_releases, make_current, ou
 from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
-    from deploy.cluster.cluster import Cluster
+    from core.inventory import Inventory, Task
+    from deploy.cluster.cluster import ManagedCluster
     from deploy.cluster.fleet import Fleet
 
 _SECONDS = 60.0
@@ -39,76 +39,171 @@ Roles = Mapping[str, Sequence["Task"]]
 """The roles kept on each node."""
 
 
-def roll_back(cluster: "Cluster", names: Sequence[str], serial: int) -> None:
+def roll_back(cluster: "ManagedCluster", names: Sequence[str], serial: int) -> None:
     """Make one release current on these nodes and restart what they run, `serial` nodes at a time.
 
-    Services restart one node after the other. The first that does not answer again ends the rollback, and the nodes
-    after it stay as they are. The next call resumes an interrupted rollback. Raises DegradedError.
+    Services restart one node after the other. The first that does not answer again ends the
+    rollback, and the nodes after it stay as they are. The next call resumes an interrupted
+    rollback. Raises DegradedError.
     """
-    serving = cluster.inventory.service_nodes
-    kept = kept_tasks(cluster.inventory)
-    roles = {name: [task for task in kept if task.node == name] for name in names}
-    note = UnfinishedRollback.of(cluster)
     with cluster.fleet() as fleet:
-        with waiting_for(f"looking at the releases of {len(names)} nodes"):
-            found = fleet.each(lambda node: _look(node, roles[node.name], node.name in serving), names)
-        standings = {name: one for name, one in found.items() if isinstance(one, Standing)}
-        failed = {name: one for name, one in found.items() if isinstance(one, ClusterError)}
-        to = _where_to(cluster, standings)
-        if to is None:
-            nothing = "no earlier release is left to go back to: `fab deploy start` from the checkout you want"
-            failed |= {name: ClusterError(f"{name}: {nothing}") for name in standings}
-            raise DegradedError("\n".join(str(failed[name]) for name in names))
-        release = to.release
-        needs = {name: standing.need(release) for name, standing in standings.items()}
-        for name in [name for name, need in needs.items() if need is Need.RELEASE]:
-            failed[name] = ClusterError(
-                f"{name}: release {release}, to which the others go back, is not there: `fab deploy start --limit "
-                f"{name}` from the checkout of that release brings it"
-            )
-        well = [name for name, need in needs.items() if need is Need.NOTHING]
-        for name in well:
-            say(f"{name}: on release {release} already")
-        left = {*to.left, *names} - set(well)
-        to = replace(to, left=tuple(node.name for node in cluster.inventory.nodes if node.name in left))
-        note.write(to)
-
-        def back_on(node: Connector) -> None:
-            _back_on(node, release, needs[node.name], roles[node.name])
-
+        run = _RollbackRun(cluster, fleet, names)
         try:
-            for batch in batches([name for name, need in needs.items() if need in (Need.FLIP, Need.RESTART)], serial):
-                drain(cluster.inventory, fleet, [task for name in batch for task in roles[name]])
-                with waiting_for(f"going back on {', '.join(batch)}"):
-                    results = fleet.each(back_on, batch)
-                failed |= {name: result for name, result in results.items() if isinstance(result, ClusterError)}
-                back, problem = _with_services(
-                    cluster.inventory, fleet, [name for name in batch if name not in failed]
-                )  # fmt: skip
-                failed |= problem
-                for name in back:
-                    say(f"{name}: back on release {release}")
-                to = replace(to, left=tuple(name for name in to.left if name not in back))
-                note.write(to)
-                if problem:
+            for batch in batches(run.nodes_to_change(), serial):
+                if not run.go_back_on(batch):
                     break
         except KeyboardInterrupt:
-            say(f"interrupted; {_state(cluster, to, names)}", error=True)
+            say(f"interrupted; {run.state()}", error=True)
             raise
-    if failed:
-        raise DegradedError(
-            "\n".join([*(str(failed[name]) for name in names if name in failed), _state(cluster, to, names)])
+    run.end()
+
+
+class _RollbackRun:
+    """One call of `rollback`: how far each of its nodes is, noted for the next call."""
+
+    def __init__(self, cluster: "ManagedCluster", fleet: "Fleet", names: Sequence[str]) -> None:
+        """Look at the releases of the nodes and choose the one to go back to.
+
+        Raises DegradedError where there is none.
+        """
+        self._inventory = cluster.inventory
+        self._fleet = fleet
+        self._names = names
+        kept = kept_tasks(cluster.inventory)
+        self._roles: Roles = {name: [task for task in kept if task.node == name] for name in names}
+        self._note = UnfinishedRollback.of(cluster)
+        self._failed: dict[str, ClusterError] = {}
+        standings = self._standings()
+        self._to = self._target(standings)
+        release = self._to.release
+        self._needs = {name: standing.need(release) for name, standing in standings.items()}
+        for name in self._that_need(Need.RELEASE):
+            self._failed[name] = ClusterError(
+                f"{name}: release {release}, to which the others go back, is not there: `fab deploy"
+                f" start --limit {name}` from the checkout of that release brings it"
+            )
+        well = self._that_need(Need.NOTHING)
+        for name in well:
+            say(f"{name}: on release {release} already")
+        left = {*self._to.left, *names} - set(well)
+        self._leave([node.name for node in cluster.inventory.nodes if node.name in left])
+
+    def nodes_to_change(self) -> list[str]:
+        """Return the nodes that can go back and are not there yet."""
+        return self._that_need(Need.FLIP, Need.RESTART)
+
+    def go_back_on(self, batch: Sequence[str]) -> bool:
+        """Take some nodes back at once; return False where a service does not answer again."""
+        drain(self._inventory, self._fleet, [task for name in batch for task in self._roles[name]])
+        with waiting_for(f"going back on {', '.join(batch)}"):
+            results = self._fleet.each(self._back_on, batch)
+        self._note_failures(results)
+        moved = [name for name in batch if name not in self._failed]
+        back, problems = _with_services(self._inventory, self._fleet, moved)
+        self._failed |= problems
+        for name in back:
+            say(f"{name}: back on release {self._to.release}")
+        self._leave([name for name in self._to.left if name not in back])
+        return not problems
+
+    def end(self) -> None:
+        """Say what is left. Raises DegradedError where a node failed."""
+        if self._failed:
+            problems = [str(self._failed[name]) for name in self._names if name in self._failed]
+            raise DegradedError("\n".join([*problems, self.state()]))
+        if self._to.left:
+            say(self.state())
+
+    def state(self) -> str:
+        """Return which nodes are there and which are not, and the commands that continue."""
+        to = self._to
+        there = ", ".join(name for name in self._names if name not in to.left) or "no node"
+        concerned = {*to.was, *to.left}
+        again = f"deploy rollback --limit {','.join(to.left)}"
+        if all(node.name in concerned for node in self._inventory.nodes):
+            again = "deploy rollback"
+        path = self._inventory.path
+        return (
+            f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)};"
+            f" `{command(again, path)}` resumes with these,"
+            f" `{command('deploy start', path)}` brings nodes to the checkout's own release"
         )
-    if to.left:
-        say(_state(cluster, to, names))
+
+    def _standings(self) -> dict[str, Standing]:
+        serving = self._inventory.service_nodes
+
+        def look(node: Connector) -> Standing:
+            return _look(node, self._roles[node.name], node.name in serving)
+
+        with waiting_for(f"looking at the releases of {len(self._names)} nodes"):
+            found = self._fleet.each(look, self._names)
+        self._note_failures(found)
+        return {name: one for name, one in found.items() if isinstance(one, Standing)}
+
+    def _note_failures(self, results: Mapping[str, object]) -> None:
+        for name, result in results.items():
+            if isinstance(result, ClusterError):
+                self._failed[name] = result
+
+    def _that_need(self, *needs: Need) -> list[str]:
+        return [name for name, need in self._needs.items() if need in needs]
+
+    def _target(self, standings: Mapping[str, Standing]) -> Rollback:
+        """Return the release of an interrupted rollback, else the one that was current before.
+
+        Raises DegradedError where no node has one.
+        """
+        now = {name: one.installed.current for name, one in standings.items()}
+        was = {name: current for name, current in now.items() if current is not None}
+        unfinished = self._note.read()
+        if unfinished is not None and goes_on(unfinished, standings):
+            say(
+                f"resuming the interrupted rollback to release {unfinished.release} "
+                "(`fab deploy start` or `push` ends it otherwise)"
+            )
+            return replace(unfinished, was={**was, **unfinished.was})
+        (coordinator,) = self._inventory.of_role("coordinator")
+        release = target(standings, coordinator.node)
+        if release is not None:
+            return Rollback(release, was)
+        for name in standings:
+            self._failed[name] = ClusterError(
+                f"{name}: no earlier release is left to go back to: `fab deploy start` from the"
+                " checkout you want"
+            )
+        raise DegradedError("\n".join(str(self._failed[name]) for name in self._names))
+
+    def _leave(self, names: Sequence[str]) -> None:
+        """Note which nodes are left, for the next call."""
+        self._to = replace(self._to, left=tuple(names))
+        self._note.write(self._to)
+
+    def _back_on(self, node: Connector) -> None:
+        if self._needs[node.name] is Need.FLIP:
+            script = shell(make_current(self._to.release))
+            flipped = node.run(script, root=True, deadline_seconds=_SECONDS)
+            try:
+                done = outcome(flipped.return_code, flipped.text, flipped.stderr)
+            except RefusedError as error:
+                raise ClusterError(f"{node.name}: {error}") from error
+            if "unsigned" in done.line:
+                say(f"{node.name}: {done.line}", error=True)
+        if self._roles[node.name]:
+            restart_on(node, self._roles[node.name])
 
 
 def _with_services(
     inventory: "Inventory", fleet: "Fleet", names: Sequence[str]
-) -> tuple[list[str], dict[str, ClusterError]]:  # fmt: skip
-    """The nodes that are through: their service, where they have one, answers again. And the one that is not."""
+) -> tuple[list[str], dict[str, ClusterError]]:
+    """Restart the services of these nodes, one node after the other.
+
+    Returns the nodes that are through, those without a service among them, and the error of the one
+    whose service does not answer again; the ones after it are left.
+    """
     through = [name for name in names if name not in inventory.service_nodes]
-    for name in [name for name in names if name in inventory.service_nodes]:
+    for name in names:
+        if name not in inventory.service_nodes:
+            continue
         try:
             with waiting_for(f"restarting the service on {name}"):
                 restart_service(inventory, fleet.nodes[name])
@@ -121,48 +216,12 @@ def _with_services(
 def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
     listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
     units = [*(unit_name(task) for task in tasks), *([SERVICE_UNIT] if serves else [])]
-    runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text if units else ""
+    if units:
+        runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text
+    else:
+        runs = ""
     try:
         outcome(listing.return_code, listing.text, listing.stderr)
         return Standing(read(listing.text), read_runs(runs, units))
     except (RefusedError, ListingError) as error:
         raise ClusterError(f"{node.name}: {error}") from error
-
-
-def _where_to(cluster: "Cluster", standings: Mapping[str, Standing]) -> Rollback | None:
-    """The target: that of an interrupted rollback, else the release that was current before."""
-    now = {name: one.installed.current for name, one in standings.items()}
-    was = {name: current for name, current in now.items() if current is not None}
-    unfinished = UnfinishedRollback.of(cluster).read()
-    if unfinished is not None and goes_on(unfinished, standings):
-        say(
-            f"resuming the interrupted rollback to release {unfinished.release} "
-            "(`fab deploy start` or `push` ends it otherwise)"
-        )
-        return replace(unfinished, was={**was, **unfinished.was})
-    (coordinator,) = cluster.inventory.of_role("coordinator")
-    release = target(standings, coordinator.node)
-    return None if release is None else Rollback(release, was)
-
-
-def _back_on(node: Connector, release: str, need: Need, tasks: Sequence["Task"]) -> None:
-    if need is Need.FLIP:
-        flipped = node.run(shell(make_current(release)), root=True, deadline_seconds=_SECONDS)
-        try:
-            outcome(flipped.return_code, flipped.text, flipped.stderr)
-        except RefusedError as error:
-            raise ClusterError(f"{node.name}: {error}") from error
-    if tasks:
-        restart_on(node, tasks)
-
-
-def _state(cluster: "Cluster", to: Rollback, names: Sequence[str]) -> str:
-    there = ", ".join(name for name in names if name not in to.left) or "no node"
-    concerned = {*to.was, *to.left}
-    all_of_them = all(node.name in concerned for node in cluster.inventory.nodes)
-    again = "deploy rollback" if all_of_them else f"deploy rollback --limit {','.join(to.left)}"
-    return (
-        f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)}; "
-        f"`{command(again, cluster.inventory.path)}` resumes with these, "
-        f"`{command('deploy start', cluster.inventory.path)}` brings nodes to the checkout's own release"
-    )

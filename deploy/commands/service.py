@@ -1,119 +1,204 @@
-"""`fab serve` and `fab service`: a trained model answers over HTTP on this machine, a version at a time.
+"""`fab serve` and `fab service`: a model answers over HTTP here, a version at a time.
 
-The service is a process of its own room, without TensorFlow. It ends with its command and dies with it.
+The service is a process of its own room, without TensorFlow. It ends with its command and dies with
+it.
 """
 
-import os
-import signal
-import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import Signals
+from typing import Any
 
-from cluster.errors import UsageError
-from deploy.commands.edge import end_as_the_job_did, takes
-from deploy.commands.flags import Flags, real_number, whole_number
+from core.children import Child, EndRequest
+from core.errors import UsageError
+from deploy.commands.action import end_as_the_job_did, run_module, takes
+from deploy.commands.flags import (
+    ClusterFlags,
+    JsonFlags,
+    Names,
+    TrustFlags,
+    as_words,
+    names,
+    number,
+    path,
+    switch,
+    text,
+)
+from deploy.commands.values import from_here, real_number
 from deploy.common.interrupts import interruptible
-from deploy.common.project import die_with_parent, environment_for_any_folder, module_command
+from deploy.common.project import environment_for_any_folder, module_command
 
 END_SECONDS = 20.0
 """The service has five for what it answers at the moment."""
 
 LAST_PORT = 65_535
+MOST_MEGABYTES = 1 << 20
 EXPORT = "export"
 """In a run's folder: what `--run` serves."""
+MANAGE = "recognise.service.manage"
+MODEL = "har"
+"""Name of the served model where none is given."""
 
 
-_PACE = {"batch_milliseconds": 1000.0, "shadow_seconds": 3600.0, "least_agreement": 1.0}
-"""Flags with the greatest value that the service takes; the least is 0."""
+def _real(help_text: str, most: float) -> Any:
+    """Declare a flag with a number from 0 to `most`."""
+
+    def read(flag: str, given: str) -> float:
+        return real_number(flag, given, 0, most)
+
+    return text(help_text, metavar="N", read=read)
 
 
-@takes(
-    "export run port listen tls certificate key no_token called mqtt mqtt_credentials mqtt_authority "
-    "batch_milliseconds shadow_seconds least_agreement"
-)
-def serve(flags: Flags) -> None:
-    """Serve a model over HTTP until Ctrl-C: `fab serve --run RUN` or `--model EXPORT`, else the promoted version."""
-    port = whole_number("--port", flags.port, 0, LAST_PORT)
-    words = ["--name", flags.called, "--port", str(port), "--listen", flags.listen, "--link"]
-    words += ["--no-token"] if flags.no_token else []
-    words += ["--tls"] if flags.tls else []
-    words += ["--mqtt", flags.mqtt] if flags.mqtt else []
-    files = {
-        "--certificate": flags.certificate,
-        "--key": flags.key,
-        "--mqtt-credentials": flags.mqtt_credentials,
-        "--mqtt-authority": flags.mqtt_authority,
-    }
-    for flag, path in files.items():
-        words += [flag, os.path.abspath(os.path.expanduser(path))] if path else []
-    for name, most in _PACE.items():
-        flag, given = f"--{name.replace('_', '-')}", getattr(flags, name)
-        words += [] if given is None else [flag, str(real_number(flag, given, 0, most))]
-    export = _export(flags)
-    end_as_the_job_did(_in_foreground(module_command("recognise.service", *words, *export)))
+def _model_name() -> Any:
+    return text("name of the served model, in its paths and among the versions; har", MODEL)
 
 
-@takes("export run called inventory set_")
-def promote(flags: Flags) -> None:
-    """Make a version of a run or an export and serve it from now on; a service that runs takes it over."""
+def _memory() -> Any:
+    return number(
+        "memory of the service, of which a model gets two thirds; 384", 64, MOST_MEGABYTES, None
+    )
+
+
+class ModelOfRun(TrustFlags):
+    """The flags that name what is served."""
+
+    model: str | None = path("folder that `fab export` wrote: the model to serve", read=from_here)
+    run: str | None = path("folder of the training to serve, which is exported if it is not yet")
+
+
+class ServeFlags(ModelOfRun):
+    """The flags of `serve`."""
+
+    port: int = number("where clients connect; 0 is any free port; 8470", 0, LAST_PORT, 8470)
+    listen: str = text(
+        "address of this machine where clients connect; loopback alone is the default", "127.0.0.1"
+    )
+    host_name: Names = names(
+        "a name by which clients call the service, such as that of a proxy before it (repeatable)"
+    )
+    tls: bool = switch("HTTPS, with a certificate that the service makes for this machine")
+    certificate: str | None = path(
+        "HTTPS with a certificate of your own, a file in PEM format", read=from_here
+    )
+    key: str | None = path("file of the key of --certificate, in PEM format", read=from_here)
+    no_token: bool = switch("answer without a token, on loopback alone")
+    name: str = _model_name()
+    memory_megabytes: int | None = _memory()
+    mqtt: str | None = text("take readings at a broker of MQTT too: mqtt[s]://HOST[:PORT][/PREFIX]")
+    mqtt_credentials: str | None = path(
+        "file with one line USER:PASSWORD for the broker", read=from_here
+    )
+    mqtt_authority: str | None = path(
+        "who signed the broker's certificate, a file in PEM format", read=from_here
+    )
+    batch_milliseconds: float | None = _real(
+        "how long a request waits for others to be computed with; 2", 1000.0
+    )
+    shadow_seconds: float | None = _real(
+        "how long a promoted version is compared on live windows before it takes over; 10, and 0"
+        " is not at all",
+        3600.0,
+    )
+    least_agreement: float | None = _real(
+        "share of the compared windows that must get the served version's label, 0 to 1; 0", 1.0
+    )
+
+
+class VersionFlags(ClusterFlags):
+    """The flags of an action on the versions of a model."""
+
+    name: str = _model_name()
+
+
+class TriedFlags(VersionFlags):
+    """The flags of an action that tries a version before it is served."""
+
+    memory_megabytes: int | None = _memory()
+
+
+class PromoteFlags(ModelOfRun, TriedFlags):
+    """The flags of `service promote`."""
+
+
+class VersionListFlags(VersionFlags, JsonFlags):
+    """The flags of `service list`."""
+
+
+@takes(ServeFlags)
+def serve(flags: ServeFlags) -> None:
+    """Serve a model over HTTP until Ctrl-C: `--run`, `--model`, else the promoted one."""
+    own = (flag.attribute for flag in flags.declared() if flag not in ModelOfRun.declared())
+    words = [*as_words(flags, *own), *_export(flags)]
+    if sys.stdout.isatty():  # the link has the token, and a log is read by others
+        words.insert(0, "--link")
+    end_as_the_job_did(_in_foreground(module_command("recognise.service", *words)))
+
+
+@takes(PromoteFlags)
+def promote(flags: PromoteFlags) -> None:
+    """Make a version of a run or an export and serve it from now on; a running service takes it."""
     export = _export(flags)
     if flags.inventory is None:
-        _manage("promote", "--name", flags.called, *export)
+        memory = as_words(flags, "memory_megabytes")
+        run_module(MANAGE, "promote", "--name", flags.name, *memory, *export)
         return
     if not export:
         raise UsageError("promote: expected --model EXPORT or --run RUN")
     _on_nodes(flags, "promote", "--model", "-", export=Path(export[-1]))
 
 
-@takes("called inventory set_")
-def rollback(flags: Flags) -> None:
+@takes(TriedFlags)
+def rollback(flags: TriedFlags) -> None:
     """Serve the version before the current one again."""
-    if flags.inventory is None:
-        _manage("rollback", "--name", flags.called)
-    else:
-        _on_nodes(flags, "rollback")
+    _here_or_on_nodes(flags, "rollback", *as_words(flags, "memory_megabytes"))
 
 
-@takes("called inventory set_ json_")
-def list_(flags: Flags) -> None:
+@takes(VersionListFlags)
+def list_(flags: VersionListFlags) -> None:
     """Show the versions, each compared with its hash."""
-    more = ["--json"] if flags.json_ else []
-    if flags.inventory is None:
-        _manage("list", "--name", flags.called, *more)
-    else:
-        _on_nodes(flags, "list", *more)
+    _here_or_on_nodes(flags, "list", *as_words(flags, "json_"))
 
 
-@takes("called inventory set_")
-def token(flags: Flags) -> None:
+@takes(VersionFlags)
+def token(flags: VersionFlags) -> None:
     """Print the token that clients send."""
+    _here_or_on_nodes(flags, "token")
+
+
+def _here_or_on_nodes(flags: VersionFlags, action: str, *more: str) -> None:
     if flags.inventory is None:
-        _manage("token", "--name", flags.called)
+        run_module(MANAGE, action, "--name", flags.name, *more)
     else:
-        _on_nodes(flags, "token")
+        _on_nodes(flags, action, *more)
 
 
-def _on_nodes(flags: Flags, action: str, *more: str, export: Path | None = None) -> None:
+def _on_nodes(flags: VersionFlags, action: str, *more: str, export: Path | None = None) -> None:
     from deploy.commands.service_nodes import manage_on_nodes
 
-    if flags.called != Flags.called:
+    if flags.name != MODEL:
         raise UsageError("--name: on nodes the inventory has it, `service.model`")
+    if getattr(flags, "memory_megabytes", None) is not None:
+        raise UsageError(
+            "--memory-megabytes: on nodes the inventory has it, `service.memory_megabytes`"
+        )
     manage_on_nodes(flags, action, *more, export=export)
 
 
-def _manage(*words: str) -> None:
-    command = module_command("recognise.service.manage", *words)
-    end_as_the_job_did(subprocess.run(command, env=environment_for_any_folder()).returncode)
+def _export(flags: ModelOfRun) -> Sequence[str]:
+    """Return `--model FOLDER` of the export to serve; nothing without one.
 
-
-def _export(flags: Flags) -> Sequence[str]:
-    """`--model FOLDER` of the export to serve; nothing without one. Exports a run that has no export yet."""
-    if flags.export and flags.run:
+    Exports a run that has no export yet.
+    """
+    if flags.model and flags.run:
         raise UsageError("--model and --run: give one of them")
+    if flags.model:
+        return ("--model", flags.model)
     if not flags.run:
-        return ("--model", os.path.abspath(os.path.expanduser(flags.export))) if flags.export else ()
-    run = Path(os.path.abspath(os.path.expanduser(flags.run)))
-    run = run if run.is_dir() else Path("runs", flags.run).absolute()
+        return ()
+    run = Path(from_here("--run", flags.run))
+    if not run.is_dir():
+        run = Path("runs", flags.run).absolute()
     export = run / EXPORT
     if not export.exists():
         words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
@@ -122,30 +207,15 @@ def _export(flags: Flags) -> Sequence[str]:
 
 
 def _in_foreground(command: Sequence[str]) -> int:
-    """Run a process until it ends; an interrupt ends it, and is raised again then. Main thread only."""
-    with interruptible():
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            env=environment_for_any_folder(),
-            process_group=0,  # a terminal's Ctrl-C does not reach it: this process ends it, once
-            preexec_fn=die_with_parent(),
-        )
-        try:
-            return child.wait()
-        finally:
-            if child.poll() is None:
-                child.send_signal(signal.SIGINT)
-                _wait_or_kill(child)
+    """Run a process until it ends; an interrupt ends it, and is raised again then.
 
-
-def _wait_or_kill(child: "subprocess.Popen[bytes]") -> None:
-    """A second interrupt, or too long a wait, kills it."""
-    try:
-        child.wait(END_SECONDS)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        child.kill()
-        child.wait()
-
-
-SERVICE_ACTIONS = (promote, rollback, list_, token)
+    Main thread only.
+    """
+    environment = environment_for_any_folder()
+    with (
+        interruptible(),
+        Child(
+            command, environment=environment, ending=EndRequest(Signals.SIGINT, END_SECONDS)
+        ) as child,
+    ):
+        return child.wait()

@@ -1,23 +1,22 @@
-"""`fab service` on the nodes with the role `service`: the same commands there, as the service account."""
+"""`fab service` on the nodes with the role `service`, as its account."""
 
-import io
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from invoke.exceptions import Exit
-
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.exported.description import FILES, NAME, read
-from cluster.logs.terminal import say
-from deploy.cluster.places import CURRENT, SERVICE_USER, NodePlaces
-from deploy.commands.flags import Flags
+from core.errors import ClusterError, UsageError
+from core.exported.description import FILES, NAME, read
+from core.logs.terminal import say
+from deploy.cluster.places import CURRENT, SERVICE_ACCOUNT, NodePlaces
+from deploy.commands.action import end_degraded
+from deploy.commands.flags import ClusterFlags
 from deploy.commands.opening import open_cluster
+from deploy.common.archives import tar_of
 from deploy.render.units import SERVICE_DATA
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
+    from core.inventory.sections import Service
     from deploy.cluster.connector import CommandResult, Connector
 
 SECONDS = 120.0
@@ -25,18 +24,23 @@ SECONDS = 120.0
 LARGEST_BYTES = 256 << 20
 
 
-def manage_on_nodes(flags: Flags, action: str, *more: str, export: Path | None = None) -> None:
-    """Do it on each node with the role, and show what each said. Ends degraded where a node failed. Raises UsageError.
+def manage_on_nodes(
+    flags: ClusterFlags, action: str, *more: str, export: Path | None = None
+) -> None:
+    """Run an action on each node with the role, and show what each said.
 
-    `export` is the folder of an export, which goes to every node.
+    The command ends degraded where a node failed. `export` is the folder of an export, which goes
+    to every node. Raises UsageError.
     """
     opened = open_cluster(flags)
     nodes = _nodes(opened.inventory)
-    sent = None if export is None else archive(export)
-    words = command(opened.inventory.service.model, action, *more)
+    sent = None
+    if export is not None:
+        sent = archive(export)
+    words = command(opened.inventory.service, action, *more)
 
     def one(node: "Connector") -> "CommandResult":
-        return node.run(words, stdin=sent, user=SERVICE_USER, deadline_seconds=SECONDS)
+        return node.run(words, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=SECONDS)
 
     failed = False
     with opened.cluster.fleet() as fleet:
@@ -46,17 +50,29 @@ def manage_on_nodes(flags: Flags, action: str, *more: str, export: Path | None =
                 failed = True
                 continue
             for line in result.text.splitlines() if result.ok else result.last_lines:
-                say(line if flags.json_ else f"{name}: {line}", error=not result.ok)
+                say(line if flags.for_programs else f"{name}: {line}", error=not result.ok)
             failed = failed or not result.ok
     if failed:
-        raise Exit(None, ExitCode.DEGRADED)
+        end_degraded()
 
 
-def command(model: str, action: str, *more: str) -> list[str]:
+def command(service: "Service", action: str, *more: str) -> list[str]:
     """The words of one action on a node."""
     return [
-        *("env", f"PYTHONPATH={CURRENT}", "PYTHONSAFEPATH=1", NodePlaces().python, "-m", "recognise.service.manage"),
-        *(action, "--state", SERVICE_DATA, "--name", model, *more),
+        "env",
+        f"PYTHONPATH={CURRENT}",
+        "PYTHONSAFEPATH=1",
+        NodePlaces().python,
+        "-m",
+        "recognise.service.manage",
+        action,
+        "--state",
+        SERVICE_DATA,
+        "--name",
+        service.model,
+        "--memory-megabytes",
+        str(service.memory_megabytes),
+        *more,
     ]
 
 
@@ -65,24 +81,21 @@ def archive(export: Path) -> bytes:
     described = read(export)
     if described.file not in (FILES["onnx"], FILES["litert"]):
         raise UsageError(
-            f"{export}: expected an export in onnx or litert, got {described.file}: `fab export --to onnx`"
+            f"{export}: expected an export in onnx or litert, got {described.file}: `fab export"
+            " --to onnx`"
         )
     if described.bytes > LARGEST_BYTES:
-        raise UsageError(f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got {described.bytes:,}")
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name in (NAME, described.file):
-            content = (export / name).read_bytes()
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return made.getvalue()
+        raise UsageError(
+            f"{export}: expected a model of at most {LARGEST_BYTES:,} bytes, got"
+            f" {described.bytes:,}"
+        )
+    return tar_of((name, (export / name).read_bytes()) for name in (NAME, described.file))
 
 
 def _nodes(inventory: "Inventory") -> Sequence[str]:
     if not inventory.service_nodes:
         raise UsageError(
-            f"{inventory.path}: no node has the role `service`: give it to one, or leave --inventory out for the "
-            "versions of this folder"
+            f"{inventory.path}: no node has the role `service`: give it to one, or leave"
+            " --inventory out for the versions of this folder"
         )
     return inventory.service_nodes

@@ -1,17 +1,18 @@
-"""Command lines: argument lists for nodes, joined for a shell here alone; lines to copy, and return codes by name."""
+"""Command lines for nodes, joined for a shell here alone; lines to copy; return codes."""
 
 import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from signal import Signals
 
-from cluster.errors import ExitCode
+from core.errors import ExitCode
 
 Word = str | int | PurePath
 """One argument of a command, whatever characters are in it."""
 
 Words = list[str] | tuple[str, ...]
-"""A command as an argument list. Not `Sequence[str]`: a string is one, and a string is no argument list."""
+"""A command as an argument list. Not `Sequence[str]`: a string is one, and a string is no argument
+list."""
 
 
 def quoted(*words: Word) -> str:
@@ -23,7 +24,10 @@ def quoted(*words: Word) -> str:
 
 
 def checked(words: Iterable[Word]) -> list[str]:
-    """The words as strings. Raises TypeError for a string in the place of a list, ValueError for a NUL byte."""
+    """The words as strings.
+
+    Raises TypeError for a string in the place of a list, ValueError for a NUL byte.
+    """
     if isinstance(words, str):
         raise TypeError(f"expected an argument list, got the string {words!r}: split it into words")
     made = [str(word) for word in words]
@@ -34,7 +38,10 @@ def checked(words: Iterable[Word]) -> list[str]:
 
 
 def shell(script: str, *arguments: Word) -> list[str]:
-    """A command that runs `script` with the arguments as `$1`, `$2` and so on. The script itself is a constant."""
+    """A command that runs `script` with the arguments as `$1`, `$2` and so on.
+
+    The script itself is a constant.
+    """
     return ["sh", "-c", script, "sh", *checked(arguments)]
 
 
@@ -42,19 +49,32 @@ def as_account(words: Words, *, root: bool = False, user: str | None = None) -> 
     """The command as the account `user`, as root, or as the account that is logged in."""
     if user is not None:
         return ["sudo", "-n", "-u", user, "--", *checked(words)]
-    return ["sudo", "-n", "--", *checked(words)] if root else checked(words)
+    if root:
+        return ["sudo", "-n", "--", *checked(words)]
+    return checked(words)
 
 
 def command(words: str, inventory: Path) -> str:
-    """`fab deploy stop --inventory pi.yaml`: the words after `fab`, on the inventory as this call found it."""
+    """Return the line to type for these words after `fab`: `fab deploy stop --inventory pi.yaml`.
+
+    The inventory is written as this call found it.
+    """
     return f"fab {words} --inventory {quoted(inventory)}"
+
+
+def settings(overrides: Iterable[str]) -> list[str]:
+    """Return `--set KEY=VALUE` for each override of an inventory."""
+    return [word for override in overrides for word in ("--set", override)]
 
 
 def named(return_code: int) -> str:
     """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`; a code without a name is its number."""
     if return_code < 0:
         number = -return_code
-        name = Signals(number).name if number in {int(known) for known in Signals} else "unknown"
+        if number in {int(known) for known in Signals}:
+            name = Signals(number).name
+        else:
+            name = "unknown"
         return f"signal {number} ({name})"
     try:
         return f"exit code {return_code} ({ExitCode(return_code).name})"

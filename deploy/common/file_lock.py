@@ -1,16 +1,18 @@
-"""A lock that one process holds and that the kernel gives back however that process ends (flock(2))."""
+"""A lock of one process, which the kernel gives back however that process ends (flock(2))."""
 
 import fcntl
 import os
 import time
 from pathlib import Path
 
+from core.control.own_state import make, open_own
+
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
 
 
 class LockHeldError(Exception):
-    """Another process holds the lock; `pid` is what it wrote into the file, None when that is unreadable."""
+    """Another process holds the lock; `pid` is None where the file does not say which."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         super().__init__(f"{path} is held by process {pid}")
@@ -22,8 +24,8 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises LockHeldError when another process has it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        make(path.parent)
+        self._descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         deadline = time.monotonic() + _PROBE_SECONDS
         while not _try_lock(self._descriptor):
             if time.monotonic() > deadline:
@@ -71,4 +73,6 @@ def _try_lock(descriptor: int) -> bool:
 
 def _read_pid(descriptor: int) -> int | None:
     text = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else None
+    if text.isascii() and text.isdigit() and len(text) <= 7:
+        return int(text)
+    return None

@@ -1,4 +1,4 @@
-"""Signals that interrupt: before a command has begun, quietly (see tools/fab_begins.py); then as KeyboardInterrupt.
+"""Signals that interrupt: quietly before a command has begun, then as KeyboardInterrupt.
 
 A bug is shown harmlessly.
 """
@@ -8,19 +8,19 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from cluster.errors import ExitCode
-from cluster.logs.terminal import say
+from core.errors import ExitCode
+from core.logs.terminal import say
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leave_before_anything_began(_number: int, _frame: object) -> None:
-    """The handler until then; of the same name in `.venv/bin/fab`, which has it before Fabric is imported."""
+    """Handle a signal before Fabric is imported; `.venv/bin/fab` has the same handler."""
     os._exit(ExitCode.CANCELLED)
 
 
@@ -44,9 +44,25 @@ def a_command_begins() -> None:
 
 
 def interrupts() -> list[signal.Signals]:
-    """The signals that interrupt a job. SIGINT is one also under a shell's `&`, which ignores it."""
+    """The signals that interrupt a job.
+
+    SIGINT is one also under a shell's `&`, which ignores it.
+    """
     # nohup ignores SIGHUP, and means it.
-    return [n for n in _INTERRUPTS if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
+    return [
+        n for n in _INTERRUPTS if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN
+    ]
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Inside, every signal of `interrupts` goes to the handler. Main thread only."""
+    before = {number: signal.signal(number, handler) for number in interrupts()}
+    try:
+        yield
+    finally:
+        for number, other in before.items():
+            signal.signal(number, other)
 
 
 @contextmanager
@@ -56,19 +72,17 @@ def interruptible() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in interrupts()}
-    try:
+    with handled(interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def show_bugs() -> None:
-    """Tracebacks of this process are shown as any other text: a bug's message may quote what was read."""
+    """Show tracebacks as any other text: a bug's message may quote what was read."""
     sys.excepthook = _shown
     threading.excepthook = lambda bug: _shown(bug.exc_type, bug.exc_value, bug.exc_traceback)
 
 
-def _shown(kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None) -> None:
+def _shown(
+    kind: type[BaseException], problem: BaseException | None, trace: TracebackType | None
+) -> None:
     say("".join(traceback.format_exception(kind, problem, trace)), error=True, end="")

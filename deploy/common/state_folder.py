@@ -5,8 +5,9 @@ import hashlib
 import os
 from pathlib import Path
 
-from cluster.control.token import STATE, kept_token
-from cluster.errors import ClusterError
+from core.control.own_state import check, make
+from core.control.token import STATE, kept_token
+from core.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
 """`sun_path` of `struct sockaddr_un` holds 108 bytes with its closing zero (unix(7))."""
@@ -22,26 +23,36 @@ class StateFolder:
         self.pid = path / "supervisor.pid"  # for people; programs trust the lock
         # The role processes alive, so that the next supervisor can clear what a crash left.
         self.roles = path / "state.json"
-        self.job_lock = path / "job.lock"  # held with flock by the command that runs a job in the foreground
-        # Where a running training names its run folder, so that a restarted coordinator continues there.
+        self.job_lock = (
+            path / "job.lock"
+        )  # held with flock by the command that runs a job in the foreground
+        # Where a running training names its run folder, so that a restarted coordinator continues
+        # there.
         self.run_file = path / "job.run"
         self._sockets = _socket_folder(path)
         self.control_socket = self._sockets / "supervisor.sock"  # JSON lines
-        self.notify_socket = self._sockets / "notify.sock"  # role processes report readiness there (sd_notify)
+        self.notify_socket = (
+            self._sockets / "notify.sock"
+        )  # role processes report readiness there (sd_notify)
 
     @classmethod
     def beside(cls, inventory: Path, cluster: str) -> "StateFolder":
-        """The folder of the cluster named `cluster` in the file `inventory`."""
-        return cls(inventory.resolve().parent / STATE / cluster)
+        """The folder of the cluster named `cluster` in the file `inventory`.
+
+        Raises ClusterError for a state that another account could change.
+        """
+        state = inventory.resolve().parent / STATE
+        check(state)
+        return cls(state / cluster)
 
     def log(self, name: str) -> Path:
         """Log file of `worker:1` or `supervisor`."""
         return self.logs / f"{name.replace(':', '-')}.log"
 
     def token(self) -> str:
-        """The cluster's token, made where there is none yet (`cluster.control.token`). After `create`.
+        """The cluster's token, made where there is none yet (`core.control.token`).
 
-        Raises ClusterError.
+        It needs the folder that `create` makes. Raises ClusterError.
         """
         try:
             return kept_token(self.path)
@@ -49,23 +60,22 @@ class StateFolder:
             raise self._refused("token", error) from error
 
     def create(self) -> None:
-        """Make the folders, readable by their owner only: who can write to the socket can stop the cluster.
+        """Make the folders for their owner alone: a writer of the socket can stop the cluster.
 
-        Raises ClusterError when the place cannot be written or the socket folder belongs to another account.
+        Raises ClusterError when the place cannot be written or the socket folder belongs to another
+        account.
         """
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            make(self.logs)
             self.path.chmod(0o700)
-            ignore = self.path.parent / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("# made by pscluster: state of running clusters\n*\n")
             self._sockets.mkdir(mode=0o700, exist_ok=True)
             owner = self._sockets.lstat().st_uid
         except OSError as error:
             raise self._refused("state", error) from error
         if owner != os.getuid():
             raise ClusterError(
-                f"{self._sockets} belongs to another user: put the inventory into a folder with a shorter path"
+                f"{self._sockets} belongs to another user: put the inventory into a folder with a"
+                " shorter path"
             )
 
     def remove_sockets(self) -> None:
@@ -78,8 +88,8 @@ class StateFolder:
 
     def _refused(self, what: str, error: OSError) -> ClusterError:
         return ClusterError(
-            f"the cluster's {what} cannot be kept in {self.path}: {error.strerror}; put the inventory into a folder "
-            "you may write to"
+            f"the cluster's {what} cannot be kept in {self.path}: {error.strerror}; put the"
+            " inventory into a folder you may write to"
         )
 
 

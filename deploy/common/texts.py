@@ -1,4 +1,4 @@
-"""Texts that are no Python: scripts, units and rules in files beside the modules, filled in by Jinja2."""
+"""Scripts, units and rules in files of their own format, filled in by Jinja2."""
 
 from functools import cache
 from pathlib import Path
@@ -19,15 +19,20 @@ class Inline(str):
 def filled(name: str, **values: Any) -> str:
     """The text of the file `name` below `deploy/` with these values.
 
-    Each value in a shell script (`.sh`) becomes one quoted word, and each list its quoted words. Within quotes it may
-    hold constants alone: names in capital letters (`tests/habits/test_root_on_nodes.py` looks).
+    Each value in a shell script (`.sh`) becomes one quoted word, and each list its quoted words.
+    Within quotes it may hold constants alone: names in capital letters
+    (`tests/habits/test_root_on_nodes.py` looks).
     """
     return _environment(name.endswith(".sh")).get_template(name).render(values)
 
 
 @cache
 def _environment(of_shell: bool) -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # which most commands do not need
+    from jinja2 import (
+        Environment,
+        FileSystemLoader,
+        StrictUndefined,
+    )  # which most commands do not need
 
     return Environment(
         loader=FileSystemLoader(_FOLDER),

@@ -1,1 +1,1 @@
-"""Facts, plan, apply, verify: what is true of each node, what the inventory wants, the steps from one to the other."""
+"""Deployments of machines: ask for facts, plan changes, apply them, and verify what they left."""

@@ -1,5 +1,7 @@
-! getent passwd {{ places.SERVICE_USER }} >/dev/null || userdel {{ places.SERVICE_USER }}
-! getent group {{ places.SERVICE_USER }} >/dev/null || groupdel {{ places.SERVICE_USER }}
+for account in {{ accounts }}; do
+    ! getent passwd $account >/dev/null || userdel $account
+    ! getent group $account >/dev/null || groupdel $account
+done
 if [ -d {{ places.DEPLOY_STATE }}/account ]; then
     for file in {{ files }}; do
         rm -f /etc/$file-

@@ -1,26 +1,44 @@
 """Carrying out the steps of changes on one node.
 
-Several steps travel in one command: each SSH command with sudo costs a busy Pi some tenths of a second.
+Several steps travel in one command: each SSH command with sudo costs a busy Pi some tenths of a
+second.
 """
 
 import base64
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.connector import DEADLINE_CODES, CommandResult, Connector
 from deploy.common.command_line import Words, quoted, shell
-from deploy.converge.change import SILENT, Call, Change, DeploymentDisplay, Publish, Reconnect, Shell, Step, Upload
+from deploy.converge.change import (
+    SILENT,
+    Call,
+    Change,
+    DeploymentDisplay,
+    Learn,
+    Publish,
+    Reconnect,
+    Shell,
+    Step,
+    Upload,
+)
 from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
-MARK = "@@step"
+MARK = f"@@{secrets.token_hex(16)}"
+"""What the line after each step begins with; nothing that a step prints can hold it."""
 SMALL_BYTES = 48 * 1024
-"""Of a file that travels inside the script: with its program, a word of a command line has at most 128 KiB."""
+"""A file up to this size travels inside the script.
+
+With its program, a word of a command line has at most 128 KiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,14 +78,18 @@ def script_of(step: Step) -> str | None:
 
 
 def batch_script(items: Sequence[StepOfChange]) -> str:
-    """Runs the steps in order until one fails; says after each how it ended. Every step has its own deadline."""
+    """Runs the steps in order until one fails; says after each how it ended.
+
+    Every step has its own deadline.
+    """
     lines = ["now() { cut -d' ' -f1 /proc/uptime; }"]
     for position, item in enumerate(items):
         script = script_of(item.step)
         assert script is not None  # `batches` keeps the others apart
         deadline = item.step.deadline_seconds
         lines.append(
-            f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null; code=$?; "
+            f"begun=$(now); timeout -k 5 {deadline:.0f} sh -c {quoted(script)} </dev/null;"
+            " code=$?; "
             f'printf "\\n{MARK} {position:d} $code $begun $(now)\\n"; [ $code = 0 ] || exit $code'
         )
     return "\n".join(lines) + "\n"
@@ -80,14 +102,18 @@ def read_batch(stdout: str) -> tuple[Ran, ...]:
         words = line.split()
         if len(words) == 5 and words[0] == MARK:
             with contextlib.suppress(ValueError):  # another program's line
-                ran.append(Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3]))))
+                ran.append(
+                    Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3])))
+                )
     return tuple(ran)
 
 
 def output_of_last(stdout: str) -> str:
     """What the last step that ended printed itself."""
     parts = stdout.split(f"\n{MARK} ")
-    return parts[-2].partition("\n")[2] if len(parts) > 2 else parts[0]
+    if len(parts) > 2:
+        return parts[-2].partition("\n")[2]
+    return parts[0]
 
 
 _SECONDS_A_MEGABYTE = 2.0
@@ -107,7 +133,10 @@ LAST_LINES = 6
 
 @dataclass(frozen=True)
 class StepFailure:
-    """Where and why a node left the run. `return_code` is None where the command did not come to an end."""
+    """Where and why a node left the run.
+
+    `return_code` is None where the command did not come to an end.
+    """
 
     node: str
     phase: str
@@ -120,9 +149,14 @@ class StepFailure:
     @property
     def line(self) -> str:
         """One line for the recap."""
-        code = "" if self.return_code is None else f" (exit code {self.return_code})"
-        said = f": {' | '.join(self.last_lines[-3:])}" if self.last_lines else ""
-        return f"{self.node}: {self.step}{code}{said}" + (f"; {self.hint}" if self.hint else "")
+        line = f"{self.node}: {self.step}"
+        if self.return_code is not None:
+            line += f" (exit code {self.return_code})"
+        if self.last_lines:
+            line += f": {' | '.join(self.last_lines[-3:])}"
+        if self.hint:
+            line += f"; {self.hint}"
+        return line
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -134,10 +168,21 @@ Done = Callable[[Change, float], None]
 
 
 def apply(
-    node: Connector, phase: str, changes: Sequence[Change], done: Done, progress: DeploymentDisplay = SILENT
+    node: Connector,
+    phase: str,
+    changes: Sequence[Change],
+    done: Done,
+    progress: DeploymentDisplay = SILENT,
 ) -> None:
-    """Carry out changes in their order, with as many steps as possible in one command. Raises StepFailedError."""
-    items = [StepOfChange(position, step) for position, change in enumerate(changes) for step in change.steps]
+    """Carry out changes in their order, with as many steps as possible in one command.
+
+    Raises StepFailedError.
+    """
+    items = [
+        StepOfChange(position, step)
+        for position, change in enumerate(changes)
+        for step in change.steps
+    ]
     left = [len(change.steps) for change in changes]
     seconds = [0.0 for _ in changes]
 
@@ -159,14 +204,22 @@ def apply(
         except _RefusedError as refused:
             step = refused.step or step
             outcome = refused.outcome
-            hint = step.hint if isinstance(step, Shell) else ""
-            command = step.script if isinstance(step, Shell) else outcome.command
-            record = StepFailure(node.name, phase, step.what, command, outcome.return_code, refused.last_lines, hint)
+            command = outcome.command
+            hint = ""
+            if isinstance(step, Shell):
+                command = step.script
+                hint = step.hint
+            record = StepFailure(
+                node.name, phase, step.what, command, outcome.return_code, refused.last_lines, hint
+            )
             raise StepFailedError(record) from refused
         except ClusterError as error:
-            step = error.step if isinstance(error, _OverdueError) else step
+            if isinstance(error, _OverdueError):
+                step = error.step
             message = str(error).removeprefix(f"{node.name}: ")
-            raise StepFailedError(StepFailure(node.name, phase, step.what, "", None, (message,), "")) from error
+            raise StepFailedError(
+                StepFailure(node.name, phase, step.what, "", None, (message,), "")
+            ) from error
 
 
 class _RefusedError(Exception):
@@ -181,7 +234,9 @@ class _RefusedError(Exception):
         return tuple(said.splitlines()[-LAST_LINES:])
 
 
-def _run_batch(node: Connector, group: Sequence[StepOfChange], count: Callable[[StepOfChange, float], None]) -> Step:
+def _run_batch(
+    node: Connector, group: Sequence[StepOfChange], count: Callable[[StepOfChange, float], None]
+) -> Step:
     script = batch_script(group).encode()
     seconds = sum(item.step.deadline_seconds for item in group) + 10.0
     outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
@@ -207,11 +262,26 @@ class _OverdueError(ClusterError):
 def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None:
     match step:
         case Shell():
-            content = None if step.stdin is None else step.stdin.read_bytes()
+            content = None
+            if step.stdin is not None:
+                content = step.stdin.read_bytes()
             _run(node, shell(step.script), step.deadline_seconds, stdin=content)
         case Upload():
-            content = step.content if isinstance(step.content, bytes) else step.content.read_bytes()
-            _run(node, write_file(step.path, step.mode, step.owner), step.deadline_seconds, stdin=content)
+            match step.content:
+                case bytes():
+                    content = step.content
+                case Path():
+                    content = step.content.read_bytes()
+                case _:
+                    content = step.content()
+            _run(
+                node,
+                write_file(step.path, step.mode, step.owner),
+                step.deadline_seconds,
+                stdin=content,
+            )
+        case Learn():
+            step.taken(_run(node, shell(step.script), step.deadline_seconds).text)
         case Reconnect():
             node.close()
             _run(node, ["true"], step.deadline_seconds)
@@ -222,9 +292,15 @@ def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None
 
 
 def _run(
-    node: Connector, words: Words, deadline_seconds: float, user: str | None = None, stdin: bytes | None = None
+    node: Connector,
+    words: Words,
+    deadline_seconds: float,
+    user: str | None = None,
+    stdin: bytes | None = None,
 ) -> CommandResult:
-    outcome = node.run(words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user)
+    outcome = node.run(
+        words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user
+    )
     if not outcome.ok:
         raise _RefusedError(outcome)
     return outcome
@@ -246,3 +322,11 @@ def _publish(node: Connector, step: Publish) -> None:
                 user=step.user,
             )
     _run(node, shell(finish_folder(step.folder, sums)), seconds, step.user)
+
+
+def by_hand(node: Connector) -> str:
+    """Return where a person looks when a command on a node failed."""
+    return (
+        f"`fab deploy logs --node {node.name}` says more, `fab deploy ssh --node {node.name}` looks"
+        " at it by hand"
+    )

@@ -1,5 +1,7 @@
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() { printf {{ section }} "$1"; }
+{# An account of the node may have chosen the name: of odd characters it says nothing. #}
+plain() { case $1 in *[!A-Za-z0-9_./:@+=,-]*) echo ;; *) echo "$1" ;; esac; }
 {{ subjects }}
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\n%s\n' "$ID" "$VERSION_ID")
@@ -7,7 +9,7 @@ for command in 'uname -m' 'getconf LONG_BIT' 'uname -r' nproc; do echo "$($comma
 section systemd; systemctl --version 2>/dev/null | head -n 1
 section model; [ -r /proc/device-tree/model ] && tr -d '\000' </proc/device-tree/model
 section python
-python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null
+/usr/bin/python3 -c 'import struct, sys; print(sys.version.split()[0], struct.calcsize("P") * 8)' 2>/dev/null
 section memory; cat /proc/meminfo
 section controllers; cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null
 section cmdline; for file in /boot/firmware/cmdline.txt /boot/cmdline.txt; do [ -f $file ] && echo $file && break; done
@@ -34,7 +36,7 @@ shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null 
 systemctl show -p {{ unit_keys }} {{ of.units }} $shown 2>/dev/null
 section processes
 for pid in $(systemctl show --value -p MainPID {{ of.units }} $shown 2>/dev/null | sort -u); do
-    [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ { print $2 }' /proc/$pid/status) $(readlink /proc/$pid/cwd)"
+    [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ { print $2 }' /proc/$pid/status) $(plain "$(readlink /proc/$pid/cwd)")"
 done
 section mounts; cat /proc/self/mountinfo
 section real; for folder in {{ of.bound }}; do echo "$folder $(readlink -m "$folder")"; done
@@ -49,12 +51,13 @@ section current; readlink {{ places.ROOT }}/current
 section data; for mark in {{ places.ROOT }}/prepared/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section published
 {% if of.published %}
-timeout -s KILL {{ published_seconds }} sh -c 'for folder; do for mark in "$folder"/*/.complete; do [ -e "$mark" ] && echo "$mark"; done; done' sh {{ of.published }}
+timeout -s KILL {{ published_seconds }} sh -c 'for folder; do for mark in "$folder"/*/.complete; do case $mark in *[!A-Za-z0-9_./:@+=,-]*) continue ;; esac; [ -e "$mark" ] && echo "$mark"; done; done' sh {{ of.published }}
 [ $? -ne 137 ] || echo "no answer"
 {% else %}
 :
 {% endif %}
-section listening; ss -Htlnp 2>/dev/null
+section listening; ss -Htlne 2>/dev/null
+section holders; ss -Htlnp 2>/dev/null
 section temperature; cat /sys/class/thermal/thermal_zone0/temp 2>/dev/null
 section throttled; vcgencmd get_throttled 2>/dev/null
 section files

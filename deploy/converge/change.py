@@ -26,7 +26,8 @@ class Upload:
     """A file written whole; `owner` may be the service account, root otherwise."""
 
     what: str
-    content: bytes | Path
+    content: bytes | Path | Callable[[], bytes]
+    """What is called is called when the step's turn has come."""
     path: str
     mode: int = 0o644
     owner: str = "root"
@@ -42,6 +43,16 @@ class Reconnect:
 
 
 @dataclass(frozen=True)
+class Learn:
+    """What a script prints, run as root, and who takes it; that may raise ClusterError."""
+
+    what: str
+    script: str
+    taken: Callable[[str], None]
+    deadline_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
 class PublishedFile:
     """A file of ours that is to lie in a published folder."""
 
@@ -53,7 +64,10 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class Publish:
-    """A folder for all nodes: what of it is missing is sent, all of it is checked there, and then it is complete."""
+    """A folder for all nodes: what it lacks is sent, and all of it is checked there.
+
+    Then it is complete.
+    """
 
     what: str
     folder: str
@@ -64,12 +78,15 @@ class Publish:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class DeploymentDisplay:
-    """What a person sees of a deployment while it runs: nothing here. Any thread may call every method."""
+    """What a person sees of a deployment while it runs: nothing here.
+
+    Any thread may call every method.
+    """
 
     def line(self, node: str, line: str) -> None:
         """Something was done on `node`, or (without a node) is being done."""
@@ -86,19 +103,25 @@ SILENT = DeploymentDisplay()
 
 @dataclass(frozen=True)
 class Call:
-    """Something that this process does for a node, such as asking a service manager. It raises ClusterError."""
+    """Something that this process does for a node, such as asking a service manager.
+
+    It raises ClusterError.
+    """
 
     what: str
     action: Callable[[DeploymentDisplay], None]
     deadline_seconds: float = 60.0
 
 
-Step = Shell | Upload | Reconnect | Publish | Call
+Step = Shell | Upload | Learn | Reconnect | Publish | Call
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not as the inventory wants it. `diff` shows the texts of a file, where there are any."""
+    """One thing that is not as the inventory wants it.
+
+    `diff` shows the texts of a file, where there are any.
+    """
 
     kind: str
     subject: str
@@ -106,26 +129,41 @@ class Change:
     detail: str
     steps: tuple[Step, ...]
     diff: str = ""
+    runs_jobs: bool = False
+    """Whether a start that makes this change runs the inventory's jobs after it."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`, without the steps."""
-        return {"kind": self.kind, "subject": self.subject, "action": self.action, "detail": self.detail} | (
-            {"diff": self.diff} if self.diff else {}
-        )
+        return {
+            "kind": self.kind,
+            "subject": self.subject,
+            "action": self.action,
+            "detail": self.detail,
+        } | ({"diff": self.diff} if self.diff else {})
 
 
 class Resource(Protocol):
     """One thing that the inventory wants of a node."""
 
     def changes(self, facts: Any) -> tuple[Change, ...]:
-        """What to change; empty where it is so already. `facts` are those of the cluster's kind (`Desired.ask`)."""
+        """What to change; empty where it is so already.
+
+        `facts` are those of the cluster's kind (`Desired.ask`).
+        """
 
 
 def text_diff(path: str, before: bytes | None, after: bytes) -> str:
     """A unified diff of two texts, empty where one is no text."""
     try:
-        old = [] if before is None else before.decode().splitlines()
+        if before is None:
+            old = []
+        else:
+            old = before.decode().splitlines()
         new = after.decode().splitlines()
     except UnicodeDecodeError:
         return ""
-    return "\n".join(difflib.unified_diff(old, new, f"{path} on the node", f"{path} of the inventory", lineterm=""))
+    return "\n".join(
+        difflib.unified_diff(
+            old, new, f"{path} on the node", f"{path} of the inventory", lineterm=""
+        )
+    )

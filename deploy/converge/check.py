@@ -14,27 +14,30 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from cluster.errors import UsageError
-from cluster.inventory.task import Task
+from core.cage import landlock
+from core.cage.landlock import Coverage
+from core.errors import UsageError
+from core.inventory.task import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
+from deploy.converge.cage import finding
 from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
 from deploy.jobs.apps import reads_its_data
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 _PROBE_DEADLINE_SECONDS = 60.0
 
-# Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question has to be put on
-# the node anyway. Each prints one JSON object.
-_GUARD_PROBE = "cluster.server.port_guard"
-_DATA_PROBE = "cluster.data.look"
+# Asked in processes of their own: deploy knows neither room, and on a deployed cluster the question
+# has to be put on the node anyway. Each prints one JSON object.
+_GUARD_PROBE = "core.server.port_guard"
+_DATA_PROBE = "core.data.look"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Precondition:
     """Whether something holds, and one line about it."""
 
     holds: bool
@@ -43,7 +46,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One machine. `taken_ports` has the holder of each taken port, as far as the system shows it."""
+    """One machine.
+
+    `taken_ports` has the holder of each taken port, as far as the system shows it.
+    """
 
     python: str
     machine: str
@@ -53,17 +59,21 @@ class NodeFacts:
     memory_bytes: int
     available_bytes: int
     taken_ports: Mapping[int, str]
-    guard: Verdict
+    guard: Precondition
     """Against other machines."""
-    accounts: Verdict
+    accounts: Precondition
     """Against other accounts of this one."""
-    privileges: Verdict
+    privileges: Precondition
     """Whether roles run as an account that is not root."""
-    data: Verdict
+    data: Precondition
+    cage: Coverage
 
 
 def gather(here: Connector, ports: Iterable[int], inventory: "Inventory") -> NodeFacts:
-    """The facts of this machine; TensorFlow is looked for and not imported, which would take many seconds."""
+    """Return the facts of this machine.
+
+    TensorFlow is looked for and not imported, which would take many seconds.
+    """
     memory = psutil.virtual_memory()
     guard, accounts, privileges = guard_of(here)
     return NodeFacts(
@@ -79,31 +89,45 @@ def gather(here: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         accounts=accounts,
         privileges=privileges,
         data=data_of(inventory, here),
+        cage=landlock.found(),
     )
 
 
-def guard_of(node: Connector) -> tuple[Verdict, Verdict, Verdict]:
-    """Whether roles keep other machines out of their ports, and other accounts, and are not root themselves."""
+def guard_of(node: Connector) -> tuple[Precondition, Precondition, Precondition]:
+    """Find whether roles keep other machines and accounts out of their ports, and are not root."""
     found = _ask(node, _GUARD_PROBE)
     if isinstance(found, str):
-        return Verdict(False, found), Verdict(False, found), Verdict(False, f"roles may run as root: {found}")
+        return (
+            Precondition(False, found),
+            Precondition(False, found),
+            Precondition(False, f"roles may run as root: {found}"),
+        )
     return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
 
 
-def data_of(inventory: "Inventory", here: Connector) -> Verdict:
-    """Whether the trainings of the inventory have data: recordings that `here` finds, or an app that reads its own."""
+def data_of(inventory: "Inventory", here: Connector) -> Precondition:
+    """Find whether the inventory's trainings have data.
+
+    They have it with recordings that `here` finds, or with an app that reads its own.
+    """
     try:
         if reads_its_data(inventory):
-            return Verdict(True, f"read by the app {inventory.jobs.train.app}")
+            return Precondition(True, f"read by the app {inventory.jobs.train.app}")
     except UsageError as problem:
-        return Verdict(False, str(problem))
-    return recordings_of(here, inventory.jobs.train.data.source)
+        return Precondition(False, str(problem))
+    return recordings_of(here, inventory.jobs.train.data.source, inventory.jobs.train.data.format)
 
 
-def recordings_of(node: Connector, data_source: str | None) -> Verdict:
+def recordings_of(
+    node: Connector, data_source: str | None, format_name: str | None = None
+) -> Precondition:
     """Whether a machine has the recordings, or finds some where none are named."""
-    found = _ask(node, _DATA_PROBE, *([] if data_source is None else ["--", data_source]))
-    return Verdict(False, found) if isinstance(found, str) else _answer(found)
+    words = [] if format_name is None else [f"--format={format_name}"]
+    words += [] if data_source is None else ["--", data_source]
+    found = _ask(node, _DATA_PROBE, *words)
+    if isinstance(found, str):
+        return Precondition(False, found)
+    return _answer(found)
 
 
 def _tensorflow_version() -> str | None:
@@ -116,8 +140,14 @@ def _tensorflow_version() -> str | None:
 
 
 def _taken(port: int) -> bool:
-    """Whether a process listens: a role binds every interface, over connections that are only still closing."""
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    """Whether a process listens there.
+
+    The trial binds as a role does: every interface, over connections that are only still closing.
+    """
+    if socket.has_dualstack_ipv6():
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         if family == socket.AF_INET6:
             trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -132,7 +162,11 @@ def _taken(port: int) -> bool:
 def _holder(port: int) -> str:
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+            if (
+                connection.laddr
+                and connection.laddr.port == port
+                and connection.status == psutil.CONN_LISTEN
+            ):
                 if connection.pid is None:
                     return "a process of another user"
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
@@ -142,17 +176,21 @@ def _holder(port: int) -> str:
 def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
     """The object that a probe prints, or why there is none."""
     try:
-        asked = node.run(module_command(module, *arguments), deadline_seconds=_PROBE_DEADLINE_SECONDS)
+        asked = node.run(
+            module_command(module, *arguments), deadline_seconds=_PROBE_DEADLINE_SECONDS
+        )
     except NodeDeadlineError:
         return f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s"
     if not asked.ok:
-        return asked.last_lines[-1] if asked.stderr.strip() else f"the probe ended with exit code {asked.return_code}"
+        if asked.stderr.strip():
+            return asked.last_lines[-1]
+        return f"the probe ended with exit code {asked.return_code}"
     found: dict[str, Any] = json.loads(asked.text)
     return found
 
 
-def _answer(found: Mapping[str, Any]) -> Verdict:
-    return Verdict(bool(found["holds"]), str(found["line"]))
+def _answer(found: Mapping[str, Any]) -> Precondition:
+    return Precondition(bool(found["holds"]), str(found["line"]))
 
 
 Level = Literal["ok", "warning", "problem"]
@@ -167,7 +205,7 @@ class Finding:
     subject: str
     line: str
     node: str = ""
-    """Of several; the subject begins with it then."""
+    """The node, where there are several; the subject begins with it then."""
 
     @property
     def topic(self) -> str:
@@ -176,11 +214,17 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
-        return asdict(self) if self.node else {"level": self.level, "subject": self.subject, "line": self.line}
+        if self.node:
+            return asdict(self)
+        return {"level": self.level, "subject": self.subject, "line": self.line}
 
 
 def check_node(
-    tasks: Sequence[Task], status: ClusterStatus, facts: NodeFacts, memory: RoleMemory, job_runs: bool
+    tasks: Sequence[Task],
+    status: ClusterStatus,
+    facts: NodeFacts,
+    memory: RoleMemory,
+    job_runs: bool,
 ) -> tuple[Finding, ...]:
     """The findings for one machine that carries all of `tasks`, the coordinator included."""
     return (
@@ -199,13 +243,21 @@ def _software(facts: NodeFacts) -> Iterator[Finding]:
     else:
         yield Finding("ok", "platform", line)
     if facts.tensorflow is None:
-        yield Finding("problem", "tensorflow", "not installed for this Python: `make .venv` installs it")
+        yield Finding(
+            "problem", "tensorflow", "not installed for this Python: `make .venv` installs it"
+        )
     else:
         yield Finding("ok", "tensorflow", facts.tensorflow)
 
 
-def _ports(tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str], job_runs: bool) -> Iterator[Finding]:
-    ours = {role.name for role in status.roles if role.state in (RoleState.READY, RoleState.FROZEN, RoleState.STARTING)}
+def _ports(
+    tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str], job_runs: bool
+) -> Iterator[Finding]:
+    ours = {
+        role.name
+        for role in status.roles
+        if role.state in (RoleState.READY, RoleState.FROZEN, RoleState.STARTING)
+    }
     for task in tasks:
         if task.name in ours or (task.role == "coordinator" and job_runs):
             yield Finding("ok", task.name, f"runs on ports {task.port} and {task.metrics_port}")
@@ -218,19 +270,28 @@ def _ports(tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str
             yield Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free")
         page = task.page_port
         if page is not None and page in taken:
-            line = f"port {page} of the live page is taken by {taken[page]}: jobs run without the page"
+            line = (
+                f"port {page} of the live page is taken by {taken[page]}: jobs run without the page"
+            )
             yield Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`")
 
 
-def _memory(tasks: Sequence[Task], facts: NodeFacts, memory: RoleMemory, *, running: bool) -> Finding:
+def _memory(
+    tasks: Sequence[Task], facts: NodeFacts, memory: RoleMemory, *, running: bool
+) -> Finding:
     needed = sum(memory.of(task.role) for task in tasks)
     line = (
         f"the roles take about {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB, "
         f"{facts.available_bytes // MEGABYTE} MB are available"
     )
     if needed > LARGEST_SHARE * facts.memory_bytes:
-        remedy = "run fewer workers or a smaller model, or move the coordinator or the PS to another node"
-        return Finding("problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%} of it; {remedy}")
+        remedy = (
+            "run fewer workers or a smaller model, or move the coordinator or the PS to another"
+            " node"
+        )
+        return Finding(
+            "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%} of it; {remedy}"
+        )
     if needed > facts.available_bytes and not running:
         return Finding("warning", "memory", f"{line}: close something first")
     return Finding("ok", "memory", line)
@@ -250,13 +311,15 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
         yield Finding("warning", "accounts", open_to_accounts(tasks, facts.accounts))
     if not facts.privileges.holds:
         yield Finding("warning", "privileges", facts.privileges.line)
+    yield Finding(*finding(facts.cage))
     yield Finding("ok" if facts.data.holds else "problem", "data", facts.data.line)
 
 
-def open_to_accounts(tasks: Sequence[Task], accounts: Verdict) -> str:
+def open_to_accounts(tasks: Sequence[Task], accounts: Precondition) -> str:
     """Who can do what where the port guard knows no accounts, and the remedy."""
     ports = ", ".join(str(port) for port in sorted(task.port for task in tasks))
     return (
-        f"any account of this machine can run code {accounts.line}; it needs only to connect to port {ports}: "
-        "share the machine with accounts that you trust only, or use one with Linux 5.5 or later that grants seccomp"
+        f"any account of this machine can run code {accounts.line}; it needs only to connect to"
+        f" port {ports}: share the machine with accounts that you trust only, or use one with Linux"
+        " 5.5 or later that grants seccomp"
     )

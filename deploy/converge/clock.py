@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeSpec, Subject
 
 WRONG_CLOCK_SECONDS = 60.0
 DRIFTING_CLOCK_SECONDS = 5.0
@@ -21,13 +21,18 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
     return {
         "clock_offset_seconds": clock - (answer.asked_seconds + answer.answered_seconds) / 2,
         "clock_error_seconds": (answer.answered_seconds - answer.asked_seconds) / 2,
-        "clock_synchronized": {"yes": True, "no": False}.get(answer.sections["synchronized"].strip()),
+        "clock_synchronized": (
+            {"yes": True, "no": False}.get(answer.sections["synchronized"].strip())
+        ),
     }
 
 
-def _check(wish: NodeWish, facts: MachineFacts) -> Found:
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     apart = max(0.0, abs(facts.clock_offset_seconds) - facts.clock_error_seconds)
-    where = "ahead of" if facts.clock_offset_seconds > 0 else "behind"
+    if facts.clock_offset_seconds > 0:
+        where = "ahead of"
+    else:
+        where = "behind"
     line = f"its clock is {abs(facts.clock_offset_seconds):.0f} s {where} this machine's"
     remedy = "`sudo timedatectl set-ntp true` there, with a time server it can reach"
     if apart > WRONG_CLOCK_SECONDS:

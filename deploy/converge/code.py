@@ -1,18 +1,19 @@
-"""Environment, release and the current one as a node has to have them, and the pruning of old ones."""
+"""A node's environment, its releases and the current one, and the pruning of old ones."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.places import CURRENT, SERVICE_USER, SharedFolders
+from deploy.cluster.places import CURRENT, SharedFolders
 from deploy.common.command_line import quoted, shell
-from deploy.converge.change import Change, Shell
+from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.devices import has_gpu
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.subject import DeploymentSpec, Subject
 from deploy.release.code_wheel import CodeWheel, build_code_wheel
 from deploy.release.history import ListingError, read, unneeded
 from deploy.release.requirements import committed, environment_key
@@ -24,8 +25,10 @@ from deploy.release.scripts import (
     outcome,
     prune_folders,
     remove,
+    statement_of,
     unpack_release,
 )
+from deploy.release.signing import Signatures, release_statement
 from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
@@ -40,19 +43,26 @@ class Environment:
     wheelhouse: Wheelhouse | None
     wheels: str
     """The published wheelhouse as the node sees it."""
+    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Install it."""
         if self.key in facts.environments or self.wheelhouse is None:
             return ()
-        # The automount is there, the mount may not be: looking mounts it, and says why it cannot be.
+        # The automount is there, the mount may not be: looking mounts it, and says why it cannot
+        # be.
         see = Shell(
             "look into the shared folder",
             f"ls {quoted(f'{self.wheels}/SHA256SUMS')} >/dev/null",
             60.0,
             "is the storage server up, and does it export to this node's address?",
         )
-        install = Shell("install the environment", install_environment(self.wheelhouse, self.wheels), INSTALL_SECONDS)
+        signature = self.signatures.of(statement_of(self.wheelhouse))
+        install = Shell(
+            "install the environment",
+            install_environment(self.wheelhouse, self.wheels, signature=signature),
+            INSTALL_SECONDS,
+        )
         detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"
         return (Change("environment", self.key, "install", detail, (see, install)),)
 
@@ -63,12 +73,14 @@ class UnpackedRelease:
 
     wheel: CodeWheel
     environment: str
+    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Send and unpack it, or give it another environment."""
         if facts.release_environments.get(self.wheel.key) == self.environment:
             return ()
-        script = unpack_release(self.wheel, self.environment)
+        signature = self.signatures.of(statement_of_release(self.wheel, self.environment))
+        script = unpack_release(self.wheel, self.environment, signature=signature)
         steps = (Shell("send and unpack the code", script, 120.0, stdin=self.wheel.path),)
         detail = f"version {self.wheel.version}, environment {self.environment}"
         return (Change("release", self.wheel.key, "create", detail, steps),)
@@ -78,20 +90,35 @@ class UnpackedRelease:
 class Current:
     """The release that processes are started from."""
 
-    key: str
+    wheel: CodeWheel
+    environment: str
+    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Flip the link, in one step."""
-        if facts.current == self.key:
+        key = self.wheel.key
+        if facts.current == key:
             return ()
-        detail = f"release {self.key}" + (f", was {facts.current}" if facts.current else "")
-        action = "create" if facts.current is None else "change"
-        return (Change("link", CURRENT, action, detail, (Shell("make the release current", make_current(self.key)),)),)
+        detail = f"release {key}" + (f", was {facts.current}" if facts.current else "")
+        if facts.current is None:
+            action = "create"
+        else:
+            action = "change"
+        statement = statement_of_release(self.wheel, self.environment)
+        signature = self.signatures.of(statement)
+        script = make_current(key, statement=statement, signature=signature)
+        steps = (Shell("make the release current", script),)
+        return (Change("link", CURRENT, action, detail, steps, runs_jobs=True),)
+
+
+def statement_of_release(wheel: CodeWheel, environment: str) -> str:
+    """Return what has to be signed for a release of this code in this environment."""
+    return release_statement(wheel.key, wheel.sha256, environment)
 
 
 @dataclass(frozen=True)
 class ReleaseChoice:
-    """The code, by the hash of its wheel, and for each kind of node the environment, by the hash of its lock."""
+    """The code, by the hash of its wheel, and each kind of node's environment, by its lock's."""
 
     code: CodeWheel
     requirements: str
@@ -103,31 +130,63 @@ class ReleaseChoice:
 
     @classmethod
     def of_this_checkout(cls, *, cuda: bool = False) -> Self:
-        """The release that the files here make; with `cuda` nodes with a GPU get TensorFlow for it."""
+        """Return the release that the files here make.
+
+        With `cuda` nodes with a GPU get TensorFlow for it.
+        """
         serving = {each: committed(cuda=each, service=True) for each in (False, True)}
         return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None, serving)
 
     def packages_for(self, facts: MachineFacts, *, serves: bool = False) -> str:
         """The list of packages of a node; `serves` says whether it has the role `service`."""
-        cuda = self.cuda_requirements if self.cuda_requirements and has_gpu(facts) else None
-        return self.serving[cuda is not None] if serves else cuda or self.requirements
+        if self.cuda_requirements and has_gpu(facts):
+            cuda = self.cuda_requirements
+        else:
+            cuda = None
+        if serves:
+            return self.serving[cuda is not None]
+        return cuda or self.requirements
 
     def environment_for(self, facts: MachineFacts, *, serves: bool = False) -> str | None:
         """The environment of a node; None for one that has no Python we have wheels for."""
         if facts.python_version is None:
             return None
-        return environment_key(self.packages_for(facts, serves=serves), facts.python_version, facts.machine)
+        return environment_key(
+            self.packages_for(facts, serves=serves), facts.python_version, facts.machine
+        )
 
+
+def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    environment = spec.environment(node, facts)
+    if environment is None:
+        return ()
+    wheels = spec.folders.seen("wheels", environment)
+    return (
+        Environment(environment, spec.wheelhouses.get(environment), wheels, spec.signatures),
+        UnpackedRelease(spec.release.code, environment, spec.signatures),
+        Current(spec.release.code, environment, spec.signatures),
+    )
+
+
+CODE = Subject("code", "code", resources=_resources)
 
 _LIST_SECONDS = 60.0
 _REMOVE_SECONDS = 600.0
-JOB_RUNS = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "pscluster-job@*")
+JOB_RUNS = (
+    "systemctl",
+    "list-units",
+    "--plain",
+    "--no-legend",
+    "--state=active,activating",
+    "pscluster-job@*",
+)
 
 
 def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
-    """Keep the last `kept` releases on each node, and the environments they need; what was removed, by node.
+    """Keep the last `kept` releases on each node, and their environments; return what was removed.
 
-    A node on which a job runs is left alone: the job's process may be of an old release.
+    The result is a line by node, empty where nothing was removed, or the error. A node on which a
+    job runs is left alone: the job's process may be of an old release.
     """
 
     def one(node: Connector) -> str:
@@ -140,7 +199,9 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
             if not gone.releases and not gone.environments:
                 return ""
             done = node.run(
-                shell(remove(gone.releases, gone.environments)), root=True, deadline_seconds=_REMOVE_SECONDS
+                shell(remove(gone.releases, gone.environments)),
+                root=True,
+                deadline_seconds=_REMOVE_SECONDS,
             )
             return outcome(done.return_code, done.text, done.stderr).line
         except (RefusedError, ListingError, ValueError) as error:  # a key that is none
@@ -150,14 +211,16 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
 
 
 def prune_wheels(node: Connector, folders: SharedFolders, needed: Collection[str]) -> None:
-    """Of the published wheelhouses, keep those of the environments that some node has or is to have.
+    """Remove the published wheelhouses but those of the environments `needed`.
 
-    Raises ClusterError.
+    These are all that some node has or is to have. Raises ClusterError.
     """
-    user = None if folders.server is not None else SERVICE_USER
+    user = folders.publishing_user
     try:
         script = prune_folders(f"{folders.publish_folder}/wheels", needed)
     except ValueError as error:
-        raise ClusterError(f"{node.name}: of the environments that nodes named one is none: {error}") from error
+        raise ClusterError(
+            f"{node.name}: of the environments that nodes named one is none: {error}"
+        ) from error
     done = node.run(shell(script), root=user is None, user=user, deadline_seconds=_REMOVE_SECONDS)
     outcome(done.return_code, done.text, done.stderr)

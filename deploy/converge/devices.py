@@ -1,4 +1,4 @@
-"""GPUs and TPUs of a node: which it has, whether they do for `jobs.train.device`, and which would stand idle."""
+"""GPUs and TPUs of a node: whether they do for `jobs.train.device`, and which stand idle."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -6,37 +6,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.subject import Found, NodeAnswer, NodeWish, Subject
+from deploy.converge.subject import Found, NodeAnswer, NodeSpec, Subject
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
+    from core.inventory import Inventory, Task
 
 CUDA_MACHINE = "x86_64"
 """TensorFlow's wheel with CUDA exists for this one alone."""
 MOST_NAMED = 16
-NVIDIA, ACCELERATORS = "/proc/driver/nvidia/gpus", "/dev/accel[0-9]*"
+NVIDIA = "/proc/driver/nvidia/gpus"
+ACCELERATORS = "/dev/accel[0-9]*"
 """A folder a GPU, whose file `information` names its model; a device file a TPU."""
 
 
 def _script(questions: Questions) -> str:
     return f"""\
-section gpus; for gpu in {NVIDIA}/*/information; do sed -n 's/^Model:[[:space:]]*//p' "$gpu" 2>/dev/null; done
+section gpus
+for gpu in {NVIDIA}/*/information; do sed -n 's/^Model:[[:space:]]*//p' "$gpu" 2>/dev/null; done
 section tpus; ls -d {ACCELERATORS} 2>/dev/null
 """
 
 
 def _read(answer: NodeAnswer) -> Mapping[str, object]:
-    gpus = [line.strip()[:60] for line in answer.sections.get("gpus", "").splitlines() if line.strip()]
+    gpus = [
+        line.strip()[:60] for line in answer.sections.get("gpus", "").splitlines() if line.strip()
+    ]
     return {"gpus": tuple(gpus), "tpus": tuple(answer.sections.get("tpus", "").split())}
 
 
-def _check(wish: NodeWish, facts: MachineFacts) -> Found:
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     there = {kind: _names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
-    yield from device_findings(wish.inventory, wish.tasks, there, facts.machine)
+    yield from device_findings(spec.inventory, spec.tasks, there, facts.machine)
 
 
 def _names(found: object) -> tuple[str, ...]:
-    return tuple(map(str, found)) if isinstance(found, tuple) else ()
+    if isinstance(found, tuple):
+        return tuple(map(str, found))
+    return ()
 
 
 def has_gpu(facts: MachineFacts) -> bool:
@@ -47,7 +53,10 @@ def has_gpu(facts: MachineFacts) -> bool:
 def devices_here() -> dict[str, tuple[str, ...]]:
     """Names of the devices of this machine, by kind."""
     gpus = [_model(path) for path in sorted(Path(NVIDIA).glob("*/information"))]
-    return {"gpu": tuple(gpus), "tpu": tuple(sorted(map(str, Path("/").glob(ACCELERATORS.lstrip("/")))))}
+    return {
+        "gpu": tuple(gpus),
+        "tpu": tuple(sorted(map(str, Path("/").glob(ACCELERATORS.lstrip("/"))))),
+    }
 
 
 def _model(information: Path) -> str:
@@ -59,29 +68,50 @@ def _model(information: Path) -> str:
 
 
 def device_findings(
-    inventory: "Inventory", tasks: "Sequence[Task]", there: Mapping[str, Sequence[str]], machine: str
+    inventory: "Inventory",
+    tasks: "Sequence[Task]",
+    there: Mapping[str, Sequence[str]],
+    machine: str,
 ) -> Found:
     """What a machine that carries these `tasks` has of what `jobs.train.device` asks for.
 
     `there`: names of its devices by kind.
     """
-    settings, facts = inventory.jobs.train.device, inventory.jobs.train.facts
-    workers = [task for task in tasks if task.role == "worker"] if facts.needs_roles() else []
+    settings = inventory.jobs.train.device
+    facts = inventory.jobs.train.facts
+    if facts.needs_roles():
+        workers = [task for task in tasks if task.role == "worker"]
+    else:
+        workers = []
     alone = not facts.needs_roles() and any(task.role == "coordinator" for task in tasks)
     if settings.kind == "cpu" or not (workers or alone):
         idle = {kind: len(names) for kind, names in there.items() if names}
         for kind, count in idle.items():
-            said = f"jobs.train.device.kind is {settings.kind}" if workers or alone else "no worker is here"
+            if workers or alone:
+                said = f"jobs.train.device.kind is {settings.kind}"
+            else:
+                said = "no worker is here"
             yield "ok", "devices", f"{_counted(count, kind)} that no training uses: {said}"
         return
-    kind, names = settings.kind, there.get(settings.kind, ())
+    kind = settings.kind
+    names = there.get(settings.kind, ())
     if kind == "gpu" and machine != CUDA_MACHINE:
-        line = f"jobs.train.device asks for a GPU, and TensorFlow's wheel with CUDA exists for {CUDA_MACHINE} alone"
+        line = (
+            "jobs.train.device asks for a GPU, and TensorFlow's wheel with CUDA exists for"
+            f" {CUDA_MACHINE} alone"
+        )
         yield "problem", "devices", f"{line}, this is {machine}: train on its processor (kind: cpu)"
         return
     if not names:
-        remedy = "install NVIDIA's driver until `nvidia-smi` shows it" if kind == "gpu" else f"look for {ACCELERATORS}"
-        yield "problem", "devices", f"no {kind} is there, and jobs.train.device asks for one: {remedy}, or kind: cpu"
+        if kind == "gpu":
+            remedy = "install NVIDIA's driver until `nvidia-smi` shows it"
+        else:
+            remedy = f"look for {ACCELERATORS}"
+        yield (
+            "problem",
+            "devices",
+            f"no {kind} is there, and jobs.train.device asks for one: {remedy}, or kind: cpu",
+        )
         return
     if workers:
         taken = [settings.of_worker(worker, inventory.workers_beside(worker)) for worker in workers]
@@ -92,18 +122,30 @@ def device_findings(
     yield from _compared(kind, names, taken, [task.name for task in workers])
 
 
-def _compared(kind: str, names: Sequence[str], taken: Sequence[int | None], workers: Sequence[str]) -> Found:
+def _compared(
+    kind: str, names: Sequence[str], taken: Sequence[int | None], workers: Sequence[str]
+) -> Found:
     missing = [number for number in taken if number is None or number >= len(names)]
     have = f"{_counted(len(names), kind)} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))})"
     if missing:
-        who = f"{len(taken)} workers" if workers else f"device {missing[0]}"
+        if workers:
+            who = f"{len(taken)} workers"
+        else:
+            who = f"device {missing[0]}"
         remedy = "run fewer workers there, or correct jobs.train.device.ids"
         yield "problem", "devices", f"{have} for {who}, each of which takes one: {remedy}"
         return
     idle = sorted(set(range(len(names))) - {number for number in taken if number is not None})
     if idle:
-        remedy = "give the node as many workers" if workers else "mode mirrored uses all"
-        yield "warning", "devices", f"{have}, of which {', '.join(map(str, idle))} will stand idle: {remedy}"
+        if workers:
+            remedy = "give the node as many workers"
+        else:
+            remedy = "mode mirrored uses all"
+        yield (
+            "warning",
+            "devices",
+            f"{have}, of which {', '.join(map(str, idle))} will stand idle: {remedy}",
+        )
     else:
         yield "ok", "devices", f"{have}, all of them used"
 

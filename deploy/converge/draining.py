@@ -1,6 +1,7 @@
 """Draining workers before their restart: a running job gives them no new work.
 
-The coordinator takes such a request from its own node only, so that a script on that node asks for it.
+The coordinator takes such a request from its own node only, so that a script on that node asks for
+it.
 """
 
 import re
@@ -8,29 +9,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.control.client import program
-from cluster.errors import ClusterError
-from cluster.logs.terminal import say
+from core.control.client import program
+from core.errors import ClusterError
+from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
+from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
+    from core.inventory import Inventory, Task
 
 DRAIN_SECONDS = 60.0
-"""How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi longer."""
+"""How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi
+longer."""
 
 SPARE_SECONDS = 20.0
 """What the script may take beyond it."""
 
 _MAIN = """\
-import os
 import sys
+from contextlib import suppress
 from concurrent.futures import ThreadPoolExecutor
 address, seconds, *workers = sys.argv[1:]
+if token is None:
+    with suppress(OSError), open("/etc/pscluster/token") as file:
+        token = file.read().strip()
 def asked(method, target, patience):
     try:
-        token = os.environ.get("PSCLUSTER_TOKEN")  # a command on the machine of a local cluster has it
-        answer = ask(address, method, target, deadline_seconds=patience, most_bytes=1000, token=token)
+        key = key_of(token, "coordinator:0")
+        most = {"deadline_seconds": patience, "most_bytes": 1000}
+        answer = ask(address, method, target, key=key, **most)
         return answer.status, " ".join(answer.text.split())
     except NoAnswerError as error:
         return (-1 if error.refused else 0), error
@@ -42,8 +49,18 @@ if status > 0 and workers:
     for answer in ThreadPoolExecutor(len(workers)).map(drained, workers):
         print(*answer)
 """
-SCRIPT = program(_MAIN)
-"""For the node's own Python: `python3 - ADDRESS SECONDS WORKER...`."""
+
+
+def script_for(token: str | None) -> bytes:
+    """Return the script that has the token in its text, not in an environment for all its kin.
+
+    Only the machine of a local cluster knows one here; a node has it in a file.
+    """
+    return program(f"token = {token!r}\n{_MAIN}")
+
+
+SCRIPT = script_for(None)
+"""For the node's own Python: `/usr/bin/python3 - ADDRESS SECONDS WORKER...`."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +75,36 @@ class Drained:
 def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> list[str]:
     """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
 
-    With a parameter server among them none: the job loses everything since its last checkpoint anyway. None either if
-    no worker would remain: the job stands still until they are back, drained or not.
+    With a parameter server among them none: the job loses everything since its last checkpoint
+    anyway. None either if no worker would remain: the job stands still until they are back, drained
+    or not.
     """
     ours = [task.name for task in restarted if task.role == "worker"]
     servers = any(task.role == "ps" for task in restarted)
-    return [] if servers or len(ours) == len(workers) else ours
+    if servers or len(ours) == len(workers):
+        return []
+    return ours
 
 
-def drain_words(coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS) -> list[str]:
+def drain_words(
+    coordinator: "Task", workers: Sequence[str], seconds: float = DRAIN_SECONDS
+) -> list[str]:
     """The command that SCRIPT is the standard input of."""
-    return ["python3", "-", coordinator.metrics_address, f"{seconds:g}", *workers]
+    return [PYTHON, "-", coordinator.metrics_address, f"{seconds:g}", *workers]
 
 
 def read_answers(text: str, workers: Sequence[str]) -> Drained:
-    """What the script printed: lines of a name, a status of HTTP (0: no answer, -1: the port is closed) and words."""
+    """Parse what the script printed.
+
+    Each line has a name, a status of HTTP (0: no answer, -1: the port is closed) and words.
+    """
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
         name, _, answer = line.partition(" ")
         code, _, words = answer.partition(" ")
-        if name in ("coordinator", *workers) and re.fullmatch(r"-1|\d{1,3}", code):  # else the account's own greeting
+        if name in ("coordinator", *workers) and re.fullmatch(
+            r"-1|\d{1,3}", code
+        ):  # else the account's own greeting
             answers[name] = int(code), words
     status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
     if status == -1:
@@ -89,7 +116,10 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     for name in workers:
         status, words = answers.get(name, (0, "no answer"))
         if status not in (200, -1):  # the port is closed: the job has ended meanwhile
-            trouble.append(f"{name} could not be drained ({words}): restarted anyway, others take over its work")
+            trouble.append(
+                f"{name} could not be drained ({words}): restarted anyway, others take over its"
+                " work"
+            )
     return Drained(True, drained, tuple(trouble))
 
 
@@ -100,17 +130,23 @@ def nothing_drained(why: object) -> str:
 
 def lost_parameters(servers: Sequence[str]) -> str:
     """What restarting these parameter servers means for the job that runs."""
-    word = "holds" if len(servers) == 1 else "hold"
+    if len(servers) == 1:
+        word = "holds"
+    else:
+        word = "hold"
     return (
-        f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to its last "
-        "checkpoint, another job starts over"
+        f"{', '.join(servers)} {word} the parameters of the job that runs: a training goes back to"
+        " its last checkpoint, another job starts over"
     )
 
 
-def drain(inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds: float = DRAIN_SECONDS) -> None:
-    """Have the workers among `tasks`, about to be restarted, drained if a job runs; print what could not be.
+def drain(
+    inventory: "Inventory", fleet: Fleet, tasks: Sequence["Task"], seconds: float = DRAIN_SECONDS
+) -> None:
+    """Have the workers among `tasks`, about to be restarted, drained if a job runs.
 
-    That ends nothing: the engine copes without a worker that was not drained.
+    It prints what could not be drained, and ends nothing for it: the engine copes without a worker
+    that was not drained.
     """
     servers = [task.name for task in tasks if task.role == "ps"]
     workers = workers_to_drain(tasks, inventory.of_role("worker"))
@@ -130,7 +166,7 @@ def _asked(inventory: "Inventory", fleet: Fleet, workers: Sequence[str], seconds
     try:
         done = fleet.nodes[coordinator.node].run(
             drain_words(coordinator, workers, seconds),
-            stdin=SCRIPT,
+            stdin=script_for(fleet.token),
             root=True,  # a firewall may let the cluster's own account and root alone reach the port
             deadline_seconds=seconds + SPARE_SECONDS,
         )

@@ -1,4 +1,4 @@
-"""The environments of a `requirements.txt` on the nodes that need it: locked here, published, installed, kept."""
+"""The environments of a `requirements.txt` on nodes: locked here, published, installed, kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cluster.apps.environments import COMPLETE, KEY
-from cluster.errors import ClusterError
-from cluster.logs.terminal import say
+from core.errors import ClusterError
+from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.places import CURRENT, EXTRAS, shared_folders
+from deploy.cluster.places import CURRENT, EXTRAS, publisher, shared_folders
 from deploy.common.command_line import command, shell
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
 from deploy.converge.code import INSTALL_SECONDS, JOB_RUNS
-from deploy.converge.publication import Published, of_wheelhouse, publisher
+from deploy.converge.publication import Published, of_wheelhouse
 from deploy.release.extras import KEPT, Base, Lock, locked, wanted
 from deploy.release.requirements import MACHINES, PYTHONS, Target
-from deploy.release.scripts import RefusedError, install_environment, outcome, prune_extras
+from deploy.release.scripts import (
+    RefusedError,
+    install_environment,
+    outcome,
+    prune_extras,
+    statement_of,
+)
+from deploy.release.signing import signatures_for
 from deploy.release.wheelhouse import make_wheelhouse
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 _ASK = """\
 import os, platform, sys
@@ -40,17 +47,20 @@ class NodeExtras:
     inventory: "Inventory"
 
     def bring(self, fleet: Fleet, requirements: Path, nodes: Sequence[str]) -> Mapping[str, str]:
-        """Install what the requirements file needs besides on these nodes, where it is missing; the key on each.
+        """Install what these nodes lack of the requirements file, and return the key on each.
 
-        Nodes of one kind share a lock. The key is empty where the common environment has all of it. Raises UsageError
-        for packages that a node cannot have, and ClusterError, before any job begins; each line names its nodes.
+        Nodes of one kind share a lock. The key is empty where the common environment has all of it.
+        Raises UsageError for packages that a node cannot have, and ClusterError, before any job
+        begins; each line names its nodes.
         """
         wanted(requirements)  # what is wrong with the file itself, before any node is asked
         with waiting_for(f"locking {requirements.name} for {_named(nodes)}"):
             locks = _locks(requirements, _all(fleet.each(self._base, nodes)))
             lacking = _all(fleet.each(lambda node: _lacks(node, locks[node.name].key), nodes))
         for key in sorted({locks[name].key for name in nodes if lacking[name]}):
-            self._install(fleet, [name for name in nodes if lacking[name] and locks[name].key == key], locks)
+            self._install(
+                fleet, [name for name in nodes if lacking[name] and locks[name].key == key], locks
+            )
         with_one = [name for name in nodes if locks[name].key]
         _all(fleet.each(lambda node: _prune(node, locks[node.name].key), with_one))
         return {name: locks[name].key for name in nodes}
@@ -58,30 +68,49 @@ class NodeExtras:
     def _base(self, node: Connector) -> Base:
         asked = node.run([f"{CURRENT}/environment/bin/python", "-I", "-c", _ASK])
         words = asked.text.split()
-        again = f"`{command('deploy start --no-jobs', self.inventory.path)}` installs that of this checkout"
+        again = (
+            f"`{command('deploy start --no-jobs', self.inventory.path)}` installs that of this"
+            " checkout"
+        )
         if not asked.ok or len(words) != 3 or not KEY.fullmatch(words[2]):
             said = " ".join(asked.last_lines)
-            raise ClusterError(f"{node.name}: expected the environment of its release, got {said!r:.200}; {again}")
+            raise ClusterError(
+                f"{node.name}: expected the environment of its release, got {said!r:.200}; {again}"
+            )
         target = Target(words[0], words[1])
         if target.short_python not in PYTHONS or target.machine not in MACHINES:
-            raise ClusterError(f"{node.name}: there are no wheels for Python {words[0]} on {words[1]!r:.40}; {again}")
+            raise ClusterError(
+                f"{node.name}: there are no wheels for Python {words[0]} on {words[1]!r:.40};"
+                f" {again}"
+            )
         serves = node.name in self.inventory.service_nodes
         base = Base.of_nodes(target, service=serves)
-        if base.key != words[2] and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == words[2]:
+        if (
+            base.key != words[2]
+            and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == words[2]
+        ):
             return with_gpu
         if base.key != words[2]:
-            raise ClusterError(f"{node.name}: runs the environment {words[2]}, not {base.key}; {again}")
+            raise ClusterError(
+                f"{node.name}: runs the environment {words[2]}, not {base.key}; {again}"
+            )
         return base
 
     def _install(self, fleet: Fleet, nodes: Sequence[str], locks: Mapping[str, Lock]) -> None:
         """Install one environment on the nodes that share it."""
-        lock, folders = locks[nodes[0]], shared_folders(self.inventory)
+        lock = locks[nodes[0]]
+        folders = shared_folders(self.inventory)
         target = lock.base.target
         with waiting_for(f"fetching {len(lock.pins)} packages for {_named(nodes)}") as update:
             wheelhouse = make_wheelhouse(
-                lock.wheelhouse_list(), target.short_python, target.machine, say=lambda line: say(line, error=True)
+                lock.wheelhouse_list(),
+                target.short_python,
+                target.machine,
+                say=lambda line: say(line, error=True),
             )
             publication = of_wheelhouse(wheelhouse)
+            statement = statement_of(wheelhouse, lock)
+            signature = signatures_for(self.inventory.deployment, [statement]).of(statement)
             update("publishing them")
             apply(
                 fleet.nodes[publisher(self.inventory)],
@@ -90,7 +119,13 @@ class NodeExtras:
                 lambda change, seconds: None,
             )
             update(f"installing them on {_named(nodes)}")
-            script = install_environment(wheelhouse, folders.seen("wheels", wheelhouse.key), root=EXTRAS, lock=lock)
+            script = install_environment(
+                wheelhouse,
+                folders.seen("wheels", wheelhouse.key),
+                signature=signature,
+                root=EXTRAS,
+                lock=lock,
+            )
             _all(fleet.each(lambda node: _run_install(node, script), nodes))
 
 
@@ -117,16 +152,23 @@ def _all(found: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
     failed = [one for one in found.values() if isinstance(one, ClusterError)]
     if failed:
         kinds = {type(one) for one in failed}
-        raise (kinds.pop() if len(kinds) == 1 else ClusterError)("\n".join(map(str, failed))) from failed[0]
+        raise (kinds.pop() if len(kinds) == 1 else ClusterError)(
+            "\n".join(map(str, failed))
+        ) from failed[0]
     return {name: one for name, one in found.items() if not isinstance(one, ClusterError)}
 
 
 def _named(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes) if len(nodes) < 4 else f"{len(nodes)} nodes"
+    if len(nodes) < 4:
+        return ", ".join(nodes)
+    return f"{len(nodes)} nodes"
 
 
 def _lacks(node: Connector, key: str) -> bool:
-    return bool(key) and not node.run(["test", "-e", f"{EXTRAS}/environments/{key}/{COMPLETE}"], root=True).ok
+    return (
+        bool(key)
+        and not node.run(["test", "-e", f"{EXTRAS}/environments/{key}/{COMPLETE}"], root=True).ok
+    )
 
 
 def _run_install(node: Connector, script: str) -> None:
@@ -138,7 +180,7 @@ def _run_install(node: Connector, script: str) -> None:
 
 
 def _prune(node: Connector, key: str) -> None:
-    """Old ones go only while no job runs or waits: one that waits does not hold its environment yet."""
+    """Remove old environments, unless a job runs or waits: one that waits holds none yet."""
     if "pscluster-job@" in node.run(JOB_RUNS).text:
         return
     done = node.run(shell(prune_extras(key, KEPT)), root=True, deadline_seconds=_PRUNE_SECONDS)

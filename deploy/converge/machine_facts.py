@@ -1,8 +1,12 @@
-"""What a node is asked and what is true of it: `fact_script` asks, `fact_reader` reads, resources compare."""
+"""What a node is asked (`Questions`) and what is true of it (`MachineFacts`). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
+from typing import Any
+
+THROTTLED_NOW = 0x4
+"""A bit of `MachineFacts.throttled`."""
 
 
 @dataclass(frozen=True)
@@ -16,19 +20,38 @@ class Questions:
     published: tuple[str, ...] = ()
     """Folders whose finished sub-folders are listed, e.g. `/srv/pscluster/shared/wheels`.
 
-    For the node that publishes alone: below a hard mount whose server is gone every look waits without an end.
+    For the node that publishes alone: below a hard mount whose server is gone every look waits
+    without an end.
     """
     space: tuple[str, ...] = ()
-    """Folders whose free space is asked; one that does not exist stands for the nearest that does."""
+    """Folders whose free space is asked; one that does not exist stands for the nearest that does.
+    """
     unfinished: tuple[str, ...] = ()
-    """Folders in which sub-folders that are not complete take room that the next attempt has, or uses."""
+    """Folders in which sub-folders that are not complete take room that the next attempt has, or
+    uses."""
     bound: tuple[str, ...] = ()
     """Folders that are mounted at another place as well."""
+    peers: tuple[str, ...] = ()
+    """Addresses of the other nodes that it has to reach."""
+
+    def and_those(self, more: "Questions") -> "Questions":
+        """Return these questions and the others, none of them twice."""
+        joined: dict[str, Any] = {}
+        for one in fields(self):
+            mine, others = getattr(self, one.name), getattr(more, one.name)
+            if isinstance(mine, tuple):
+                joined[one.name] = tuple(dict.fromkeys((*mine, *others)))
+            else:
+                joined[one.name] = mine or others
+        return Questions(**joined)
 
 
 @dataclass(frozen=True)
 class FileFact:
-    """A file, folder or link on the node. `content` is None for what is no plain file; `target` is a link's."""
+    """A file, folder or link on the node.
+
+    `content` is None for what is no plain file; `target` is a link's.
+    """
 
     kind: str
     mode: int
@@ -41,7 +64,10 @@ class FileFact:
 
 @dataclass(frozen=True)
 class UnitFact:
-    """A systemd unit. `release` is the one its process was started from, times are seconds since the epoch."""
+    """A systemd unit.
+
+    `release` is the one its process was started from, times are seconds since the epoch.
+    """
 
     load: str
     active: str
@@ -69,7 +95,7 @@ class UnitFact:
 
 @dataclass(frozen=True)
 class MountFact:
-    """What is mounted at a point: `root` is the part of the file system `device` (major:minor) that is seen there."""
+    """A mount; its point shows the part `root` of the file system `device` (major:minor)."""
 
     source: str
     kind: str
@@ -85,7 +111,11 @@ class MountFact:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """One node. Sizes are in bytes; `clock_offset_seconds` is its clock minus ours, `clock_error_seconds` the doubt."""
+    """One node.
+
+    Sizes are in bytes; `clock_offset_seconds` is its clock minus ours, `clock_error_seconds` the
+    doubt.
+    """
 
     os_id: str
     os_version: str
@@ -106,8 +136,9 @@ class MachineFacts:
     disk_free_bytes: Mapping[str, int]
     addresses: Mapping[str, tuple[str, ...]]
     users: Mapping[str, tuple[int, int]]
-    uid_owner: str | None
-    gid_owner: str | None
+    uid_owners: Mapping[int, str]
+    """By uid, of the numbers that our accounts have or are to have."""
+    gid_owners: Mapping[int, str]
     packages: Mapping[str, str]
     files: Mapping[str, FileFact]
     units: Mapping[str, UnitFact]
@@ -121,14 +152,26 @@ class MachineFacts:
     current: str | None
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
+    listening_uids: Mapping[int, int] = field(default_factory=dict)
+    """By port, the account of the process that listens there."""
     leftover_bytes: Mapping[str, int] = field(default_factory=dict)
     """Below a folder, what attempts that did not end left: the next one removes or completes it."""
     real_paths: Mapping[str, str] = field(default_factory=dict)
     """Folders that are mounted elsewhere as well, with all links followed."""
     shared_answers: bool = True
     """Whether the folder that was asked for what is published there said anything in time."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By the address of another node, the address that packets to it leave from."""
     data: tuple[str, ...] = ()
     systemd: int = 0
+    unwritable: tuple[str, ...] = ()
+    """Folders that root cannot write below."""
+    overlay: str = ""
+    """The kernel's parameter by which all that is written is lost at the next boot; empty without
+    one."""
+    machine_id: str = ""
+    host_keys: frozenset[str] = frozenset()
+    """The public keys of the SSH server."""
     temperature_celsius: float | None = None
     throttled: int | None = None
     more: Mapping[str, object] = field(default_factory=dict)
@@ -137,18 +180,33 @@ class MachineFacts:
     @property
     def python_version(self) -> str | None:
         """`3.11`, without what comes after."""
-        return None if self.python is None else ".".join(self.python.split(".")[:2])
+        if self.python is None:
+            return None
+        return ".".join(self.python.split(".")[:2])
 
     def place(self, path: str) -> tuple[str, str]:
         """The file system that a path is on, and where in it: a bind mount of it shows the same."""
         path = self.real_paths.get(path, path)
-        point = max((one for one in self.mounts if PurePosixPath(path).is_relative_to(one)), key=len, default=None)
+        point = max(
+            (one for one in self.mounts if PurePosixPath(path).is_relative_to(one)),
+            key=len,
+            default=None,
+        )
         if point is None:
             return "", path
         mount = self.mounts[point]
         return mount.device, str(PurePosixPath(mount.root) / PurePosixPath(path).relative_to(point))
 
+    def text(self, path: str) -> str:
+        """Return the text of a file without blanks around it; empty where there is none."""
+        file = self.files.get(path)
+        if file is None or file.content is None:
+            return ""
+        return file.content.decode().strip()
+
     def unit(self, name: str) -> UnitFact | None:
         """A unit that systemd has a file for."""
         found = self.units.get(name)
-        return None if found is None or found.load == "not-found" else found
+        if found is None or found.load == "not-found":
+            return None
+        return found

@@ -4,26 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.inventory.extensions import MODELS, MODES
+from core.inventory.extensions import MODELS, MODES
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
-    from cluster.inventory.fields import Choice
-    from cluster.inventory.training import TrainJob
+    from core.inventory import Inventory
+    from core.inventory.fields import Choice
+    from core.inventory.training import TrainJob
 
 MEGABYTE = 10**6
 LARGEST_SHARE = 0.8
-"""Of a node's memory, all its roles together; the rest is the system's, and for pages of TensorFlow's libraries."""
+"""The share of a node's memory for all its roles; the rest is the system's, and for pages of
+TensorFlow's libraries."""
 
 _MEASURED_UNITS = (32, 128)
-_MEASURED_MICRO_BATCHES = (4, 16)
+_MEASURED_SLOTS = (4, 16)
 _MEASURED_MEGABYTES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "ps": ((101, 125), (130, 169)),  # without the rows of a step, which are counted by themselves
     "worker": ((193, 480), (282, 605)),
     "coordinator": ((317, 358), (363, 397)),
 }
-"""Anonymous memory while three layers of 32 and of 128 units train, each process at its highest: in four micro-batches,
-and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
+"""Anonymous memory while three layers of 32 and of 128 units train, each process at its highest: in
+four slots, and in sixteen of `sync` (`python -m benchmarks.memory`; x86-64, TF 2.21)."""
 
 _BYTES_OF_ELEMENT = 4
 IDLE_MEGABYTES = 88
@@ -44,17 +45,19 @@ class RoleMemory:
 
 
 def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 4) -> RoleMemory:
-    """Bytes for layers of `units` (both directions together): straight lines through the measured widths and counts.
+    """Return the bytes of each role for layers of `units` (both directions together).
 
-    Between them it is within what one run differs from another; beyond 128 units it is a guess to warn with.
-    `extra_vectors` float32 vectors of the model's size are added to the parameter server, for what keeps more there
-    than parameters and optimizer slots. A worker computes `part` micro-batches at once, and the coordinator prepares
-    functions for parts of up to `prepared`; less than four of them take no less.
+    They follow straight lines through the measured widths and counts. Between them they are within
+    what one run differs from another; beyond 128 units they are a guess to warn with.
+    `extra_vectors` float32 vectors of the model's size are added to the parameter server, for what
+    keeps more there than parameters and optimizer slots. A worker computes `part` slots at
+    once, and the coordinator prepares functions for parts of up to `prepared`; less than four of
+    them take no less.
     """
 
     def megabytes(role: str, count: int) -> float:
         few, many = _MEASURED_MEGABYTES[role]
-        least, most = _MEASURED_MICRO_BATCHES
+        least, most = _MEASURED_SLOTS
         share = (max(count, least) - least) / (most - least)
         low, high = (a + share * (b - a) for a, b in zip(few, many, strict=True))
         slope = (high - low) / (_MEASURED_UNITS[1] - _MEASURED_UNITS[0])
@@ -64,29 +67,42 @@ def estimate(units: int, extra_vectors: int = 0, part: int = 4, prepared: int = 
         round(megabytes(role, count) * MEGABYTE)
         for role, count in (("ps", prepared), ("worker", part), ("coordinator", prepared))
     )
-    return RoleMemory(ps + extra_vectors * _BYTES_OF_ELEMENT * _parameters(units), worker, coordinator)
+    return RoleMemory(
+        ps + extra_vectors * _BYTES_OF_ELEMENT * _parameters(units), worker, coordinator
+    )
 
 
 def of_inventory(inventory: "Inventory", cores: Mapping[str, int]) -> RoleMemory:
-    """Bytes for the inventory's training; `cores` by node decide what `auto` micro-batches become."""
-    from cluster.inventory.micro_batches import auto_micro_batches, cores_of_workers
+    """Return the bytes of each role for the inventory's training.
 
-    train, workers = inventory.jobs.train, inventory.of_role("worker")
-    number = train.micro_batches
-    if not isinstance(number, int):
-        number = auto_micro_batches(train.mode, train.batch_size, len(workers), cores_of_workers(workers, cores)).number
+    `cores` by node decide what `auto` slots become.
+    """
+    from core.inventory.slots import cores_of_workers
+
+    train = inventory.jobs.train
+    workers = inventory.of_role("worker")
+    own_model = train.app is not None
+    cores_of_each = cores_of_workers(workers, cores)
+    auto = train.auto_slots(len(workers), cores_of_each, own_model=own_model).number
+    number = train.slots if isinstance(train.slots, int) else auto
+    if train.by_library(own_model=own_model):
+        # One call computes all slots of a part, so that only parts cost memory.
+        shared = MODES[train.mode].shares_batches()
+        number = min(number, 1 << (len(workers) - 1).bit_length()) if shared else 1
     return of_training(train.mode, number, len(workers), train.model)
 
 
-def of_training(mode: str, micro_batches: int, workers: int, model: "Choice") -> RoleMemory:
+def of_training(mode: str, slots: int, workers: int, model: "Choice") -> RoleMemory:
     """Bytes for a training in `mode` of a network described by the section `model`."""
     units = MODELS[model.name].widest_layer(model)
-    rows = MODES[mode].server_vectors(micro_batches)
+    rows = MODES[mode].server_vectors(slots)
     if not MODES[mode].shares_batches():
-        return estimate(units, rows, part=micro_batches)  # each worker computes whole batches, by one function
-    each = max(1, -(-micro_batches // max(1, workers)))
+        return estimate(
+            units, rows, part=slots
+        )  # each worker computes whole batches, by one function
+    each = max(1, -(-slots // max(1, workers)))
     part = 1 << (each - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
-    return estimate(units, rows, part, prepared=micro_batches)
+    return estimate(units, rows, part, prepared=slots)
 
 
 def alone(train: "TrainJob") -> int:
@@ -94,14 +110,22 @@ def alone(train: "TrainJob") -> int:
 
     It takes what a coordinator takes, and what a worker takes beside its server.
     """
-    number = train.micro_batches if isinstance(train.micro_batches, int) else _MEASURED_MICRO_BATCHES[0]
-    found = estimate(MODELS[train.model.name].widest_layer(train.model), part=number, prepared=number)
+    if isinstance(train.slots, int):
+        number = train.slots
+    else:
+        number = _MEASURED_SLOTS[0]
+    found = estimate(
+        MODELS[train.model.name].widest_layer(train.model), part=number, prepared=number
+    )
     return found.coordinator + found.worker - IDLE_MEGABYTES * MEGABYTE
 
 
 def _parameters(units: int) -> int:
-    """Of three plain layers of `units` on nine channels and six classes, exactly; other models are taken for these.
+    """Count the parameters of three plain layers of `units` on nine channels and six classes.
 
-    Each layer is a projection and an LSTM of 4 units (2 units + 1) parameters; 27,590 at 32 units, 429,830 at 128.
+    Other models are taken for these.
+
+    Each layer is a projection and an LSTM of 4 units (2 units + 1) parameters; 27,590 at 32 units,
+    429,830 at 128.
     """
     return 26 * units**2 + 30 * units + 6

@@ -1,15 +1,19 @@
 """`status`: what each node is, in one row. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from deploy.cluster.places import MONITOR_ACCOUNT, ROLE_ACCOUNT, SERVICE_ACCOUNT, account_numbers
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.check import Finding
+from deploy.converge.machine_facts import THROTTLED_NOW, MachineFacts, UnitFact
 from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.reachability import wrong_sources
+from deploy.converge.storage import disk_trouble
 from deploy.converge.survey import Survey
 from deploy.converge.systemd import role_states
-from deploy.render.storage import fstab_lines
-from deploy.render.units import MONITOR_UNIT, SERVICE_UNIT
+from deploy.render import storage, units
 
 if TYPE_CHECKING:
     from deploy.converge.desired import Machines
@@ -41,68 +45,141 @@ class NodeRow:
         return {**asdict(self), "well": self.well}
 
 
-def node_rows(wish: "Machines", survey: Survey[MachineFacts]) -> tuple[NodeRow, ...]:
-    """A row for every node that was asked, in the order of the inventory."""
-    roles = role_states(wish.inventory, survey).roles
-    return tuple(
-        _row(wish, survey, node.name, tuple(role for role in roles if role.node == node.name))
-        for node in wish.inventory.nodes
-        if node.name in survey.facts or node.name in survey.lost
-    )
+def node_rows(
+    machines: "Machines", survey: Survey[MachineFacts], unreached: Sequence[Finding] = ()
+) -> tuple[NodeRow, ...]:
+    """Return a row for every node that was asked, in the order of the inventory.
+
+    `unreached` are the ports that nodes need of others and do not reach.
+    """
+    status = role_states(machines.inventory, survey)
+    rows = []
+    for node in machines.inventory.nodes:
+        roles = [role for role in status.roles if role.node == node.name]
+        if node.name in survey.lost:
+            reason = survey.lost[node.name].last_lines[0]
+            rows.append(_lost(node.name, machines.inventory.links[node.name], roles, reason))
+        elif node.name in survey.facts:
+            missing = [one.line for one in unreached if one.node == node.name]
+            rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, missing))
+    return tuple(rows)
 
 
-def _row(wish: "Machines", survey: Survey[MachineFacts], name: str, roles: tuple[RoleStatus, ...]) -> NodeRow:
-    address = wish.inventory.hosts[name]
-    if name in survey.lost:
-        reason = survey.lost[name].last_lines[0]
-        shown = ", ".join(f"{role.name} ?" for role in roles)
-        return NodeRow(name, address, shown, "-", "-", "-", "-", "-", None, 0, reason)
-    facts = survey.facts[name]
-    trouble = [_trouble(role) for role in roles if role.state is not RoleState.READY]
-    ports = []
-    for task in wish.tasks(name):
-        for port in (task.port, task.metrics_port):
-            ports.append(f"{port}{'' if port in facts.listening else '!'}")
-            if port not in facts.listening and not trouble:
-                trouble.append(f"no process listens on port {port} of {task.name}")
-    running = [f"{role.name} {role.state}" for role in roles]
-    if name == wish.inventory.monitor_node:
-        watching, port = facts.unit(MONITOR_UNIT), wish.inventory.monitor.port
-        state = "not there" if watching is None else "ready" if watching.running else watching.sub
-        running.append(f"monitor {state}")
-        ports.append(f"{port}{'' if port in facts.listening else '!'}")
-        trouble += [] if state == "ready" else [f"monitor {state}: `journalctl -u {MONITOR_UNIT}` there says more"]
-    if name in wish.inventory.service_nodes:
-        serving, port = facts.unit(SERVICE_UNIT), wish.inventory.service.port
-        state = "not there" if serving is None else "ready" if serving.running else serving.sub
-        if state == "ready" and port not in facts.listening:
+def _lost(name: str, address: str, roles: Sequence[RoleStatus], reason: str) -> NodeRow:
+    shown = ", ".join(f"{role.name} ?" for role in roles)
+    return NodeRow(name, address, shown, "-", "-", "-", "-", "-", None, 0, reason)
+
+
+class _Row:
+    """The row of one node that answered, filled step by step."""
+
+    def __init__(self, machines: "Machines", name: str, facts: MachineFacts) -> None:
+        self._machines = machines
+        self._inventory = machines.inventory
+        self._name = name
+        self._facts = facts
+        self._roles: list[str] = []
+        self._ports: list[str] = []
+        self._trouble: list[str] = []
+
+    def of(self, roles: Sequence[RoleStatus], unreached: Sequence[str]) -> NodeRow:
+        """Return the row, with the states of the node's roles."""
+        self._add_roles(roles)
+        if self._machines.watches(self._name):
+            self._add_monitor()
+        if self._machines.recognises(self._name):
+            self._add_service()
+        self._look_at_exporter()
+        folders = self._machines.folders
+        lines = storage.fstab_lines(self._inventory, self._name, folders)
+        points = [line.split()[1] for line in lines]
+        missing = [point for point in points if point not in self._facts.mounts]
+        self._trouble += [f"{point} is not mounted" for point in missing]
+        self._trouble += disk_trouble(self._inventory, self._name, self._facts)
+        self._trouble += wrong_sources(self._inventory, self._name, self._facts)
+        self._trouble += unreached
+        up = [role.uptime_seconds for role in roles if role.uptime_seconds is not None]
+        used = self._facts.memory_bytes - self._facts.available_bytes
+        return NodeRow(
+            node=self._name,
+            address=self._inventory.links[self._name],
+            roles=", ".join(self._roles) or "-",
+            ports=" ".join(self._ports) or "-",
+            mounts=f"{len(points) - len(missing)}/{len(points)}",
+            memory=f"{used // MEGABYTE}/{self._facts.memory_bytes // MEGABYTE} MB",
+            temperature=_temperature(self._facts),
+            release=_release(self._facts, self._machines.release.code.key),
+            uptime_seconds=min(up, default=None),
+            restarts=sum(role.restarts for role in roles),
+            trouble="; ".join(self._trouble),
+        )
+
+    def _add_port(self, port: int, account: str) -> bool:
+        """Add a port, and return whether a process of the account, or of root, listens there."""
+        accounts = (0, account_numbers(self._inventory)[account])
+        uid = self._facts.listening_uids.get(port, 0)
+        listens = port in self._facts.listening and uid in accounts
+        self._ports.append(f"{port}" if listens else f"{port}!")
+        return listens
+
+    def _add_roles(self, roles: Sequence[RoleStatus]) -> None:
+        self._roles += [f"{role.name} {role.state}" for role in roles]
+        self._trouble += [_trouble(role) for role in roles if role.state is not RoleState.READY]
+        for task in self._machines.tasks(self._name):
+            for port in (task.port, task.metrics_port):
+                if not self._add_port(port, ROLE_ACCOUNT) and not self._trouble:
+                    self._trouble.append(f"no process listens on port {port} of {task.name}")
+
+    def _add_monitor(self) -> None:
+        state = _state(self._facts.unit(units.MONITOR_UNIT))
+        self._roles.append(f"monitor {state}")
+        self._add_port(self._inventory.monitor.port, MONITOR_ACCOUNT)
+        if state != "ready":
+            hint = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
+            self._trouble.append(f"monitor {state}: {hint}")
+
+    def _add_service(self) -> None:
+        state = _state(self._facts.unit(units.SERVICE_UNIT))
+        listens = self._add_port(self._inventory.service.port, SERVICE_ACCOUNT)
+        if state == "ready" and not listens:
             state = "waiting"
-            trouble.append("service waiting for its first version: `fab service promote --run RUN --inventory FILE`")
-        running.append(f"service {state}")
-        ports.append(f"{port}{'' if port in facts.listening else '!'}")
-        if state not in ("ready", "waiting"):
-            trouble.append(f"service {state}: `journalctl -u {SERVICE_UNIT}` there says more")
-    points = [line.split() for line in fstab_lines(wish.inventory, name, wish.folders)]
-    mounted = [words[1] for words in points if words[1] in facts.mounts]
-    trouble += [f"{words[1]} is not mounted" for words in points if words[1] not in facts.mounts]
-    if facts.current is not None and facts.current != wish.release.code.key:
-        release = f"{facts.current[:8]} (here: {wish.release.code.key[:8]})"
-    else:
-        release = "-" if facts.current is None else facts.current[:8]
-    heat = facts.temperature_celsius
-    return NodeRow(
-        node=name,
-        address=address,
-        roles=", ".join(running) or "-",
-        ports=" ".join(ports) or "-",
-        mounts=f"{len(mounted)}/{len(points)}",
-        memory=f"{(facts.memory_bytes - facts.available_bytes) // MEGABYTE}/{facts.memory_bytes // MEGABYTE} MB",
-        temperature="-" if heat is None else f"{heat:.0f} °C{' throttled' if (facts.throttled or 0) & 0x4 else ''}",
-        release=release,
-        uptime_seconds=min((role.uptime_seconds for role in roles if role.uptime_seconds is not None), default=None),
-        restarts=sum(role.restarts for role in roles),
-        trouble="; ".join(trouble),
-    )
+            hint = "`fab service promote --run RUN --inventory FILE`"
+            self._trouble.append(f"service waiting for its first version: {hint}")
+        elif state != "ready":
+            hint = f"`journalctl -u {units.SERVICE_UNIT}` there says more"
+            self._trouble.append(f"service {state}: {hint}")
+        self._roles.append(f"service {state}")
+
+    def _look_at_exporter(self) -> None:
+        state = _state(self._facts.unit(f"{units.NODE_EXPORTER}.service"))
+        if self._inventory.deployment.node_exporter and state != "ready":
+            hint = f"`journalctl -u {units.NODE_EXPORTER}` there says more"
+            self._trouble.append(f"node exporter {state}: {hint}")
+
+
+def _state(unit: UnitFact | None) -> str:
+    if unit is None:
+        return "not there"
+    if unit.running:
+        return "ready"
+    return unit.sub
+
+
+def _temperature(facts: MachineFacts) -> str:
+    if facts.temperature_celsius is None:
+        return "-"
+    shown = f"{facts.temperature_celsius:.0f} °C"
+    if (facts.throttled or 0) & THROTTLED_NOW:
+        return f"{shown} throttled"
+    return shown
+
+
+def _release(facts: MachineFacts, wanted: str) -> str:
+    if facts.current is None:
+        return "-"
+    if facts.current == wanted:
+        return facts.current[:8]
+    return f"{facts.current[:8]} (here: {wanted[:8]})"
 
 
 def _trouble(role: RoleStatus) -> str:

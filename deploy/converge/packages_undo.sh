@@ -23,7 +23,7 @@ if [ -n "$packages" ]; then
         done
     fi
     removed=$(echo $removed)
-    [ -z "$removed" ] || {{ apt }} purge $removed >/dev/null 2>/run/pscluster-reset.log || {
+    [ -z "$removed" ] || {{ apt }} purge $removed >/dev/null 2>/run/pscluster-reset.log || [ -z "$(present $removed)" ] || {
         problems="packages stay ($removed): $(tail -n 1 /run/pscluster-reset.log); reset it again"
         removed= unfinished=1
     }

@@ -1,4 +1,4 @@
-"""Folders for all nodes: wheels of an environment, and the windows of the jobs, prepared on the operator's machine."""
+"""Folders for all nodes: wheels of an environment, and windows prepared on this machine."""
 
 import json
 import subprocess
@@ -9,19 +9,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, UsageError
-from cluster.logs.terminal import say
+from core.errors import ClusterError, UsageError
+from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
-from deploy.cluster.places import DATA, SERVICE_USER, SharedFolders, shared_folders
+from deploy.cluster.places import DATA, SharedFolders, publisher, shared_folders
 from deploy.common.command_line import shell
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
-from deploy.converge.change import Change, Publish, PublishedFile, Shell
+from deploy.converge.change import Change, Publish, PublishedFile, Resource, Shell
 from deploy.converge.check import data_of
-from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import MEGABYTE
+from deploy.converge.subject import DeploymentSpec, Subject
 from deploy.jobs.apps import reads_its_data
 from deploy.jobs.request import needs_data
 from deploy.release.hashes import parse_sums
@@ -29,14 +30,16 @@ from deploy.release.scripts import script
 from deploy.rooted.commands import PYTHON, file_program, listed
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
     from deploy.release.wheelhouse import Wheelhouse
 
 WHEELHOUSE_BYTES = 400 * MEGABYTE
-"""Of one that is not downloaded yet: 390 MB with TensorFlow 2.21."""
-COPY_SECONDS, COPY_SECONDS_A_MEGABYTE = 600.0, 2.0
-"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes ask at once."""
-_PREPARING = "cluster.data.publish"
+"""The size of a wheelhouse that is not downloaded yet: 390 MB with TensorFlow 2.21."""
+COPY_SECONDS = 600.0
+COPY_SECONDS_A_MEGABYTE = 2.0
+"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes
+ask at once."""
+_PREPARING = "core.data.publish"
 """Runs in a process of its own: deploy does not know how to prepare recordings."""
 _PREPARING_SECONDS = 3600.0
 
@@ -51,21 +54,22 @@ class Publication:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
-def publisher(inventory: "Inventory") -> str:
-    """The node through which folders are published: the storage server, or the one that writes to the NAS."""
-    return shared_folders(inventory).server or inventory.of_role("coordinator")[0].node
-
-
 def room_needed(
-    publications: Sequence[Publication], environments: Collection[str], there: Collection[str], folders: SharedFolders
+    publications: Sequence[Publication],
+    environments: Collection[str],
+    there: Collection[str],
+    folders: SharedFolders,
 ) -> int:
-    """Bytes that the shared folder has to take, with these folders `there` and these environments to be installed.
+    """Return how many bytes the shared folder has to take.
 
-    A wheelhouse beside another costs next to nothing that can be known beforehand: what is the same is linked.
+    The folders `there` are complete already, and `environments` are to be installed.
+
+    A wheelhouse beside another costs next to nothing that can be known beforehand: what is the same
+    is linked.
     """
     lacking = {("wheels", key): WHEELHOUSE_BYTES for key in environments}
     lacking |= {(one.kind, one.key): one.size_bytes for one in publications}
@@ -81,26 +85,29 @@ def of_wheelhouse(wheelhouse: "Wheelhouse") -> Publication:
     """The wheels that one kind of node installs."""
     sums = parse_sums(wheelhouse.sums())
     files = tuple(
-        PublishedFile(name, wheelhouse.folder / name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()
+        PublishedFile(name, wheelhouse.folder / name, sha256, wheelhouse.files[name])
+        for name, sha256 in sums.items()
     )
     return Publication("wheels", wheelhouse.key, files)
 
 
 @dataclass(frozen=True)
 class Published:
-    """A publication that has to be complete in the shared folder; looked at from the node that can write there."""
+    """A publication that has to be complete in the shared folder, as its publisher sees it."""
 
     publication: Publication
     folders: SharedFolders
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Send what is missing."""
-        return () if self._folder in facts.published else (self.change(),)
+        if self._folder in facts.published:
+            return ()
+        return (self.change(),)
 
     def change(self) -> Change:
         """What sends it, whatever is there."""
         name = f"{self.publication.kind}/{self.publication.key}"
-        user = None if self.folders.server is not None else SERVICE_USER
+        user = self.folders.publishing_user
         step = Publish(f"publish {name}", self._folder, self.publication.files, user)
         detail = f"{len(step.files)} files, {step.size_bytes / MEGABYTE:,.0f} MB"
         return Change("publish", name, "create", detail, (step,))
@@ -135,9 +142,12 @@ def copy_seconds(publication: Publication) -> float:
 
 
 def copy_data(publication: Publication, seen: str) -> str:
-    """Copies a published data set to the node's disk, checked and complete, or not at all; the last three stay.
+    """Return shell that copies a published data set to the node's disk, whole, or not at all.
 
-    The storage server is not trusted: of its folder only plain files are taken, and only those that were published.
+    It checks the files, and keeps the last three sets.
+
+    The storage server is not trusted: of its folder only plain files are taken, and only those that
+    were published.
     """
     files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
     program = {"files": files, "python": PYTHON, "program": file_program()}
@@ -155,16 +165,18 @@ class JobData:
         return ()
 
     def refuse_missing(self) -> None:
-        """Raise UsageError where recordings are missing and `publications` does not look for them."""
+        """Raise UsageError for missing recordings where `publications` does not look for them."""
 
 
 class DataHere(JobData):
-    """Of a cluster on this machine: each job prepares its windows itself."""
+    """The data of a cluster on this machine: each job prepares its windows itself."""
 
     def refuse_missing(self) -> None:
-        """See `JobData`."""
+        """Raise UsageError where a job would find no recordings."""
         train = self.inventory.jobs.train
-        if (train.data.source or train.app) is None or not any(map(needs_data, self.inventory.jobs.order)):
+        if (train.data.source or train.app) is None or not any(
+            map(needs_data, self.inventory.jobs.order)
+        ):
             return
         found = data_of(self.inventory, Local("this machine"))
         if not found.holds:
@@ -172,25 +184,34 @@ class DataHere(JobData):
 
 
 class PublishedData(JobData):
-    """Of a cluster of machines: windows on each node's own disk."""
+    """The data of a cluster of machines: windows on each node's own disk."""
 
     @cached_property
     def prepared(self) -> Publication | None:
-        """The data set of `jobs.train.data`, prepared now if necessary; None where the inventory names a published one.
+        """Prepare the data set of `jobs.train.data`, if it is not yet.
 
-        And None for an app that reads its data itself.
-
-        Raises UsageError for unusable recordings.
+        The result is None where the inventory names a published one, and for an app that reads its
+        data itself. Raises UsageError for unusable recordings.
         """
         job = self.inventory.jobs.train
         source = job.data.source
         with suppress(UsageError):  # the job's submission says what is wrong with the app
             if reads_its_data(self.inventory):
                 return None
-        if source is not None and source.startswith((f"{shared_folders(self.inventory).mount}/", f"{DATA}/")):
+        if source is not None and source.startswith(
+            (f"{shared_folders(self.inventory).mount}/", f"{DATA}/")
+        ):
             return None
-        words = [] if source is None else ["--source", source]
-        words += ["--window-steps", str(job.data.window_steps), "--window-stride", str(job.data.window_stride)]
+        if source is None:
+            words = []
+        else:
+            words = ["--source", source]
+        words += [
+            "--window-steps",
+            str(job.data.window_steps),
+            "--window-stride",
+            str(job.data.window_stride),
+        ]
         words += ["--options", json.dumps(job.data.options())]
         asked = subprocess.run(
             module_command(_PREPARING, *words, "--seed", str(job.seed)),
@@ -203,34 +224,56 @@ class PublishedData(JobData):
         )
         if asked.returncode != 0:
             said = asked.stderr.strip().splitlines()
-            problem = said[-1] if said else f"{_PREPARING} ended with exit code {asked.returncode}"
-            raise UsageError(problem) if asked.returncode == UsageError.exit_code else ClusterError(problem)
+            if said:
+                problem = said[-1]
+            else:
+                problem = f"{_PREPARING} ended with exit code {asked.returncode}"
+            raise (
+                UsageError(problem)
+                if asked.returncode == UsageError.exit_code
+                else ClusterError(problem)
+            )
         made = json.loads(asked.stdout.strip().splitlines()[-1])
         folder = Path(made["folder"])
         files = tuple(
-            PublishedFile(name, folder / name, about["sha256"], about["bytes"]) for name, about in made["files"].items()
+            PublishedFile(name, folder / name, about["sha256"], about["bytes"])
+            for name, about in made["files"].items()
         )
         return Publication("prepared", made["key"], files)
 
     def publications(self) -> Sequence[Publication]:
-        """See `JobData`."""
-        return () if self.prepared is None else (self.prepared,)
+        """Return the prepared windows."""
+        if self.prepared is None:
+            return ()
+        return (self.prepared,)
 
     def bring(self, fleet: Fleet) -> Sequence[str]:
-        """Copy them to the nodes; the overrides that name them there. A job may want others than the last start did."""
+        """Copy them to the nodes; the overrides that name them there.
+
+        A job may want others than the last start did.
+        """
         with waiting_for("preparing the recordings, if they are not yet") as update:
             data = self.prepared
             if data is None:
                 return ()
             update("bringing the recordings to the nodes, where they are not yet")
             self._publish(fleet, data)
-        return (f"jobs.train.data.source={json.dumps(shared_folders(self.inventory).local(data.key))}",)
+        return (
+            f"jobs.train.data.source={json.dumps(shared_folders(self.inventory).local(data.key))}",
+        )
 
     def _publish(self, fleet: Fleet, publication: Publication) -> None:
         folders = shared_folders(self.inventory)
         node = fleet.nodes[publisher(self.inventory)]
-        if not node.run(["test", "-e", f"{folders.published('prepared', publication.key)}/.complete"], root=True).ok:
-            apply(node, "publish", [Published(publication, folders).change()], lambda change, seconds: None)
+        if not node.run(
+            ["test", "-e", f"{folders.published('prepared', publication.key)}/.complete"], root=True
+        ).ok:
+            apply(
+                node,
+                "publish",
+                [Published(publication, folders).change()],
+                lambda change, seconds: None,
+            )
         copy = copy_data(publication, folders.seen("prepared", publication.key))
         # An unreachable node has no worker either; if it comes back, the others have its work.
         seconds = copy_seconds(publication)
@@ -239,4 +282,30 @@ class PublishedData(JobData):
             if isinstance(result, ClusterError):
                 say(f"{name}: without the windows of this job: {result}", error=True)
             elif not result.ok:
-                say(f"{name}: without the windows of this job: {' '.join(result.last_lines)}", error=True)
+                say(
+                    f"{name}: without the windows of this job: {' '.join(result.last_lines)}",
+                    error=True,
+                )
+
+
+def _published(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if node != spec.publisher:
+        return ()
+    return tuple(Published(publication, spec.folders) for publication in spec.publications)
+
+
+def _local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if spec.environment(node, facts) is None:
+        return ()
+    data = [publication for publication in spec.publications if publication.kind == "prepared"]
+    return tuple(LocalData(one, spec.folders.seen("prepared", one.key)) for one in data)
+
+
+def _questions(spec: DeploymentSpec, node: str) -> Questions:
+    if node != spec.publisher:
+        return Questions()
+    return Questions(published=spec.folders.published_kinds)
+
+
+PUBLICATIONS = Subject("publications", "publish", resources=_published, questions=_questions)
+DATA_SETS = Subject("data sets", "code", resources=_local_data)

@@ -1,4 +1,7 @@
-"""What became of a deployment: node by phase, with seconds, changes and failures. Pure but for being written."""
+"""What became of a deployment: node by phase, with seconds, changes and failures.
+
+Pure but for being written.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.atomic_write import atomic_write
+from core.atomic_write import atomic_write
+from core.control.own_state import make
 from deploy.converge.apply import StepFailure
 
 
@@ -26,13 +30,16 @@ class Recap:
     cluster: str
     nodes: tuple[str, ...]
     chosen: tuple[str, ...] = ()
-    """The nodes that were asked for; `nodes` may have the storage server besides. Empty: all of `nodes`."""
+    """The nodes that were asked for; `nodes` may have the storage server besides. Empty: all of
+    `nodes`."""
     complete: bool = False
     """Whether every phase ran; a retry of an incomplete one takes all of `chosen`."""
     phases: list[str] = field(default_factory=list)
     cells: dict[tuple[str, str], NodePhase] = field(default_factory=dict)
     failures: dict[str, StepFailure] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    addresses: tuple[str, ...] = ()
+    """Lines about names, and about nodes that the others do not let in."""
     seconds: float = 0.0
 
     @property
@@ -56,7 +63,9 @@ class Recap:
         """`failed`, `changed` or `ok`."""
         if node in self.failures:
             return "failed"
-        return "changed" if any(cell.changed for (name, _), cell in self.cells.items() if name == node) else "ok"
+        if any(cell.changed for (name, _), cell in self.cells.items() if name == node):
+            return "changed"
+        return "ok"
 
     def rows(self) -> Sequence[tuple[str, ...]]:
         """A row a node: name, one cell a phase, what became of it."""
@@ -66,7 +75,10 @@ class Recap:
             for phase in self.phases:
                 cell = self.cells.get((node, phase))
                 failed = node in self.failures and self.failures[node].phase == phase
-                text = "-" if cell is None else f"{cell.changed or 'ok'} {cell.seconds:.1f} s"
+                if cell is None:
+                    text = "-"
+                else:
+                    text = f"{cell.changed or 'ok'} {cell.seconds:.1f} s"
                 cells.append("failed" if failed else text)
             made.append((node, *cells, self.state(node)))
         return made
@@ -74,8 +86,15 @@ class Recap:
     def summary(self) -> str:
         """`16 nodes: 3 changed, 1 failed, 42 changes in 81 s`."""
         states = [self.state(node) for node in self.nodes]
-        parts = [f"{states.count(state)} {state}" for state in ("ok", "changed", "failed") if state in states]
-        return f"{len(self.nodes)} nodes: {', '.join(parts)}; {self.changed} changed in {self.seconds:.0f} s"
+        parts = [
+            f"{states.count(state)} {state}"
+            for state in ("ok", "changed", "failed")
+            if state in states
+        ]
+        return (
+            f"{len(self.nodes)} nodes: {', '.join(parts)}; {self.changed} changed in"
+            f" {self.seconds:.0f} s"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -87,6 +106,7 @@ class Recap:
             "changed": self.changed,
             "seconds": round(self.seconds, 3),
             "notes": self.notes,
+            "addresses": list(self.addresses),
             "nodes": {
                 node: {
                     "state": self.state(node),
@@ -103,7 +123,7 @@ class Recap:
 
     def write(self, folder: Path, name: str) -> Path:
         """Keep it as `folder/name.json`; the path."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make(folder)
         path = folder / f"{name}.json"
         atomic_write(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
         return path
@@ -118,9 +138,10 @@ class Again:
 
 
 def to_do_again(folder: Path) -> Again:
-    """What the newest recap of `folder` leaves to a retry: all its nodes when it was cut short, else those that failed.
+    """Return what the newest recap of `folder` leaves to a retry.
 
-    None without a readable recap.
+    These are all its nodes when it was cut short, else those that failed; no node without a
+    readable recap.
     """
     newest = max(folder.glob("*.json"), default=None, key=lambda path: path.name)
     if newest is None:

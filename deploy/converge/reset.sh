@@ -3,7 +3,7 @@ prune() { parent=${1%/*}; while [ -n "$parent" ]; do
     grep -qxF "$parent" {{ places.DEPLOY_STATE }}/folders 2>/dev/null || break; rmdir "$parent" 2>/dev/null || break
     parent=${parent%/*}; done; }
 problems= notes= unfinished=
-units=$(cd {{ places.UNIT_FOLDER }} && ls -d pscluster-*.service 2>/dev/null | grep -v '@')
+units=$(cd {{ places.UNIT_FOLDER }} && ls -d pscluster-*.service 2>/dev/null | grep -v -e '@' -e pscluster-wireguard)
 jobs=$(systemctl list-units --plain --no-legend 'pscluster-job@*' | awk '{ print $1 }')
 [ -z "$jobs$units" ] || systemctl disable --quiet --now $jobs $units 2>/dev/null
 systemctl stop pscluster.slice 2>/dev/null
@@ -27,7 +27,7 @@ rm -f {{ exports }}; command -v exportfs >/dev/null && exportfs -ra
 :
 {% endif %}
 {% if serves and data %}
-rm -rf {{ export }}/shared {{ export }}/data {{ export }}/runs; prune {{ export }}/shared
+rm -rf {{ export }}/shared {{ export }}/data {{ export }}/runs; rm -f {{ mark }}; prune {{ export }}/shared
 {% else %}
 :
 {% endif %}

@@ -1,4 +1,4 @@
-"""The one release that a rollback takes all nodes to, what each needs for it, and the note of one under way."""
+"""The release that a rollback takes all nodes to, and the note of one that is under way."""
 
 import json
 from collections import Counter
@@ -8,18 +8,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from cluster.atomic_write import atomic_write
+from core.atomic_write import atomic_write
+from core.control.own_state import make
 from deploy.common.texts import filled
 from deploy.release.history import Installed, previous
 from deploy.release.scripts import checked
 
 if TYPE_CHECKING:
-    from deploy.cluster.cluster import Cluster
+    from deploy.cluster.cluster import ManagedCluster
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """`release` is where it goes; `was` the release each node had at first; `left` are those not known to be there."""
+    """A rollback to `release`.
+
+    `was` is the release each node had at first; `left` are nodes not known to be there.
+    """
 
     release: str
     was: Mapping[str, str] = field(default_factory=dict)
@@ -27,13 +31,16 @@ class Rollback:
 
 
 class UnfinishedRollback:
-    """The note on the operator's machine: it exists from before the first node goes back until every node has."""
+    """The note of a rollback under way, on the operator's machine.
+
+    It exists from before the first node goes back until every node has.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
-    def of(cls, cluster: "Cluster") -> Self:
+    def of(cls, cluster: "ManagedCluster") -> Self:
         """The note of a cluster."""
         return cls(cluster.folder.path / "rollback.json")
 
@@ -42,16 +49,21 @@ class UnfinishedRollback:
         try:
             kept: Any = json.loads(self._path.read_text(encoding="utf-8"))
             was = {str(node): str(release) for node, release in kept["was"].items()}
-            return Rollback(checked(str(kept["release"])), was, tuple(str(node) for node in kept["left"]))
+            return Rollback(
+                checked(str(kept["release"])), was, tuple(str(node) for node in kept["left"])
+            )
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
 
     def write(self, rollback: Rollback) -> None:
-        """Keep it; a rollback with no node left is complete, and its note goes. Raises ClusterError."""
+        """Keep it; a rollback with no node left is complete, and its note goes.
+
+        Raises ClusterError.
+        """
         if not rollback.left:
             self.forget()
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make(self._path.parent)
         atomic_write(self._path, json.dumps(asdict(rollback)).encode() + b"\n")
 
     def forget(self) -> None:
@@ -64,7 +76,7 @@ class Need(StrEnum):
 
     NOTHING = "nothing"
     RESTART = "restart"
-    """Of its roles: the release is current, and not every one of them runs it."""
+    """A restart of its roles: the release is current, and not every one of them runs it."""
     FLIP = "flip"
     """And the restart."""
     RELEASE = "release"
@@ -73,7 +85,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class Standing:
-    """What is on a node, and the release that each of its roles runs, None for one that does not run."""
+    """What is on a node, and the release that each role runs, None for one that does not run."""
 
     installed: Installed
     runs: Mapping[str, str | None]
@@ -81,26 +93,42 @@ class Standing:
     def need(self, release: str) -> Need:
         """What it needs."""
         if self.installed.current == release:
-            return Need.NOTHING if all(one == release for one in self.runs.values()) else Need.RESTART
-        there = {one.key for one in self.installed.releases if one.environment in self.installed.environments}
-        return Need.FLIP if release in there else Need.RELEASE
+            if all(one == release for one in self.runs.values()):
+                return Need.NOTHING
+            return Need.RESTART
+        there = {
+            one.key
+            for one in self.installed.releases
+            if one.environment in self.installed.environments
+        }
+        if release in there:
+            return Need.FLIP
+        return Need.RELEASE
 
 
 def target(standings: Mapping[str, Standing], leading: str) -> str | None:
-    """The release that most nodes had before the one they have; between equals the one of node `leading`.
+    """Return the release that most nodes had before the one they have.
 
-    Nodes go back together: one that missed a deployment had another one before. None when no node has an earlier one.
+    Between equals it is that of node `leading`.
+
+    Nodes go back together: one that missed a deployment had another one before. None when no node
+    has an earlier one.
     """
     before = {name: previous(standing.installed) for name, standing in standings.items()}
     votes = Counter(release.key for release in before.values() if release is not None)
     most = max(votes.values(), default=0)
     among = [key for key, count in votes.items() if count == most]
     own = before.get(leading)
-    return own.key if own is not None and own.key in among else next(iter(among), None)
+    if own is not None and own.key in among:
+        return own.key
+    return next(iter(among), None)
 
 
 def goes_on(unfinished: Rollback, standings: Mapping[str, Standing]) -> bool:
-    """Whether no node that it concerned has been brought to a third release since, by another machine's `start`."""
+    """Whether no node that it concerned was brought to a third release since.
+
+    Another machine's `start` may do so.
+    """
     return all(
         standings[node].installed.current in (was, unfinished.release, None)
         for node, was in unfinished.was.items()
@@ -114,7 +142,7 @@ def runs_script(units: Sequence[str]) -> str:
 
 
 def read_runs(text: str, units: Sequence[str]) -> dict[str, str | None]:
-    """The release that the process of each of `units` was started from, None for one that is not up."""
+    """Return the release that each unit's process was started from, None for one that is not up."""
     found: dict[str, str | None] = dict.fromkeys(units)
     for line in text.splitlines():
         match line.split():

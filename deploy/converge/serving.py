@@ -3,40 +3,70 @@
 Who restarts several goes from one node to the next, so that clients find a service at any time.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.connector import Connector
+from deploy.cluster.places import CERTIFICATES, CURRENT, SERVICE_ACCOUNT, NodePlaces
 from deploy.common.command_line import quoted
-from deploy.converge.resources import SERVICE_HINT, Running
-from deploy.converge.systemd import by_hand
-from deploy.render.units import SERVICE_DATA, SERVICE_UNIT
+from deploy.converge.apply import by_hand
+from deploy.converge.change import Change, Resource, Shell
+from deploy.converge.listening import OWNER
+from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.resources import Folder, RunningUnit, UnitFiles
+from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.render.units import SERVICE_DATA, SERVICE_UNIT, service_unit, unit_path
+from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
+SERVICE_HINT = f"`journalctl -u {SERVICE_UNIT}` there says more"
 READY_SECONDS = 120.0
 """From the start to the first answer: a Raspberry Pi 3 imports and opens a model in about 20."""
+SIGNED = f"{CERTIFICATES}/signed"
+"""Until when the certificate is valid, in seconds of the epoch, and what it was signed for."""
+RENEW_DAYS = 30
+"""As `recognise.service.authority` counts."""
 SPARE_SECONDS = 60.0
 """For the end of the old process, and for the connection."""
 
 Verb = Literal["restart", "wait"]
 
-SCRIPT = b"""\
-import http.client, os, ssl, subprocess, sys, time
-verb, unit, host, port, scheme, pointer, seconds, steady_seconds = sys.argv[1:]
+SCRIPT = (
+    f"""\
+import http.client, os, re, ssl, subprocess, sys, time
+{OWNER}
+verb, unit, host, port, certificate, pointer, seconds, steady_seconds = sys.argv[1:]
+""".encode()
+    + b"""\
+scheme = "https" if certificate else "http"
 def systemctl(*words):
     return subprocess.run(["systemctl", *words], stdout=subprocess.PIPE, text=True)
 def failed(words):
     journal = ["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", "-u", unit]
-    print(subprocess.run(journal, stdout=subprocess.PIPE, text=True).stdout.strip(), words, sep="\\n", file=sys.stderr)
+    said = subprocess.run(journal, stdout=subprocess.PIPE, text=True).stdout.strip()
+    print(said, words, sep="\\n", file=sys.stderr)
     sys.exit(1)
+def own():
+    with open(certificate, encoding="ascii") as file:
+        first = re.search("-----BEGIN CERT.*?END CERTIFICATE-----", file.read(), re.DOTALL)
+    return ssl.PEM_cert_to_DER_cert(first[0])
 def answers():
-    if scheme == "https":  # the node asks itself, and sends no secret
-        connection = http.client.HTTPSConnection(host, int(port), timeout=5, context=ssl._create_unverified_context())
+    if not owns(main_pid(unit), int(port)):
+        return False
+    if certificate:  # which the other end has to have: who signed it does not matter
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, int(port), timeout=5, context=context)
     else:
         connection = http.client.HTTPConnection(host, int(port), timeout=5)
     try:
+        connection.connect()
+        if certificate and connection.sock.getpeercert(True) != own():
+            return False
         connection.request("GET", "/v2/health/ready")
         return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
@@ -50,45 +80,202 @@ end, pids = now + float(seconds), []
 while now < end:
     if answers():
         sys.exit(print("ready"))
-    pid = systemctl("show", "--value", "-p", "MainPID", unit).stdout.strip()
+    pid = main_pid(unit)
     if pid not in ("", "0", *pids[-1:]):
         pids, since = [*pids, pid], now
     if len(pids) > 3:
         failed("it ends again and again")
-    if pids and pid == pids[-1] and not os.path.exists(pointer) and now - since >= float(steady_seconds):
+    steady = pids and pid == pids[-1] and now - since >= float(steady_seconds)
+    if steady and not os.path.exists(pointer):
         sys.exit(print("waiting"))  # for the first promotion, with its port closed
     time.sleep(0.25)
     now = time.monotonic()
 failed(f"no answer at {scheme}://{host}:{port}/v2/health/ready within {float(seconds):g} s")
 """
-"""For the node's own Python, with `words_of`. It prints `ready` or `waiting`."""
+)
+"""For the node's own Python, with `words_of`. It prints `ready` or `waiting`.
+
+It asks the unit's own process, and none that has taken its port.
+"""
 STEADY_SECONDS = 5.0
-"""A process without a promoted version that lived so long waits for one: a wrong setting ends it earlier."""
+"""A process without a promoted version that lived so long waits for one: a wrong setting ends it
+earlier."""
 
 
-def words_of(verb: Verb, inventory: "Inventory", node: str, seconds: float = READY_SECONDS) -> list[str]:
+def words_of(
+    verb: Verb, inventory: "Inventory", node: str, seconds: float = READY_SECONDS
+) -> list[str]:
     """The words of SCRIPT: `restart` waits too, `wait` does that alone."""
     service = inventory.service
-    scheme = "https" if service.tls or service.certificate is not None else "http"
+    if service.certificate is not None:
+        certificate = service.certificate
+    elif service.tls:
+        certificate = f"{CERTIFICATES}/server.pem"
+    else:
+        certificate = ""
     pointer = f"{SERVICE_DATA}/models/{service.model}/current.json"
-    address = inventory.hosts[node], str(service.port)
-    return [verb, SERVICE_UNIT, *address, scheme, pointer, f"{seconds:g}", f"{STEADY_SECONDS:g}"]
+    address = inventory.links[node], str(service.port)
+    return [
+        verb,
+        SERVICE_UNIT,
+        *address,
+        certificate,
+        pointer,
+        f"{seconds:g}",
+        f"{STEADY_SECONDS:g}",
+    ]
 
 
 def waits(inventory: "Inventory", node: str) -> str:
-    """A line of shell that ends when the service which systemd has just started answers, or fails with the reason."""
-    return quoted("python3", "-c", SCRIPT.decode(), *words_of("wait", inventory, node)) + " >/dev/null"
+    """Return a line of shell that ends when the service which systemd started answers.
 
-
-def running_service(inventory: "Inventory", node: str, path: str, text: str, release: str) -> Running:
-    """The unit of this file and text that runs from this release; its start ends when the service answers."""
-    return Running(SERVICE_UNIT, path, text, release, hint=SERVICE_HINT, until=waits(inventory, node))
+    It fails with the reason.
+    """
+    return quoted(PYTHON, "-c", SCRIPT.decode(), *words_of("wait", inventory, node)) + " >/dev/null"
 
 
 def restart_service(inventory: "Inventory", node: Connector) -> str:
-    """Restart the service of one node: `ready`, or `waiting` for its first promotion. Raises ClusterError."""
+    """Restart the service of one node: `ready`, or `waiting` for its first promotion.
+
+    Raises ClusterError.
+    """
     words = words_of("restart", inventory, node.name)
-    done = node.run(["python3", "-", *words], stdin=SCRIPT, root=True, deadline_seconds=READY_SECONDS + SPARE_SECONDS)
+    done = node.run(
+        [PYTHON, "-", *words],
+        stdin=SCRIPT,
+        root=True,
+        deadline_seconds=READY_SECONDS + SPARE_SECONDS,
+    )
     if not done.ok:
-        raise ClusterError(f"{node.name}: service not ready: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
+        raise ClusterError(
+            f"{node.name}: service not ready: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
+        )
     return done.text.split()[-1]
+
+
+@dataclass(frozen=True)
+class ServiceCertificate:
+    """The certificate of a node's service, which root's authority there signs for a year.
+
+    The service's account gets it from systemd and holds no authority. An authority that the account
+    made in an earlier version becomes root's: phones trust it already.
+    """
+
+    address: str
+    names: tuple[str, ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Sign it where it is absent, for other names or about to run out."""
+        words = " ".join((self.address, *self.names))
+        days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
+        if f"{SERVICE_DATA}/authority.pem" in facts.files:
+            reason = "its authority's key is the account's"
+        elif not days:
+            reason = "there is none"
+        elif signed != words:
+            reason = "for another address or names"
+        elif int(days) < RENEW_DAYS:
+            reason = f"it runs out in {days} days"
+        else:
+            return ()
+        python = quoted("env", f"PYTHONPATH={CURRENT}", "PYTHONSAFEPATH=1", NodePlaces().python)
+        module = ("-B", "-m", "recognise.service.certify", CERTIFICATES, SERVICE_DATA)
+        sign = f"{python} {quoted(*module, self.address, *self.names)}"
+        steps = (Shell("sign the service's certificate", sign, 60.0),)
+        action = "change" if days else "create"
+        return (Change("file", f"{CERTIFICATES}/server.pem", action, reason, steps),)
+
+
+def _script(questions: Questions) -> str:
+    return f"""\
+section certificate
+[ -r {SIGNED} ] && read -r until names <{SIGNED} &&
+    echo "$(( (until - $(date +%s)) / 86400 )) $names"
+"""
+
+
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
+    return {"certificate": answer.sections.get("certificate", "").strip()}
+
+
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    ours = facts.unit(SERVICE_UNIT)
+    if (
+        spec.service is not None
+        and spec.service.certificate
+        and spec.service.certificate not in facts.files
+    ):
+        line = f"{spec.service.certificate} is not there"
+        yield (
+            "problem",
+            "service",
+            f"{line}: put the certificate and its key on the node, or change `service`",
+        )
+    days = str(facts.more.get("certificate", "")).partition(" ")[0]
+    if spec.service is not None and days and int(days) < RENEW_DAYS:
+        line = f"the service's certificate runs out in {days} days"
+        yield "warning", "service", f"{line}: `fab deploy start` renews it"
+    if spec.service is None or (ours is not None and ours.running):
+        return
+    for port, name in ((spec.service.port, "port"), (spec.service.metrics_port, "metrics_port")):
+        if port in facts.listening:
+            line = f"port {port} of the service is taken by {facts.listening[port]}"
+            yield "problem", "port", f"{line}: stop it, or choose another as `service.{name}`"
+
+
+def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    """Return the service's folder and its unit; other nodes have none.
+
+    A unit there is a stale one. Versions stay until `reset`.
+    """
+    if not spec.recognises(node):
+        return ()
+    path = unit_path(SERVICE_UNIT)
+    unit = service_unit(spec.inventory, node, "memory" in facts.controllers)
+    release = spec.release.code.key
+    until = waits(spec.inventory, node)
+    service = spec.inventory.service
+    certificate: tuple[Resource, ...] = ()
+    because = ""
+    if service.tls and service.certificate is None:
+        signed = ServiceCertificate(spec.inventory.links[node], service.names)
+        certificate = (Folder(CERTIFICATES), signed)
+        if signed.changes(facts) or _is_newer(facts):
+            because = "its certificate is newer than its process"
+    return (
+        Folder(SERVICE_DATA, mode=0o700, owner=SERVICE_ACCOUNT, whole=True),
+        *certificate,
+        UnitFiles(((path, unit),)),
+        RunningUnit(
+            SERVICE_UNIT, path, unit, release, hint=SERVICE_HINT, until=until, because=because
+        ),
+    )
+
+
+def _is_newer(facts: MachineFacts) -> bool:
+    """Say whether the certificate was signed after the service's start."""
+    unit = facts.unit(SERVICE_UNIT)
+    file = facts.files.get(SIGNED)
+    if unit is None or file is None or unit.started_seconds is None:
+        return False
+    return file.modified_seconds > unit.started_seconds + 1
+
+
+def _questions(spec: DeploymentSpec, node: str) -> Questions:
+    if not spec.recognises(node):
+        return Questions(files=(SERVICE_DATA,))
+    files = [SERVICE_DATA, f"{SERVICE_DATA}/authority.pem", CERTIFICATES, SIGNED]
+    if spec.inventory.service.certificate:
+        files.append(spec.inventory.service.certificate)
+    return Questions(files=tuple(files), units=(SERVICE_UNIT,))
+
+
+SERVICE = Subject(
+    "service",
+    "service",
+    _script,
+    _read,
+    check=_check,
+    resources=_resources,
+    questions=_questions,
+)

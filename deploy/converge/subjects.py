@@ -1,30 +1,76 @@
-"""The subjects of a deployment, in the order in which a node is asked about them, and the reset that undoes them."""
+"""The subjects of a deployment, in the order in which they count, and the reset of them all."""
 
 from typing import TYPE_CHECKING
 
 from deploy.cluster import places
 from deploy.cluster.places import shared_folders
 from deploy.common.texts import Inline, filled
-from deploy.converge.accounts import ACCOUNTS
+from deploy.converge.accounts import NODE_ACCOUNTS
+from deploy.converge.cage import CAGE
+from deploy.converge.card import CARD
 from deploy.converge.clock import CLOCK
+from deploy.converge.code import CODE
 from deploy.converge.devices import DEVICES
 from deploy.converge.firewall import FIREWALL
+from deploy.converge.folders import FOLDERS, NOTED_FOLDERS
+from deploy.converge.monitor import MONITOR, MONITOR_PACKAGE
+from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, MOUNTS, WITHOUT_OURS
+from deploy.converge.node_exporter import NODE_EXPORTER
 from deploy.converge.packages import PACKAGES
-from deploy.converge.resources import FSTAB_BEGIN, FSTAB_END, WITHOUT_OURS
+from deploy.converge.publication import DATA_SETS, PUBLICATIONS
+from deploy.converge.reachability import REACHABILITY
+from deploy.converge.roles import ROLES
+from deploy.converge.serving import SERVICE
+from deploy.converge.signer import SIGNER
+from deploy.converge.storage import NFS_SERVER, STORAGE, mark_of
+from deploy.converge.wireguard import KEYS, TUNNEL, TUNNEL_END
 from deploy.render import storage
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
-SUBJECTS = [CLOCK, FIREWALL, PACKAGES, ACCOUNTS, DEVICES]
-"""The clock first: the answer should be as near to the question as possible."""
+SUBJECTS = [
+    CLOCK,
+    FIREWALL,
+    NOTED_FOLDERS,
+    NFS_SERVER,
+    MONITOR_PACKAGE,
+    PACKAGES,
+    KEYS,
+    TUNNEL,
+    NODE_ACCOUNTS,
+    FOLDERS,
+    DEVICES,
+    CARD,
+    CAGE,
+    REACHABILITY,
+    STORAGE,
+    MOUNTS,
+    PUBLICATIONS,
+    SIGNER,
+    CODE,
+    DATA_SETS,
+    ROLES,
+    TUNNEL_END,
+    MONITOR,
+    SERVICE,
+    NODE_EXPORTER,
+]
+"""The order of questions, of findings, and of the resources within a phase.
+
+The clock is first: its answer should be as near to the question as possible. The folders are noted
+before anything is made, and packages whose start would do harm are masked before they come.
+"""
 
 
 def reset_script(inventory: "Inventory", node: str, *, data: bool) -> str:
-    """Stops and removes everything of ours, with `data` the shared folder too; prints what it removed, in a line.
+    """Return shell that stops and removes everything of ours, with `data` the shared folder too.
 
-    It does not stop at a failure: it removes what it can, and prints what is left at the end. While packages are
-    left that could not be removed, the node keeps what it remembers, so that a repeated reset finishes.
+    It prints what it removed, in a line.
+
+    It does not stop at a failure: it removes what it can, and prints what is left at the end. While
+    packages are left that could not be removed, the node keeps what it remembers, so that a
+    repeated reset finishes.
     """
     folders = shared_folders(inventory)
     return filled(
@@ -32,6 +78,7 @@ def reset_script(inventory: "Inventory", node: str, *, data: bool) -> str:
         places=places,
         mount=folders.mount,
         export=folders.export,
+        mark=mark_of(folders),
         serves=node == folders.server,
         data=data,
         fstab_begin=FSTAB_BEGIN,

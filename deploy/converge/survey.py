@@ -1,15 +1,16 @@
-"""The facts of every node of a cluster: the question, a script that root runs there, and what its answer means."""
+"""The facts of every node: the question, a script that root runs there, and its answer."""
 
 import base64
 import io
 import re
+import secrets
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
@@ -17,12 +18,14 @@ from deploy.common.texts import Inline, filled
 from deploy.converge.apply import StepFailedError, StepFailure
 from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, Questions, UnitFact
 from deploy.converge.subject import NodeAnswer
+from deploy.converge.sudo import no_root
 
 FACTS_SECONDS = 90.0
 """For one question; a Pi 3 that is busy training answers within ten."""
 PUBLISHED_SECONDS = 20
 """How long a shared folder may take to list what is in it, its mount included."""
-SECTION = "@@ "
+SECTION = "@@section "
+"""What a section begins with, where no foreign text is in the answer."""
 SILENT = "no answer"
 """What the script prints for a shared folder that takes longer."""
 
@@ -31,9 +34,12 @@ _NOT_FOUND = 127
 _KIB = 1024
 _FIELDS = frozenset(one.name for one in fields(MachineFacts))
 _UNIT_KEYS = (
-    "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,StatusText,"
+    "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,"
+    "StatusText,"
     "ExecMainStartTimestampMonotonic"
 )
+
+_LISTENER = re.compile(r"LISTEN +[0-9]+ +[0-9]+ +\S+:([0-9]{1,5}) +\S+:(?:\*|[0-9]+)(?: |$)")
 
 Facts = TypeVar("Facts")
 
@@ -46,11 +52,17 @@ class Survey(Generic[Facts]):
     lost: Mapping[str, StepFailure]
 
 
-def survey(fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None) -> Survey[Facts]:
+def survey(
+    fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None
+) -> Survey[Facts]:
     """Call `ask` with every node (of `names`) at once."""
     found = fleet.each(ask, names)
     facts = {name: answer for name, answer in found.items() if not isinstance(answer, ClusterError)}
-    lost = {name: failure_of(name, error) for name, error in found.items() if isinstance(error, ClusterError)}
+    lost = {
+        name: failure_of(name, error)
+        for name, error in found.items()
+        if isinstance(error, ClusterError)
+    }
     return Survey(facts, lost)
 
 
@@ -58,25 +70,25 @@ def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
     """The facts of one machine. Raises ClusterError, which names sudo where that is missing."""
     node.open()
     asked = time.time()
-    script = fact_script(questions).encode()
+    # Drawn for each question: no name of a process or a file there can hold it, and no node knows
+    # that of another.
+    section = f"@@{secrets.token_hex(16)} "
+    script = fact_script(questions, section).encode()
     outcome = node.run(["sh", "-s"], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
     answered = time.time()
-    if "section" not in outcome.text and "@@" not in outcome.text and not outcome.ok:
+    if section not in outcome.text and not outcome.ok:
         said = " ".join(outcome.last_lines)
         if outcome.return_code == _NOT_FOUND and "sudo" in said:
-            raise ClusterError(f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there")
-        if "sudo" in said:
-            user = node.account
-            file = f"010_{user.replace('.', '_')}-nopasswd"  # sudo ignores names with a dot
             raise ClusterError(
-                f"{node.name}: {user} may not use sudo without a password ({said}): "
-                f"`echo '{user} ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/{file}` there"
+                f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there"
             )
+        if "sudo" in said:
+            raise ClusterError(f"{node.name}: {no_root(node.account, node.name, said)}")
         raise ClusterError(
             f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}; "
             f"`fab deploy ssh --node {node.name}` looks at it by hand"
         )
-    return read_facts(outcome.text, asked, answered)
+    return read_facts(outcome.text, asked, answered, section)
 
 
 def failure_of(name: str, error: ClusterError) -> StepFailure:
@@ -87,8 +99,11 @@ def failure_of(name: str, error: ClusterError) -> StepFailure:
     return StepFailure(name, "facts", "look at the node", "", None, (said,), "")
 
 
-def fact_script(questions: Questions) -> str:
-    """The one question. One script and few processes: on a Pi 3 each costs some ten milliseconds."""
+def fact_script(questions: Questions, section: str = SECTION) -> str:
+    """The one question; each part of the answer begins with `section` and its name.
+
+    One script and few processes: on a Pi 3 each costs some ten milliseconds.
+    """
     from deploy.converge.subjects import SUBJECTS  # which a cluster on one machine never asks for
 
     return filled(
@@ -96,33 +111,40 @@ def fact_script(questions: Questions) -> str:
         places=places,
         of=questions,
         subjects=Inline("".join(subject.script(questions) for subject in SUBJECTS).rstrip("\n")),
-        section=f"\\n{SECTION}%s\\n",
+        section=f"\\n{section}%s\\n",
         unit_keys=_UNIT_KEYS,
         published_seconds=PUBLISHED_SECONDS,
     )
 
 
-def read_facts(answer: str, asked_seconds: float, answered_seconds: float) -> MachineFacts:
-    """The facts of a node whose clock was read between the two times of ours (seconds since the epoch).
+def read_facts(
+    answer: str, asked_seconds: float, answered_seconds: float, section: str = SECTION
+) -> MachineFacts:
+    """Read the facts of a node from its answer.
+
+    Its clock was read between the two times of ours (seconds since the epoch).
 
     Raises ClusterError when the answer is not whole or cannot be read.
     """
-    sections = _sections(answer)
+    sections = _sections(answer, section)
     if "end" not in sections:
         last = answer.strip().splitlines()[-1:] or [""]
         raise ClusterError(
-            f"the node's answer about itself is cut off, after {last[0][:120]!r}: is its disk or memory full?"
+            f"the node's answer about itself is cut off, after {last[0][:120]!r}: is its disk or"
+            " memory full?"
         )
     try:
         return _facts(sections, asked_seconds, answered_seconds)
     except (ValueError, LookupError, tarfile.TarError) as error:
         raise ClusterError(
-            f"the node's answer about itself cannot be read ({type(error).__name__}: {error}): expected Debian's "
-            "coreutils, procps and tar there"
+            f"the node's answer about itself cannot be read ({type(error).__name__}: {error}):"
+            " expected Debian's coreutils, procps and tar there"
         ) from error
 
 
-def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: float) -> MachineFacts:
+def _facts(
+    sections: Mapping[str, str], asked_seconds: float, answered_seconds: float
+) -> MachineFacts:
     from deploy.converge.subjects import SUBJECTS
 
     system = [*sections["system"].split("\n"), "", "", "", "", "", ""]
@@ -130,9 +152,14 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", sections["memory"], re.MULTILINE))
     booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
     answer = NodeAnswer(sections, asked_seconds, answered_seconds)
-    read: dict[str, Any] = {name: fact for one in SUBJECTS for name, fact in one.read(answer).items()}
+    read: dict[str, Any] = {
+        name: fact for one in SUBJECTS for name, fact in one.read(answer).items()
+    }
     own = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
     throttled = sections["throttled"].partition("=")[2].strip()
+    listeners = _listeners(sections["listening"])
+    # A process chooses its own name, which may hold a line of its own: names are words alone.
+    holders = _listeners(sections.get("holders", ""))
     return MachineFacts(
         os_id=system[0],
         os_version=system[1],
@@ -158,24 +185,33 @@ def _facts(sections: Mapping[str, str], asked_seconds: float, answered_seconds: 
         fstab=tuple(sections["fstab"].splitlines()),
         exports=tuple(" ".join(line.split()) for line in _lines(sections["exports"])),
         environments=tuple(line.split("/")[-2] for line in _lines(sections["environments"])),
-        release_environments={_name(path): _name(link) for path, link in _pairs(sections["releases"])},
+        release_environments={
+            _name(path): _name(link) for path, link in _pairs(sections["releases"])
+        },
         current=_name(sections["current"].strip()) or None,
         data=tuple(line.split("/")[-2] for line in _lines(sections.get("data", ""))),
-        published=tuple(line.removesuffix("/.complete") for line in _lines(sections["published"]) if line != SILENT),
+        published=tuple(
+            line.removesuffix("/.complete")
+            for line in _lines(sections["published"])
+            if line != SILENT
+        ),
         shared_answers=SILENT not in _lines(sections["published"]),
-        listening=_listening(sections["listening"]),
-        temperature_celsius=_number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None,
+        listening={port: _holder(holders.get(port, "")) for port in listeners},
+        listening_uids={port: _account(line) for port, line in listeners.items()},
+        temperature_celsius=(
+            _number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None
+        ),
         throttled=int(throttled, 16) if throttled else None,
         more=own,
         **read,
     )
 
 
-def _sections(answer: str) -> dict[str, str]:
+def _sections(answer: str, section: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for part in ("\n" + answer).split(f"\n{SECTION}")[1:]:
+    for part in ("\n" + answer).split(f"\n{section}")[1:]:
         name, _, body = part.partition("\n")
-        found[name.strip()] = body.rstrip("\n") if body.strip() else ""
+        found.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")
     return found
 
 
@@ -197,7 +233,9 @@ def _name(path: str) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.strip().isdigit() else 0
+    if text.strip().isdigit():
+        return int(text)
+    return 0
 
 
 def _addresses(text: str) -> dict[str, tuple[str, ...]]:
@@ -219,8 +257,12 @@ def _files(text: str) -> dict[str, FileFact]:
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
             # A sparse file of some bytes here could be terabytes when it is read.
-            stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
-            # tar writes the second name of a file with two names as a link to the first, and a folder with a slash.
+            if member.isreg() and not member.issparse():
+                stream = archive.extractfile(member)
+            else:
+                stream = None
+            # tar writes the second name of a file with two names as a link to the first, and a
+            # folder with a slash.
             found[member.name.rstrip("/") or "/"] = FileFact(
                 kind=kinds.get(member.type, "other"),
                 mode=member.mode,
@@ -241,7 +283,9 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
             alive[int(words[0])] = (_number(words[1]) * _KIB, words[2] if len(words) > 2 else "")
     found: dict[str, UnitFact] = {}
     for block in text.split("\n\n"):
-        values: Mapping[str, str] = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        values: Mapping[str, str] = dict(
+            line.split("=", 1) for line in block.splitlines() if "=" in line
+        )
         if "Id" not in values:
             continue
         pid = _number(values.get("MainPID", "0"))
@@ -265,15 +309,18 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
 
 
 def _mounts(text: str) -> dict[str, MountFact]:
-    """From /proc/self/mountinfo (proc(5)); of several on one point the last, which is the one that is seen."""
+    """Read /proc/self/mountinfo (proc(5)); of several mounts on one point the last one is seen."""
     found: dict[str, MountFact] = {}
     for line in _lines(text):
         here, _, there = line.partition(" - ")
-        words, origin = here.split(" "), there.split(" ")
+        words = here.split(" ")
+        origin = there.split(" ")
         if len(words) > 5 and len(origin) > 1:
             device, root, point, options = words[2:6]
             read_only = "ro" in options.split(",")
-            found[_plain(point)] = MountFact(_plain(origin[1]), origin[0], device, _plain(root), read_only)
+            found[_plain(point)] = MountFact(
+                _plain(origin[1]), origin[0], device, _plain(root), read_only
+            )
     return found
 
 
@@ -282,11 +329,28 @@ def _plain(word: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
 
 
-def _listening(text: str) -> dict[int, str]:
+def _listeners(text: str) -> dict[int, str]:
+    """Return the line of each port on which a process listens.
+
+    A name of 15 bytes that a process gave itself holds no such line.
+    """
     found: dict[int, str] = {}
     for line in _lines(text):
-        words = line.split()
-        if len(words) > 3 and words[3].rpartition(":")[2].isdigit():
-            holder = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
-            found[int(words[3].rpartition(":")[2])] = f"process {holder[2]} ({holder[1]})" if holder else "a process"
+        if parts := _LISTENER.match(line):
+            found.setdefault(int(parts[1]), line)
     return found
+
+
+def _account(line: str) -> int:
+    """Return the uid of a line of `ss -e`, which leaves root's out."""
+    found = re.search(r"\buid:(\d+)", line)
+    if found is None:
+        return 0
+    return int(found[1])
+
+
+def _holder(line: str) -> str:
+    found = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
+    if found is None:
+        return "a process"
+    return f"process {found[2]} ({re.sub(r'[^ -~]', '?', found[1])})"

@@ -1,23 +1,31 @@
-"""The service manager of a cluster of machines: systemd on each node, asked over the node's connector."""
+"""The service manager of a cluster of machines: systemd, asked over each node's connector."""
 
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus, DegradedError, LogPlace, RoleState, RoleStatus, Stopped
+from deploy.cluster.services import (
+    ClusterStatus,
+    DegradedError,
+    LogPlace,
+    RoleState,
+    RoleStatus,
+    Stopped,
+)
 from deploy.common.command_line import quoted, shell
 from deploy.common.texts import filled
+from deploy.converge.apply import by_hand
 from deploy.converge.machine_facts import MachineFacts, Questions, UnitFact
 from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
+    from core.inventory import Inventory, Task
 
 STOP_SECONDS = 120.0
 RESTART_SECONDS = 400.0
@@ -40,22 +48,29 @@ class Systemd:
         self._tasks = kept_tasks(inventory)
 
     def state(self, fleet: Fleet) -> ClusterStatus:
-        """See `ServiceManager`."""
+        """Ask systemd on every node about the roles."""
         return role_states(self._inventory, survey(fleet, self._ask))
 
     def stop(self, fleet: Fleet, nodes: Sequence[str]) -> Stopped:
-        """See `ServiceManager`. The roles do not start at boot either."""
+        """Interrupt a job, then stop the units; the roles do not start at boot either."""
         (coordinator,) = self._inventory.of_role("coordinator")
         if coordinator.node in nodes:
-            # It has its result while all roles are still there. Its node's failure comes with the next command.
+            # It has its result while all roles are still there. Its node's failure comes with the
+            # next command.
             fleet.each(_interrupt_on, [coordinator.node])
         results = fleet.each(_stop_on, nodes)
-        stopped = {name: result for name, result in results.items() if not isinstance(result, ClusterError)}
-        failed = {name: result for name, result in results.items() if isinstance(result, ClusterError)}
+        stopped = {
+            name: result for name, result in results.items() if not isinstance(result, ClusterError)
+        }
+        failed = {
+            name: result for name, result in results.items() if isinstance(result, ClusterError)
+        }
         return Stopped(stopped, failed=failed)
 
     def restart(self, fleet: Fleet, tasks: "Sequence[Task]") -> ClusterStatus:
-        """See `ServiceManager`. Raises DegradedError with the node and the last lines of each role that does not start.
+        """Restart the units of these roles.
+
+        Raises DegradedError with the node and the last lines of each role that does not start.
 
         A restart that returns has all of them ready: systemd waits for their READY=1.
         """
@@ -64,19 +79,23 @@ class Systemd:
         failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
         if failed:
             raise DegradedError("\n".join(failed))
-        ready = (
-            RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, RoleState.READY)
-            for task in tasks
-        )
+        ready = (RoleStatus.of(task, RoleState.READY) for task in tasks)
         return ClusterStatus(self._inventory.cluster, tuple(ready))
 
     def logs(self) -> Sequence[LogPlace]:
-        """See `ServiceManager`. Units in each node's journal; the coordinator's run beside its unit's own lines."""
+        """Return where the lines of roles and jobs lie.
+
+        They are units in each node's journal, and the coordinator's run beside its unit's own
+        lines.
+        """
         found = [LogPlace("", node.name, unit="pscluster-*") for node in self._inventory.nodes]
         found += [LogPlace(task.name, task.node, unit=unit_name(task)) for task in self._tasks]
-        found += [LogPlace("service", node, unit=SERVICE_UNIT) for node in self._inventory.service_nodes]
+        found += [
+            LogPlace("service", node, unit=SERVICE_UNIT) for node in self._inventory.service_nodes
+        ]
         (task,) = self._inventory.of_role("coordinator")
-        runs, jobs = self._places.runs(self._inventory), f"{self._places.state}/jobs"
+        runs = self._places.runs(self._inventory)
+        jobs = f"{self._places.state}/jobs"
         coordinator = LogPlace(task.name, task.node, runs=runs, jobs=jobs, user=self._places.user)
         return [*found, LogPlace(task.name, task.node, unit="pscluster-job@*"), coordinator]
 
@@ -86,25 +105,30 @@ class Systemd:
 
 
 def role_states(inventory: "Inventory", seen: Survey[MachineFacts]) -> ClusterStatus:
-    """One record a role; the roles of a node that does not answer have failed, and its answer is the reason."""
-    return ClusterStatus(inventory.cluster, tuple(_role(task, seen) for task in kept_tasks(inventory)))
+    """Return one record a role.
+
+    The roles of a node that does not answer have failed, and its answer is the reason.
+    """
+    return ClusterStatus(
+        inventory.cluster, tuple(_role(task, seen) for task in kept_tasks(inventory))
+    )
 
 
 def _role(task: "Task", seen: Survey[MachineFacts]) -> RoleStatus:
-    place = (task.role, task.index, task.node, task.address, task.metrics_address)
     if task.node in seen.lost:
-        return RoleStatus(*place, RoleState.FAILED, reason=seen.lost[task.node].last_lines[0])
-    if task.node not in seen.facts:
-        return RoleStatus(*place, RoleState.STOPPED)
-    unit = seen.facts[task.node].unit(unit_name(task))
-    if unit is None:
-        return RoleStatus(*place, RoleState.STOPPED)
-    return RoleStatus(
-        *place,
+        reason = seen.lost[task.node].last_lines[0]
+        return RoleStatus.of(task, RoleState.FAILED, reason=reason)
+    facts = seen.facts.get(task.node)
+    if facts is None or (unit := facts.unit(unit_name(task))) is None:
+        return RoleStatus.of(task, RoleState.STOPPED)
+    return RoleStatus.of(
+        task,
         state_of(unit),
         pid=unit.pid or None,
         anonymous_memory_bytes=unit.anonymous_memory_bytes,
-        uptime_seconds=None if unit.started_seconds is None else max(0.0, time.time() - unit.started_seconds),
+        uptime_seconds=(
+            None if unit.started_seconds is None else max(0.0, time.time() - unit.started_seconds)
+        ),
         restarts=unit.restarts,
         reason="" if unit.running else _reason(unit),
     )
@@ -118,7 +142,9 @@ def state_of(unit: UnitFact) -> RoleState:
 
 
 def _reason(unit: UnitFact) -> str:
-    return "" if unit.result in ("", "success") else f"{unit.result}{f' ({unit.status})' if unit.status else ''}"
+    if unit.result in ("", "success"):
+        return ""
+    return f"{unit.result}{f' ({unit.status})' if unit.status else ''}"
 
 
 def batches(names: Sequence[str], serial: int) -> Iterator[list[str]]:
@@ -141,8 +167,8 @@ def stop_script() -> str:
 def restart_script(units: Sequence[str]) -> str:
     """Restart units and wait until they are up.
 
-    SIGTERM ends a role at once. The engine gives the work of a worker that was not drained to another worker, and
-    applies nothing twice.
+    SIGTERM ends a role at once. The engine gives the work of a worker that was not drained to
+    another worker, and applies nothing twice.
     """
     of_units = [word for unit in units for word in ("-u", unit)]
     journal = quoted("journalctl", "-q", "-o", "cat", "--no-pager", "-n", 8, *of_units)
@@ -154,12 +180,9 @@ def restart_on(node: Connector, tasks: "Sequence[Task]") -> None:
     script = restart_script([unit_name(task) for task in tasks])
     done = node.run(shell(script), root=True, deadline_seconds=RESTART_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
-
-
-def by_hand(node: Connector) -> str:
-    """Where a person looks when a command on a node failed."""
-    return f"`fab deploy logs --node {node.name}` says more, `fab deploy ssh --node {node.name}` looks at it by hand"
+        raise ClusterError(
+            f"{node.name}: not restarted: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
+        )
 
 
 def _interrupt_on(node: Connector) -> None:
@@ -169,5 +192,7 @@ def _interrupt_on(node: Connector) -> None:
 def _stop_on(node: Connector) -> list[str]:
     done = node.run(shell(stop_script()), root=True, deadline_seconds=STOP_SECONDS)
     if not done.ok:
-        raise ClusterError(f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}")
+        raise ClusterError(
+            f"{node.name}: not stopped: {' | '.join(done.last_lines[-3:])}; {by_hand(node)}"
+        )
     return done.text.split()

@@ -1,4 +1,7 @@
-"""What a cluster on this machine has to be: its roles, kept by the supervisor. No packages, no mounts, no firewall."""
+"""What a cluster on this machine has to be: its roles, kept by the supervisor.
+
+No packages, no mounts, no firewall.
+"""
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -6,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cluster.errors import ClusterError, UsageError
-from cluster.inventory.task import Task
-from cluster.logs.terminal import say
+from core.errors import ClusterError, UsageError
+from core.inventory.task import Task
+from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
@@ -26,7 +29,7 @@ from deploy.converge.survey import Survey
 from deploy.supervisor.services import Supervised
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 Kind = Literal["start", "restart", "wait", "keep", "refuse", "run", "skip"]
 CHANGES: frozenset[Kind] = frozenset({"start", "restart", "run"})
@@ -64,10 +67,18 @@ class StartPlan:
 
 
 def plan_start(
-    tasks: Sequence[Task], status: ClusterStatus, jobs: Sequence[str], wanted: bool | None, inventory: Path,
-    *, nodes: Collection[str] | None = None, due: bool = False,
-) -> StartPlan:  # fmt: skip
-    """The plan for the roles `tasks` (of `nodes`) and the jobs. `wanted` is `--jobs`, `--no-jobs` (False) or neither.
+    tasks: Sequence[Task],
+    status: ClusterStatus,
+    jobs: Sequence[str],
+    wanted: bool | None,
+    inventory: Path,
+    *,
+    nodes: Collection[str] | None = None,
+    due: bool = False,
+) -> StartPlan:
+    """The plan for the roles `tasks` (of `nodes`) and the jobs.
+
+    `wanted` is `--jobs`, `--no-jobs` (False) or neither.
 
     `due`: the jobs have to run even on a cluster that runs already.
     """
@@ -75,7 +86,9 @@ def plan_start(
     if problem:
         return StartPlan((PlannedStep("refuse", status.cluster, problem),))
     chosen = [task for task in tasks if nodes is None or task.node in nodes]
-    return StartPlan((*planned_roles(chosen, status), *planned_jobs(jobs, wanted, due=due or not status.running)))
+    return StartPlan(
+        (*planned_roles(chosen, status), *planned_jobs(jobs, wanted, due=due or not status.running))
+    )
 
 
 def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:
@@ -88,27 +101,44 @@ def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedS
         if role.state is RoleState.STOPPED:
             steps.append(PlannedStep("start", task.name, f"{where}, on {task.node}"))
         elif role.state in (RoleState.FAILED, RoleState.FROZEN):
-            steps.append(PlannedStep("restart", task.name, role.reason or f"{role.state} (pid {role.pid})"))
+            steps.append(
+                PlannedStep("restart", task.name, role.reason or f"{role.state} (pid {role.pid})")
+            )
         elif role.state is RoleState.READY:
             steps.append(PlannedStep("keep", task.name, f"ready at {where} (pid {role.pid})"))
         else:
-            steps.append(PlannedStep("wait", task.name, f"{role.state}{': ' if role.reason else ''}{role.reason}"))
+            steps.append(
+                PlannedStep(
+                    "wait", task.name, f"{role.state}{': ' if role.reason else ''}{role.reason}"
+                )
+            )
     return steps
 
 
 def planned_jobs(jobs: Sequence[str], wanted: bool | None, *, due: bool) -> list[PlannedStep]:
-    """Run the jobs, unless `wanted` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says otherwise."""
+    """Plan the jobs of a start.
+
+    They run unless `wanted` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says
+    otherwise.
+    """
     if wanted is False:
         return [PlannedStep("skip", job, "--no-jobs") for job in jobs]
     if wanted is None and not due:
-        return [PlannedStep("skip", job, "already running, jobs not repeated (--jobs runs them)") for job in jobs]
-    return [PlannedStep("run", job, f"job {number} of {len(jobs)}") for number, job in enumerate(jobs, 1)]
+        return [
+            PlannedStep("skip", job, "already running, jobs not repeated (--jobs runs them)")
+            for job in jobs
+        ]
+    return [
+        PlannedStep("run", job, f"job {number} of {len(jobs)}")
+        for number, job in enumerate(jobs, 1)
+    ]
 
 
 def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
     """One line when other roles run than the file `inventory` says, else empty.
 
-    Starting the difference would give a cluster that no file describes, with addresses its members do not share.
+    Starting the difference would give a cluster that no file describes, with addresses its members
+    do not share.
     """
     if all(role.state is RoleState.STOPPED for role in status.roles):
         return ""
@@ -127,8 +157,8 @@ def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) 
     ]
     other = other_inventory(status.inventory, inventory)
     return (
-        f"cluster {status.cluster}{f', started from {other},' if other else ''} runs with other roles "
-        f"({'; '.join(changes)}): `{command('deploy restart', inventory)}` changes it over"
+        f"cluster {status.cluster}{f', started from {other},' if other else ''} runs with other"
+        f" roles ({'; '.join(changes)}): `{command('deploy restart', inventory)}` changes it over"
     )
 
 
@@ -145,10 +175,10 @@ class Roles:
         steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
         names = [step.subject for step in steps]
         first = Call(f"start {', '.join(names)}", self._start)
-        other = Call("ready with the first", lambda progress: None)
+        others = [Call("ready with the first", lambda progress: None)] * len(names)
         return tuple(
-            Change("role", step.subject, step.kind, step.detail, (other if number else first,))
-            for number, step in enumerate(steps)
+            Change("role", step.subject, step.kind, step.detail, (call,), runs_jobs=True)
+            for step, call in zip(steps, (first, *others), strict=False)
         )
 
     def _start(self, progress: DeploymentDisplay) -> None:
@@ -171,7 +201,10 @@ class Roles:
 
 
 def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> None:
-    """Raise ClusterError unless all of these roles are ready: the reasons, and how to end the roles that run."""
+    """Raise ClusterError unless all of these roles are ready.
+
+    The error has the reasons, and says how to end the roles that run.
+    """
     chosen = [role for role in now.roles if role.name in names]
     if all(role.state is RoleState.READY for role in chosen):
         return
@@ -179,14 +212,19 @@ def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> 
     alive = sum(role.pid is not None for role in now.roles)
     left = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
     ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
-    raise ClusterError("\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"]))
+    raise ClusterError(
+        "\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"])
+    )
 
 
 @dataclass(frozen=True)
 class ThisMachine(Desired):
-    """`Desired` for a cluster of processes. The facts of each node are the state of the whole cluster.
+    """`Desired` for a cluster of processes.
 
-    It shares and fetches nothing. It has no findings: a role that cannot start says why within a second.
+    The facts of each node are the state of the whole cluster.
+
+    It shares and fetches nothing. It has no findings: a role that cannot start says why within a
+    second.
     """
 
     inventory: "Inventory"
@@ -198,11 +236,11 @@ class ThisMachine(Desired):
         return kept_tasks(self.inventory)
 
     def ask(self, node: Connector) -> ClusterStatus:
-        """See `Desired`."""
+        """Return the state of the whole cluster."""
         return self.services.state()
 
     def refuse(self, seen: Survey[ClusterStatus]) -> None:
-        """See `Desired`. Raises UsageError for a cluster that runs with other roles."""
+        """Raise UsageError for a cluster that runs with other roles."""
         for failure in seen.lost.values():
             raise ClusterError(failure.last_lines[0])
         for status in seen.facts.values():
@@ -211,19 +249,28 @@ class ThisMachine(Desired):
                 raise UsageError(problem)
 
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """See `Desired`."""
+        """Check the ports, the memory and the devices of this machine."""
         tasks = self.inventory.tasks()
-        ports = [port for task in tasks for port in (task.port, task.metrics_port, task.page_port) if port is not None]
+        ports = [
+            port
+            for task in tasks
+            for port in (task.port, task.metrics_port, task.page_port)
+            if port is not None
+        ]
         facts = gather(next(iter(fleet.nodes.values())), ports, self.inventory)
-        memory = of_inventory(self.inventory, {node.name: facts.cores for node in self.inventory.nodes})
+        memory = of_inventory(
+            self.inventory, {node.name: facts.cores for node in self.inventory.nodes}
+        )
         job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
         of_devices = device_findings(self.inventory, tasks, devices_here(), facts.machine)
         found = check_node(tasks, self.services.state(), facts, memory, job is not None)
         return (*found, *(Finding(level, topic, line) for level, topic, line in of_devices))
 
     def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
-        """See `Desired`."""
+        """Return the roles of the node, in the phase that starts services."""
         if phase != "services" or disagreement(self.tasks, facts, self.inventory.path):
             return ()
         tasks = tuple(task for task in self.tasks if task.node == node)
-        return (Roles(tasks, self.services, self.inventory.path),) if tasks else ()
+        if tasks:
+            return (Roles(tasks, self.services, self.inventory.path),)
+        return ()

@@ -1,17 +1,18 @@
-"""What a job takes along of the app that the inventory or `--app` names: its files, and its environment."""
+"""What a job takes along of the app that it names: its files and its environment."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.copy import named_app
 from cluster.apps.files import AppFiles, app_path, look
-from cluster.errors import ClusterError, UsageError
-from cluster.logs.terminal import say
+from core.errors import ClusterError, UsageError
+from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 DATA = "data"
 """The function of an app that reads its data."""
@@ -19,7 +20,10 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class AppOfJob:
-    """`files` travel with the job, None where none do; `flags` are for its coordinator. `reads_data`: by itself."""
+    """`files` travel with the job, None where none do; `flags` are for its coordinator.
+
+    `reads_data`: by itself.
+    """
 
     files: AppFiles | None = None
     flags: tuple[str, ...] = ()
@@ -31,20 +35,26 @@ NO_APP = AppOfJob()
 
 def app_of_job(
     inventory: "Inventory", job: str, flags: Sequence[str], environment: Callable[[Path], str]
-) -> AppOfJob:  # fmt: skip
+) -> AppOfJob:
     """The app of a job with these flags of `python -m cluster`, looked over before anything begins.
 
-    `environment` makes the one of a requirements file and returns its key. A job on a run that exists, a resumed one or
-    an evaluation, uses the copy of that run: what is wrong with the app as it is now is a line then, else an error.
-    Raises ClusterError.
+    `environment` makes the one of a requirements file and returns its key. A job on a run that
+    exists, a resumed one or an evaluation, uses the copy of that run: what is wrong with the app as
+    it is now is a line then, else an error. Raises ClusterError.
     """
     path = app_path(inventory)
     if path is None or job not in ("train", "cv", "evaluate"):
         return NO_APP
     has_copy = job == "evaluate" or "--resume" in flags
     try:
-        files = look(path)
-        key = "" if files.requirements is None else environment(files.requirements)
+        if job == "evaluate":
+            files = look(path)
+        else:
+            files = named_app(path)
+        if files.requirements is None:
+            key = ""
+        else:
+            key = environment(files.requirements)
     except ClusterError as problem:
         if not has_copy:
             raise
@@ -55,13 +65,16 @@ def app_of_job(
 
 
 def reads_its_data(inventory: "Inventory") -> bool:
-    """Whether the trainings of the inventory are of an app that reads its data itself. Raises UsageError."""
+    """Whether the trainings of the inventory are of an app that reads its data itself.
+
+    Raises UsageError.
+    """
     path = app_path(inventory)
     return path is not None and look(path).defines(DATA)
 
 
 def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> None:
-    """For an app that reads its data: `jobs.train.data.source` has to be there on the node that trains it.
+    """Refuse an app whose `jobs.train.data.source` is not on the node that trains it.
 
     Raises UsageError.
     """
@@ -69,19 +82,23 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     if source is None or _reads(node, source, user):
         return
     raise UsageError(
-        f"--data {source}: the app reads its data itself, on {node.name}, where no such path is that the account "
-        f"{user} can read: copy it there and give its absolute path, or put it into the app"
+        f"--data {source}: the app reads its data itself, on {node.name}, where no such path is"
+        f" that the account {user} can read: copy it there and give its absolute path, or put it"
+        " into the app"
     )
 
 
 def refuse_missing_recording(inventory: "Inventory", node: Connector, user: str) -> None:
-    """The recording of `jobs.recognise` has to be on the coordinator's node, which reads it. Raises UsageError."""
+    """The recording of `jobs.recognise` has to be on the coordinator's node, which reads it.
+
+    Raises UsageError.
+    """
     recording = inventory.jobs.recognise.data
     if recording is None or _reads(node, recording, user):
         return
     raise UsageError(
-        f"--data {recording}: the coordinator reads the recording, on {node.name}, where no such path is that the "
-        f"account {user} can read: copy it there and give its absolute path"
+        f"--data {recording}: the coordinator reads the recording, on {node.name}, where no such"
+        f" path is that the account {user} can read: copy it there and give its absolute path"
     )
 
 

@@ -1,6 +1,5 @@
-"""Jobs on the coordinator's node as the operator follows them: submitted in order, watched, and fetched."""
+"""Jobs on the coordinator's node as the operator follows them: submitted, watched, fetched."""
 
-import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,94 +9,125 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from typing_extensions import override
+
 from cluster.apps.environments import ON_NODES, python_of
-from cluster.errors import ClusterError, ExitCode
-from cluster.logs.terminal import say, say_json
-from deploy.cluster.cluster import Cluster
+from core.errors import ExitCode
+from core.json_file import read_json
+from core.logs.terminal import say, say_json
+from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.places import SERVICE_USER
+from deploy.cluster.places import JOB_ACCOUNT
+from deploy.cluster.proven import ProvenAddresses, as_kept
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
-from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, refuse_missing_data, refuse_missing_recording
+from deploy.jobs.apps import (
+    NO_APP,
+    AppOfJob,
+    app_of_job,
+    refuse_missing_data,
+    refuse_missing_recording,
+)
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
 from deploy.jobs.node_jobs import NodeJobs
-from deploy.jobs.program_runners import start_runners
+from deploy.jobs.program_files import ARCHIVE, packed
+from deploy.jobs.program_runners import cancelled, program_tasks, start_runners
 from deploy.jobs.request import needs_data
 from deploy.jobs.services import JobServices, requirements_of, reusable
-from deploy.jobs.sweeps import SweepOrder, answering, begin_on_workers, files_of, refuse_on_nodes, search_flags
+from deploy.jobs.sweeps import (
+    SweepRequest,
+    answering,
+    begin_on_workers,
+    files_of,
+    refuse_on_nodes,
+    search_flags,
+)
 from deploy.logs.log_merge import readable
 
 if TYPE_CHECKING:
-    from cluster.programs.wish import ProgramWish
+    from cluster.programs.request import ProgramRequest
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""
 BringEnvironments = Callable[[Fleet, Path, Sequence[str]], Mapping[str, str]]
-"""Installs what a requirements file needs on the nodes of these names; the key of the environment on each."""
+"""Installs what a requirements file needs on the nodes of these names; the key of the environment
+on each."""
 
 RESULT_LINE = "result: "
 """Begins the coordinator's own last line, which names a path on the node."""
 
 
 class SubmittedJobs(JobServices):
-    """`JobServices` of a cluster of machines: units of the coordinator's node, which outlive this command."""
+    """`JobServices` of machines: units of the coordinator's node, which outlive this command."""
 
-    def __init__(self, cluster: Cluster, bring_data: BringData, bring_environments: BringEnvironments) -> None:
+    def __init__(
+        self, cluster: ManagedCluster, bring_data: BringData, bring_environments: BringEnvironments
+    ) -> None:
         super().__init__(cluster)
         self._bring_data = bring_data
         self._bring_environments = bring_environments
 
-    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
-        """See `JobServices`. A person may leave it running (130)."""
-        inventory = self._cluster.inventory
-        on = inventory.of_role("worker" if wish.on == "workers" else "coordinator")
-        nodes = list(dict.fromkeys(task.node for task in on))
-        requirements = requirements_of(wish) if wish.requirements else None
+    @override
+    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
+        """Run a program on the nodes; return its exit code, or 130 where it is left running."""
+        nodes = self._nodes("worker" if wish.on == "workers" else "coordinator")
+        requirements = None
+        if wish.requirements:
+            requirements = requirements_of(wish)
         with self._cluster.fleet() as fleet:
             jobs = self._jobs(fleet)
-            keys = {} if requirements is None else self._bring_environments(fleet, requirements, nodes)
+            keys: Mapping[str, str] = {}
+            if requirements is not None:
+                keys = self._bring_environments(fleet, requirements, nodes)
             if wish.on == "workers":
                 return run_on_workers(jobs, fleet, wish, flags, keys)
-            key = keys.get(nodes[0], "")
-            return run_attached(
-                jobs, "run", flags, wish=replace(wish, python=str(python_of(ON_NODES, key)) if key else "")
-            )
+            python = ""
+            if keys.get(nodes[0]):
+                python = str(python_of(ON_NODES, keys[nodes[0]]))
+            return run_attached(jobs, "run", flags, wish=replace(wish, python=python))
 
+    @override
     def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """See `JobServices`. A person may leave it running (130)."""
+        """Run a job on the nodes; return its exit code, or 130 where it is left running."""
         with self._cluster.fleet() as fleet:
             app = self._app(fleet, job, flags)
             more = self._data(fleet, [job], app)
             return run_attached(self._jobs(fleet, more), job, flags, app)
 
-    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
-        """See `JobServices`. A person may leave it running (130)."""
-        refuse_on_nodes(order)
+    @override
+    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
+        """Run a sweep on the nodes; return its exit code, or 130 where it is left running."""
+        refuse_on_nodes(request)
         with self._cluster.fleet() as fleet:
-            files, keys = files_of(order, resumes="--resume" in flags), dict[str, str]()
-            if order.on_roles:
+            files = files_of(request, resumes="--resume" in flags)
+            keys = dict[str, str]()
+            if request.on_roles:
                 app = self._app(fleet, "train", flags)
             else:
-                app = app_of_job(order.usual, "train", flags, self._bring_to_workers(fleet, keys))
+                app = app_of_job(request.usual, "train", flags, self._bring_to_workers(fleet, keys))
             jobs = self._jobs(
-                fleet, self._data(fleet, ["train"], app, of="coordinator" if order.on_roles else "worker")
+                fleet,
+                self._data(
+                    fleet, ["train"], app, of="coordinator" if request.on_roles else "worker"
+                ),
             )
-            words = [*flags, *app.flags, *search_flags(order, self._bring_to_coordinator(fleet))]
+            words = [*flags, *app.flags, *search_flags(request, self._bring_to_coordinator(fleet))]
             with _hint_when_interrupted(jobs):
-                if order.on_roles:
+                if request.on_roles:
                     name = jobs.submit("sweep", words, app=app.files, files=files)
                 else:
-                    name = begin_on_workers(jobs, fleet, order, words, app, keys)
+                    name = begin_on_workers(jobs, fleet, request, words, app, keys)
             announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
             return watch(jobs, name, for_programs="--json" in flags)
 
+    @override
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
-        """See `JobServices`.
+        """Submit the jobs; each starts after the one before, also without this command (130).
 
-        The coordinator's node starts each job after the one before, also when this command has gone (130). The note
-        keeps what is left to submit; the next call does not submit again what an earlier one did.
+        The note keeps what is left to submit; the next call does not submit again what an earlier
+        one did.
         """
         if not order:
             self.pending.forget()
@@ -106,8 +136,9 @@ class SubmittedJobs(JobServices):
             apps = {job: self._app(fleet, job, flags) for job in order}
             more = self._data(fleet, order, *apps.values())
             jobs = self._jobs(fleet)
-            submitted = self.pending.submitted
-            begun = reusable(submitted, order, jobs.records()) if submitted else ()
+            begun = self.pending.submitted
+            if begun:
+                begun = reusable(begun, order, jobs.records())
 
             def noted(ids: Sequence[str]) -> None:
                 if len(ids) < len(order):
@@ -120,12 +151,13 @@ class SubmittedJobs(JobServices):
             with_overrides = [(job, more if needs_data(job) else ()) for job in order]
             return run_in_order(jobs, with_overrides, flags, begun, noted, apps)
 
+    @override
     def running_job(self) -> None:
-        """See `JobServices`: no command of this machine runs a job."""
+        """Return None: no command of this machine runs a job."""
 
     @contextmanager
+    @override
     def node_jobs(self) -> Iterator[NodeJobs]:
-        """See `JobServices`."""
         with self._cluster.fleet() as fleet:
             yield self._jobs(fleet)
 
@@ -133,17 +165,23 @@ class SubmittedJobs(JobServices):
         return app_of_job(self._cluster.inventory, job, flags, self._bring_to_coordinator(fleet))
 
     def _bring_to_coordinator(self, fleet: Fleet) -> Callable[[Path], str]:
-        """Installs what a requirements file needs on the coordinator's node; the key of the environment there."""
-        (coordinator,) = self._cluster.inventory.of_role("coordinator")
+        """Return a function that installs a requirements file on the coordinator's node.
+
+        It returns the key of the environment there.
+        """
+        nodes = self._nodes("coordinator")
 
         def bring(requirements: Path) -> str:
-            return self._bring_environments(fleet, requirements, [coordinator.node])[coordinator.node]
+            return self._bring_environments(fleet, requirements, nodes)[nodes[0]]
 
         return bring
 
     def _bring_to_workers(self, fleet: Fleet, keys: dict[str, str]) -> Callable[[Path], str]:
-        """Installs what a requirements file needs on the workers' nodes that answer; the key on each goes to `keys`."""
-        nodes = list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role("worker")))
+        """Return a function that installs a requirements file on the workers' nodes that answer.
+
+        The key on each goes to `keys`; the function returns an empty one.
+        """
+        nodes = self._nodes("worker")
 
         def bring(requirements: Path) -> str:
             keys.update(self._bring_environments(fleet, requirements, answering(fleet, nodes)))
@@ -152,33 +190,47 @@ class SubmittedJobs(JobServices):
         return bring
 
     def _data(
-        self, fleet: Fleet, jobs: Sequence[str], *apps: AppOfJob, of: Literal["coordinator", "worker"] = "coordinator"
+        self,
+        fleet: Fleet,
+        jobs: Sequence[str],
+        *apps: AppOfJob,
+        of: Literal["coordinator", "worker"] = "coordinator",
     ) -> Sequence[str]:
         """The overrides that name the data of the jobs, which are on the nodes then.
 
         `of`: the role of the nodes on which an app reads its own.
         """
+        inventory = self._cluster.inventory
         if "recognise" in jobs:
-            (coordinator,) = self._cluster.inventory.of_role("coordinator")
-            refuse_missing_recording(self._cluster.inventory, fleet.nodes[coordinator.node], SERVICE_USER)
+            (hub,) = self._nodes("coordinator")
+            refuse_missing_recording(inventory, fleet.nodes[hub], JOB_ACCOUNT)
         if not any(map(needs_data, jobs)):
             return ()
         if not any(app.reads_data for app in apps):
             return self._bring_data(fleet)
-        for name in answering(fleet, list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role(of)))):
-            refuse_missing_data(self._cluster.inventory, fleet.nodes[name], SERVICE_USER)
+        for name in answering(fleet, self._nodes(of)):
+            refuse_missing_data(inventory, fleet.nodes[name], JOB_ACCOUNT)
         return ()
 
+    def _nodes(self, role: Literal["coordinator", "worker"]) -> list[str]:
+        """The nodes with the role."""
+        return list(dict.fromkeys(task.node for task in self._cluster.inventory.of_role(role)))
+
     def _jobs(self, fleet: Fleet, more: Sequence[str] = ()) -> NodeJobs:
-        inventory = self._cluster.inventory
-        (coordinator,) = inventory.of_role("coordinator")
-        return NodeJobs(fleet.nodes[coordinator.node], inventory, (*self._cluster.overrides, *more))
+        (hub,) = self._nodes("coordinator")
+        overrides = (*self._cluster.overrides, *more)
+        inventory = as_kept(self._cluster.inventory, ProvenAddresses(self._cluster.known_hosts))
+        return NodeJobs(fleet.nodes[hub], inventory, overrides)
 
 
 def run_attached(
-    jobs: NodeJobs, job: str, flags: Sequence[str], app: AppOfJob = NO_APP, wish: "ProgramWish | None" = None
+    jobs: NodeJobs,
+    job: str,
+    flags: Sequence[str],
+    app: AppOfJob = NO_APP,
+    wish: "ProgramRequest | None" = None,
 ) -> int:
-    """Submit a job and watch it to its end; its exit code, or 130 when the person leaves it running (Ctrl-C)."""
+    """Submit a job and watch it; return its exit code, or 130 when it is left running (Ctrl-C)."""
     with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
         name = jobs.submit(job, [*flags, *app.flags], app=app.files, wish=wish)
     announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
@@ -186,43 +238,52 @@ def run_attached(
 
 
 def run_on_workers(
-    jobs: NodeJobs, fleet: Fleet, wish: "ProgramWish", flags: Sequence[str],
+    jobs: NodeJobs,
+    fleet: Fleet,
+    wish: "ProgramRequest",
+    flags: Sequence[str],
     environments: Mapping[str, str] = MappingProxyType({}),
-) -> int:  # fmt: skip
-    """Submit the job that leads a program, start a runner on each worker's node, and watch; as `run_attached`.
+) -> int:
+    """Submit the job that leads a program, start a runner on each worker's node, and watch.
 
-    `environments` has the key of each node's packages besides. Raises ClusterError where a runner does not start; the
-    job is cancelled then.
+    Returns the code that `run_attached` does. `environments` has the key of each node's packages
+    besides. Raises ClusterError where a runner does not start; the job is cancelled then.
     """
     token = secrets.token_hex(32)
     with _hint_when_interrupted(jobs):
         with waiting_for(f"submitting {wish.name} to {jobs.node}"):
             name = jobs.submit("run", flags, wish=wish, token=token)
+        tasks = program_tasks(jobs.inventory, wish.name, token, environments)
         with waiting_for("starting it on the workers' nodes"):
-            failed = start_runners(fleet, jobs.inventory, wish, token, jobs.places, environments)
+            archive = {ARCHIVE: packed(Path(wish.program))}
+            failed = start_runners(fleet, jobs.places, tasks, archive)
         if failed:
-            with waiting_for(f"ending job {name}"):
-                jobs.cancel(name)
-            raise ClusterError("\n".join(map(str, failed.values())) + f"\njob {name} was cancelled")
+            raise cancelled(jobs, name, failed)
     announce(f"job {name} runs on {jobs.node} and the workers' nodes; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
 
 def run_in_order(
-    jobs: NodeJobs, order: Sequence[tuple[str, Sequence[str]]], flags: Sequence[str],
-    begun: Sequence[str] = (), on_submitted: Callable[[Sequence[str]], None] = lambda ids: None,
+    jobs: NodeJobs,
+    order: Sequence[tuple[str, Sequence[str]]],
+    flags: Sequence[str],
+    begun: Sequence[str] = (),
+    on_submitted: Callable[[Sequence[str]], None] = lambda ids: None,
     apps: Mapping[str, AppOfJob] = MappingProxyType({}),
-) -> int:  # fmt: skip
-    """Submit jobs, each with its own overrides, that follow one another, and watch them; 0, or the first other code.
+) -> int:
+    """Submit jobs that follow one another, watch them, and return 0 or the first other code.
 
-    All are submitted before the first one is watched: a person who leaves (130) leaves all of them running. `begun` are
-    the ids of the first of them if an earlier call submitted those; `on_submitted` receives all ids after each one.
-    `apps` has what a job takes along, by its name.
+    Each has overrides of its own.
+
+    All are submitted before the first one is watched: a person who leaves (130) leaves all of them
+    running. `begun` are the ids of the first of them if an earlier call submitted those;
+    `on_submitted` receives all ids after each one. `apps` has what a job takes along, by its name.
     """
     ids = list(begun)
     with _hint_when_interrupted(jobs):
         for job, more in order[len(ids) :]:
-            app, after = apps.get(job, NO_APP), ids[-1] if ids else ""
+            app = apps.get(job, NO_APP)
+            after = ids[-1] if ids else ""
             with waiting_for(f"submitting {job} to {jobs.node}"):
                 ids.append(jobs.submit(job, [*flags, *app.flags], after, more, app.files))
             on_submitted(ids)
@@ -236,33 +297,48 @@ def run_in_order(
 
 
 def watch(
-    jobs: NodeJobs, name: str, *, for_programs: bool = False, checkpoints: bool = False, last_lines: int | None = None
+    jobs: NodeJobs,
+    name: str,
+    *,
+    for_programs: bool = False,
+    checkpoints: bool = False,
+    last_lines: int | None = None,
 ) -> int:
-    """Show the job's output on stderr until it has ended, then fetch its run; its exit code, or 130 after Ctrl-C."""
+    """Show the job's output until it has ended, then fetch its run.
+
+    Returns the job's exit code, or 130 after Ctrl-C.
+    """
     try:
         record = jobs.attach(name, _show, announce, last_lines)
     except KeyboardInterrupt:
         announce(f"job {name} continues; {_how_to_return(jobs, name)}")
         return ExitCode.CANCELLED
     except (NodeUnreachableError, NodeDeadlineError) as error:
-        raise type(error)(f"{error}\njob {name} may still run; {_how_to_return(jobs, name)}") from error
+        raise type(error)(
+            f"{error}\njob {name} may still run; {_how_to_return(jobs, name)}"
+        ) from error
     return finish(jobs, record, for_programs=for_programs, checkpoints=checkpoints)
 
 
-def finish(jobs: NodeJobs, record: JobRecord, *, for_programs: bool = False, checkpoints: bool = False) -> int:
-    """Fetch the run of an ended job, print its path, and return the job's exit code (1 where it is unknown)."""
+def finish(
+    jobs: NodeJobs, record: JobRecord, *, for_programs: bool = False, checkpoints: bool = False
+) -> int:
+    """Fetch the run of an ended job and print its path; return the exit code, 1 if unknown."""
     with waiting_for(f"fetching the run of {record.id}"):
         folder = jobs.fetch(record, Path(jobs.inventory.runs), checkpoints)
-    result = None if folder is None else folder / "result.json"
-    if result is not None and result.exists():
-        _print_place(result, for_programs)
+    if folder is not None and (folder / "result.json").exists():
+        _print_place(folder / "result.json", for_programs)
     elif record.exit_code is None:
         words = f"job {record.id} was {record.state}: its process is gone without a result"
         if record.job == "train" and record.run_folder is not None:
             run = f"runs/{Path(record.run_folder).name}"
-            words += f"; `{command(f'job train --resume --run {run}', jobs.inventory.path)}` resumes it"
+            words += (
+                f"; `{command(f'job train --resume --run {run}', jobs.inventory.path)}` resumes it"
+            )
         announce(words)
-    return ExitCode.FAILED if record.exit_code is None else record.exit_code
+    if record.exit_code is None:
+        return ExitCode.FAILED
+    return record.exit_code
 
 
 @contextmanager
@@ -270,7 +346,9 @@ def _hint_when_interrupted(jobs: NodeJobs) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        announce(f"interrupted; `{command('job list', jobs.inventory.path)}` shows which jobs were begun")
+        announce(
+            f"interrupted; `{command('job list', jobs.inventory.path)}` shows which jobs were begun"
+        )
         raise
 
 
@@ -288,9 +366,12 @@ def _how_to_return(jobs: NodeJobs, name: str) -> str:
 
 
 def _print_place(result: Path, for_programs: bool) -> None:
-    shown = os.path.relpath(result) if result.resolve().is_relative_to(Path.cwd()) else str(result)
+    if result.resolve().is_relative_to(Path.cwd()):
+        shown = os.path.relpath(result)
+    else:
+        shown = str(result)
     if not for_programs:
         say(f"{RESULT_LINE}{shown}")
         return
-    say_json({**json.loads(result.read_text()), "result_path": shown})
+    say_json({**read_json(result), "result_path": shown})
     say(f"{RESULT_LINE}{shown}", error=True)

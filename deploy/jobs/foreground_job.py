@@ -1,23 +1,25 @@
-"""A job as a foreground child: restarted by `JobRestartPolicy`, killed if it does not end, dead when we are dead."""
+"""A job as a foreground child: restarted by its policy, killed late, dead when we are."""
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 from types import FrameType
 
-from cluster.errors import ClusterError, ExitCode
-from cluster.logs.terminal import say
+from core.backoff import Backoff
+from core.cage.landlock import Cage
+from core.children import Child
+from core.errors import ClusterError, ExitCode
+from core.logs.terminal import say
 from deploy.common.command_line import command, named, quoted
-from deploy.common.interrupts import interruptible, interrupts
-from deploy.common.project import die_with_parent
+from deploy.common.interrupts import handled, interruptible
 
 _ASKED_TO_END = frozenset({-Signals.SIGINT, -Signals.SIGTERM})
-"""A running coordinator catches these and ends with 130; it dies of them only before it has handlers."""
+"""A running coordinator catches these and ends with 130; it dies of them only before it has
+handlers."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,18 @@ class JobEnding:
         if self.return_code >= 0:
             return self.return_code
         asked = self.interrupted or self.return_code in _ASKED_TO_END
-        return ExitCode.CANCELLED if asked else ExitCode.FAILED
+        if asked:
+            return ExitCode.CANCELLED
+        return ExitCode.FAILED
 
     def describe(self) -> str:
         """`ended with signal 9 (SIGKILL) after 12.3 s`, and where to look for the cause."""
         words = f"ended with {named(self.return_code)} after {self.seconds:.1f} s"
         if self.return_code == -Signals.SIGKILL:
-            words += " (if it was not sent on purpose, look for out of memory in the kernel's log: dmesg)"
+            words += (
+                " (if it was not sent on purpose, look for out of memory in the kernel's log:"
+                " dmesg)"
+            )
         return words
 
 
@@ -66,13 +73,11 @@ _LET_IT_END = JobDecision(restart=False, delay_seconds=0.0, reason="")
 class JobRestartPolicy:
     """Doubling delays between restarts, and at most `limit` of them within a sliding window.
 
-    A long training survives any number of losses that are far apart; a job that loses its server again and again within
-    minutes makes no progress.
+    A long training survives any number of losses that are far apart; a job that loses its server
+    again and again within minutes makes no progress.
     """
 
-    first_delay_seconds: float = 0.5
-    factor: float = 2.0
-    longest_delay_seconds: float = 30.0
+    backoff: Backoff = field(default_factory=Backoff)
     limit: int = 5
     window_seconds: float = 600.0
 
@@ -80,12 +85,17 @@ class JobRestartPolicy:
         """The decision for one ending; `restarts` and `now` are seconds of one monotonic clock."""
         if not self._curable(ending, restarted=bool(restarts)):
             died = ending.return_code < 0 and ending.exit_code == ExitCode.FAILED
-            return JobDecision(False, 0.0, f"{ending.describe()}; not restarted") if died else _LET_IT_END
+            if died:
+                return JobDecision(False, 0.0, f"{ending.describe()}; not restarted")
+            return _LET_IT_END
         recent = sum(now - at < self.window_seconds for at in restarts)
         if recent >= self.limit:
-            spent = f"{recent} restarts in the last {self.window_seconds:.0f} s, {self.limit} are allowed"
+            spent = (
+                f"{recent} restarts in the last {self.window_seconds:.0f} s, {self.limit} are"
+                " allowed"
+            )
             return JobDecision(False, 0.0, f"{ending.describe()}; not restarted: {spent}")
-        delay = min(self.longest_delay_seconds, self.first_delay_seconds * self.factor**recent)
+        delay = self.backoff.seconds(recent + 1)
         count = f"restart {recent + 1} of {self.limit} within {self.window_seconds:.0f} s"
         return JobDecision(True, delay, f"{ending.describe()}; {count}, in {delay:.1f} s")
 
@@ -98,7 +108,10 @@ class JobRestartPolicy:
         if ending.return_code == ExitCode.PORT_TAKEN:
             # It had the port before: while it was gone an outgoing connection may have borrowed it.
             return restarted
-        return ending.return_code < 0 or ending.return_code in (ExitCode.SERVER_LOST, ExitCode.PROGRAM_KILLED)
+        return ending.return_code < 0 or ending.return_code in (
+            ExitCode.SERVER_LOST,
+            ExitCode.PROGRAM_KILLED,
+        )
 
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
@@ -114,10 +127,11 @@ _RESUMED_BY = {"train": "job train", "cv": "job cv", "sweep": "sweep {run}/sweep
 
 @dataclass(frozen=True)
 class JobProcess:
-    """What to start: the job's command line and environment; its name and the inventory for messages.
+    """What to start: a job's command line and environment, its name and its inventory.
 
-    `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is started again in
-    that folder, another one from the start. `shown` turns the folder into what a person types for it.
+    `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is
+    started again in that folder, another one from the start. `shown` turns the folder into what a
+    person types for it.
     """
 
     name: str
@@ -127,36 +141,49 @@ class JobProcess:
     run_file: Path | None = None
     resumable: bool = True
     shown: Callable[[str], str] = str
+    cage: Cage | None = None
+    """What the process enters before it runs the command line; a person's own job has none."""
 
     @property
     def run_to_resume(self) -> str:
-        """The folder that the coordinator named; empty before it has one, or where the job starts over."""
-        return self._run if self.resumable else ""
+        """Return the folder that the coordinator named; empty before, or where the job restarts."""
+        if self.resumable:
+            return self._run
+        return ""
 
     @property
     def _run(self) -> str:
         try:
-            return "" if self.run_file is None else self.run_file.read_text().strip()
+            if self.run_file is None:
+                return ""
+            return self.run_file.read_text().strip()
         except FileNotFoundError:
             return ""
 
     def refuse_empty_success(self, ending: JobEnding) -> None:
-        """Raise ClusterError for a coordinator that ended with 0 and left no result: its job is not done."""
+        """Raise ClusterError for a coordinator that ended with 0 and left no result."""
         if ending.return_code != 0 or self.run_file is None:
             return
         run = self._run
         if not run or not Path(run, "result.json").is_file():
             raise ClusterError(
-                f"{self.name}: the process ended with 0 before it had a result: does the app or a library that it uses "
-                "end the process (os._exit)?"
+                f"{self.name}: the process ended with 0 before it had a result: does the app or a"
+                " library that it uses end the process (os._exit)?"
             )
 
     def run_once(self) -> JobEnding:
         """One coordinator from its start to its end."""
         run = self.run_to_resume
-        named = {} if self.run_file is None else {RUN_FILE_VARIABLE: str(self.run_file)}
+        if self.run_file is None:
+            named = {}
+        else:
+            named = {RUN_FILE_VARIABLE: str(self.run_file)}
         # A second --resume, after one that the person gave, is the one that counts.
-        return run_in_foreground((*self.words, *(("--resume", run) if run else ())), {**self.environment, **named})
+        return run_in_foreground(
+            (*self.words, *(("--resume", run) if run else ())),
+            {**self.environment, **named},
+            cage=self.cage,
+        )
 
     def announce_resume(self) -> None:
         """Show the command that resumes the run, if there is one."""
@@ -164,15 +191,20 @@ class JobProcess:
         if not run or self.name not in _RESUMED_BY:
             return
         folder = quoted(self.shown(run))
-        words = command(f"{_RESUMED_BY[self.name].format(run=folder)} --resume --run {folder}", self.inventory)
+        words = command(
+            f"{_RESUMED_BY[self.name].format(run=folder)} --resume --run {folder}", self.inventory
+        )
         announce(f"`{words}` resumes it")
 
 
-def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy) -> int:
+def run_to_its_end(
+    job: JobProcess, restart_roles: Callable[[], None], policy: JobRestartPolicy
+) -> int:
     """Run the job until it is done, interrupted, or not to be restarted; its exit code.
 
-    `restart_roles` runs before each restart: it clears what the dead coordinator left on the servers. The run file of
-    an earlier job is removed first. Raises what `restart_roles` raises. Main thread only.
+    `restart_roles` runs before each restart: it clears what the dead coordinator left on the
+    servers. The run file of an earlier job is removed first. Raises what `restart_roles` raises.
+    Main thread only.
     """
     restarts: list[float] = []
     if job.run_file is not None:
@@ -193,7 +225,9 @@ def run_to_its_end(job: JobProcess, restart_roles: Callable[[], None], policy: J
                 restart_roles()
                 restarts.append(time.monotonic())
                 run = job.run_to_resume
-                announce(f"{job.name}: started again{f', resuming {job.shown(run)}' if run else ''}")
+                announce(
+                    f"{job.name}: started again{f', resuming {job.shown(run)}' if run else ''}"
+                )
     except KeyboardInterrupt:
         announce(f"{job.name}: interrupted before it was started again")
         job.announce_resume()
@@ -207,30 +241,35 @@ def run_in_foreground(
     command: Sequence[str],
     environment: Mapping[str, str],
     deadline_seconds: float = INTERRUPT_DEADLINE_SECONDS,
+    cage: Cage | None = None,
 ) -> JobEnding:
-    """Run the job to its end. Main thread only.
+    """Run the job to its end, in `cage` where there is one. Main thread only.
 
-    The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT: the job is a process group of its own,
-    which the terminal's own signal does not reach. The second one, or the deadline, kills it.
+    The first Ctrl-C, SIGTERM or closed terminal reaches the job as one SIGINT: the job is a process
+    group of its own, which the terminal's own signal does not reach. The second one, or the
+    deadline, kills it.
     """
-    job: subprocess.Popen[bytes] | None = None
+    job: Child | None = None
     received: list[int] = []
     delivered = False
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        if delivered and job is not None:
-            job.kill()
         deliver()
 
     def deliver() -> None:
         nonlocal delivered
-        if job is None or delivered:
+        if job is None:
+            return
+        job.interrupt()
+        if delivered:
             return
         delivered = True
-        job.send_signal(signal.SIGINT)
         signal.setitimer(signal.ITIMER_REAL, deadline_seconds)
-        words = f"the job has {deadline_seconds:.0f} s for its result so far; a second interrupt kills it"
+        words = (
+            f"the job has {deadline_seconds:.0f} s for its result so far; a second interrupt"
+            " kills it"
+        )
         announce(f"interrupted: {words}")
 
     def overdue(_number: int, _frame: FrameType | None) -> None:
@@ -238,30 +277,32 @@ def run_in_foreground(
         if job is not None:
             job.kill()
 
+    enter = None if cage is None else cage.enter
     begun = time.monotonic()
-    before = {number: signal.signal(number, interrupt) for number in interrupts()}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, overdue)
+    alarm = signal.signal(signal.SIGALRM, overdue)
     try:
-        job = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,  # a background process group that reads the terminal is stopped
-            env=dict(environment),
-            process_group=0,
-            preexec_fn=die_with_parent(),
-        )
-        if received:  # a signal that came before the job did
-            deliver()
-        return_code = job.wait()
+        with (
+            handled(interrupt),
+            Child(command, environment=environment, before_exec=enter) as job,
+        ):
+            # A signal that came before the job did. One that has reached it must not kill it too.
+            if received and not delivered:
+                deliver()
+            return_code = job.wait()
     finally:
+        # Only now can no late interrupt start the timer again.
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGALRM, alarm)
     # Last: a signal may arrive until the handlers are restored.
     return JobEnding(return_code, time.monotonic() - begun, interrupted=bool(received))
 
 
 def announce(message: str) -> None:
     """Print a line on stderr between those of the job."""
-    # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal shows.
-    fresh_line = "\n" if sys.stderr.isatty() else ""
+    # On a terminal the cursor stands behind the job's live bar, or behind the ^C that the terminal
+    # shows.
+    if sys.stderr.isatty():
+        fresh_line = "\n"
+    else:
+        fresh_line = ""
     say(f"{fresh_line}{message}", error=True)

@@ -1,4 +1,4 @@
-"""The jobs on the coordinator's node, seen by the operator: submitted, listed, followed, cancelled, fetched."""
+"""The jobs on the coordinator's node: submitted, listed, followed, cancelled, fetched."""
 
 import base64
 import json
@@ -12,24 +12,35 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles
-from cluster.errors import ClusterError, UsageError
-from deploy.cluster.connector import CommandResult, Connector, NodeDeadlineError, NodeUnreachableError
+from cluster.apps.ownership import digests, remember
+from core.errors import ClusterError, UsageError
+from core.logs.terminal import say
+from deploy.cluster.connector import (
+    CommandResult,
+    Connector,
+    NodeDeadlineError,
+    NodeUnreachableError,
+)
 from deploy.cluster.places import NodePlaces
+from deploy.cluster.proven import as_overrides
 from deploy.common.command_line import command
 from deploy.jobs.app_archive import pack
+from deploy.jobs.fetched import FetchedRun
 from deploy.jobs.node_job.records import JobFolder, JobRecord, JobsRoot, JobState, is_job_id
 from deploy.jobs.program_files import ARCHIVE, packed
 from deploy.jobs.request import SWEEP, JobRequest, first_id, request_of
 from deploy.jobs.run_archive import MOST_PACKED_BYTES, pack_command, unpack
+from deploy.jobs.submissions import Submission, keep, kept
 from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
-    from cluster.programs.wish import ProgramWish
+    from cluster.programs.request import ProgramRequest
+    from core.inventory import Inventory
 
 KEPT_JOBS = 50
-"""A submission removes the folders of ended jobs beyond these, the oldest first. Their runs stay."""
+"""A submission removes the folders of ended jobs beyond these, the oldest first. Their runs stay.
+"""
 
 _SUBMIT_SECONDS = 60.0
 _SEND_SECONDS = 600.0
@@ -60,27 +71,45 @@ class NodeJobs:
         self._root = JobsRoot(Path(places.state))
 
     def submit(
-        self, job: str, flags: Sequence[str], after: str = "", more: Sequence[str] = (), app: AppFiles | None = None,
-        wish: "ProgramWish | None" = None, token: str = "", files: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> str:  # fmt: skip
-        """Start a job with these flags of `python -m cluster`, `more` overrides, and the files of an app; its id.
+        self,
+        job: str,
+        flags: Sequence[str],
+        after: str = "",
+        more: Sequence[str] = (),
+        app: AppFiles | None = None,
+        wish: "ProgramRequest | None" = None,
+        token: str = "",
+        files: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> str:
+        """Start a job with flags of `python -m cluster`, `more` overrides, an app; return its id.
 
-        With `after`, the id of another job, it begins when that one is done. The program of a `wish` goes with it;
-        its processes on other nodes show the `token`. So do `files`, those of a sweep; with a token, its runs are
-        trained by the workers' nodes alone, without the cluster's roles.
-        Raises ClusterError with the node's reason for a refusal, such as another running job.
+        With `after`, the id of another job, it begins when that one is done. The program of a
+        `wish` goes with it; its processes on other nodes show the `token`. So do `files`, those of
+        a sweep; with a token, its runs are trained by the workers' nodes alone, without the
+        cluster's roles. Raises ClusterError with the node's reason for a refusal, such as another
+        running job.
         """
         runs = self.places.runs(self.inventory)
-        sent = dict(files) if wish is None else {ARCHIVE: packed(Path(wish.program))}
-        digest = "" if app is None else app.digest
-        request = request_of(self.inventory, job, (*self._overrides, *more), flags, runs, after, wish)
+        if wish is not None:
+            files = {ARCHIVE: packed(Path(wish.program))}
+        digest = ""
+        if app is not None:
+            digest = app.digest
+            remember(digest, str(app.source))
+        addresses = as_overrides(self.inventory)
+        request = request_of(
+            self.inventory, job, (*self._overrides, *more, *addresses), flags, runs, after, wish
+        )
         if SWEEP in files and token:
             request = replace(request, roles={})
-        folder = self._new_folder(job, replace(request, app=digest, token=token), sent)
+        submission = Submission.of(job, time.time(), digest, flags)
+        folder = self._new_folder(
+            job, replace(request, app=digest, token=token, apps=digests()), files
+        )
+        self._note(folder, submission)
         if app is not None:
             self._send(app, folder)
-        unit = unit_of_job(folder.id)
-        begun = self._node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
+        begun = begin(self._node, folder)
         if not begun.ok:
             self._refuse(folder, begun)
         return folder.id
@@ -89,19 +118,36 @@ class NodeJobs:
         """Every job of the node, the oldest first."""
         # As the account: it reads its own files, and root would follow its links.
         environment = ["env", f"PYTHONPATH={self.places.release}", "PYTHONSAFEPATH=1"]
-        report = [self.places.python, "-B", "-m", "deploy.jobs.node_job", "--list", "--root", self.places.state]
-        asked = self._node.run([*environment, *report], deadline_seconds=60.0, user=self.places.user)
+        report = [
+            self.places.python,
+            "-B",
+            "-m",
+            "deploy.jobs.node_job",
+            "--list",
+            "--root",
+            self.places.state,
+        ]
+        asked = self._node.run(
+            [*environment, *report], deadline_seconds=60.0, user=self.places.user
+        )
         try:
             return _records(asked.stdout)
         except ValueError as problem:
-            said = " ".join(asked.last_lines) if not asked.ok else str(problem)
+            if not asked.ok:
+                said = " ".join(asked.last_lines)
+            else:
+                said = str(problem)
             raise ClusterError(
-                f"{self.node}: its jobs cannot be listed: {said}; "
-                f"`{command('deploy start --no-jobs', self.inventory.path)}` installs what is missing"
+                f"{self.node}: its jobs cannot be listed: {said};"
+                f" `{command('deploy start --no-jobs', self.inventory.path)}` installs what is"
+                " missing"
             ) from None
 
     def choose(self, name: str | None) -> JobRecord:
-        """The job of that id; without an id the running job, else the newest. Raises UsageError if there is none."""
+        """The job of that id; without an id the running job, else the newest.
+
+        Raises UsageError if there is none.
+        """
         records = self.records()
         found = [record for record in records if name in (None, record.id)]
         if not found:
@@ -120,13 +166,16 @@ class NodeJobs:
         on_trouble: Callable[[str], None],
         last_lines: int | None = None,
     ) -> JobRecord:
-        """Pass on the job's output, from its beginning or its last lines, until it has ended; its record then.
+        """Pass on the job's output, all or its last lines, until it has ended; return its record.
 
-        A broken connection is opened again a few times, after a line to `on_trouble`; no line is lost or repeated.
-        Raises NodeUnreachableError or NodeDeadlineError when that fails: the job continues.
+        A broken connection is opened again a few times, after a line to `on_trouble`; no line is
+        lost or repeated. Raises NodeUnreachableError or NodeDeadlineError when that fails: the job
+        continues.
         """
-        log, user = str(self._root.job(name).output), self.places.user
-        seen, delays = 0, list(_RECONNECT_DELAYS_SECONDS)
+        log = str(self._root.job(name).output)
+        user = self.places.user
+        seen = 0
+        delays = list(_RECONNECT_DELAYS_SECONDS)
 
         def passed_on(line: str) -> None:
             nonlocal seen
@@ -139,15 +188,20 @@ class NodeJobs:
             try:
                 if not begins:
                     count = self._node.run(["wc", "-l", log], user=user).text.partition(" ")[0]
-                    seen, begins = max(0, _count(count) - (last_lines or 0)), True
+                    seen = max(0, _count(count) - (last_lines or 0))
+                    begins = True
                 record = self.choose(name)
                 if record.state is JobState.SUBMITTED:
                     unit = unit_of_job(name)
                     raise ClusterError(
-                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there shows why"
+                        f"{self.node}: job {name} was never begun: `systemctl status {unit}` there"
+                        " shows why"
                     )
                 alive = not record.state.ended and record.pid is not None
-                until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"] if alive else []
+                if alive:
+                    until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"]
+                else:
+                    until = []
                 self._node.stream(["tail", "-n", f"+{seen + 1}", *until, log], passed_on, user=user)
                 if record.state.ended:
                     return record
@@ -160,20 +214,30 @@ class NodeJobs:
     def cancel(self, name: str) -> JobRecord:
         """End the job, with its result so far if it writes that within 75 s; its record then."""
         unit = unit_of_job(self.choose(name).id)
-        ended = self._node.run(["systemctl", "stop", unit], deadline_seconds=_CANCEL_SECONDS, root=True)
+        ended = self._node.run(
+            ["systemctl", "stop", unit], deadline_seconds=_CANCEL_SECONDS, root=True
+        )
         record = self.choose(name)
         if not record.state.ended:
             said = " ".join(ended.last_lines)
             raise ClusterError(
-                f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`: {said}; "
-                f"`systemctl kill -s KILL {unit}` there ends it without a result"
+                f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`:"
+                f" {said}; `systemctl kill -s KILL {unit}` there ends it without a result"
             )
         return record
 
     def fetch(self, record: JobRecord, into: Path, checkpoints: bool = False) -> Path | None:
-        """Copy the job's run into the folder `into`; its path there, None when the job has left no run."""
+        """Copy the job's run into the folder `into`; return its path, None where it left no run.
+
+        It gets a mark of node and job. Raises ClusterError for a run that cannot be the job's, that
+        has code which was not sent with the job, or that would replace one of another job.
+        """
         if record.run_folder is None:
             return None
+        name = Path(record.run_folder).name
+        run = FetchedRun(self.node, record.id, kept(self.inventory.cluster, self.node, record.id))
+        run.refuse_name(name)
+        run.refuse_target(into / name)
         again = f"`{command(f'job attach --job {record.id}', self.inventory.path)}` tries again"
         with tempfile.TemporaryFile(prefix="pscluster-run-") as archive:
             packed = self._node.run(
@@ -185,48 +249,97 @@ class NodeJobs:
             )
             if not packed.ok:
                 said = " ".join(packed.last_lines)
-                raise ClusterError(f"{self.node}: {record.run_folder} cannot be fetched: {said}; {again}")
+                raise ClusterError(
+                    f"{self.node}: {record.run_folder} cannot be fetched: {said}; {again}"
+                )
             archive.seek(0)
-            return unpack(archive, Path(record.run_folder).name, into)
+            unpacked = unpack(archive, name, into, run.checked, run.wanted)
+        if run.left_out:
+            say(
+                f"{self.node}: {len(run.left_out)} files that no run has stay there, such as"
+                f" {run.left_out[0]:.200}",
+                error=True,
+            )
+        return unpacked
 
     def _new_folder(self, job: str, request: JobRequest, files: Mapping[str, bytes]) -> JobFolder:
-        contents = {"request.json": request.to_bytes(), "inventory.yaml": self.inventory.path.read_bytes(), **files}
-        encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
-        made = self._node.run(
-            new_job(str(self._root.jobs), self.places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
-            stdin=json.dumps(encoded).encode(),
-            deadline_seconds=_SUBMIT_SECONDS,
-            root=True,
-        )
-        name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
-        if made.ok and is_job_id(name):
-            return self._root.job(name)
+        contents = {
+            "request.json": request.to_bytes(),
+            "inventory.yaml": self.inventory.path.read_bytes(),
+            **files,
+        }
+        made = new_folder(self._node, self.places, job, contents)
+        if isinstance(made, JobFolder):
+            return made
+        path = self.inventory.path
         raise ClusterError(
             f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
-            f"`{command('deploy start --no-jobs', self.inventory.path)}` puts its folders right, "
-            f"`{command('deploy check', self.inventory.path)}` looks at its disk"
+            f"`{command('deploy start --no-jobs', path)}` puts its folders right, "
+            f"`{command('deploy check', path)}` looks at its disk"
         )
+
+    def _drop(self, folder: JobFolder) -> None:
+        self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+
+    def _note(self, folder: JobFolder, submission: Submission) -> None:
+        try:
+            keep(self.inventory.cluster, self.node, folder.id, submission)
+        except ClusterError:
+            self._drop(folder)
+            raise
 
     def _send(self, app: AppFiles, folder: JobFolder) -> None:
         """As the account, whose folder it is: root would follow its links."""
         try:
             self._node.put(
-                pack(app), str(folder.app_archive), deadline_seconds=_SEND_SECONDS, user=self.places.user, mode=0o640
+                pack(app),
+                str(folder.app_archive),
+                deadline_seconds=_SEND_SECONDS,
+                user=self.places.user,
+                mode=0o640,
             )
         except BaseException:
-            self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+            self._drop(folder)
             raise
 
     def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
         said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self.places.user)
         # A job that began has a record, and is listed as failed; a refused one leaves nothing.
-        self._node.run(drop_job(str(self._root.jobs), folder.id), root=True)
+        self._drop(folder)
         why = " ".join(said.text.split())
         if not why:  # it failed before it opened its log
-            of_unit = f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"  # not -u: systemd's own lines come last
-            heard = self._node.run(["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True)
+            of_unit = (  # not -u: systemd's own lines come last
+                f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"
+            )
+            heard = self._node.run(
+                ["journalctl", "-q", "-o", "cat", "--no-pager", "-n", "3", of_unit], root=True
+            )
             why = " ".join((*heard.last_lines, *begun.last_lines))
         raise ClusterError(f"{self.node}: the job was not begun: {why}")
+
+
+def new_folder(
+    node: Connector, places: NodePlaces, job: str, files: Mapping[str, bytes]
+) -> JobFolder | CommandResult:
+    """Make the folder of a job with these files in it; what the node said where it cannot."""
+    root = JobsRoot(Path(places.state))
+    encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    made = node.run(
+        new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
+        stdin=json.dumps(encoded).encode(),
+        deadline_seconds=_SUBMIT_SECONDS,
+        root=True,
+    )
+    name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
+    if made.ok and is_job_id(name):
+        return root.job(name)
+    return made
+
+
+def begin(node: Connector, folder: JobFolder) -> CommandResult:
+    """Start the unit of a job whose folder is there."""
+    words = ["systemctl", "start", unit_of_job(folder.id)]
+    return node.run(words, deadline_seconds=_START_SECONDS, root=True)
 
 
 def _records(stdout: bytes) -> list[JobRecord]:
@@ -241,4 +354,6 @@ def _records(stdout: bytes) -> list[JobRecord]:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
+    if text.isascii() and text.isdigit() and len(text) < 12:
+        return int(text)
+    return 0

@@ -1,7 +1,8 @@
-"""`python -m deploy.jobs.pod_job JOB --inventory FILE`: one job of a cluster of containers, from its data to its end.
+"""`python -m deploy.jobs.pod_job JOB --inventory FILE`: one job of containers, to its end.
 
-It does in a pod what `fab` and a job's unit do on machines: it prepares the recordings, waits for the roles, and starts
-the coordinator again in the same run. The volume of the runs outlives the pod, so the next pod of the Job resumes.
+It does in a pod what `fab` and a job's unit do on machines: it prepares the recordings, waits for
+the roles, and starts the coordinator again in the same run. The volume of the runs outlives the
+pod, so the next pod of the Job resumes.
 """
 
 import argparse
@@ -9,41 +10,59 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cluster.atomic_write import atomic_write, refused
-from cluster.control.door import raise_limit
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.inventory import Inventory, load
-from cluster.logs.terminal import say
+from core.atomic_write import atomic_write, refused
+from core.control.door import raise_limit
+from core.errors import ClusterError, ExitCode, UsageError
+from core.inventory import Inventory, load
+from core.logs.terminal import say
+from deploy.common.command_line import settings
+from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
 from deploy.jobs.node_job.role_restart import await_roles, restart_roles
-from deploy.jobs.request import RESUMABLE, needs_data, needs_roles
+from deploy.jobs.request import RESUMABLE, needs_data, roles_of
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
-"""In the folder of the runs: the identity of the pod job that has the cluster, until it ends in order."""
+"""In the folder of the runs: the identity of the pod job that has the cluster, until it ends in
+order."""
+LOCK = ".pod-job-lock"
+"""The lock of the pod job that runs. Kubernetes replaces a pod whose node it cannot reach, which
+may still run there."""
 RUN_FILE = ".pod-job-run"
 MOST_BYTES = 4096
-_PREPARING = "cluster.data.publish"
+_PREPARING = "core.data.publish"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job; its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.jobs.pod_job", description="Run one job from a container.")
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.jobs.pod_job", description="Run one job from a container."
+    )
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("--inventory", required=True, help="the cluster's file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeatable)")
     parser.add_argument(
-        "--identity", default="", metavar="TEXT", help="of the Job: its next pod, which has the same, resumes its run"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key (repeatable)",
+    )
+    parser.add_argument(
+        "--identity",
+        default="",
+        metavar="TEXT",
+        help="of the Job: its next pod, which has the same, resumes its run",
     )
     given = parser.parse_args(arguments)
     raise_limit()
     try:
-        # The first process of a container has no usual end by a signal: without a handler SIGTERM does nothing.
+        # The first process of a container has no usual end by a signal: without a handler SIGTERM
+        # does nothing.
         with interruptible():
             inventory = load(given.inventory, given.set)
             if needs_data(given.job):
@@ -58,10 +77,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepared(inventory: Inventory) -> str:
-    """The folder with the prepared windows of `jobs.train.data`, made where it is missing. Raises ClusterError."""
+    """The folder with the prepared windows of `jobs.train.data`, made where it is missing.
+
+    Raises ClusterError.
+    """
     train = inventory.jobs.train
-    words = [] if train.data.source is None else ["--source", train.data.source]
-    words += ["--window-steps", str(train.data.window_steps), "--window-stride", str(train.data.window_stride)]
+    if train.data.source is None:
+        words = []
+    else:
+        words = ["--source", train.data.source]
+    words += [
+        "--window-steps",
+        str(train.data.window_steps),
+        "--window-stride",
+        str(train.data.window_stride),
+    ]
     words += ["--options", json.dumps(train.data.options()), "--seed", str(train.seed)]
     asked = subprocess.run(
         module_command(_PREPARING, *words),
@@ -87,26 +117,53 @@ def run(
 ) -> int:
     """Run the job on roles that hold nothing of an earlier one. Main thread only.
 
-    Raises ClusterError, and KeyboardInterrupt for a signal while it waits for the roles.
+    Raises ClusterError, and KeyboardInterrupt for a signal while it waits for the roles. While
+    another pod job runs it touches neither the roles nor a file.
     """
     runs = Path(inventory.runs)
-    holder, run_file = runs / HOLDER, runs / RUN_FILE
     try:
         runs.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(runs / LOCK)
+    except LockHeldError:
+        who = _text(runs / HOLDER) or "one that says no name"
+        raise ClusterError(
+            f"{job}: another pod runs a job on this cluster (of the Job {who}): nothing was"
+            " restarted; wait for that pod to end, or delete it"
+        ) from None
     except OSError as problem:
-        raise refused(runs, "the folder of the runs cannot be made", problem) from None
-    roles = _roles(inventory, job)
+        raise refused(runs, "the folder of the runs cannot be made or locked", problem) from None
+    with lock:
+        return _run(inventory, job, overrides, identity, restarts, coordinator)
+
+
+def _run(
+    inventory: Inventory,
+    job: str,
+    overrides: Sequence[str],
+    identity: str,
+    restarts: JobRestartPolicy,
+    coordinator: Sequence[str],
+) -> int:
+    runs = Path(inventory.runs)
+    holder = runs / HOLDER
+    run_file = runs / RUN_FILE
+    roles = roles_of(inventory, job)
     before = _text(holder)
-    resumed = _text(run_file) if job in RESUMABLE and identity and before == identity else None
+    if job in RESUMABLE and identity and before == identity:
+        resumed = _text(run_file)
+    else:
+        resumed = None
     with interruptible():
         if before is None:
             await_roles(roles, _saying(job))
         else:  # a pod that was killed has left its variables on the servers
-            announce(f"{job}: restarting the roles first: the pod before was killed and has left its variables there")
+            announce(
+                f"{job}: restarting the roles first: the pod before was killed and has left its"
+                " variables there"
+            )
             restart_roles(roles, _saying(job))
     atomic_write(holder, (identity or "a job without an identity").encode())
-    settings = [word for override in overrides for word in ("--set", override)]
-    words = (*coordinator, job, "--inventory", str(inventory.path), *settings)
+    words = (*coordinator, job, "--inventory", str(inventory.path), *settings(overrides))
     process = JobProcess(
         name=job,
         inventory=inventory.path,
@@ -119,11 +176,6 @@ def run(
     if code in (ExitCode.DONE, ExitCode.BAD_USAGE):
         holder.unlink(missing_ok=True)
     return code
-
-
-def _roles(inventory: Inventory, job: str) -> Mapping[str, str]:
-    tasks = inventory.tasks() if needs_roles(inventory, job) else ()
-    return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
 
 
 def _saying(job: str) -> Callable[[str], None]:
@@ -139,7 +191,8 @@ def _text(path: Path) -> str | None:
         return None
     except OSError as problem:
         raise ClusterError(
-            f"{path}: cannot be read ({problem.strerror}): give the volume of the runs to the uid {os.getuid()}"
+            f"{path}: cannot be read ({problem.strerror}): give the volume of the runs to the uid"
+            f" {os.getuid()}"
         ) from None
 
 

@@ -1,14 +1,13 @@
 """A program and the files beside it, as they travel to a node: one archive of bounded size."""
 
 import gzip
-import io
 import os
 import stat
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError
+from deploy.common.archives import tar_of
 
 ARCHIVE = "program.tar.gz"
 """In the job's folder on the node."""
@@ -20,36 +19,37 @@ _LEFT_OUT = frozenset({"__pycache__", "runs", "node_modules"})
 
 
 def packed(program: Path) -> bytes:
-    """The folder of the program as a compressed archive: its plain files, those of hidden folders and caches apart.
+    """Return the program's folder as a compressed archive of plain, visible files.
 
-    Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond MOST_FILES or MOST_BYTES
-    and for a program that would stay here, ClusterError for a file that cannot be read.
+    Hidden files, links, Python environments and `runs/` stay here. Raises UsageError beyond
+    MOST_FILES or MOST_BYTES and for a program that would stay here, ClusterError for a file that
+    cannot be read.
     """
-    found: list[tuple[Path, int]] = []
+    found: dict[Path, int] = {}
     total = 0
     for path, size in _files(program.parent):
-        found.append((path, size))
+        found[path] = size
         total += size
         if len(found) > MOST_FILES or total > MOST_BYTES:
             raise UsageError(
-                f"{program.parent}: the folder of a program goes to the node whole, and this one has more than "
-                f"{MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name} and its modules into a folder of "
-                "their own"
+                f"{program.parent}: the folder of a program goes to the node whole, and this one"
+                f" has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: put {program.name}"
+                " and its modules into a folder of their own"
             )
-    if all(path != program for path, _ in found):
-        raise UsageError(f"{program}: hidden files and links stay here: name the program itself, by a plain name")
-    buffer = io.BytesIO()
+    if program not in found:
+        raise UsageError(
+            f"{program}: hidden files and links stay here: name the program itself, by a plain name"
+        )
     try:
-        # Times of zero: the same files are the same bytes.
-        with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-            for path, size in sorted(found):
-                entry = tarfile.TarInfo(f"{FOLDER}/{path.relative_to(program.parent)}")
-                content = path.read_bytes()[:size]
-                entry.size, entry.mode = len(content), 0o640
-                tar.addfile(entry, io.BytesIO(content))
+        tar = tar_of(
+            (f"{FOLDER}/{path.relative_to(program.parent)}", path.read_bytes()[: found[path]])
+            for path in sorted(found)
+        )
     except OSError as problem:
-        raise ClusterError(f"{problem.filename or program}: cannot be read: {problem.strerror}") from None
-    return buffer.getvalue()
+        raise ClusterError(
+            f"{problem.filename or program}: cannot be read: {problem.strerror}"
+        ) from None
+    return gzip.compress(tar, mtime=0)  # the same files are the same bytes
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
@@ -58,7 +58,9 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
         folders[:] = [
             name
             for name in folders
-            if not name.startswith(".") and name not in _LEFT_OUT and not (here / name / "pyvenv.cfg").exists()
+            if not name.startswith(".")
+            and name not in _LEFT_OUT
+            and not (here / name / "pyvenv.cfg").exists()
         ]
         for name in names:
             try:

@@ -1,97 +1,93 @@
-"""A program on all workers' nodes: the operator starts its runner on each, as a unit, before the program begins.
+"""A program on all workers' nodes: its runner starts on each before the program begins.
 
-No node can log in on another. The runners connect to the job on the coordinator's node and do what it asks
-(`cluster/programs/lead.py`), so that the program outlives the operator's connection.
+No node can log in on another. The runners connect to the job on the coordinator's node and do what
+it asks (`cluster/programs/lead.py`), so that the program outlives the operator's connection.
 """
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
-from deploy.cluster.connector import Connector
+from core.errors import ClusterError
+from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces
+from deploy.common.waiting import waiting_for
 from deploy.jobs.node_job.program_task import NAME, TASK, ProgramTask
-from deploy.jobs.node_job.records import JobsRoot, is_job_id
-from deploy.jobs.node_jobs import KEPT_JOBS
-from deploy.jobs.program_files import ARCHIVE, packed
-from deploy.jobs.request import first_id
-from deploy.render.units import unit_of_job
-from deploy.rooted.commands import new_job
+from deploy.jobs.node_jobs import NodeJobs, begin, new_folder
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
-    from cluster.programs.wish import ProgramWish
-
-_SUBMIT_SECONDS, _START_SECONDS = 60.0, 150.0
+    from core.inventory import Inventory, Task
 
 
 def start_runners(
-    fleet: Fleet, inventory: "Inventory", wish: "ProgramWish", token: str,
-    places: NodePlaces = NodePlaces(),  # noqa: B008  frozen
-    environments: Mapping[str, str] = MappingProxyType({}),
-) -> Mapping[str, ClusterError]:  # fmt: skip
-    """Start a runner for each worker on its node; the nodes where that failed, with the reason.
+    fleet: Fleet,
+    places: NodePlaces,
+    tasks: Sequence[tuple["Task", ProgramTask]],
+    files: Mapping[str, bytes],
+) -> Mapping[str, ClusterError]:
+    """Start each runner on its worker's node with these files.
 
-    `environments` has the key of a node's packages besides, where it has some.
+    Returns the nodes where that failed, with the reason.
     """
-    archive = packed(Path(wish.program))
-    tasks = program_tasks(inventory, wish, token, environments)
-    nodes = list(dict.fromkeys(task.node for task in inventory.of_role("worker")))
 
     def start(node: Connector) -> None:
         for of_worker, task in tasks:
             if of_worker.node == node.name:
-                start_runner(node, places, task, {TASK: task.to_bytes(), ARCHIVE: archive})
+                start_runner(node, places, task, {TASK: task.to_bytes(), **files})
 
-    results = fleet.each(start, nodes)
+    results = fleet.each(start, list(dict.fromkeys(of_worker.node for of_worker, _ in tasks)))
     return {name: result for name, result in results.items() if isinstance(result, ClusterError)}
 
 
 def program_tasks(
-    inventory: "Inventory", wish: "ProgramWish", token: str,
+    inventory: "Inventory",
+    program: str,
+    token: str,
     environments: Mapping[str, str] = MappingProxyType({}),
-) -> Sequence[tuple["Task", ProgramTask]]:  # fmt: skip
-    """What each worker's runner has to know. Runners of one node get ports apart from each other's. Pure."""
-    lead, made = lead_of(inventory), []
+    apps: tuple[str, ...] = (),
+) -> Sequence[tuple["Task", ProgramTask]]:
+    """What each worker's runner has to know. Runners of one node get ports apart from each other's.
+
+    `environments` has the key of a node's packages besides, where it has some. Pure.
+    """
+    lead = f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
+    made = []
     for task in inventory.of_role("worker"):
-        environment = environments.get(task.node, "")
-        made.append((task, ProgramTask(lead, token, task.name, ports_of(inventory, task), wish.name, environment)))
+        ports = ports_of(inventory, task)
+        key = environments.get(task.node, "")
+        made.append((task, ProgramTask(lead, token, task.name, ports, program, key, apps)))
     return made
 
 
-def lead_of(inventory: "Inventory") -> str:
-    """Where the job on the coordinator's node waits for its runners: `host:port`."""
-    return f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
-
-
 def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
-    """The ports for programs of one worker: those of its node, shared with the other workers there."""
+    """Return one worker's share of the ports for programs of its node.
+
+    The workers of a node divide them.
+    """
     on_node = [one.name for one in inventory.of_role("worker") if one.node == worker.node]
     return tuple(inventory.ports.of_programs[1:][on_node.index(worker.name) :: len(on_node)])
 
 
-def start_runner(node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, bytes]) -> None:
-    """Start the runner of one member as a unit of its node, with these files in its folder. Raises ClusterError."""
-    root = JobsRoot(Path(places.state))
-    encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
-    made = node.run(
-        new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(NAME, datetime.now(UTC))),
-        stdin=json.dumps(encoded).encode(),
-        deadline_seconds=_SUBMIT_SECONDS,
-        root=True,
-    )
-    name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
-    if not made.ok or not is_job_id(name):
+def cancelled(jobs: NodeJobs, name: str, failed: Mapping[str, ClusterError]) -> ClusterError:
+    """Cancel the job whose runners did not start; return the error that names them."""
+    with waiting_for(f"ending job {name}"):
+        jobs.cancel(name)
+    return ClusterError("\n".join(map(str, failed.values())) + f"\njob {name} was cancelled")
+
+
+def start_runner(
+    node: Connector, places: NodePlaces, task: ProgramTask, files: Mapping[str, bytes]
+) -> None:
+    """Start the runner of one member as a unit of its node, with these files in its folder.
+
+    Raises ClusterError.
+    """
+    made = new_folder(node, places, NAME, files)
+    if isinstance(made, CommandResult):
         raise ClusterError(f"{node.name}: no program can be started: {' '.join(made.last_lines)}")
-    unit = unit_of_job(name)
-    begun = node.run(["systemctl", "start", unit], deadline_seconds=_START_SECONDS, root=True)
+    begun = begin(node, made)
     if not begun.ok:
-        said = node.run(["tail", "-n", "3", str(root.job(name).output)], user=places.user)
+        said = node.run(["tail", "-n", "3", str(made.output)], user=places.user)
         why = " ".join((*said.text.split(), *begun.last_lines))
         raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")

@@ -5,21 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cluster.errors import UsageError
+from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
-    from cluster.programs.wish import ProgramWish
+    from cluster.programs.request import ProgramRequest
+    from core.inventory import Inventory
 
 SCHEMA = 1
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
 REFERENCES = "references.json"
-"""The table of references that the file of a sweep names, beside it, where that is a person's own."""
+"""The table of references that the file of a sweep names, beside it, where that is a person's own.
+"""
 RESUMABLE = ("train", "cv", "run", "sweep")
-"""Jobs that another coordinator, or another attempt of a program, continues in the folder of the run."""
+"""Jobs that another coordinator, or another attempt of a program, continues in the folder of the
+run."""
 
 
 def needs_data(job: str) -> bool:
@@ -27,21 +29,55 @@ def needs_data(job: str) -> bool:
     return job in ("train", "cv", "evaluate")
 
 
-def needs_roles(inventory: "Inventory", job: str, wish: "ProgramWish | None" = None) -> bool:
-    """Whether a job runs on the cluster's roles; a program that runs on the workers' nodes brings its own servers."""
+def needs_roles(inventory: "Inventory", job: str, wish: "ProgramRequest | None" = None) -> bool:
+    """Return whether a job runs on the cluster's roles.
+
+    A program that runs on the workers' nodes brings its own servers.
+    """
     return inventory.needs_roles(job) and (wish is None or wish.on == "chief")
+
+
+def roles_of(
+    inventory: "Inventory", job: str, wish: "ProgramRequest | None" = None
+) -> dict[str, str]:
+    """Return the metrics address of each role by its name, of none for a job without roles."""
+    if not needs_roles(inventory, job, wish):
+        return {}
+    tasks = inventory.tasks()
+    return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
+
+
+def unreadable(path: Path, what: str, error: Exception) -> UsageError:
+    """Return the error for a file of a job that this version cannot read."""
+    return UsageError(
+        f"{path}: expected {what} writes, got {type(error).__name__}: {error}; `fab deploy start"
+        " --no-jobs` brings the node to the version of `fab` that wrote it"
+    )
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """Return the JSON of a file of a job.
+
+    Raises OSError, and ValueError, KeyError or TypeError for one of another schema.
+    """
+    content: dict[str, Any] = json.loads(path.read_bytes())
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+    return content
 
 
 @dataclass(frozen=True)
 class JobRequest:
     """One job for the coordinator's node; the sender has validated the inventory.
 
-    `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles` has the metrics
-    address (`host:port`) of each role by its name (`ps:0`); it is empty for a job that needs none. `inventory` is the
-    operator's own name of the file, for messages. With `after`, the id of another job, this one starts once that is
-    done. `app` is the digest of the app whose archive lies beside the request; empty without one. `wish` is a
-    `ProgramWish` as text, of the job `run`; its program is a file of the archive beside the request. The processes of a
-    program on other nodes show the `token`.
+    `overrides` are `key=value` as for --set, `flags` further flags of `python -m cluster`. `roles`
+    has the metrics address (`host:port`) of each role by its name (`ps:0`); it is empty for a job
+    that needs none. `inventory` is the operator's own name of the file, for messages. With `after`,
+    the id of another job, this one starts once that is done. `app` is the digest of the app whose
+    archive lies beside the request; empty without one. `wish` is a `ProgramWish` as text, of the
+    job `run`; its program is a file of the archive beside the request. The processes of a program
+    on other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a
+    run that the job resumes or evaluates runs on the node only if it is one of them.
     """
 
     job: str
@@ -53,6 +89,7 @@ class JobRequest:
     app: str = ""
     wish: str = ""
     token: str = ""
+    apps: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The content of `request.json`."""
@@ -60,11 +97,12 @@ class JobRequest:
 
     @classmethod
     def read(cls, path: Path) -> "JobRequest":
-        """Read what `to_bytes` wrote. Raises UsageError, which names the file, for anything else."""
+        """Read what `to_bytes` wrote.
+
+        Raises UsageError, which names the file, for anything else.
+        """
         try:
-            content = json.loads(path.read_bytes())
-            if content["schema"] != SCHEMA:
-                raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+            content = content_of(path)
             return cls(
                 str(content["job"]),
                 str(content["inventory"]),
@@ -75,43 +113,53 @@ class JobRequest:
                 str(content.get("app", "")),
                 str(content.get("wish", "")),
                 str(content.get("token", "")),
+                tuple(map(str, content.get("apps", ()))),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(
-                f"{path}: expected the request that `fab job` writes, got {type(error).__name__}: {error}; "
-                "`fab deploy start --no-jobs` brings the node to the version of `fab` that wrote it"
-            ) from error
+            raise unreadable(path, "the request that `fab job`", error) from error
 
 
 def request_of(
-    inventory: "Inventory", job: str, overrides: Sequence[str], flags: Sequence[str], runs: str, after: str = "",
-    wish: "ProgramWish | None" = None,
-) -> JobRequest:  # fmt: skip
-    """The request for `job`, whose runs lie in the node's folder `runs`; `after` is the id of a job to wait for.
+    inventory: "Inventory",
+    job: str,
+    overrides: Sequence[str],
+    flags: Sequence[str],
+    runs: str,
+    after: str = "",
+    wish: "ProgramRequest | None" = None,
+) -> JobRequest:
+    """Return the request for `job`, with runs in the folder `runs`, after the job `after`.
 
-    A run that the operator names, a teacher's too, becomes the one of that name on the node, a program the file of that
-    name there. --json concerns the operator's output only.
+    A run that the operator names, a teacher's too, becomes the one of that name on the node, a
+    program the file of that name there. --json concerns the operator's output only.
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
-    if job == "evaluate" and inventory.jobs.evaluate.run is not None:
-        there.append(f"jobs.evaluate.run={json.dumps(_on_node(inventory.jobs.evaluate.run, runs))}")
-    if job == "recognise" and inventory.jobs.recognise.run is not None:
-        there.append(f"jobs.recognise.run={json.dumps(_on_node(inventory.jobs.recognise.run, runs))}")
-    teacher = inventory.jobs.train.distill
-    if job in ("train", "cv") and teacher is not None:
-        there.append(f"jobs.train.distill.run={json.dumps(_on_node(teacher.run, runs))}")
+    jobs = inventory.jobs
+    named = {
+        "evaluate": ("evaluate.run", jobs.evaluate.run),
+        "recognise": ("recognise.run", jobs.recognise.run),
+    }
+    if jobs.train.distill is not None:
+        named |= dict.fromkeys(("train", "cv"), ("train.distill.run", jobs.train.distill.run))
+    key, run = named.get(job, ("", None))
+    if run is not None:
+        there.append(f"jobs.{key}={json.dumps(_on_node(run, runs))}")
     kept = [flag for flag in flags if flag != "--json"]
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):
             kept[index + 1] = _on_node(kept[index + 1], runs)
-    tasks = inventory.tasks() if needs_roles(inventory, job, wish) else ()
-    roles = {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
-    shipped = "" if wish is None else replace(wish, program=wish.name, requirements="", bounded=True).to_text()
-    return JobRequest(job, str(inventory.path), tuple(there), tuple(kept), roles, after, wish=shipped)
+    roles = roles_of(inventory, job, wish)
+    if wish is None:
+        shipped = ""
+    else:
+        shipped = replace(wish, program=wish.name, requirements="", bounded=True).to_text()
+    return JobRequest(
+        job, str(inventory.path), tuple(there), tuple(kept), roles, after, wish=shipped
+    )
 
 
 def first_id(job: str, now: datetime) -> str:
-    """The id of the first job submitted in the minute `now` (UTC): `20261121T2230-train`; others have -2 and so on."""
+    """Return the id of the first job of a minute (UTC): `20261121T2230-train`; others have -2."""
     return f"{now:%Y%m%dT%H%M}-{job}"
 
 

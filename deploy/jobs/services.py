@@ -1,4 +1,4 @@
-"""The jobs of a cluster as commands see them: those of this machine, those that a start still has to run, metrics."""
+"""The jobs of a cluster as commands see them: on this machine, pending ones, their metrics."""
 
 import json
 from abc import ABC, abstractmethod
@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import local_environments, python_of
-from cluster.atomic_write import atomic_write
-from cluster.control.client import program
-from cluster.control.token import VARIABLE
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.terminal import say
-from cluster.metrics.scrapes import UNCOUNTED
-from deploy.cluster.cluster import Cluster
+from core.atomic_write import atomic_write
+from core.control.client import program
+from core.control.own_state import make
+from core.control.token import VARIABLE
+from core.errors import ClusterError, ExitCode, UsageError
+from core.logs.terminal import say
+from core.metrics.scrapes import UNCOUNTED
+from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus
-from deploy.common.command_line import command
+from deploy.common.command_line import command, settings
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
@@ -26,25 +27,38 @@ from deploy.jobs.apps import app_of_job
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, run_to_its_end
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.request import RESUMABLE, needs_roles
+from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
-    from cluster.programs.wish import ProgramWish
+    from cluster.programs.request import ProgramRequest
     from deploy.jobs.node_jobs import NodeJobs
-    from deploy.jobs.sweeps import SweepOrder
+    from deploy.jobs.sweeps import SweepRequest
 
 
 ANSWER_SECONDS = 2.0
+MOST_METRICS_BYTES = 32 << 20
+"""The bound for a coordinator, which exports some 9 KB for each worker."""
 _ASK = f"""\
 import sys
-sys.stdout.write(ask(sys.argv[1], "GET", "{UNCOUNTED}", deadline_seconds={ANSWER_SECONDS}).text)
+try:
+    answer = ask(
+        sys.argv[1], "GET", "{UNCOUNTED}",
+        deadline_seconds={ANSWER_SECONDS}, most_bytes={MOST_METRICS_BYTES}
+    )
+    for line in answer.text.splitlines(keepends=True):
+        if 'role="worker"' not in line or line.startswith("pscluster_pi_"):
+            sys.stdout.write(line)
+except NoAnswerError as problem:
+    if not problem.refused:
+        sys.exit(str(problem))
 """
 _MAY_SUCCEED = (JobState.WAITING, JobState.RUNNING, JobState.DONE)
 
 
 class JobServices(ABC):
-    """The jobs of one cluster: `ForegroundJobs` on this machine, `SubmittedJobs` on the coordinator's node."""
+    """The jobs of one cluster: on this machine, or on the coordinator's node."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ManagedCluster) -> None:
         self._cluster = cluster
         self.pending = PendingJobs(cluster.folder.path / "pending_jobs.json")
 
@@ -52,21 +66,24 @@ class JobServices(ABC):
     def run_job(self, job: str, flags: Sequence[str]) -> int:
         """Run one job to its end, with these flags of `python -m cluster`; its exit code.
 
-        A killed coordinator, or one that loses a parameter server, starts again with its roles. Raises ClusterError
-        when another job runs on the cluster, or when the roles do not restart.
+        A killed coordinator, or one that loses a parameter server, starts again with its roles.
+        Raises ClusterError when another job runs on the cluster, or when the roles do not restart.
         """
 
     @abstractmethod
-    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
+    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
         """Run a person's program to its end, as `run_job` does; its job's exit code."""
 
     @abstractmethod
-    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
+    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
         """Train the runs of a sweep, as `run_job` does; its job's exit code."""
 
     @abstractmethod
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
-        """Run jobs in their order, each once the one before is done; 0, or the first other exit code."""
+        """Run jobs in their order, each when the one before is done.
+
+        Returns 0, or the first other exit code.
+        """
 
     @abstractmethod
     def running_job(self) -> int | None:
@@ -74,20 +91,23 @@ class JobServices(ABC):
 
     @abstractmethod
     def node_jobs(self) -> "AbstractContextManager[NodeJobs | None]":
-        """The jobs that outlive the command that began them; None where every job runs in the foreground."""
+        """Give the jobs that outlive their command; None where every job runs in the foreground."""
 
 
-def coordinator_metrics(cluster: Cluster, fleet: Fleet) -> str:
-    """The metrics of the running job; empty where none runs, or where the coordinator's node does not answer.
+def coordinator_metrics(cluster: ManagedCluster, fleet: Fleet) -> str:
+    """Return the running job's own metrics, without those by worker.
 
-    Its own node asks it: the firewall refuses others.
+    They are empty where no process listens, so that no job runs.
+
+    Its own node asks it: the firewall refuses others. Raises ClusterError where the node or the job
+    gives no answer: a job may run then.
     """
-    (coordinator,) = cluster.inventory.of_role("coordinator")
-    words = ["python3", "-", coordinator.metrics_address]
-    try:
-        return fleet.nodes[coordinator.node].run(words, stdin=program(_ASK), root=True).text
-    except ClusterError:
-        return ""
+    coordinator = cluster.inventory.task("coordinator", 0)
+    words = [PYTHON, "-", coordinator.metrics_address]
+    found = fleet.nodes[coordinator.node].run(words, stdin=program(_ASK), root=True)
+    if not found.ok:
+        raise ClusterError(f"{coordinator.node}: {' '.join(found.last_lines[-1:])}")
+    return found.text
 
 
 class PendingJobs:
@@ -106,7 +126,10 @@ class PendingJobs:
 
     @property
     def submitted(self) -> tuple[str, ...]:
-        """Ids of the first jobs of the order, which are on the coordinator's node; empty for a damaged note."""
+        """Return the ids of the first jobs of the order, which are on the coordinator's node.
+
+        A damaged note has none.
+        """
         try:
             note: Any = json.loads(self._path.read_text(encoding="utf-8"))
             return tuple(str(name) for name in note["submitted"])
@@ -115,7 +138,7 @@ class PendingJobs:
 
     def note(self, submitted: Sequence[str] = ()) -> None:
         """Every job but these has to run. Raises ClusterError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make(self._path.parent)
         atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
 
     def forget(self) -> None:
@@ -123,16 +146,25 @@ class PendingJobs:
         self._path.unlink(missing_ok=True)
 
 
-def requirements_of(wish: "ProgramWish") -> Path:
+def _nothing() -> None:
+    """Restart no roles."""
+
+
+def requirements_of(wish: "ProgramRequest") -> Path:
     """The file of further packages that a program names. Raises UsageError where there is none."""
     path = Path(wish.requirements)
     if not path.is_file():
-        raise UsageError(f"--requirements {path}: cannot be read: expected a file of packages, found none")
+        raise UsageError(
+            f"--requirements {path}: cannot be read: expected a file of packages, found none"
+        )
     return path
 
 
 def environment_here(requirements: Path) -> str:
-    """Make the environment of a requirements file on this machine; its key, empty where ours has all of it."""
+    """Make the environment of a requirements file on this machine.
+
+    Returns its key, empty where ours has all of it.
+    """
     from deploy.release.extras import Base, environment_for, locked  # most jobs need none of it
 
     with waiting_for(f"locking {requirements}"):
@@ -141,15 +173,22 @@ def environment_here(requirements: Path) -> str:
     return lock.key
 
 
-def reusable(submitted: Sequence[str], order: Sequence[str], records: Sequence[JobRecord]) -> tuple[str, ...]:
+def reusable(
+    submitted: Sequence[str], order: Sequence[str], records: Sequence[JobRecord]
+) -> tuple[str, ...]:
     """The submitted ids if the rest of `order` can follow them, else none. Pure.
 
-    None if the order has changed, or if one of them is missing, failed or cancelled: the rest would never begin.
+    None if the order has changed, or if one of them is missing, failed or cancelled: the rest would
+    never begin.
     """
     there = {record.id: record for record in records}
     found = [there[name] for name in submitted if name in there]
-    whole = len(found) == len(submitted) and [record.job for record in found] == list(order[: len(found)])
-    return tuple(submitted) if whole and all(record.state in _MAY_SUCCEED for record in found) else ()
+    whole = len(found) == len(submitted) and [record.job for record in found] == list(
+        order[: len(found)]
+    )
+    if whole and all(record.state in _MAY_SUCCEED for record in found):
+        return tuple(submitted)
+    return ()
 
 
 class ForegroundJobs(JobServices):
@@ -157,7 +196,7 @@ class ForegroundJobs(JobServices):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ManagedCluster,
         restart_roles: Callable[[], ClusterStatus],
         coordinator: Sequence[str] = module_command("cluster"),
         policy: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
@@ -171,33 +210,48 @@ class ForegroundJobs(JobServices):
         self._policy = policy
 
     def run_job(self, job: str, flags: Sequence[str]) -> int:
-        """See `JobServices`."""
+        """Run one job here."""
         return self._run(job, flags, needs_roles(self._inventory, job))
 
-    def run_program(self, wish: "ProgramWish", flags: Sequence[str]) -> int:
-        """See `JobServices`."""
+    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
+        """Run a program here."""
         if wish.requirements:
             key = environment_here(requirements_of(wish))
             wish = replace(wish, python=str(python_of(local_environments(), key)) if key else "")
-        return self._run("run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish))
+        return self._run(
+            "run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish)
+        )
 
-    def run_sweep(self, order: "SweepOrder", flags: Sequence[str]) -> int:
-        """See `JobServices`."""
-        app = app_of_job(order.usual, "train", flags, environment_here)
+    def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
+        """Run a sweep here."""
+        app = app_of_job(request.usual, "train", flags, environment_here)
         from deploy.jobs.sweeps import search_flags
 
-        words = ["--sweep", str(order.file), *flags, *app.flags, *search_flags(order, environment_here)]
-        return self._run("sweep", words, order.on_roles)
+        words = [
+            "--sweep",
+            str(request.file),
+            *flags,
+            *app.flags,
+            *search_flags(request, environment_here),
+        ]
+        return self._run("sweep", words, request.on_roles)
 
     def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:
         path = self._inventory.path
         app = app_of_job(self._inventory, job, flags, environment_here)
-        settings = [word for override in self._cluster.overrides for word in ("--set", override)]
         self._folder.create()  # it is missing where no job needed roles yet
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(*self._coordinator, job, "--inventory", str(path.resolve()), *settings, *flags, *app.flags),
+            words=(
+                *self._coordinator,
+                job,
+                "--inventory",
+                str(path.resolve()),
+                *settings(self._cluster.overrides),
+                *flags,
+                *app.flags,
+            ),
             environment={
                 **environment_for_any_folder(),
                 "PSCLUSTER_SUPERVISOR": str(self._folder.control_socket),
@@ -206,7 +260,7 @@ class ForegroundJobs(JobServices):
             run_file=self._folder.run_file,
             resumable=job in RESUMABLE,
         )
-        restart = self._restart if on_roles else lambda: None
+        restart = self._restart if on_roles else _nothing
         try:
             with FileLock(self._folder.job_lock):
                 try:
@@ -215,12 +269,13 @@ class ForegroundJobs(JobServices):
                     self._folder.run_file.unlink(missing_ok=True)
         except LockHeldError as error:
             raise ClusterError(
-                f"a job is running on cluster {self._inventory.cluster} already (fab, pid {error.pid}): wait for it, "
-                f"or `kill -INT {error.pid}` ends it with its result so far"
+                f"a job is running on cluster {self._inventory.cluster} already (fab, pid"
+                f" {error.pid}): wait for it, or `kill -INT {error.pid}` ends it with its result"
+                " so far"
             ) from error
 
     def run_jobs(self, order: Sequence[str], flags: Sequence[str]) -> int:
-        """See `JobServices`."""
+        """Run jobs here in their order."""
         self.pending.forget()
         for number, job in enumerate(order, 1):
             say(f"job {number} of {len(order)}: {job}")
@@ -230,19 +285,23 @@ class ForegroundJobs(JobServices):
         return ExitCode.DONE
 
     def running_job(self) -> int | None:
-        """See `JobServices`."""
+        """Return the process of the running job, None without one."""
         return held_by(self._folder.job_lock)
 
     def node_jobs(self) -> AbstractContextManager[None]:
-        """See `JobServices`."""
+        """Give None: every job runs in the foreground."""
         return nullcontext()
 
     def _restart(self) -> None:
         now = self._restart_roles()
         if not now.serves_jobs:
-            unwell = "; ".join(f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason)
-            logs, restart = (command(f"deploy {action}", self._inventory.path) for action in ("logs", "restart"))
+            unwell = "; ".join(
+                f"{role.name} {role.state}: {role.reason}" for role in now.roles if role.reason
+            )
+            logs, restart = (
+                command(f"deploy {action}", self._inventory.path) for action in ("logs", "restart")
+            )
             raise ClusterError(
-                f"the job cannot be started again, its roles do not restart: {unwell}; `{logs}` shows why, "
-                f"`{restart}` tries it again"
+                f"the job cannot be started again, its roles do not restart: {unwell}; `{logs}`"
+                f" shows why, `{restart}` tries it again"
             )

@@ -1,4 +1,4 @@
-"""The folder that `fab job inference` sends to the workers' nodes: a program, its packages, exports and model."""
+"""The folder that `fab job inference` sends to the workers' nodes: program and exports."""
 
 import shutil
 from pathlib import Path
@@ -12,18 +12,21 @@ _TEXT = '''"""Written by `fab job inference`."""
 from pathlib import Path
 from sys import argv
 
-from cluster.exported.timed.on_node import main
+from core.exported.timed.on_node import main
 
 main(Path(__file__).parent, *map(int, argv[1:4]))
 '''
-_OURS = ("cluster", "ps_node", "worker_node")
+_OURS = ("cluster", "core", "kernels", "ps_node", "worker_node")
 """What a trained network is opened with: a program of a person finds none of it."""
 _PACKAGES = ("onnxruntime>=1.23,<2", "ai-edge-litert>=2.1,<3")
 """The runtimes, as the group `export` of pyproject.toml has them (a test compares them)."""
 
 
 def written(folder: Path, run: Path) -> Path:
-    """Write the program into `folder`, which has `exports` already, with the model of `run`. The program's path."""
+    """Write the program into `folder`, which has `exports` already, with the model of `run`.
+
+    The program's path.
+    """
     shutil.copytree(run / "model", folder / "run" / "model")
     for name in _OURS:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,23 +1,30 @@
-"""Lines of several logs merged by time: each dated, those of one run selected, then rendered. Pure."""
+"""Lines of several logs merged by time: each dated, those of one run selected, then rendered.
+
+Pure.
+"""
 
 import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster.logs.lines import LogLine, read_line, whole_milliseconds
-from cluster.logs.terminal import as_ascii, one_line, visible
+from core.logs.lines import LogLine, read_line, whole_milliseconds
+from core.logs.terminal import as_ascii, one_line, visible
 
 HOLD_SECONDS = 0.5
 """A new line waits this long for older ones that arrive later."""
 
 LOOK_BACK_LINES = 500
-"""Lines read before those asked for, to find the beginning of their message: a log may end in a traceback."""
+"""Lines read before those asked for, to find the beginning of their message: a log may end in a
+traceback."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: its time, its log, and its run. `line` is None where it continues the one before."""
+    """One line: its time, its log, and its run.
+
+    `line` is None where it continues the one before.
+    """
 
     seconds: float
     source: str
@@ -36,15 +43,21 @@ class DatedLog:
         self._seconds: float | None = None
 
     def date_last(self, texts: Sequence[str], written: float) -> list[Entry]:
-        """The end of the log. Lines before the first that has a time take that; if none has one, `written`."""
+        """The end of the log.
+
+        Lines before the first that has a time take that; if none has one, `written`.
+        """
         dated = (line.seconds for line in map(read_line, texts) if line is not None)
         self._seconds = next(dated, written if texts else None)
         return [self.date(text, written) for text in texts]
 
     def date(self, text: str, came: float, seconds: float | None = None) -> Entry:
-        """The next line, which arrived at `came`. `seconds` is its time where the log keeps that beside the text.
+        """The next line, which arrived at `came`.
 
-        A line without a time or a run of its own, such as the rest of a message, takes those of the line before.
+        `seconds` is its time where the log keeps that beside the text.
+
+        A line without a time or a run of its own, such as the rest of a message, takes those of the
+        line before.
         """
         line = read_line(text)
         if line is not None and line.role:
@@ -53,14 +66,22 @@ class DatedLog:
             self._seconds = seconds
         elif line is not None:
             self._seconds = line.seconds
-        known = came if self._seconds is None else self._seconds
+        if self._seconds is None:
+            known = came
+        else:
+            known = self._seconds
         return Entry(known, self.name, text, self._run, line)
 
 
 def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
-    """The last `count` lines, and those before them back to the beginning of the first message if it is there."""
+    """Return the last `count` lines, and those before them back to where their message begins.
+
+    Without that beginning they are the last `count` alone.
+    """
     first = max(0, len(texts) - count)
-    begins = (at for at in range(first, -1, -1) if at < len(texts) and read_line(texts[at]) is not None)
+    begins = (
+        at for at in range(first, -1, -1) if at < len(texts) and read_line(texts[at]) is not None
+    )
     return texts[next(begins, first) :]
 
 
@@ -82,18 +103,22 @@ class Interleaver:
 
     def take(self, now: float) -> list[Entry]:
         """Remove the lines that have waited long enough, with all older ones."""
-        ripe = [entry.seconds for arrived, entry in self._waiting if arrived <= now - self._hold_seconds]
+        ripe = [
+            entry.seconds for arrived, entry in self._waiting if arrived <= now - self._hold_seconds
+        ]
         if not ripe:
             return []
         last = max(ripe)
         taken = [entry for _, entry in self._waiting if entry.seconds <= last]
-        self._waiting = [(arrived, entry) for arrived, entry in self._waiting if entry.seconds > last]
+        self._waiting = [
+            (arrived, entry) for arrived, entry in self._waiting if entry.seconds > last
+        ]
         return in_order(taken)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Which lines are shown, and how: of `run` alone unless it is empty, as JSON lines where `for_programs`."""
+    """Which lines are shown: those of `run` unless it is empty, as JSON for programs."""
 
     width: int
     run: str = ""
@@ -109,21 +134,34 @@ class Shown:
         if self.for_programs:
             return as_json(entry)
         milliseconds = whole_milliseconds(entry.seconds)
-        clock = time.strftime("%H:%M:%S", time.localtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}"
-        shown = entry.text if entry.line is None else entry.line.shown
+        clock = (
+            time.strftime("%H:%M:%S", time.localtime(milliseconds // 1000))
+            + f".{milliseconds % 1000:03d}"
+        )
+        if entry.line is None:
+            shown = entry.text
+        else:
+            shown = entry.line.shown
         lines = (line.removesuffix("\r") for line in shown.split("\n"))
-        return "\n".join(f"{clock} {one_line(entry.source):<{self.width}} | {visible(line)}" for line in lines)
+        return "\n".join(
+            f"{clock} {one_line(entry.source):<{self.width}} | {visible(line)}" for line in lines
+        )
 
 
 def as_json(entry: Entry) -> str:
-    """The object as it was written if it is JSON, else one with the same fields; in printable ASCII."""
+    """Return the JSON object as it was written, else one with the same fields, in ASCII."""
     if entry.line is None:
-        line = LogLine(entry.seconds, entry.text.strip(), role=" ".join(entry.source.split()), run=entry.run)
+        line = LogLine(
+            entry.seconds, entry.text.strip(), role=" ".join(entry.source.split()), run=entry.run
+        )
         return as_ascii(line.to_json())
     return as_ascii(json.loads(entry.text) if entry.text.startswith("{") else entry.line.to_json())
 
 
 def readable(text: str) -> str:
     """A line of a job's output for a person: the message where it is JSON, else the line."""
-    line = read_line(text) if text.startswith("{") else None
+    if text.startswith("{"):
+        line = read_line(text)
+    else:
+        line = None
     return visible(text.removesuffix("\r") if line is None else line.shown)

@@ -7,28 +7,37 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import select
 from deploy.cluster.services import LogPlace
 from deploy.common.command_line import shell
 from deploy.logs.log_merge import Entry, Interleaver
-from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_latest_run, log_of_run
+from deploy.logs.sources import (
+    FileLog,
+    Journal,
+    fixed,
+    log_of_latest_job,
+    log_of_latest_run,
+    log_of_run,
+)
 
 if TYPE_CHECKING:
-    from cluster.inventory.task import Task
+    from core.inventory.task import Task
 
 POLL_SECONDS = 0.2
 READ_SECONDS = 60.0
 UNIT_COLUMNS = 14
 KEPT_BYTES = 128 << 20
-"""Of one log: a million lines are read where a run is named."""
+"""The lines of one log that are read where a run is named."""
 MOST_LINES = 1_000_000
 
 _RUN_SLACK_SECONDS = 86400.0
 """How far a node's clock may be behind that of the coordinator, which names the run."""
-_NEWEST_RUNS = 'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
+_NEWEST_RUNS = (
+    'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
+)
 
 
 LogSource = FileLog | Journal
@@ -37,7 +46,7 @@ LogSource = FileLog | Journal
 
 @dataclass(frozen=True)
 class LogQuery:
-    """The last `lines` lines, from `since` (seconds since the epoch) on, of `run` alone unless it is empty."""
+    """Asks for the last `lines` lines, from `since` (Unix seconds) on, of `run` or of all runs."""
 
     lines: int
     since: float = 0.0
@@ -47,13 +56,21 @@ class LogQuery:
 def chosen(
     places: Sequence[LogPlace], tasks: "Sequence[Task]", roles: Sequence[str], nodes: Sequence[str]
 ) -> list[LogPlace]:
-    """The places of these roles and nodes, all of them without either. Raises UsageError for an unknown name."""
+    """The places of these roles and nodes, all of them without either.
+
+    Raises UsageError for an unknown name.
+    """
     if not roles and not nodes:
         return list(places)
-    # Beside the tasks: the supervisor, which is on no node of the inventory, and the service, which is on several.
+    # Beside the tasks: the supervisor, which is on no node of the inventory, and the service, which
+    # is on several.
     others = {place.name for place in places} - {"", *(task.name for task in tasks)}
     serving = [place for place in places if place.unit and place.name in others]
-    wanted = {place for place in places if place.name in set(roles) & others and (not nodes or place.node in nodes)}
+    wanted = {
+        place
+        for place in places
+        if place.name in set(roles) & others and (not nodes or place.node in nodes)
+    }
     if not roles:
         wanted |= {place for place in serving if place.node in nodes}
     of_tasks = [name for name in roles if name not in others]
@@ -73,16 +90,29 @@ class ClusterLogs:
         names = tuple(dict.fromkeys(place.node for place in places))
         self.has_journals = journals = any(place.unit for place in places)
         node_columns = max(map(len, names), default=0)
-        self.width = node_columns + 1 + UNIT_COLUMNS if journals else max(len(place.name) for place in places)
+        if journals:
+            self.width = node_columns + 1 + UNIT_COLUMNS
+        else:
+            self.width = max(len(place.name) for place in places)
         self._logs: dict[str, list[LogSource]] = {}
         for node in names:
             here = [place for place in places if place.node == node]
             units = [place.unit for place in here if place.unit]
             column = f"{node:<{node_columns}}"
-            files = [_file(place, f"{column} {place.name.replace(':', '-')}" if journals else place.name, query)
-                     for place in here if not place.unit]  # fmt: skip
+            files = [
+                _file(
+                    place,
+                    f"{column} {place.name.replace(':', '-')}" if journals else place.name,
+                    query,
+                )
+                for place in here
+                if not place.unit
+            ]
             since = max(query.since, not_before(query.run))
-            self._logs[node] = [*([Journal(node, column, units, query.lines, since)] if units else []), *files]
+            self._logs[node] = [
+                *([Journal(node, column, units, query.lines, since)] if units else []),
+                *files,
+            ]
 
     def last(self, fleet: Fleet, follow: bool) -> dict[str, list[Entry] | ClusterError]:
         """The last lines of each node, or why they cannot be read."""
@@ -93,8 +123,13 @@ class ClusterLogs:
         return fleet.each(of_node, tuple(self._logs))
 
     def follow(self, fleet: Fleet, show: Callable[[Entry], None]) -> None:
-        """Show every later line until each log has ended, or Ctrl-C. A failure to follow one is a line too."""
-        waiting, arriving, stop = Interleaver(), threading.Lock(), threading.Event()
+        """Show every later line until each log has ended, or Ctrl-C.
+
+        A failure to follow one is a line too.
+        """
+        waiting = Interleaver()
+        arriving = threading.Lock()
+        stop = threading.Event()
 
         def pass_on(name: str, log: LogSource) -> None:
             def one(text: str) -> None:
@@ -104,15 +139,19 @@ class ClusterLogs:
                         waiting.put(entry, time.monotonic())
 
             try:
-                code = fleet.nodes[name].stream(log.following(), one, root=log.root, user=log.user, stop=stop)
+                code = fleet.nodes[name].stream(
+                    log.following(), one, root=log.root, user=log.user, stop=stop
+                )
                 if code > 0:
                     raise ClusterError(
-                        f"{name}: cannot follow one of its logs any more, the command ended with {code}; "
-                        f"`fab deploy ssh --node {name}` looks at it by hand"
+                        f"{name}: cannot follow one of its logs any more, the command ended with"
+                        f" {code}; `fab deploy ssh --node {name}` looks at it by hand"
                     )
             except ClusterError as problem:
                 with arriving:
-                    waiting.put(Entry(time.time(), name, str(problem), self._run, None), time.monotonic())
+                    waiting.put(
+                        Entry(time.time(), name, str(problem), self._run, None), time.monotonic()
+                    )
 
         threads = [
             threading.Thread(target=pass_on, args=(name, log), daemon=True)
@@ -138,7 +177,7 @@ class ClusterLogs:
 
 
 def not_before(run: str) -> float:
-    """A time before every line of the run, by its name; 0 for a name that does not begin with one."""
+    """Return a time before every line of the run, by its name; 0 where the name has none."""
     try:
         begun = datetime.strptime(run.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
@@ -158,13 +197,21 @@ def _file(place: LogPlace, name: str, query: LogQuery) -> FileLog:
         return FileLog(name, fixed(str(place.path)), query.lines, user=place.user)
     if query.run:
         where = log_of_run(place.runs, query.run)
+    elif place.jobs is None:
+        where = log_of_latest_run(place.runs)
     else:
-        where = log_of_latest_run(place.runs) if place.jobs is None else log_of_latest_job(place.jobs)
+        where = log_of_latest_job(place.jobs)
     return FileLog(name, where, query.lines, run=query.run, user=place.user)
 
 
 def _last_of(node: Connector, log: LogSource, follow: bool) -> list[Entry]:
-    read = node.run(log.reading(), root=log.root, user=log.user, deadline_seconds=READ_SECONDS, kept_bytes=KEPT_BYTES)
+    read = node.run(
+        log.reading(),
+        root=log.root,
+        user=log.user,
+        deadline_seconds=READ_SECONDS,
+        kept_bytes=KEPT_BYTES,
+    )
     if _lacks_account(node, log, read):
         return []  # nothing was deployed there: without the account there is no job
     if not read.ok and read.stderr.strip():

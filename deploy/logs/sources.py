@@ -1,6 +1,7 @@
-"""The sources of log lines: a file, and a node's journal, each read and then followed from where reading ended.
+"""The sources of log lines: a file or a node's journal, read and then followed.
 
-Commands and lines only: pure. Which file it is may change with time: a coordinator's log lies in the folder of its run.
+Commands and lines only: pure. Which file it is may change with time: a coordinator's log lies in
+the folder of its run.
 """
 
 import json
@@ -19,7 +20,7 @@ _MARK = "\x1e"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a log lies: `find` is a shell script that sets `f`, to another file over time where it `moves`."""
+    """Where a log lies: the shell script `find` sets `f`, another file over time if it `moves`."""
 
     find: str
     moves: bool = False
@@ -37,17 +38,23 @@ def log_of_run(runs: str, run: str) -> Place:
 
 def log_of_latest_run(runs: str) -> Place:
     """The coordinator's log in `runs` with the latest line."""
-    return Place(f"f=$(ls -1td -- {quoted(runs)}/*/{COORDINATOR_LOG} 2>/dev/null | head -n 1)", moves=True)
+    return Place(
+        f"f=$(ls -1td -- {quoted(runs)}/*/{COORDINATOR_LOG} 2>/dev/null | head -n 1)", moves=True
+    )
 
 
 def log_of_latest_job(folder: str) -> Place:
-    """The coordinator's log of the run of the latest job in `folder`; the job's output before it has a run."""
+    """Return where the latest job in `folder` logs.
+
+    It is the coordinator's log of its run, and the job's own output before it has a run.
+    """
     jobs = quoted(folder)
     # Earlier versions did not write the order.
     find = (
         f"j=$(tail -n 1 {jobs}/{ORDER} 2>/dev/null); "
         f'[ -n "$j" ] || j=$(ls -1 {jobs} 2>/dev/null | sort | tail -n 1); '
-        f'j={jobs}/$j; f="$(head -c 4096 "$j/run" 2>/dev/null)/{COORDINATOR_LOG}"; [ -f "$f" ] || f="$j/output.log"'
+        f'j={jobs}/$j; f="$(head -c 4096 "$j/run" 2>/dev/null)/{COORDINATOR_LOG}"; [ -f "$f" ] ||'
+        ' f="$j/output.log"'
     )
     return Place(find, moves=True)
 
@@ -67,9 +74,18 @@ class FileLog:
         user: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Reading takes the last `count` lines, as the account `user`. `run`: of lines that name none."""
+        """Reading takes the last `count` lines, as the account `user`.
+
+        `run`: of lines that name none.
+        """
         self.user = user
-        self._name, self._place, self._run, self._count, self._clock = name, place, run, max(1, count), clock
+        self._name, self._place, self._run, self._count, self._clock = (
+            name,
+            place,
+            run,
+            max(1, count),
+            clock,
+        )
         self._source = DatedLog(name, run)
         self._path: str | None = None
         self._position = 0
@@ -78,13 +94,17 @@ class FileLog:
         """The command that prints the end of it, after size, time and name of the file."""
         # The size comes first: what is written meanwhile belongs to following.
         script = (
-            f'{self._place.find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf "\\036%s\\n" "$h"; '
-            f'head -c "${{h%% *}}" -- "$f" | tail -n {self._count + LOOK_BACK_LINES:d}'
+            f'{self._place.find}; h=$(stat -c "%s %Y %n" -- "$f" 2>/dev/null) || exit 0; printf'
+            ' "\\036%s\\n" "$h"; head -c "${h%% *}" -- "$f" | tail -n'
+            f" {self._count + LOOK_BACK_LINES:d}"
         )
         return shell(script)
 
     def read(self, output: bytes, follow: bool = False) -> list[Entry]:
-        """The lines in the output of `reading`. With `follow` an incomplete last line is left for following."""
+        """The lines in the output of `reading`.
+
+        With `follow` an incomplete last line is left for following.
+        """
         self._path = ""
         # Output of the account's start files comes first.
         head, _, content = output.partition(_MARK.encode())[2].partition(b"\n")
@@ -92,33 +112,48 @@ class FileLog:
             return []
         try:
             size, written, self._path = head.decode("utf-8", errors="replace").split(" ", 2)
-            size_bytes, written_seconds = int(size), float(written)
+            size_bytes = int(size)
+            written_seconds = float(written)
         except ValueError:
             return []
         whole, newline, rest = content.rpartition(b"\n")
-        kept = whole + newline if follow else content
+        if follow:
+            kept = whole + newline
+        else:
+            kept = content
         self._position = size_bytes - (len(rest) if follow else 0)
-        texts = kept.decode("utf-8", errors="replace").removesuffix("\n").split("\n") if kept else []
+        if kept:
+            texts = kept.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+        else:
+            texts = []
         return self._source.date_last(with_beginning(texts, self._count), written_seconds)
 
     def following(self) -> list[str]:
         """The command that prints every later line, those of the next file too, and stays."""
-        begin = "-n 0" if self._path is None else f"-c +{self._position + 1:d}"
+        if self._path is None:
+            begin = "-n 0"
+        else:
+            begin = f"-c +{self._position + 1:d}"
         if not self._place.moves:
             return shell(f'{self._place.find}; exec tail {begin} -F -- "$f" 2>/dev/null')
         # Where reading failed, from now on.
-        known = f"{self._place.find}; w=$f" if self._path is None else f"w={quoted(self._path)}"
-        # `tail -F` alone would stay with one run's log. The tail of the file before stays until the next change, which
-        # gives it time to print everything. The trap ends both with us, and
+        if self._path is None:
+            known = f"{self._place.find}; w=$f"
+        else:
+            known = f"w={quoted(self._path)}"
+        # `tail -F` alone would stay with one run's log. The tail of the file before stays until the
+        # next change, which gives it time to print everything. The trap ends both with us, and
         # --pid does when we are killed.
         script = (
             "p=; o=; g=; trap 'kill $o $p 2>/dev/null; exit' TERM INT HUP; "
             # A job's output from before its run stands in the run's log too.
             'show() { [ -z "$o" ] || kill $o 2>/dev/null; o=$p; '
-            '[ -z "$o" ] || [ "$g" != "$j/output.log" ] || { kill $o 2>/dev/null; o=; }; printf "\\036%s\\n" "$f"; '
+            '[ -z "$o" ] || [ "$g" != "$j/output.log" ] || { kill $o 2>/dev/null; o=; }; printf'
+            ' "\\036%s\\n" "$f"; '
             "tail $k --pid=$$ -F -- \"$f\" 2>/dev/null & p=$!; g=$f; k='-c +1'; }; "
             f"k='{begin}'; {known}; f=$w; if [ -f \"$f\" ]; then show; else k='-c +1'; fi; "
-            f'while :; do {self._place.find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1; done'
+            f'while :; do {self._place.find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1;'
+            " done"
         )
         return shell(script)
 
@@ -135,12 +170,16 @@ class FileLog:
 JOURNALCTL = ("journalctl",)
 
 _PLAIN = "pscluster.service"
-"""Goes beside every pattern: journalctl fails with a pattern alone that matches no unit in the journal yet."""
+"""Goes beside every pattern: journalctl fails with a pattern alone that matches no unit in the
+journal yet."""
 
 
 @dataclass(frozen=True, order=True)
 class JournalLine:
-    """One line; `seconds` since the epoch by the node's own clock. `cursor`: its place, for `--after-cursor`."""
+    """One line; `seconds` since the epoch by the node's own clock.
+
+    `cursor`: its place, for `--after-cursor`.
+    """
 
     seconds: float
     node: str
@@ -165,7 +204,13 @@ def parse_line(node: str, text: str) -> JournalLine | None:
             message = bytes(message).decode("utf-8", errors="replace")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return JournalLine(seconds, node, unit.removeprefix("pscluster-").removesuffix(".service"), str(message), cursor)
+    return JournalLine(
+        seconds,
+        node,
+        unit.removeprefix("pscluster-").removesuffix(".service"),
+        str(message),
+        cursor,
+    )
 
 
 class Journal:
@@ -174,21 +219,39 @@ class Journal:
     user = None
     root = True
 
-    def __init__(self, node: str, column: str, patterns: Sequence[str], count: int, since: float) -> None:
-        """`column`: the node beside a line. Reading takes the last `count` lines, from `since` on."""
-        self._node, self._column = node, column
+    def __init__(
+        self, node: str, column: str, patterns: Sequence[str], count: int, since: float
+    ) -> None:
+        """`column`: the node beside a line.
+
+        Reading takes the last `count` lines, from `since` on.
+        """
+        self._node = node
+        self._column = column
         units = dict.fromkeys((*patterns, _PLAIN))
-        # --all: journalctl leaves out a field beyond 4096 bytes, such as a line of JSON with a traceback.
-        options = ["--no-pager", "-q", "--all", "-o", "json", "--output-fields=MESSAGE,_SYSTEMD_UNIT,UNIT"]
+        # --all: journalctl leaves out a field beyond 4096 bytes, such as a traceback in JSON.
+        options = [
+            "--no-pager",
+            "-q",
+            "--all",
+            "-o",
+            "json",
+            "--output-fields=MESSAGE,_SYSTEMD_UNIT,UNIT",
+        ]
         self._command = [*JOURNALCTL, *options, *(word for unit in units for word in ("-u", unit))]
-        self._since = [f"--since=@{since:.6f}"] if since > 0 else []
+        if since > 0:
+            self._since = [f"--since=@{since:.6f}"]
+        else:
+            self._since = []
         self._count = max(1, count)  # one at least: following starts at its cursor
         self._sources: dict[str, DatedLog] = {}
-        self._was_read, self._cursor = False, ""
+        self._was_read = False
+        self._cursor = ""
 
     def reading(self) -> list[str]:
         """The command that prints the end of it, the newest line first."""
-        # Without --reverse journalctl 252 takes `-n` with `--since` for the first lines since then, later ones do not.
+        # Without --reverse journalctl 252 takes `-n` with `--since` for the first lines since then,
+        # later ones do not.
         return [*self._command, *self._since, "-n", str(self._count), "--reverse"]
 
     def read(self, output: bytes, follow: bool = False) -> list[Entry]:

@@ -1,1 +1,1 @@
-"""Prometheus and Grafana for a cluster: their files, made from the inventory, and a Prometheus on this machine."""
+"""Prometheus and Grafana for a cluster: their files, and a Prometheus on this machine."""

@@ -1,79 +1,97 @@
 """The files that Prometheus and Grafana read, by their paths in one folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from jinja2 import StrictUndefined, Template
 
-from cluster.atomic_write import atomic_write
-from cluster.errors import ClusterError
+from core.atomic_write import atomic_write
+from core.control.own_state import make
+from core.errors import ClusterError
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 
 CONFIGURATION = "prometheus.yml"
-RECORDING_RULES, ALERT_RULES = "rules/pscluster-recording.yml", "rules/pscluster-alerts.yml"
+GUARD = "guard.py"
+RECORDING_RULES = "rules/pscluster-recording.yml"
+ALERT_RULES = "rules/pscluster-alerts.yml"
 """Here in Prometheus's own format, and in the folder with the interval of the inventory."""
 SERVICE_STATE = "../../_service"
-"""The state of services, beside that of the local clusters; as their own folder of Prometheus's files sees it."""
+"""The state of services, beside that of the local clusters; as their own folder of Prometheus's
+files sees it."""
 _HERE = Path(__file__).parent
-_HEAD = "# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n"
+_HEAD = (
+    "# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n"
+)
 
 
 def rule_group(name: str) -> dict[str, Any]:
-    """The one group in RECORDING_RULES or ALERT_RULES, as Prometheus reads it but for its interval."""
+    """Return the one group in RECORDING_RULES or ALERT_RULES, without its interval."""
     (group,) = yaml.safe_load((_HERE / name).read_text(encoding="utf-8"))["groups"]
     return dict(group)
 
 
 def _rules(name: str, seconds: int) -> str:
     group = rule_group(name)
-    content = {"groups": [{"name": group["name"], "interval": f"{seconds}s", "rules": group["rules"]}]}
+    content = {
+        "groups": [{"name": group["name"], "interval": f"{seconds}s", "rules": group["rules"]}]
+    }
     return _HEAD + yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)
 
 
 def _filled(name: str, **values: object) -> str:
     text = (_HERE / "templates" / f"{name}.j2").read_text(encoding="utf-8")
-    return _HEAD + Template(text, keep_trailing_newline=True, undefined=StrictUndefined).render(values)
+    return _HEAD + Template(text, keep_trailing_newline=True, undefined=StrictUndefined).render(
+        values
+    )
+
+
+def _targets(inventory: "Inventory", places: Iterable[tuple[str, str, str]]) -> str:
+    """Return targets as JSON: the address, the node and the process of each."""
+    entries = [
+        {
+            "targets": [address],
+            "labels": {"cluster": inventory.cluster, "node": node, "process": process},
+        }
+        for address, node, process in places
+    ]
+    return json.dumps(entries, indent=2) + "\n"
 
 
 def targets(inventory: "Inventory") -> str:
-    """The metrics ports of all role processes, and the coordinator's, which answers while a job runs.
+    """Return the metrics ports of all role processes and of the coordinator, as JSON.
 
-    The labels say where a target is. `role` and `task` are labels of the metrics themselves, because the coordinator
-    reports on all workers.
+    The coordinator's answers while a job runs. The labels say where a target is. `role` and `task`
+    are labels of the metrics themselves, because the coordinator reports on all workers.
     """
-    entries = [
-        {
-            "targets": [task.metrics_address],
-            "labels": {"cluster": inventory.cluster, "node": task.node, "process": task.name},
-        }
-        for task in inventory.tasks()
-    ]
-    return json.dumps(entries, indent=2) + "\n"
+    tasks = inventory.tasks()
+    return _targets(inventory, ((one.metrics_address, one.node, one.name) for one in tasks))
 
 
 def service_targets(inventory: "Inventory") -> str:
     """The metrics ports of the recognition services on nodes."""
     service = inventory.service
-    entries = [
-        {
-            "targets": [f"{inventory.hosts[node]}:{service.metrics_port}"],
-            "labels": {"cluster": inventory.cluster, "node": node, "process": f"service:{service.model}"},
-        }
-        for node in inventory.service_nodes
-    ]
-    return json.dumps(entries, indent=2) + "\n"
+    return _targets(
+        inventory,
+        (
+            (f"{inventory.hosts[node]}:{service.metrics_port}", node, f"service:{service.model}")
+            for node in inventory.service_nodes
+        ),
+    )
 
 
 def prometheus_files(inventory: "Inventory", service_state: str | None = None) -> Mapping[str, str]:
-    """The files of Prometheus. All clusters have the same rules; each cluster has its own file of targets.
+    """The files of Prometheus.
 
-    With `service_state`, relative to these files, it also watches the services of this folder, by their token.
+    All clusters have the same rules; each cluster has its own file of targets.
+
+    With `service_state`, relative to these files, it also watches the services of this folder, by
+    their token.
     """
     seconds = inventory.monitor.scrape_seconds
     nodes = f"services/pscluster-{inventory.cluster}.json"
@@ -92,6 +110,11 @@ def prometheus_files(inventory: "Inventory", service_state: str | None = None) -
     }
 
 
+def guard_program() -> str:
+    """The guard as a file that needs no package of ours."""
+    return (_HERE / GUARD).read_text(encoding="utf-8")
+
+
 def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]:
     """The files of Grafana."""
     from deploy.monitor.grafana import dashboards  # only this function needs the library
@@ -107,14 +130,18 @@ def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]
 
 def url(inventory: "Inventory") -> str:
     """The address of the cluster's Prometheus: on the monitor's node, else on this machine."""
-    node = inventory.monitor_node
-    host = inventory.hosts[node] if node is not None else "127.0.0.1"
+    host = "127.0.0.1"
+    if inventory.monitor_node is not None:
+        host = inventory.hosts[inventory.monitor_node]
     return f"http://{host}:{inventory.monitor.port}"
 
 
 def all_files(inventory: "Inventory") -> Mapping[str, str]:
     """All files of the folder."""
-    return {**prometheus_files(inventory), **grafana_files(url(inventory), inventory.monitor.scrape_seconds)}
+    return {
+        **prometheus_files(inventory),
+        **grafana_files(url(inventory), inventory.monitor.scrape_seconds),
+    }
 
 
 def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
@@ -126,12 +153,14 @@ def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
     for name, text in files.items():
         path = folder / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make(path.parent)
             same = path.read_bytes() == text.encode()
         except FileNotFoundError:
             same = False
         except OSError as problem:
-            raise ClusterError(f"{path}: cannot be written ({problem.strerror}): name another folder") from None
+            raise ClusterError(
+                f"{path}: cannot be written ({problem.strerror}): name another folder"
+            ) from None
         if not same:
             atomic_write(path, text.encode())
             written.append(path)

@@ -1,7 +1,7 @@
-"""Grafana's dashboards as JSON: the files in `dashboards/`, built with Grafana's own `grafana-foundation-sdk`.
+"""Grafana's dashboards as JSON: `dashboards/`, built with `grafana-foundation-sdk`.
 
-A file has the dashboard's title and its sections of panels. `kind` names the class of a panel here; its other keys are
-the fields of this class. Expressions are Prometheus's, with Grafana's variables.
+A file has the dashboard's title and its sections of panels. `kind` names the class of a panel here;
+its other keys are the fields of this class. Expressions are Prometheus's, with Grafana's variables.
 """
 
 import json
@@ -46,7 +46,7 @@ class _Panel(_Model):
         return made
 
 
-class Lines(_Panel):
+class TimeSeriesPanel(_Panel):
     """Curves over time; `queries` are expressions by the names of their series."""
 
     kind: Literal["lines"]
@@ -57,13 +57,16 @@ class Lines(_Panel):
 
     def built(self) -> timeseries.Panel:
         """The panel for Grafana."""
-        tooltip, legend = common_builders.VizTooltipOptions(), common_builders.VizLegendOptions()
+        tooltip = common_builders.VizTooltipOptions()
+        legend = common_builders.VizLegendOptions()
         panel = (
             self._framed(timeseries.Panel())
             .line_width(1)
             .fill_opacity(30 if self.stacked else 5)
             .show_points(common.VisibilityMode.AUTO)
-            .tooltip(tooltip.mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING))
+            .tooltip(
+                tooltip.mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
+            )
             .legend(legend.show_legend(True).placement(common.LegendPlacement.BOTTOM))
         )
         if self.from_zero:
@@ -92,12 +95,14 @@ class _Number(_Panel):
             self._framed(stat.Panel())
             .graph_mode(common.BigValueGraphMode.NONE)
             .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
-            .thresholds(builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps))
+            .thresholds(
+                builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
+            )
             .with_target(_target(self.query, legend).instant())
         )
 
 
-class Figure(_Number):
+class NumberPanel(_Number):
     """One number as it is now; empty where no process exports it any more."""
 
     kind: Literal["figure"]
@@ -154,7 +159,7 @@ class Column(_Model):
     query: str
 
 
-class Rows(_Panel):
+class TablePanel(_Panel):
     """A table with a row for each value of the label `by`."""
 
     kind: Literal["rows"]
@@ -170,17 +175,28 @@ class Rows(_Panel):
         renamed = {self.by: self.by.capitalize()}
         for letter, column in zip(ascii_uppercase, self.columns, strict=False):
             renamed[f"Value #{letter}"] = column.name
-            panel.with_target(_target(column.query).ref_id(letter).format(PromQueryFormat.TABLE).instant())
-            panel.override_by_name(column.name, [dashboard.DynamicConfigValue(id_val="unit", value=column.unit)])
+            panel.with_target(
+                _target(column.query).ref_id(letter).format(PromQueryFormat.TABLE).instant()
+            )
+            panel.override_by_name(
+                column.name, [dashboard.DynamicConfigValue(id_val="unit", value=column.unit)]
+            )
         options = {"excludeByName": {"Time": True}, "renameByName": renamed}
-        return panel.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=options))
+        return panel.with_transformation(
+            dashboard.DataTransformerConfig(id_val="organize", options=options)
+        )
 
 
 class PanelGroup(_Model):
     """A heading and the panels below it."""
 
     heading: str
-    panels: list[Annotated[Lines | Figure | LabelText | States | Rows, Field(discriminator="kind")]]
+    panels: list[
+        Annotated[
+            TimeSeriesPanel | NumberPanel | LabelText | States | TablePanel,
+            Field(discriminator="kind"),
+        ]
+    ]
 
 
 class DashboardPage(_Model):
@@ -193,13 +209,18 @@ class DashboardPage(_Model):
 
 
 def dashboards() -> Mapping[str, str]:
-    """Every dashboard by the name of its file: JSON with a number for each panel, without the ids of one Grafana."""
+    """Return every dashboard as JSON by the name of its file, with a number for each panel.
+
+    The JSON has no ids, which belong to one Grafana.
+    """
     return {f"pscluster-{path.stem}.json": _as_json(path) for path in sorted(FILES.glob("*.yaml"))}
 
 
 def _as_json(path: Path) -> str:
     page = DashboardPage.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    content: dict[str, Any] = json.loads(json.dumps(_built(f"pscluster-{path.stem}", page), cls=JSONEncoder))
+    content: dict[str, Any] = json.loads(
+        json.dumps(_built(f"pscluster-{path.stem}", page), cls=JSONEncoder)
+    )
     for number, panel in enumerate(content["panels"], start=1):
         panel["id"] = number
         for letter, target in zip(ascii_uppercase, panel.get("targets", ()), strict=False):
@@ -220,8 +241,12 @@ def _built(uid: str, page: DashboardPage) -> dashboard.Dashboard:
         .time("now-30m", "now")
         .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
         .editable()
-        .with_variable(builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
-        .with_variable(_variable("cluster", "Cluster", "label_values(pscluster_build_info, cluster)"))
+        .with_variable(
+            builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+        )
+        .with_variable(
+            _variable("cluster", "Cluster", "label_values(pscluster_build_info, cluster)")
+        )
         .annotation(_annotation("Starts", "orange", STARTS, "{{process}} on {{node}} started"))
         .annotation(_annotation("Checkpoints", "blue", CHECKPOINTS, "checkpoint"))
         .link(
@@ -234,8 +259,12 @@ def _built(uid: str, page: DashboardPage) -> dashboard.Dashboard:
         )
     )
     if page.nodes != "none":
-        choice = _variable("node", "Node", 'label_values(pscluster_build_info{cluster="$cluster"}, node)')
-        made.with_variable(choice if page.nodes == "one" else choice.multi(True).include_all(True).all_value(".*"))
+        choice = _variable(
+            "node", "Node", 'label_values(pscluster_build_info{cluster="$cluster"}, node)'
+        )
+        made.with_variable(
+            choice if page.nodes == "one" else choice.multi(True).include_all(True).all_value(".*")
+        )
     for section in page.sections:
         made.with_row(builders.Row(section.heading))
         for panel in section.panels:
@@ -246,17 +275,23 @@ def _built(uid: str, page: DashboardPage) -> dashboard.Dashboard:
 def _changed(labels: str, series: str) -> str:
     """Where the timestamp that a process exports differs from its previous one of the last hour.
 
-    It compares with a moment before Grafana's previous sample: `changes` would miss a process that was down at that
-    moment. A lost scrape does not count as a change.
+    It compares with a moment before Grafana's previous sample: `changes` would miss a process that
+    was down at that moment. A lost scrape does not count as a change.
     """
     now = f"max by ({labels}) ({series})"
-    return f"{now} unless ({now} == max by ({labels}) (last_over_time({series}[1h] offset $__rate_interval)))"
+    return (
+        f"{now} unless ({now} == max by ({labels}) (last_over_time({series}[1h] offset"
+        " $__rate_interval)))"
+    )
 
 
 STARTS = _changed(
-    "cluster, node, process", 'pscluster_process_start_time_seconds{cluster="$cluster", role!="coordinator"}'
+    "cluster, node, process",
+    'pscluster_process_start_time_seconds{cluster="$cluster", role!="coordinator"}',
 )
-CHECKPOINTS = _changed("cluster", 'pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}')
+CHECKPOINTS = _changed(
+    "cluster", 'pscluster_train_checkpoint_last_success_timestamp_seconds{cluster="$cluster"}'
+)
 
 
 def _target(query: str, legend: str = "__auto") -> prometheus.Dataquery:

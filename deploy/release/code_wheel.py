@@ -1,8 +1,9 @@
-"""The code as one wheel, made from the files that run here: the same tree gives the same bytes and so the same key.
+"""The code as one wheel of the files that run here: the same tree gives the same key.
 
-uv's build backend makes it: it is part of the installed binary, needs no network, sorts the files and writes neither
-times nor modes of this machine. It needs a project of its own, so the packages are copied beside a pyproject.toml that
-names them. Its version is that of the tree, not of git: a checkout and the wheel installed from it give one key.
+uv's build backend makes it: it is part of the installed binary, needs no network, sorts the files
+and writes neither times nor modes of this machine. It needs a project of its own, so the packages
+are copied beside a pyproject.toml that names them. Its version is that of the tree, not of git: a
+checkout and the wheel installed from it give one key.
 """
 
 import hashlib
@@ -14,34 +15,45 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.common.project import CHECKOUT, ROOT, project_cache
 from deploy.common.texts import filled
-from deploy.release.hashes import KEY_DIGITS
+from deploy.release.hashes import key_of
 
 
 def uv_executable() -> Path:
-    """The path of the uv that made `.venv`, or that was installed with our wheel. Raises ClusterError.
+    """The path of the uv that made `.venv`, or that was installed with our wheel.
+
+    Raises ClusterError.
 
     A checkout fetches it where it is missing.
     """
     if not CHECKOUT:
         installed = Path(sysconfig.get_path("scripts"), "uv")
         if not installed.is_file():
-            raise ClusterError(f"{installed}: no such program: expected uv: pip install 'pscluster[operator]'")
+            raise ClusterError(f"{installed}: no such program: expected uv: pip install pscluster")
         return installed
     asked = subprocess.run(
-        ["sh", "tools/make_venv.sh", "--uv"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        ["sh", "tools/make_venv.sh", "--uv"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     if asked.returncode != 0:
         words = asked.stderr.strip().splitlines()
-        raise ClusterError(words[-1] if words else f"tools/make_venv.sh --uv: exit code {asked.returncode}")
+        raise ClusterError(
+            words[-1] if words else f"tools/make_venv.sh --uv: exit code {asked.returncode}"
+        )
     return ROOT / asked.stdout.strip()
 
 
 NAME = "pscluster"
 REQUIRES_PYTHON = ">=3.11,<3.14"
-PACKAGES = ("cluster", "deploy", "ps_node", "pscluster", "recognise", "worker_node")
+PACKAGES = (
+    *("cluster", "core", "deploy", "kernels"),
+    *("ps_node", "pscluster", "recognise", "worker_node"),
+)
 _VERSION = re.compile(r'^__version__ = "([0-9.]+)"$', re.MULTILINE)
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*~", "*.orig", "*.rej", "#*#")
 
@@ -58,31 +70,46 @@ class CodeWheel:
 
 def code_key(wheel: bytes) -> str:
     """Key of the code wheel with these bytes."""
-    return hashlib.sha256(wheel).hexdigest()[:KEY_DIGITS]
+    return key_of(wheel)
 
 
 def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
-    """Build the wheel of the packages below `root` as they are now, committed or not, in a folder of `cache`.
+    """Build the wheel of the packages below `root`, committed or not, in a folder of `cache`.
 
-    `cache` is the project's by default. Raises ClusterError when uv fails, or when the tree has no version.
+    `cache` is the project's by default. Raises ClusterError when uv fails, or when the tree has no
+    version.
     """
     cache = cache or project_cache()
     project = {"name": NAME, "version": _version(root), "requires-python": REQUIRES_PYTHON}
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="code-", dir=cache) as workshop:
-        source, built = Path(workshop, "source"), Path(workshop, "built")
+        source = Path(workshop, "source")
+        built = Path(workshop, "built")
         for package in PACKAGES:
             _copy(root / package, source / package)
         described = filled("release/code_wheel.toml.j2", project=project, packages=PACKAGES)
         (source / "pyproject.toml").write_text(described, encoding="utf-8")
         made = subprocess.run(
-            [uv_executable(), "build", "--wheel", "--offline", "--no-config", "--quiet", "--out-dir", built, source],
+            [
+                uv_executable(),
+                "build",
+                "--wheel",
+                "--offline",
+                "--no-config",
+                "--quiet",
+                "--out-dir",
+                built,
+                source,
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
         if made.returncode != 0:
-            raise ClusterError(f"{root}: uv cannot make a wheel of the code: {made.stderr.strip() or made.returncode}")
+            raise ClusterError(
+                f"{root}: uv cannot make a wheel of the code:"
+                f" {made.stderr.strip() or made.returncode}"
+            )
         (wheel,) = built.glob("*.whl")
         content = wheel.read_bytes()
         key = code_key(content)
@@ -93,7 +120,7 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
 
 
 def _version(root: Path) -> str:
-    file = root / "cluster" / "__init__.py"
+    file = root / "core" / "__init__.py"
     found = _VERSION.search(file.read_text(encoding="utf-8"))
     if found is None:
         raise ClusterError(f'{file}: expected a line __version__ = "1.2.3"')

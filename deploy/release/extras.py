@@ -1,13 +1,13 @@
-"""Packages of a person's own `requirements.txt`, in an environment over the common one, whose packages it leaves alone.
+"""Packages of a person's own `requirements.txt`, in an environment over the common one.
 
-`locked` resolves them for one kind of machine, with every package of the common environment at its version there. What
-the common environment lacks goes into an environment of its own. Its path of imports begins with the common packages,
-so that TensorFlow and all that it needs are the same files in both. A key of the content names it.
+`locked` resolves them for one kind of machine, with every package of the common environment at its
+version there. What the common environment lacks goes into an environment of its own. Its path of
+imports begins with the common packages, so that TensorFlow and all that it needs are the same files
+in both. A key of the content names it.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -26,12 +26,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cluster.apps.environments import COMPLETE, local_environments
-from cluster.atomic_write import atomic_write
-from cluster.errors import ClusterError, UsageError
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, UsageError
 from deploy.cluster.places import ENVIRONMENTS
 from deploy.common.project import project_cache
 from deploy.release.code_wheel import uv_executable
-from deploy.release.hashes import KEY_DIGITS
+from deploy.release.hashes import key_of
 from deploy.release.requirements import (
     INSTALLER,
     NEWEST_GLIBC_MINOR,
@@ -44,7 +44,8 @@ from deploy.release.requirements import (
 from deploy.release.wheelhouse import Say, one_at_a_time
 
 TENSORFLOW = frozenset({"tensorflow", "tensorflow-cpu"})
-"""Two names of the same modules: the common environment has one, packages such as tf_keras require the other."""
+"""Two names of the same modules: the common environment has one, packages such as tf_keras require
+the other."""
 KEPT = 2
 """Other environments that stay beside the one in use, the latest."""
 LOCKS = project_cache() / "locks"
@@ -58,7 +59,7 @@ _MOST_REASON_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class Base:
-    """The common environment on one kind of machine: its key, its packages' versions by name, where they lie there."""
+    """The common environment on one kind of machine: its key, place, and versions by name."""
 
     key: str
     versions: Mapping[str, str]
@@ -69,20 +70,30 @@ class Base:
 
     @classmethod
     def of_nodes(cls, target: Target, *, cuda: bool = False, service: bool = False) -> "Base":
-        """That of this checkout's release on nodes of one kind; see `committed`."""
+        """Return the environment of this checkout's release on one kind of node (`committed`)."""
         packages = committed(cuda=cuda, service=service)
         key = environment_key(packages, target.python, target.machine)
-        versions = {pin.name: pin.version for pin in pins(packages, target) if pin.name != INSTALLER}
-        return cls(key, versions, f"{ENVIRONMENTS}/{key}/lib/python{target.short_python}/site-packages", target)
+        versions = {
+            pin.name: pin.version for pin in pins(packages, target) if pin.name != INSTALLER
+        }
+        return cls(
+            key,
+            versions,
+            f"{ENVIRONMENTS}/{key}/lib/python{target.short_python}/site-packages",
+            target,
+        )
 
     @classmethod
     def of_this_process(cls) -> "Base":
         """What the Python that runs now imports."""
-        versions = {str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions()}
+        versions = {
+            str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions()
+        }
         folder = sysconfig.get_path("purelib")
-        described = json.dumps([folder, sys.version, sorted(versions.items())])
-        key = hashlib.sha256(described.encode()).hexdigest()[:KEY_DIGITS]
-        return cls(key, versions, folder, Target(platform.python_version(), platform.machine()), here=True)
+        key = key_of([folder, sys.version, sorted(versions.items())])
+        return cls(
+            key, versions, folder, Target(platform.python_version(), platform.machine()), here=True
+        )
 
     def constraints(self) -> str:
         """Every package at its version there, as constraints of an installer."""
@@ -91,7 +102,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Lock:
-    """What has to be installed over `base`: exact versions with hashes; nothing where `base` has all of it."""
+    """What has to be installed over `base`: exact versions with hashes, or nothing."""
 
     base: Base
     pins: tuple[Pin, ...]
@@ -99,8 +110,9 @@ class Lock:
     @property
     def key(self) -> str:
         """The key of its environment; empty where there is nothing to install."""
-        described = json.dumps([self.base.key, self.text]).encode()
-        return hashlib.sha256(described).hexdigest()[:KEY_DIGITS] if self.pins else ""
+        if self.pins:
+            return key_of([self.base.key, self.text])
+        return ""
 
     @property
     def text(self) -> str:
@@ -114,7 +126,10 @@ class Lock:
 
 
 def wanted(requirements: Path) -> str:
-    """The lines of a requirements file that name packages, sorted. Raises UsageError with the line of any other."""
+    """The lines of a requirements file that name packages, sorted.
+
+    Raises UsageError with the line of any other.
+    """
     try:
         with requirements.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
@@ -127,8 +142,8 @@ def wanted(requirements: Path) -> str:
         raise UsageError(f"{requirements}: expected text in UTF-8: save it as UTF-8") from None
     if len(content) > MOST_BYTES or len(lines) > MOST_LINES:
         raise UsageError(
-            f"{requirements}: expected at most {MOST_LINES} lines and {MOST_BYTES >> 10} KiB, there are more: name "
-            "what you import alone, what that needs follows by itself"
+            f"{requirements}: expected at most {MOST_LINES} lines and {MOST_BYTES >> 10} KiB, there"
+            " are more: name what you import alone, what that needs follows by itself"
         )
     found = set()
     for number, line in enumerate(lines, start=1):
@@ -141,24 +156,24 @@ def wanted(requirements: Path) -> str:
             requirement = None
         if requirement is None or requirement.url is not None:
             raise UsageError(
-                f"{requirements}, line {number}: expected a package and its versions such as `pandas>=2`, got "
-                f"{text!r:.60}: options, files and addresses do not travel; leave the line out"
+                f"{requirements}, line {number}: expected a package and its versions such as"
+                f" `pandas>=2`, got {text!r:.60}: options, files and addresses do not travel; leave"
+                " the line out"
             )
         found.add(str(requirement))
     return "".join(f"{line}\n" for line in sorted(found))
 
 
 def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
-    """Resolve a requirements file for the machines of `base`, once: the same file gives the same lock from then on.
+    """Resolve a requirements file for the machines of `base`, once for each content.
 
-    Every package of `base` keeps its version, and each other one has a wheel for the machine. Asks the index that uv is
-    configured for. Raises UsageError, which names the package and the reason, where there are no such versions, and
-    ClusterError where the index does not answer.
+    Every package of `base` keeps its version, and each other one has a wheel for the machine. Asks
+    the index that uv is configured for. Raises UsageError, which names the package and the reason,
+    where there are no such versions, and ClusterError where the index does not answer.
     """
     text = wanted(requirements)
     target = base.target
-    described = json.dumps([text, base.key, target.python, target.machine]).encode()
-    path = cache / f"{hashlib.sha256(described).hexdigest()[:KEY_DIGITS]}.txt"
+    path = cache / f"{key_of([text, base.key, target.python, target.machine])}.txt"
     try:
         resolved = path.read_text(encoding="utf-8")
     except OSError:
@@ -173,40 +188,81 @@ def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
 
 
 def _other_tensorflow(requirements: Path, text: str, base: Base) -> tuple[str, ...]:
-    """The names under which TensorFlow is not to be installed. Raises UsageError for another version than ours."""
+    """The names under which TensorFlow is not to be installed.
+
+    Raises UsageError for another version than ours.
+    """
     ours = [version for name, version in base.versions.items() if name in TENSORFLOW]
     for requirement in map(Requirement, text.splitlines()):
-        if ours and canonicalize_name(requirement.name) in TENSORFLOW and ours[0] not in requirement.specifier:
-            raise UsageError(f"{requirements}: {requirement}: TensorFlow is the cluster's own {ours[0]}, which stays")
-    return tuple(sorted(TENSORFLOW - base.versions.keys())) if ours else ()
+        if (
+            ours
+            and canonicalize_name(requirement.name) in TENSORFLOW
+            and ours[0] not in requirement.specifier
+        ):
+            raise UsageError(
+                f"{requirements}: {requirement}: TensorFlow is the cluster's own {ours[0]}, which"
+                " stays"
+            )
+    if ours:
+        return tuple(sorted(TENSORFLOW - base.versions.keys()))
+    return ()
 
 
 def _resolved(requirements: Path, text: str, base: Base) -> str:
     target = base.target
-    never = "".join(f"{name} ; sys_platform == 'never'\n" for name in _other_tensorflow(requirements, text, base))
+    never = "".join(
+        f"{name} ; sys_platform == 'never'\n"
+        for name in _other_tensorflow(requirements, text, base)
+    )
     options = ["--python", sys.executable]
     if not base.here:
         options += ["--python-version", target.python]
         options += ["--python-platform", f"{target.machine}-manylinux_2_{NEWEST_GLIBC_MINOR}"]
-    with tempfile.TemporaryDirectory(prefix="pscluster-lock-") as folder:  # where no pyproject.toml configures uv
+    with tempfile.TemporaryDirectory(
+        prefix="pscluster-lock-"
+    ) as folder:  # where no pyproject.toml configures uv
         Path(folder, "in.txt").write_text(text, encoding="utf-8")
         Path(folder, "base.txt").write_text(base.constraints(), encoding="utf-8")
         Path(folder, "never.txt").write_text(never, encoding="utf-8")
         ended = _uv(
-            ["pip", "compile", "in.txt", "--constraint", "base.txt", "--override", "never.txt",
-             "--generate-hashes", "--only-binary", ":all:",
-             "--no-header", "--no-annotate", *options],
-            folder, _LOCK_SECONDS,
-        )  # fmt: skip
+            [
+                "pip",
+                "compile",
+                "in.txt",
+                "--constraint",
+                "base.txt",
+                "--override",
+                "never.txt",
+                "--generate-hashes",
+                "--only-binary",
+                ":all:",
+                "--no-header",
+                "--no-annotate",
+                *options,
+            ],
+            folder,
+            _LOCK_SECONDS,
+        )
     if ended.returncode == 0:
         return ended.stdout
     kind = f"CPython {target.short_python} on {target.machine}"
     if ended.returncode == 1:
         reason = unsatisfied(ended.stderr)
-        ours = [f"{name} {version}" for name, version in base.versions.items() if f"{name}=={version}" in reason]
-        kept = f"; {', '.join(ours)}: the cluster's own version, which stays" if ours else ""
-        raise UsageError(f"{requirements}: no versions fit {kind} and the cluster's packages: {reason}{kept}")
-    raise ClusterError(f"{requirements}: cannot be locked for {kind}: is the network there? {_words(ended.stderr)}")
+        ours = [
+            f"{name} {version}"
+            for name, version in base.versions.items()
+            if f"{name}=={version}" in reason
+        ]
+        if ours:
+            kept = f"; {', '.join(ours)}: the cluster's own version, which stays"
+        else:
+            kept = ""
+        raise UsageError(
+            f"{requirements}: no versions fit {kind} and the cluster's packages: {reason}{kept}"
+        )
+    raise ClusterError(
+        f"{requirements}: cannot be locked for {kind}: is the network there? {_words(ended.stderr)}"
+    )
 
 
 def unsatisfied(stderr: str) -> str:
@@ -217,7 +273,9 @@ def unsatisfied(stderr: str) -> str:
 
 def _words(text: str) -> str:
     line = " ".join(text.split()).removeprefix("error: ")
-    return line if len(line) <= _MOST_REASON_CHARACTERS else f"{line[:_MOST_REASON_CHARACTERS]} ..."
+    if len(line) <= _MOST_REASON_CHARACTERS:
+        return line
+    return f"{line[:_MOST_REASON_CHARACTERS]} ..."
 
 
 def _uv(words: list[str], folder: str | Path, seconds: float) -> "subprocess.CompletedProcess[str]":
@@ -234,31 +292,37 @@ def _uv(words: list[str], folder: str | Path, seconds: float) -> "subprocess.Com
         )
     except subprocess.TimeoutExpired:
         raise ClusterError(
-            f"uv {' '.join(words[:2])}: not done within {seconds:.0f} s and ended: is the network there?"
+            f"uv {' '.join(words[:2])}: not done within {seconds:.0f} s and ended: is the network"
+            " there?"
         ) from None
 
 
 def layer(site_packages: str) -> str:
-    """The line of a `.pth` file (Python's `site`) that puts the common packages before those of the environment."""
+    """Return the line of a `.pth` file that puts the common packages first (Python's `site`)."""
     before = 'next((n for n, p in enumerate(sys.path) if p.endswith("-packages")), len(sys.path))'
     path = json.dumps(site_packages)
     return f"import sys; {path} in sys.path or sys.path.insert({before}, {path})"
 
 
 def environment_for(lock: Lock, say: Say, folder: Path | None = None) -> Path:
-    """The Python on this machine that imports what `lock` and the Python that runs now have, installed if missing.
+    """Return the Python here that imports what `lock` and our own have; install what is missing.
 
-    Of other environments in `folder` the latest stay, and those that a process holds. Raises ClusterError.
+    The latest of the other environments in `folder` stay, and those that a process holds. Raises
+    ClusterError.
     """
     if not lock.pins:
         return Path(sys.executable)
-    folder = local_environments() if folder is None else folder
+    if folder is None:
+        folder = local_environments()
     home = folder / lock.key
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(folder / ".lock", say):
             if not (home / COMPLETE).exists():
-                say(f"installing the {len(lock.pins)} packages of the app's requirements.txt into {home}")
+                say(
+                    f"installing the {len(lock.pins)} packages of the app's requirements.txt into"
+                    f" {home}"
+                )
                 _install(lock, home)
             os.utime(home / COMPLETE)
             _prune(folder, lock.key)
@@ -270,17 +334,31 @@ def environment_for(lock: Lock, say: Say, folder: Path | None = None) -> Path:
 
 
 def _install(lock: Lock, home: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=home.parent, ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(
+        prefix=".partial-", dir=home.parent, ignore_cleanup_errors=True
+    ) as work:
         made = Path(work, "environment")
         Path(work, "lock.txt").write_text(lock.text, encoding="utf-8")
         python = ["--python", str(made / "bin" / "python")]
         for words in (
             ["venv", "--relocatable", "--python", sys.executable, str(made)],
-            ["pip", "install", *python, "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", "lock.txt"],
+            [
+                "pip",
+                "install",
+                *python,
+                "--no-deps",
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+                "-r",
+                "lock.txt",
+            ],
         ):
             ended = _uv(words, work, _INSTALL_SECONDS)
             if ended.returncode != 0:
-                raise ClusterError(f"{home}: the environment cannot be installed: {_words(ended.stderr)}")
+                raise ClusterError(
+                    f"{home}: the environment cannot be installed: {_words(ended.stderr)}"
+                )
         (site,) = made.glob("lib/python*/site-packages")
         (site / "pscluster.pth").write_text(f"{layer(lock.base.site_packages)}\n", encoding="utf-8")
         (made / COMPLETE).touch()

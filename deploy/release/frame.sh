@@ -1,5 +1,5 @@
 set -eu
-LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C PATH={{ searched }}
 export LC_ALL PATH
 umask 022
 {% for name, value in values.items() %}

@@ -1,12 +1,21 @@
-"""The hashes that name a release or an environment, and `SHA256SUMS`, those of a folder's files (sha256sum(1))."""
+"""The hashes that name a release or an environment, and `SHA256SUMS` (sha256sum(1))."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 KEY_DIGITS = 16
-"""Hexadecimal digits of a key, the name of a release or an environment: 64 bits of a hash of its content."""
+"""Hexadecimal digits of a key, the name of a release or an environment: 64 bits of a hash of its
+content."""
 SUMS = "SHA256SUMS"
+
+
+def key_of(content: object) -> str:
+    """The key of a content; of plain values it is that of their JSON."""
+    if not isinstance(content, bytes):
+        content = json.dumps(content).encode()
+    return hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
 
 
 def file_sha256(path: Path) -> str:

@@ -1,9 +1,8 @@
 """The releases on a node: the target of a rollback, and what a node no longer needs. Pure."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 
 KEPT = 3
 """Releases to keep, the current one included."""
@@ -11,7 +10,10 @@ KEPT = 3
 
 @dataclass(frozen=True)
 class Release:
-    """One release on a node, by key, with its environment. `current_since` is Unix time by the node's own clock."""
+    """One release on a node, by key, with its environment.
+
+    `current_since` is Unix time by the node's own clock.
+    """
 
     key: str
     environment: str
@@ -21,7 +23,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Installed:
-    """The releases and environments on a node; `releases` that were current come first, the latest of them first."""
+    """The releases and environments on a node.
+
+    The `releases` that were current come first, the latest of them first.
+    """
 
     current: str | None
     releases: tuple[Release, ...]
@@ -55,16 +60,21 @@ def read(listing: str) -> Installed:
             case ["release", key, environment, unpacked] if unpacked.isdecimal():
                 found.append((key, environment, int(unpacked)))
             case ["history", seconds, key] if seconds.isdecimal():
-                # The line's place counts, not the time: a Pi without a battery may have started in 1970.
+                # The line's place counts, not the time: a Pi without a battery may have started in
+                # 1970.
                 made_current[key] = (number, int(seconds))
             case ["unchanged:", *_]:
                 pass
             case _:
                 raise ListingError(
-                    f"expected a line of a listing of releases, got {line!r}: does a start file of the account, "
-                    "such as ~/.bashrc, print it? Let it print in interactive shells only"
+                    f"expected a line of a listing of releases, got {line!r}: does a start file of"
+                    " the account, such as ~/.bashrc, print it? Let it print in interactive shells"
+                    " only"
                 )
-    found.sort(key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]), reverse=True)
+    found.sort(
+        key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]),
+        reverse=True,
+    )
     releases = tuple(
         Release(key, environment, unpacked, made_current[key][1] if key in made_current else None)
         for key, environment, unpacked in found
@@ -81,12 +91,12 @@ def previous(installed: Installed) -> Release | None:
     return None
 
 
-def unneeded(installed: Installed, *, kept: int = KEPT, also_needed: Collection[str] = ()) -> Unneeded:
-    """Releases beyond the newest `kept`, never the current one, and environments that no kept release needs.
+def unneeded(installed: Installed, *, kept: int = KEPT) -> Unneeded:
+    """Return releases beyond the newest `kept`, and environments that no kept one needs.
 
-    `also_needed` holds keys of environments that an upcoming release needs.
+    The current release is never among them.
     """
     stay = installed.releases[:kept]
     surplus = tuple(release.key for release in installed.releases[kept:])
-    needed = {release.environment for release in stay} | set(also_needed)
+    needed = {release.environment for release in stay}
     return Unneeded(surplus, tuple(sorted(installed.environments - needed)))

@@ -1,7 +1,5 @@
-"""What a node installs: the committed list, and the lines of it for one kind of node (Python version and machine)."""
+"""What a node installs: the committed list, and its lines for one Python and machine."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 
-from deploy.release.hashes import KEY_DIGITS
+from deploy.release.hashes import key_of
 
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("aarch64", "x86_64")
@@ -28,12 +26,15 @@ class Target:
 
     @property
     def short_python(self) -> str:
-        """The version without its last figure: 3.11.2 and 3.11.9 take the same wheels and environments."""
+        """Return the version without its last figure: 3.11.2 and 3.11.9 take the same wheels."""
         return ".".join(self.python.split(".")[:2])
 
     def environment(self) -> dict[str, str]:
         """Values of the marker variables on this target."""
-        full = self.python if self.python.count(".") > 1 else f"{self.python}.0"
+        if self.python.count(".") > 1:
+            full = self.python
+        else:
+            full = f"{self.python}.0"
         return {
             "implementation_name": "cpython",
             "implementation_version": full,
@@ -49,11 +50,18 @@ class Target:
         }
 
     def platforms(self) -> tuple[str, ...]:
-        """Platform tags, the newest glibc first. An installer takes each by name and derives no older ones."""
+        """Platform tags, the newest glibc first.
+
+        An installer takes each by name and derives no older ones.
+        """
         minors = range(NEWEST_GLIBC_MINOR, OLDEST_GLIBC_MINOR - 1, -1)
         manylinux = tuple(f"manylinux_2_{minor}_{self.machine}" for minor in minors)
         older = ("2014", "2010", "1") if self.machine == "x86_64" else ("2014",)
-        return (*manylinux, *(f"manylinux{year}_{self.machine}" for year in older), f"linux_{self.machine}")
+        return (
+            *manylinux,
+            *(f"manylinux{year}_{self.machine}" for year in older),
+            f"linux_{self.machine}",
+        )
 
     def tags(self) -> frozenset[Tag]:
         """Wheel tags that an installer accepts on this target."""
@@ -62,7 +70,9 @@ class Target:
         return frozenset(
             [
                 *cpython_tags((major, minor), platforms=platforms),
-                *compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=platforms),
+                *compatible_tags(
+                    (major, minor), interpreter=f"cp{major}{minor}", platforms=platforms
+                ),
             ]
         )
 
@@ -77,7 +87,8 @@ FILES = {
 }
 """By whether a node has a GPU that is used, and whether it has the recognition service."""
 INSTALLER = "uv"
-"""A line of the list, but not part of an environment: it installs the other packages on the node."""
+"""A line of the list, but not part of an environment: it installs the other packages on the node.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,20 +101,25 @@ class Pin:
 
     def line(self) -> str:
         """As a line of a requirements file."""
-        return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{each}" for each in sorted(self.hashes))])
+        return " ".join(
+            [
+                f"{self.name}=={self.version}",
+                *(f"--hash=sha256:{each}" for each in sorted(self.hashes)),
+            ]
+        )
 
 
 def committed(*, cuda: bool = False, service: bool = False) -> str:
     """The text of the committed list.
 
-    With `cuda` that of nodes with a GPU, which differs on x86_64 alone; with `service` that of nodes with the
-    recognition service.
+    With `cuda` that of nodes with a GPU, which differs on x86_64 alone; with `service` that of
+    nodes with the recognition service.
     """
     return FILES[cuda, service].read_text(encoding="utf-8")
 
 
 def pins(requirements: str, target: Target) -> tuple[Pin, ...]:
-    """The packages of `requirements`, a list as `uv export` writes it, for `target`, sorted by name.
+    """Return the packages that a list of `uv export` has for `target`, sorted by name.
 
     Raises ValueError for a line without an exact version and a SHA-256.
     """
@@ -123,7 +139,7 @@ def pins(requirements: str, target: Target) -> tuple[Pin, ...]:
 
 
 def text_for(requirements: str, target: Target, *, installer: bool) -> str:
-    """The list for `target` alone: no markers, one line a package; `installer` adds the installer's line."""
+    """Return the list for `target` alone, without markers; `installer` adds the line of uv."""
     wanted = (pin for pin in pins(requirements, target) if installer or pin.name != INSTALLER)
     return "".join(f"{pin.line()}\n" for pin in wanted)
 
@@ -135,10 +151,11 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def environment_key(requirements: str, python: str = "3.11", machine: str = "aarch64") -> str:
-    """Key of the environment that the list `requirements` makes on a node with this Python and machine.
+    """Return the key of the environment that the list makes for this Python and machine.
 
-    Only the lines for this kind of node count: another NumPy for Python 3.13 does not change the nodes with 3.11.
+    Only the lines for this kind of node count: another NumPy for Python 3.13 does not change the
+    nodes with 3.11.
     """
     target = Target(python, machine)
     described = [target.short_python, machine, text_for(requirements, target, installer=True)]
-    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:KEY_DIGITS]
+    return key_of(described)

@@ -1,9 +1,10 @@
-"""The shell scripts of releases: publish a folder, install an environment, unpack, choose, list and remove releases.
+"""The shell scripts of releases: publish, install, unpack, choose, list and remove.
 
-Each is text for a POSIX shell, run as root. Its head assigns the values; its body, a file beside this module, never
-contains one. The body is a function that the last line calls, so that a script that arrives in part does nothing. It
-ends with one line on stdout, `changed: ...` or `unchanged: ...`, or with an exit code of `Refusal` and one line on
-stderr. The scripts decide nothing: `deploy.release.history` does.
+Each is text for a POSIX shell, run as root. Its head assigns the values; its body, a file beside
+this module, never contains one. The body is a function that the last line calls, so that a script
+that arrives in part does nothing. It ends with one line on stdout, `changed: ...` or `unchanged:
+...`, or with an exit code of `Refusal` and one line on stderr. The scripts decide nothing:
+`deploy.release.history` does.
 """
 
 import re
@@ -13,11 +14,12 @@ from enum import IntEnum
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError
-from deploy.cluster.places import EXTRAS, ROOT
+from core.errors import ClusterError
+from deploy.cluster.places import EXTRAS, ROOT, SIGNERS
 from deploy.common.texts import filled
 from deploy.release.extras import layer
 from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
+from deploy.release.signing import environment_statement
 from deploy.rooted.commands import PYTHON, file_program, listed
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from deploy.release.wheelhouse import Wheelhouse
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
+SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a node's commands are found."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
 
 
@@ -39,6 +43,7 @@ class Refusal(IntEnum):
     BUSY = 75
     INSTALL_FAILED = 76
     NOT_THERE = 77
+    NOT_SIGNED = 78
 
 
 class RefusedError(ClusterError):
@@ -59,8 +64,11 @@ class Done:
 
 
 def script(body: str, **values: str | int) -> str:
-    """The script that runs the file `body` with these shell variables. Raises ValueError for a NUL byte."""
-    return filled("release/frame.sh", body=body, values=values)
+    """The script that runs the file `body` with these shell variables.
+
+    Raises ValueError for a NUL byte.
+    """
+    return filled("release/frame.sh", body=body, values=values, searched=SEARCHED)
 
 
 def checked(key: str) -> str:
@@ -75,7 +83,9 @@ def outcome(return_code: int, stdout: str, stderr: str) -> Done:
     said = stdout.strip().splitlines()
     complained = [line for line in stderr.splitlines() if line.strip()]
     if return_code != 0:
-        raise RefusedError(complained[-1].strip() if complained else f"exit code {return_code}", return_code)
+        raise RefusedError(
+            complained[-1].strip() if complained else f"exit code {return_code}", return_code
+        )
     word, _, line = (said[-1] if said else "").partition(": ")
     if word not in ("changed", "unchanged"):
         raise RefusedError(f"expected `changed: ...` as the last line, got {word!r}", return_code)
@@ -83,30 +93,38 @@ def outcome(return_code: int, stdout: str, stderr: str) -> Done:
 
 
 def missing_files(folder: str, sums: Mapping[str, str]) -> str:
-    """The script that lists the files of `sums` (SHA-256 by name) that `folder` lacks; `read_missing` parses it.
+    """Return the script that lists the files of `sums` (SHA-256 by name) that `folder` lacks.
 
-    The caller puts them there, and `finish_folder` checks all files again. Wheelhouses and prepared data use it alike.
-    It links files of the same name and hash in sibling folders, so that TensorFlow is uploaded once.
+    `read_missing` reads the answer. The caller puts them there, and `finish_folder` checks all
+    files again. Wheelhouses and prepared data use it alike. It links files of the same name and
+    hash in sibling folders, so that TensorFlow is uploaded once.
     """
     return script("release/missing.sh", **_published(folder, sums))
 
 
 def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
-    """Names of the missing files. Raises RefusedError when their `sizes`, in bytes, exceed the free space."""
+    """Names of the missing files.
+
+    Raises RefusedError when their `sizes`, in bytes, exceed the free space.
+    """
     words = [line.partition(" ")[::2] for line in stdout.splitlines()]
     names = tuple(rest for word, rest in words if word == "missing")
     needed = sum((sizes or {}).get(name, 0) for name in names)
     free = [1024 * int(rest) for word, rest in words if word == "free" and rest.isdecimal()]
     if free and needed > free[0]:
         raise RefusedError(
-            f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free some space there",
+            f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free"
+            " some space there",
             Refusal.NO_SPACE,
         )
     return names
 
 
 def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
-    """The script that marks `folder` complete once it holds each file of `sums`, and removes other files."""
+    """Return the script that marks a `folder` complete once it holds each file of `sums`.
+
+    It removes other files.
+    """
     return script("release/finish.sh", **_published(folder, sums), names=" ".join(sums))
 
 
@@ -126,27 +144,37 @@ def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
 
 
 def install_environment(
-    wheelhouse: "Wheelhouse", wheels: str, *, root: str = ROOT, python: str = PYTHON, lock: "Lock | None" = None
+    wheelhouse: "Wheelhouse",
+    wheels: str,
+    *,
+    signature: str,
+    root: str = ROOT,
+    python: str = PYTHON,
+    lock: "Lock | None" = None,
+    signers: str = SIGNERS,
 ) -> str:
-    """The script that installs the environment of `wheelhouse` from `wheels`, its published folder as the node sees it.
+    """Return the script that installs `wheelhouse` from `wheels`, its folder on the node.
 
-    The environment goes to the node's own disk: over NFS it would page 300 MB through one link. A Pi has neither a
-    compiler nor python3-venv, so that uv, a wheel of the wheelhouse itself, installs it. The script copies the whole
-    wheelhouse first, then hashes and uses the copy: the server could change a file between check and use. It works in
-    a folder beside the environments, renames that folder at the end, and removes the leftovers of earlier attempts
-    first. A complete environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
+    The environment goes to the node's own disk: over NFS it would page 300 MB through one link. A
+    Pi has neither a compiler nor python3-venv, so that uv, a wheel of the wheelhouse itself,
+    installs it. The script copies the whole wheelhouse first, then hashes and uses the copy: the
+    server could change a file between check and use. It works in a folder beside the environments,
+    renames that folder at the end, and removes the leftovers of earlier attempts first. A complete
+    environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
 
-    With `lock`, whose wheelhouse it is, the environment is named by that and imports the common packages too.
+    With `lock`, whose wheelhouse it is, the environment is named by that and imports the common
+    packages too.
     """
-    sums = parse_sums(wheelhouse.sums())
     return script(
         "release/install.sh",
         root=root,
-        key=checked(wheelhouse.key if lock is None else lock.key),
+        signers=signers,
+        signature=signature,
+        key=_environment_of(wheelhouse, lock),
         wheels=wheels,
         base="" if lock is None else lock.base.site_packages,
         layer="" if lock is None else layer(lock.base.site_packages),
-        files=listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items()),
+        files=_files_of(wheelhouse),
         program=file_program(),
         needed_kib=-(-wheelhouse.needed_bytes // 1024),
         python=python,
@@ -155,23 +183,60 @@ def install_environment(
     )
 
 
+def _environment_of(wheelhouse: "Wheelhouse", lock: "Lock | None") -> str:
+    if lock is None:
+        return checked(wheelhouse.key)
+    return checked(lock.key)
+
+
+def _files_of(wheelhouse: "Wheelhouse") -> str:
+    sums = parse_sums(wheelhouse.sums())
+    return listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
+
+
+def statement_of(wheelhouse: "Wheelhouse", lock: "Lock | None" = None) -> str:
+    """Return what has to be signed before a node runs `install_environment` of the same."""
+    return environment_statement(_environment_of(wheelhouse, lock), _files_of(wheelhouse))
+
+
+def pin_signer(allowed: str, handover: str = "", *, root: str = ROOT) -> str:
+    """Return the script that pins the signer of the line `allowed`, if none is pinned yet.
+
+    Another one has to hand over: `handover` is its signature. The script notes which releases are
+    there unsigned, from before.
+    """
+    signers = f"{root}/{basename(SIGNERS)}"
+    return script("release/pin.sh", root=root, signers=signers, allowed=allowed, handover=handover)
+
+
 def prune_extras(key: str, kept: int, *, root: str = EXTRAS) -> str:
-    """The script that keeps the environment `key`, the `kept` latest others, and those that a process holds."""
+    """Return the script that removes environments of requirements files.
+
+    The environment `key` stays, the `kept` latest others, and those that a process holds.
+    """
     return script("release/prune_extras.sh", root=root, key=checked(key), most=kept + 1)
 
 
-def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:
-    """The script that makes a release of the code wheel on its stdin, with the environment of this key.
+def unpack_release(code: "CodeWheel", environment: str, *, signature: str, root: str = ROOT) -> str:
+    """Return the script that makes a release of the code wheel on its stdin, if it is signed.
 
-    An existing release keeps its files; only its link to the environment changes.
+    Its environment is the one of this key. An existing release keeps its files; only its link to
+    the environment changes.
     """
     keys = {"key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
-    return script("release/unpack.sh", root=root, **keys)
+    signers = f"{root}/{basename(SIGNERS)}"
+    return script("release/unpack.sh", root=root, signers=signers, signature=signature, **keys)
 
 
-def make_current(key: str, *, root: str = ROOT) -> str:
-    """The script that atomically makes the release of this key the current one, and records the time."""
-    return script("release/make_current.sh", root=root, key=checked(key))
+def make_current(key: str, *, statement: str = "", signature: str = "", root: str = ROOT) -> str:
+    """Return the script that makes the release `key` current in one step and records the time.
+
+    Its signature is verified: the one given here, which it keeps, else the one that it has. An
+    unsigned release has to be one from before the node pinned a signer.
+    """
+    signers = f"{root}/{basename(SIGNERS)}"
+    signed = {"signers": signers, "statement": statement, "signature": signature}
+    return script("release/make_current.sh", root=root, key=checked(key), **signed)
 
 
 def list_releases(*, root: str = ROOT) -> str:
@@ -180,7 +245,10 @@ def list_releases(*, root: str = ROOT) -> str:
 
 
 def remove(releases: Iterable[str], environments: Iterable[str], *, root: str = ROOT) -> str:
-    """The script that removes releases and environments by key, and all unfinished work. It refuses the current one."""
+    """The script that removes releases and environments by key, and all unfinished work.
+
+    It refuses the current one.
+    """
     folders = [f"releases/{checked(key)}" for key in releases]
     folders += [f"environments/{checked(key)}" for key in environments]
     return script("release/remove.sh", root=root, folders=" ".join(folders))

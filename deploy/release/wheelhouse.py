@@ -1,8 +1,9 @@
-"""A folder with every wheel that one kind of node installs, downloaded once on the operator's machine with pip.
+"""A folder with every wheel that one kind of node installs, downloaded once with pip.
 
-pip, unlike uv, fetches for another Python and machine. It takes the user's own index, proxy and certificates, and
-checks every file against the list's hashes. It can neither judge the list's markers for another machine nor derive an
-older glibc's tag from a newer one's, so it gets lines without markers and every tag by name.
+pip, unlike uv, fetches for another Python and machine. It takes the user's own index, proxy and
+certificates, and checks every file against the list's hashes. It can neither judge the list's
+markers for another machine nor derive an older glibc's tag from a newer one's, so it gets lines
+without markers and every tag by name.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
@@ -31,19 +32,40 @@ TEMPORARY = ".temporary-"
 
 
 def download(wanted: Path, folder: Path, target: Target) -> None:
-    """Fetch a wheel for each line of the list `wanted`, which has no markers, into `folder`; existing wheels stay.
+    """Fetch a wheel for each line of `wanted` into `folder`; existing wheels stay.
 
-    Raises ClusterError when some are missing; the fetched ones stay.
+    The list has no markers. Raises ClusterError when some wheels are missing; the fetched ones
+    stay.
     """
     options = [f"--platform={platform}" for platform in target.platforms()]
-    options += [f"--abi={abi}" for abi in (f"cp{target.short_python.replace('.', '')}", "abi3", "none")]
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-    command += ["--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--retries=2", "--timeout=30"]
-    # The lock has chosen each version; uv ignores the upper bound of a Requires-Python, and pip must not object to it.
+    options += [
+        f"--abi={abi}" for abi in (f"cp{target.short_python.replace('.', '')}", "abi3", "none")
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+    ]
+    command += [
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-cache-dir",
+        "--retries=2",
+        "--timeout=30",
+    ]
+    # The lock has chosen each version; uv ignores the upper bound of a Requires-Python, and pip
+    # must not object to it.
     command += ["--ignore-requires-python"]
     command += ["--implementation=cp", f"--python-version={target.short_python}", *options]
     # pip unpacks its downloads beside their destination: /tmp may be in memory.
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(
+        prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True
+    ) as temporary:
         ended = subprocess.run(
             [*command, f"--dest={folder}", f"--requirement={wanted}"],
             env={**os.environ, "TMPDIR": temporary},
@@ -63,10 +85,18 @@ def _reason(stderr: str) -> str:
     """Pip's error in one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    refused = [line for line in lines if "Failed to establish" in line or "Connection" in line or "resol" in line]
+    refused = [
+        line
+        for line in lines
+        if "Failed to establish" in line or "Connection" in line or "resol" in line
+    ]
     if refused:
         return f"is the network there? {refused[0].removeprefix('WARNING: ')}"
-    return errors[-1] if errors else lines[-1] if lines else "pip said nothing"
+    if errors:
+        return errors[-1]
+    if lines:
+        return lines[-1]
+    return "pip said nothing"
 
 
 CACHE = project_cache() / "wheels"
@@ -77,14 +107,18 @@ INSTALLER_WHEEL = f"{required.INSTALLER}-"
 _BLOCK_BYTES = 4096
 """The least that a file takes on a node's disk."""
 _BYTECODE_SHARE = 1.3
-"""Size of the modules' bytecode to that of their sources: 114 MB to 89 MB in an environment with TensorFlow 2.21."""
+"""Size of the modules' bytecode to that of their sources: 114 MB to 89 MB in an environment with
+TensorFlow 2.21."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Wheelhouse:
-    """A complete one. `files` has sizes by name, `SHA256SUMS` included; an environment takes `installed_bytes`."""
+    """A complete one.
+
+    `files` has sizes by name, `SHA256SUMS` included; an environment takes `installed_bytes`.
+    """
 
     folder: Path
     key: str
@@ -101,7 +135,7 @@ class Wheelhouse:
 
     @property
     def needed_bytes(self) -> int:
-        """Peak disk use of an installation on a node: wheels, environment, installer, and a margin."""
+        """Return the peak disk use of an installation: wheels, environment, installer, margin."""
         return int(self.installed_bytes * 1.05) + self.bytes + (128 << 20)
 
     def sums(self) -> str:
@@ -110,7 +144,10 @@ class Wheelhouse:
 
 
 def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
-    """The complete wheelhouse of this key in `cache`, or None. Only the sizes of its files are checked."""
+    """The complete wheelhouse of this key in `cache`, or None.
+
+    Only the sizes of its files are checked.
+    """
     folder = cache / key
     try:
         fields = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
@@ -123,12 +160,17 @@ def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
 
 
 def make_wheelhouse(
-    requirements: str, python: str = "3.11", machine: str = "aarch64", *, cache: Path = CACHE, say: Say = print
+    requirements: str,
+    python: str = "3.11",
+    machine: str = "aarch64",
+    *,
+    cache: Path = CACHE,
+    say: Say = print,
 ) -> Wheelhouse:
-    """The wheelhouse of the list `requirements` for nodes with this Python and machine, downloaded if missing.
+    """Return the wheelhouse of a list for this Python and machine, downloaded if missing.
 
-    It reuses the wheels of an interrupted download and of other wheelhouses in `cache`. A second process that wants
-    the same waits. Raises ClusterError when a wheel is missing.
+    It reuses the wheels of an interrupted download and of other wheelhouses in `cache`. A second
+    process that wants the same waits. Raises ClusterError when a wheel is missing.
     """
     target = Target(python, machine)
     key = environment_key(requirements, python, machine)
@@ -144,9 +186,13 @@ def make_wheelhouse(
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / COMPLETE).unlink(missing_ok=True)
-            (folder / REQUIREMENTS).write_text(required.text_for(requirements, target, installer=False), "utf-8")
+            (folder / REQUIREMENTS).write_text(
+                required.text_for(requirements, target, installer=False), "utf-8"
+            )
             wanted = cache / f"{key}.wanted.txt"
-            wanted.write_text(required.text_for(requirements, target, installer=True), encoding="utf-8")
+            wanted.write_text(
+                required.text_for(requirements, target, installer=True), encoding="utf-8"
+            )
             hashes = frozenset(sha256 for pin in pins for sha256 in pin.hashes)
             _keep_wanted(folder, hashes)
             _reuse(cache, folder, target, hashes)
@@ -158,7 +204,8 @@ def make_wheelhouse(
             return _finish(folder, key, target, pins)
         except OSError as problem:
             raise ClusterError(
-                f"{folder}: the wheels cannot be written ({problem.strerror}): free about 1 GB there"
+                f"{folder}: the wheels cannot be written ({problem.strerror}): free about 1 GB"
+                " there"
             ) from None
 
 
@@ -184,7 +231,11 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
         machine=target.machine,
         sums_sha256=file_sha256(folder / SUMS),
         files={name: (folder / name).stat().st_size for name in (*sums, SUMS)},
-        installed_bytes=sum(_installed_bytes(wheel) for wheel in wheels if not wheel.name.startswith(INSTALLER_WHEEL)),
+        installed_bytes=sum(
+            _installed_bytes(wheel)
+            for wheel in wheels
+            if not wheel.name.startswith(INSTALLER_WHEEL)
+        ),
     )
     facts = {name: value for name, value in asdict(made).items() if name != "folder"}
     partial = folder / f"{COMPLETE}.partial"
@@ -215,10 +266,13 @@ def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:
-    """Link wheels of earlier lists for the same kind of node: most lists want the same TensorFlow."""
+    """Link wheels of earlier lists for the same kind of node, such as TensorFlow's."""
     for marker in cache.glob(f"*/{COMPLETE}"):
         earlier = open_wheelhouse(marker.parent.name, cache)
-        if earlier is None or (earlier.python, earlier.machine) != (target.short_python, target.machine):
+        if earlier is None or (earlier.python, earlier.machine) != (
+            target.short_python,
+            target.machine,
+        ):
             continue
         for name, sha256 in parse_sums(earlier.sums()).items():
             if sha256 in hashes and not (folder / name).exists():

@@ -1,1 +1,4 @@
-"""The files of a deployment on nodes: units, exports, mounts, firewall. Pure functions of the inventory."""
+"""The files of a deployment on nodes: units, exports, mounts, firewall.
+
+Pure functions of the inventory.
+"""

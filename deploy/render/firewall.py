@@ -1,14 +1,23 @@
 """The nftables table of a node. Pure."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from deploy.cluster.places import CONFIGURATION
+from deploy.cluster import places
+from deploy.cluster.places import (
+    CONFIGURATION,
+    JOB_ACCOUNT,
+    MONITOR_ACCOUNT,
+    ROLE_ACCOUNT,
+    SERVICE_ACCOUNT,
+    account_numbers,
+)
 from deploy.common.texts import filled
+from deploy.render.wireguard import INTERFACE
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 PATH = f"{CONFIGURATION}/firewall.nft"
 UNIT = "pscluster-firewall.service"
@@ -19,36 +28,64 @@ _LONGEST_LISTED = 8
 """Ports that follow one another and are written one by one; more are a range."""
 
 
-def ruleset(inventory: "Inventory") -> str:
-    """The table that opens the cluster's ports to its nodes alone, and the metrics to `deployment.allow` as well.
+def ruleset(inventory: "Inventory", node: str) -> str:
+    """Return the table that opens the cluster's ports to its nodes alone.
 
-    TensorFlow's ports run any graph. They answer only the service account and root of a node: the output chain checks
-    the account behind each SYN, because the input chain of the other node sees an address and no account. It checks
-    the SYN-ACKs too, so that no other account can impersonate a role that is down. Other packets pass: a socket that
-    its process has closed has no account any more. The forward chain drops what a node forwards, such as packets of
+    The metrics are open to `deployment.allow` as well.
+
+    TensorFlow's ports run any graph. They answer only the accounts of roles and jobs and root of a
+    node: the output chain checks the account behind each SYN, because the input chain of the other
+    node sees an address and no account. It checks the SYN-ACKs of all closed ports too: an answer
+    comes from the account of the kind that owns the port, or from root, so that no other account
+    can impersonate a process that is down. Other packets pass: a socket that its process has closed
+    has no account any more. The forward chain drops what a node forwards, such as packets of
     containers behind its address, because that passes no output chain.
 
-    The ports of programs (`ports.programs`) count as TensorFlow's: a program of a person starts servers there.
+    The coordinator's own port answers its node alone: no other node has to run graphs in the
+    process that writes runs.
+
+    The ports of programs (`ports.programs`) count as TensorFlow's: a program of a person starts
+    servers there. They and the coordinator's port are of jobs alone, roles do not connect there.
 
     The service's port answers nodes and `service.allow`.
 
-    The ports of the monitor and of a live page that other nodes may read count as metrics. Metrics and NFS are closed
-    by address alone. All other ports stay as they are. The table's comment holds a hash of the rules, which identifies
-    the loaded table.
+    With WireGuard the closed ports answer within the tunnel alone, and its own port the addresses
+    that the inventory announces.
+
+    The ports of the monitor and of a live page that other nodes may read count as metrics. Metrics
+    and NFS are closed by address alone. All other ports stay as they are. The table's comment holds
+    a hash of the rules, which identifies the loaded table.
     """
     metrics, graphs, closed = (
-        _list(ports) for ports in (metrics_ports(inventory), graph_ports(inventory), closed_ports(inventory))
+        _list(ports)
+        for ports in (
+            metrics_ports(inventory),
+            graph_ports(inventory),
+            closed_ports(inventory, node),
+        )
     )
     body = filled(
         "render/firewall.nft.j2",
-        nodes=sorted(set(inventory.hosts.values())),
+        places=places,
+        nodes=sorted(set(inventory.admitted.values())),
         readers=inventory.deployment.allow,
-        service_uid=inventory.deployment.service_uid,
+        uids=account_numbers(inventory),
+        of_roles=_list(_ports_of(inventory, "ps", "worker")),
         graphs=graphs,
+        answering=[(uid, _list(ports)) for uid, ports in _answering(inventory).items() if ports],
+        exporter_port=NODE_EXPORTER_PORT if inventory.deployment.node_exporter else None,
+        answered=_list(closed_ports(inventory, node) - {NFS_PORT}),
+        nfs_port=NFS_PORT if NFS_PORT in closed_ports(inventory, node) else None,
+        alone=[
+            (inventory.admitted[task.node], task.port)
+            for task in inventory.of_role("coordinator")
+            if task.node in inventory.admitted
+        ],
         closed=closed,
         metrics=metrics,
         service_port=inventory.service.port if inventory.service_nodes else None,
         clients=inventory.service.allow,
+        tunnel=_tunnel(inventory),
     ).rstrip("\n")
     return (
         f"# Written by pscluster from the inventory of cluster {inventory.cluster}.\n"
@@ -61,10 +98,31 @@ def ruleset(inventory: "Inventory") -> str:
     )
 
 
-def closed_ports(inventory: "Inventory") -> frozenset[int]:
-    """The ports of the table, the same on every node: only nodes and readers reach them."""
-    service = {inventory.service.port} if inventory.service_nodes else set()
-    return frozenset(graph_ports(inventory) | {NFS_PORT} | metrics_ports(inventory) | service)
+def _tunnel(inventory: "Inventory") -> Mapping[str, object]:
+    """Return interface, port and ends of the tunnel; empty without one."""
+    if not inventory.encrypted:
+        return {}
+    links = sorted({inventory.links[name] for name in inventory.admitted})
+    return {"interface": INTERFACE, "port": inventory.wireguard.port, "links": links}
+
+
+def mark_of(inventory: "Inventory", node: str) -> str:
+    """Return the hash of a node's table, by which the loaded one is known."""
+    return loaded_mark(ruleset(inventory, node))
+
+
+def closed_ports(inventory: "Inventory", node: str) -> frozenset[int]:
+    """Return the ports of a node's table: only nodes and readers reach them.
+
+    NFS is closed on the storage server alone: another node's server is its owner's.
+    """
+    ports = graph_ports(inventory) | metrics_ports(inventory)
+    if inventory.service_nodes:
+        ports.add(inventory.service.port)
+    storage = inventory.storage
+    if storage is not None and storage.server == node:
+        ports.add(NFS_PORT)
+    return frozenset(ports)
 
 
 def graph_ports(inventory: "Inventory") -> set[int]:
@@ -75,10 +133,49 @@ def graph_ports(inventory: "Inventory") -> set[int]:
 def metrics_ports(inventory: "Inventory") -> set[int]:
     """The ports that only show something: nodes and readers reach them."""
     tasks = inventory.tasks()
-    pages = {task.page_port for task in tasks if task.page_port and inventory.page.listen == "cluster"}
-    monitor = {inventory.monitor.port} if inventory.monitor_node is not None else set()
-    service = {inventory.service.metrics_port} if inventory.service_nodes else set()
-    return {task.metrics_port for task in tasks} | pages | monitor | service | {NODE_EXPORTER_PORT}
+    ports = {task.metrics_port for task in tasks}
+    if inventory.page.listen == "cluster":
+        ports |= {task.page_port for task in tasks if task.page_port}
+    if inventory.monitor_node is not None:
+        ports.add(inventory.monitor.port)
+    if inventory.service_nodes:
+        ports.add(inventory.service.metrics_port)
+    if inventory.deployment.node_exporter:
+        ports.add(NODE_EXPORTER_PORT)
+    return ports
+
+
+def _answering(inventory: "Inventory") -> dict[int, set[int]]:
+    """Return the closed ports that an account may answer from, by its uid.
+
+    NFS is none of them: the kernel answers there.
+    """
+    open_to_nodes = graph_ports(inventory) | metrics_ports(inventory)
+    job = set(inventory.ports.of_programs)
+    role: set[int] = set()
+    for task in inventory.tasks():
+        of_task = {task.port, task.metrics_port}
+        if task.role == "coordinator":
+            job |= of_task | ({task.page_port or task.port} & open_to_nodes)
+        else:
+            role |= of_task
+    service: set[int] = set()
+    if inventory.service_nodes:
+        service = {inventory.service.port, inventory.service.metrics_port}
+    monitor: set[int] = set()
+    if inventory.monitor_node is not None:
+        monitor = {inventory.monitor.port}
+    kinds = {
+        JOB_ACCOUNT: job,
+        ROLE_ACCOUNT: role,
+        SERVICE_ACCOUNT: service,
+        MONITOR_ACCOUNT: monitor,
+    }
+    return {uid: kinds[name] for name, uid in account_numbers(inventory).items()}
+
+
+def _ports_of(inventory: "Inventory", *roles: str) -> set[int]:
+    return {task.port for task in inventory.tasks() if task.role in roles}
 
 
 def fingerprint(text: str) -> str:
@@ -92,17 +189,27 @@ def loaded_mark(rules: str) -> str:
 
 
 def unit() -> str:
-    """The unit that loads the table at boot: before the network, and after Debian's own rules, which flush all."""
+    """Return the unit that loads the table at boot: before the network, after Debian's rules."""
     return filled("render/firewall.service.j2", path=PATH, table=TABLE)
 
 
-def _list(ports: Iterable[int]) -> str:
-    """The ports in order; three and more that follow one another as a range, which nft takes in a set."""
-    runs: list[list[int]] = []
+def ranges(ports: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The ports in order, as first and last of each run."""
+    runs: list[tuple[int, int]] = []
     for port in sorted(ports):
-        if runs and port == runs[-1][-1] + 1:
-            runs[-1].append(port)
+        if runs and port == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], port)
         else:
-            runs.append([port])
-    parts = [[f"{run[0]}-{run[-1]}"] if len(run) > _LONGEST_LISTED else map(str, run) for run in runs]
-    return ", ".join(part for run in parts for part in run)
+            runs.append((port, port))
+    return tuple(runs)
+
+
+def _list(ports: Iterable[int]) -> str:
+    """Return the ports in order; more than a few in a row become a range of nft."""
+    parts: list[str] = []
+    for first, last in ranges(ports):
+        if last - first >= _LONGEST_LISTED:
+            parts.append(f"{first}-{last}")
+        else:
+            parts += map(str, range(first, last + 1))
+    return ", ".join(parts)

@@ -1,4 +1,7 @@
-"""The recognition service as pods of Kubernetes: what `manifests/service.yaml.j2` needs to know. Pure."""
+"""The recognition service as pods of Kubernetes: what `manifests/service.yaml.j2` needs to know.
+
+Pure.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,20 +11,22 @@ from deploy.render.pods import STATE_FOLDER, Pods
 from deploy.render.units import pace
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory
+    from core.inventory import Inventory
 
 FILE = "service.yaml"
 NAMESPACE = "pscluster"
 STATE = "/tmp/service"
-"""Of a pod alone: it starts without one."""
+"""The folder of a pod alone, which starts without one."""
 VERSIONS_FOLDER = f"{STATE_FOLDER}/service"
 TOKEN_FOLDER = "/etc/pscluster/token"
 TLS_FOLDER = "/etc/pscluster/tls"
-REQUEST_MEBIBYTES = 192
-"""A service takes 102 MB at rest and 169 MB once a live session came (docs/service.md)."""
+REQUEST_MEBIBYTES = 256
+"""A service takes 132 MB at rest and 200 MB once a live session came (docs/service.md)."""
 
 
-def service_manifest(inventory: "Inventory", pods: Pods, common: Mapping[str, Any], nfs: object) -> str:
+def service_manifest(
+    inventory: "Inventory", pods: Pods, common: Mapping[str, Any], nfs: object
+) -> str:
     """The pods, their services, autoscaler, budget, volume and policy."""
     service = inventory.service
     return filled(
@@ -39,19 +44,45 @@ def service_manifest(inventory: "Inventory", pods: Pods, common: Mapping[str, An
         most=len(inventory.nodes),
         nfs=nfs,
         firewall=inventory.deployment.firewall,
+        readers=cidrs(inventory.deployment.allow),
     )
 
 
 def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
-    """Of the container. Clients call it by the names of its service."""
+    """Return the container's arguments; clients call it by the names of its service."""
     service = inventory.service
     own = f"{pods.cluster}-service"
-    names = (own, f"{own}.{NAMESPACE}", f"{own}.{NAMESPACE}.svc", f"{own}.{NAMESPACE}.svc.cluster.local")
-    tls = ("--certificate", f"{TLS_FOLDER}/tls.crt", "--key", f"{TLS_FOLDER}/tls.key") if service.tls else ()
+    names = (
+        own,
+        f"{own}.{NAMESPACE}",
+        f"{own}.{NAMESPACE}.svc",
+        f"{own}.{NAMESPACE}.svc.cluster.local",
+    )
+    tls = (
+        ("--certificate", f"{TLS_FOLDER}/tls.crt", "--key", f"{TLS_FOLDER}/tls.key")
+        if service.tls
+        else ()
+    )
     return (
-        *("recognise.service", "--state", STATE, "--versions", VERSIONS_FOLDER, "--name", service.model),
-        *("--listen", "$(POD_IP)", "--port", str(service.port), "--metrics-port", str(service.metrics_port)),
+        *(
+            "recognise.service",
+            "--state",
+            STATE,
+            "--versions",
+            VERSIONS_FOLDER,
+            "--name",
+            service.model,
+        ),
+        *(
+            "--listen",
+            "$(POD_IP)",
+            "--port",
+            str(service.port),
+            "--metrics-port",
+            str(service.metrics_port),
+        ),
         *("--threads", str(service.threads), *pace(service)),
+        *("--memory-megabytes", str(service.memory_megabytes)),
         *("--token-file", f"{TOKEN_FOLDER}/token", *tls, "--wait"),
         *(word for name in (*names, *service.names) for word in ("--host-name", name)),
     )

@@ -1,18 +1,29 @@
 """systemd units of roles, jobs and the monitor, from the templates beside this module. Pure."""
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cluster.control.door import MOST_DESCRIPTORS
-from cluster.logs.lines import LogSettings
-from cluster.server.options import device_flags, logging_flags
+from core.control.door import MOST_DESCRIPTORS
+from core.logs.lines import LogSettings
+from core.server.options import cage_flags, device_flags, logging_flags, reach, workers_here
 from deploy.cluster import places
-from deploy.cluster.places import CONFIGURATION, CURRENT, STATE, UNIT_FOLDER, NodePlaces, shared_folders
+from deploy.cluster.places import (
+    CERTIFICATES,
+    CONFIGURATION,
+    CURRENT,
+    DATA,
+    STATE,
+    UNIT_FOLDER,
+    NodePlaces,
+    shared_folders,
+)
 from deploy.common.texts import filled
+from deploy.render.firewall import fingerprint
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
-    from cluster.inventory.schema import Service
+    from core.inventory import Inventory, Task
+    from core.inventory.sections import Service
 
 DEVICE_FILES: Mapping[str, str] = {"cpu": "", "gpu": "char-nvidia*", "tpu": "char-accel*"}
 """The files of a kind of device, as systemd names the group that /proc/devices shows."""
@@ -23,6 +34,8 @@ _LEAST_THREADS = 16
 JOB_UNIT = "pscluster-job@.service"
 """A job on the coordinator's node, by its id."""
 
+NODE_EXPORTER = "prometheus-node-exporter"
+"""Debian's package of the node exporter, and its unit."""
 MONITOR_PACKAGE = "prometheus"
 MONITOR_PACKAGE_UNIT = "prometheus.service"
 """The package's own service, unused: its files stay as Debian ships them."""
@@ -30,6 +43,9 @@ MONITOR_UNIT = "pscluster-monitor.service"
 """Debian's Prometheus on the monitor's node, from our folder."""
 MONITOR_FOLDER = f"{CONFIGURATION}/monitor"
 MONITOR_DATA = f"{STATE}/monitor"
+MONITOR_INNER = "127.0.0.2"
+"""Where Prometheus listens on its node, behind the guard. Not 127.0.0.1, which a tunnel to
+`localhost` would open."""
 SERVICE_UNIT = "pscluster-service.service"
 """The recognition service of a node with this role."""
 SERVICE_DATA = f"{STATE}/service"
@@ -56,51 +72,97 @@ def unit_path(name: str) -> str:
 def peers(inventory: "Inventory") -> int:
     """The number of workers that a server's thread pool allows: a power of two, at least 16.
 
-    A server needs a thread for each worker (docs/engine.md). The power of two leaves room, so that one worker more
-    does not restart every role.
+    A server needs a thread for each worker (docs/engine.md). The power of two leaves room, so that
+    one worker more does not restart every role.
     """
     return max(_LEAST_THREADS, 1 << (len(inventory.of_role("worker")) - 1).bit_length())
 
 
-def role_unit(inventory: "Inventory", task: "Task", systemd: int = 0) -> str:
-    """The unit of one parameter server or worker. `systemd` is the node's version: 254 and newer can back off."""
+def role_unit(
+    inventory: "Inventory", task: "Task", systemd: int = 0, key: str | None = None
+) -> str:
+    """The unit of one parameter server or worker.
+
+    `systemd` is the node's version: 254 and newer can back off. `key` lies on the node: another one
+    is another unit, which starts the role again.
+    """
     coordinator = inventory.of_role("coordinator")[0]
     words = (
-        f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host {task.host} "
-        f"--port {task.port} --metrics-port {task.metrics_port} --peers {peers(inventory)} --guard none "
-        f"--coordinator {coordinator.host}"
+        f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host"
+        f" {task.host} --port {task.port} --metrics-port {task.metrics_port} --peers"
+        f" {peers(inventory)} --guard none --coordinator {coordinator.host}"
     )
     if inventory.shared_folder is not None:
         words += f" --shared {inventory.shared_folder}"
+    words = " ".join((words, *cage_flags(reads(inventory), reach(inventory))))
     words = " ".join((words, *device_flags(inventory, task)))
-    words = " ".join((words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level))))
+    if (count := workers_here(inventory, task)) is not None:
+        words += f" --workers-here {count}"
+    words = " ".join(
+        (words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level)))
+    )
     return _filled(
-        "role.service.j2", inventory, task=task, words=words, backs_off=systemd >= BACKOFF_SYSTEMD,
-        device_files=DEVICE_FILES[inventory.jobs.train.device.kind] if task.role == "worker" else "",
-    )  # fmt: skip
+        "role.service.j2",
+        inventory,
+        task=task,
+        words=words,
+        listens=(task.port, task.metrics_port),
+        backs_off=systemd >= BACKOFF_SYSTEMD,
+        key=None if key is None else fingerprint(key),
+        device_files=(
+            DEVICE_FILES[inventory.jobs.train.device.kind] if task.role == "worker" else ""
+        ),
+    )
 
 
-def job_unit(
-    inventory: "Inventory",
-    of: NodePlaces = NodePlaces(),  # noqa: B008  frozen
-    *,
-    coordinates: bool = True,
-) -> str:
-    """The unit of jobs; on a node that does not coordinate, that of the part which a person's program has there.
+def reads(inventory: "Inventory") -> tuple[str, ...]:
+    """Return where roles of a node read windows: its own disk, and what the nodes share.
 
-    It names no log: the job opens its log itself, as the account; systemd would open it as root, through any link. The
-    drop-in of all units limits its addresses. `systemctl start` returns once the job holds the cluster (READY=1), or
-    fails when another job does.
+    The shared folder is named by the one above its mounts, which stays the same folder when they
+    come and go. An external export is mounted as a whole, so there it is the one above.
+    """
+    if inventory.storage is None:
+        return (DATA,)
+    mount = PurePosixPath(inventory.storage.mount)
+    if inventory.storage.server is None and len(mount.parts) > 2:
+        mount = mount.parent
+    return DATA, str(mount)
+
+
+def job_unit(inventory: "Inventory", *, coordinates: bool = True, token: bool = False) -> str:
+    """Return the unit of jobs, or of a person's program on a node that does not coordinate.
+
+    It names no log: the job opens its log itself, as the account; systemd would open it as root,
+    through any link. The drop-in of all units limits its addresses. `systemctl start` returns once
+    the job holds the cluster (READY=1), or fails when another job does.
     """
     folders = shared_folders(inventory)
-    runs, data = (folders.runs_mount, folders.data_mount) if coordinates else ("", "")
-    # Whatever the inventory's mode: `--mode mirrored` of one job computes there, a run of a sweep on a worker's node.
+    if coordinates:
+        runs, data = (folders.runs_mount, folders.data_mount)
+    else:
+        runs, data = ("", "")
+    # Whatever the inventory's mode: `--mode mirrored` of one job computes there, a run of a sweep
+    # on a worker's node.
     device_files = DEVICE_FILES[inventory.jobs.train.device.kind]
-    return _filled("job.service.j2", inventory, of=of, runs=runs, data=data, device_files=device_files)
+    return _filled(
+        "job.service.j2",
+        inventory,
+        of=NodePlaces(),
+        runs=runs,
+        data=data,
+        token=token,
+        listens=(),
+        device_files=device_files,
+    )
 
 
-def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
-    """The monitor's unit, up once Prometheus answers a query. The drop-in of all units limits its addresses."""
+def monitor_unit(inventory: "Inventory", memory_controller: bool, guard: str = "") -> str:
+    """The monitor's unit, up once Prometheus answers a query.
+
+    The drop-in of all units limits its addresses.
+
+    `guard` is the program before Prometheus: another one is another unit, which starts it again.
+    """
     node = inventory.monitor_node
     assert node is not None  # only a node with the monitor gets the unit
     return _filled(
@@ -108,32 +170,50 @@ def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
         inventory,
         monitor=inventory.monitor,
         address=f"{inventory.hosts[node]}:{inventory.monitor.port}",
+        inner=f"{MONITOR_INNER}:{inventory.monitor.port}",
+        guard=fingerprint(guard),
         data=MONITOR_DATA,
         folder=MONITOR_FOLDER,
         start_seconds=MONITOR_START_SECONDS,
+        listens=(inventory.monitor.port,),
         memory_controller=memory_controller,
         device_files="",
     )
 
 
 def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> str:
-    """The service's unit on one node. It runs before the first promotion too, and opens its port after that."""
+    """The service's unit on one node.
+
+    It runs before the first promotion too, and opens its port after that.
+    """
     service = inventory.service
     words = (
-        f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name {service.model} "
-        f"--listen {inventory.hosts[node]} --port {service.port} --metrics-port {service.metrics_port} "
-        f"--threads {service.threads} {' '.join(pace(service))} --wait"
+        f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name"
+        f" {service.model} --listen {inventory.links[node]} --port {service.port} --metrics-port"
+        f" {service.metrics_port} --threads {service.threads} {' '.join(pace(service))}"
+        f" --memory-megabytes {service.memory_megabytes} --wait"
     )
+    clients = list(service.allow)
+    if inventory.encrypted:
+        words += f" --metrics-listen {inventory.hosts[node]}"
+        clients.append(inventory.links[node])  # its own address, from which `fab` asks there
     words += "".join(f" --host-name {name}" for name in service.names)
     if service.certificate is not None:
-        words += " --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
+        words += (
+            " --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
+        )
     elif service.tls:
-        words += " --tls"
+        words += (
+            " --certificate ${CREDENTIALS_DIRECTORY}/server --key ${CREDENTIALS_DIRECTORY}/server"
+            f" --authority {CERTIFICATES}/authority.crt"
+        )
     return _filled(
         "service.service.j2",
         inventory,
         service=service,
         words=words,
+        clients=clients,
+        listens=(service.port, service.metrics_port),
         data=SERVICE_DATA,
         memory_controller=memory_controller,
         device_files="",
@@ -141,7 +221,7 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
 
 
 def pace(service: "Service") -> tuple[str, ...]:
-    """Words of the service on how long requests wait for others, and how a promoted version is compared."""
+    """Return the service's words on batching, and on comparing a promoted version."""
     given = {
         "--batch-milliseconds": service.batch_milliseconds,
         "--shadow-seconds": service.shadow_seconds,
@@ -151,18 +231,24 @@ def pace(service: "Service") -> tuple[str, ...]:
 
 
 def slice_unit(memory_controller: bool) -> str:
-    """The slice around all roles of a node; it limits their memory where the kernel has a memory controller."""
+    """Return the slice around a node's roles; it limits memory where the kernel can."""
     return filled("render/slice.j2", memory_controller=memory_controller)
 
 
 def addresses_drop_in(inventory: "Inventory") -> str:
-    """The addresses that may reach the cluster's processes, as a drop-in of every unit `pscluster-*.service`.
+    """Return the addresses that may reach the cluster, as a drop-in of every unit.
 
     It is not part of the units, so that a new node in the inventory restarts no role.
     """
-    allowed = sorted({*inventory.hosts.values(), *inventory.deployment.allow})
+    allowed = sorted({*inventory.admitted.values(), *inventory.deployment.allow})
     return filled("render/addresses.conf.j2", allowed=allowed)
 
 
 def _filled(name: str, inventory: "Inventory", **values: object) -> str:
-    return filled(f"render/{name}", inventory=inventory, places=places, most_descriptors=MOST_DESCRIPTORS, **values)
+    return filled(
+        f"render/{name}",
+        inventory=inventory,
+        places=places,
+        most_descriptors=MOST_DESCRIPTORS,
+        **values,
+    )

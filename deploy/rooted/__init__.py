@@ -1,1 +1,1 @@
-"""Files that root makes, gives away and removes on a node: below folders that root owns, never through a link."""
+"""Files that root makes and removes on a node, below its own folders and never by a link."""

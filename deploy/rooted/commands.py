@@ -1,8 +1,11 @@
-"""Commands that change a node's files as root, as argument lists for any connection or script. Pure.
+"""Commands that change a node's files as root, as argument lists for any connection or script.
+
+Pure.
 
 Each command carries its program, because a new node has only the system's Python.
 """
 
+import ast
 import json
 from collections.abc import Iterable
 from functools import cache
@@ -10,15 +13,25 @@ from pathlib import Path
 
 PYTHON = "/usr/bin/python3"
 _HERE = Path(__file__).parent
-_OURS = "from deploy.rooted."
+_OURS = "deploy.rooted."
 
 
 @cache
 def program(verbs: str, *modules: str) -> str:
-    """The modules as one text for `python3 -c`; `verbs` names the mapping of its verbs."""
-    lines = [line for module in modules for line in (_HERE / f"{module}.py").read_text("utf-8").splitlines()]
-    kept = [line for line in lines if not line.startswith(_OURS)]  # the same text holds them
-    return "\n".join([*kept, f"sys.exit(run(sys.argv[1:], {verbs}))"])
+    """Return the modules as one text for `python3 -c`; `verbs` names the mapping of its verbs."""
+    texts = [
+        _without_our_imports((_HERE / f"{module}.py").read_text("utf-8")) for module in modules
+    ]
+    return "\n".join([*texts, f"sys.exit(run(sys.argv[1:], {verbs}))"])
+
+
+def _without_our_imports(source: str) -> str:
+    """Leave out the imports of modules that the same program holds."""
+    lines = source.splitlines()
+    for statement in reversed(ast.parse(source).body):
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(_OURS):
+            del lines[statement.lineno - 1 : statement.end_lineno]
+    return "\n".join(lines)
 
 
 def file_program() -> str:
@@ -37,6 +50,11 @@ def _jobs(verb: str, *words: str) -> list[str]:
 def make_folder(path: str, mode: int = 0o755, owner: str = "root") -> list[str]:
     """Make a folder with this mode and owner, and missing folders above it for root."""
     return _files("folder", path, f"{mode:o}", owner)
+
+
+def give_folder(path: str, mode: int, owner: str) -> list[str]:
+    """Make a folder as `make_folder` does, and give the account all that is in it."""
+    return _files("give", path, f"{mode:o}", owner)
 
 
 def make_point(path: str) -> list[str]:
@@ -59,13 +77,10 @@ def listed(files: Iterable[tuple[str, str, int]]) -> str:
     return json.dumps(sorted(files), separators=(",", ":"))
 
 
-def copy_files(source: str, target: str, files: Iterable[tuple[str, str, int]]) -> list[str]:
-    """Copy files of `source`, an untrusted folder, into the new folder `target`; the hashes are those of the copy."""
-    return _files("copy", source, target, listed(files))
-
-
 def new_job(jobs: str, owner: str, kept: int, first: str) -> list[str]:
-    """Make a job's folder with the files on stdin (JSON: names and base64); keep the newest `kept` ended jobs.
+    """Make a job's folder with the files on stdin (JSON: names and base64).
+
+    It keeps the newest `kept` ended jobs.
 
     Prints its id: `first`, or with -2, -3 and so on.
     """

@@ -1,23 +1,36 @@
-"""Files and folders that root makes, gives away and removes on a node. Runs in the system's Python."""
+"""Files and folders that root makes, gives away and removes on a node.
+
+Runs in the system's Python. A deployment starts it for each file, and a Pi is slow to import: what
+only one verb needs is imported there.
+"""
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
-import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from deploy.rooted.walk import FOLDER, NEW, READ, Refused, Walk, ids, kind, made_by_root, owners, parent_of
+from deploy.rooted.walk import (
+    FOLDER,
+    NEW,
+    READ,
+    Refused,
+    Walk,
+    ids,
+    kind,
+    made_by_root,
+    owners,
+    parent_of,
+)
 
 BLOCK_BYTES = 1 << 20
+_OF_THE_FILE = frozenset({errno.ELOOP, errno.EACCES, errno.EISDIR, errno.ENXIO})
+"""Errors that the file itself causes; others come from its disk or server."""
 
 
 def settle(descriptor: int, mode: int, uid: int, gid: int) -> None:
-    """Set owner and mode of an open file; first root takes it, so that its old owner cannot interfere."""
+    """Set owner and mode of an open file; root takes it first from its old owner."""
     os.fchown(descriptor, os.geteuid(), -1)
     for name in ("system.posix_acl_access", "system.posix_acl_default"):
         with contextlib.suppress(OSError):
@@ -38,10 +51,12 @@ def make_folder(path: str, mode: str, owner: str) -> None:
             if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
             found = os.lstat(name, dir_fd=parent)
-            if not made_by_root(found) or uid not in owners():  # root may have linked it to another disk
+            if (
+                not made_by_root(found) or uid not in owners()
+            ):  # root may have linked it to another disk
                 raise Refused(
-                    f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
-                    "and remove it"
+                    f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at"
+                    " who made it, and remove it"
                 ) from None
             with Walk(path) as walk:
                 settle(walk.here, int(mode, 8), uid, gid)
@@ -52,6 +67,44 @@ def make_folder(path: str, mode: str, owner: str) -> None:
             os.close(descriptor)
 
 
+def give_folder(path: str, mode: str, owner: str) -> None:
+    """Make a folder with this mode and owner, who gets all folders and plain files in it.
+
+    Root takes each folder before it looks into it: the old owner can change nothing meanwhile. A
+    file with a second name stays the old owner's, because that name may be in another folder.
+    """
+    uid, gid = ids(owner)
+    make_folder(path, "700", "root")
+    with parent_of(path) as (parent, name):
+        folder = os.open(name, FOLDER, dir_fd=parent)
+        try:
+            give_all(folder, uid, gid)
+            settle(folder, int(mode, 8), uid, gid)
+        finally:
+            os.close(folder)
+
+
+def give_all(folder: int, uid: int, gid: int) -> None:
+    """Give an account what is in a folder of root's."""
+    for name in os.listdir(folder):
+        try:
+            one = os.open(name, READ, dir_fd=folder)
+        except OSError as problem:
+            if problem.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+                continue
+            raise
+        try:
+            found = os.fstat(one)
+            if stat.S_ISDIR(found.st_mode):
+                os.fchown(one, os.geteuid(), -1)
+                give_all(one, uid, gid)
+                os.fchown(one, uid, gid)
+            elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                os.fchown(one, uid, gid)
+        finally:
+            os.close(one)
+
+
 def make_point(path: str) -> None:
     """Make a mount point. It does not open an existing one: that would trigger the automount."""
     with parent_of(path, make=True) as (parent, name):
@@ -60,7 +113,9 @@ def make_point(path: str) -> None:
         except FileExistsError:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if not stat.S_ISDIR(found.st_mode):
-                raise Refused(f"{path}: expected a folder, found {kind(found)}: remove it") from None
+                raise Refused(
+                    f"{path}: expected a folder, found {kind(found)}: remove it"
+                ) from None
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -71,7 +126,10 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -> None:
-    """A file in the folder `parent`, whole or not at all; in place of a file or a link of that name."""
+    """Write a file in the folder `parent`, whole or not at all.
+
+    It takes the place of a file or a link of that name.
+    """
     partial = f".{name}.{os.getpid()}.partial"
     descriptor = os.open(partial, NEW, 0o600, dir_fd=parent)
     try:
@@ -103,12 +161,17 @@ def discard(parent: int, name: str) -> None:
         if not stat.S_ISDIR(found.st_mode):
             os.unlink(name, dir_fd=parent)
             return
+        import shutil
+
         try:
             shutil.rmtree(name, dir_fd=parent)
         except (RecursionError, OSError) as problem:
             if isinstance(problem, OSError) and problem.errno != errno.EMFILE:
                 raise
-            # Too deep for this program: rm keeps no folder open on the way, and follows no link either.
+            import subprocess
+
+            # Too deep for this program: rm keeps no folder open on the way, and follows no link
+            # either.
             os.fchdir(parent)
             subprocess.run(["rm", "-r", "-f", "--", name], stdin=subprocess.DEVNULL, check=True)
     except FileNotFoundError:
@@ -125,10 +188,12 @@ def remove(path: str) -> None:
 
 
 def copy(source: str, target: str, listed: str) -> None:
-    """Copy files of an untrusted folder into the new folder `target`; keep a copy only if it has the listed hash.
+    """Copy files of an untrusted folder into the new `target`; refuse a copy of another hash.
 
     `listed`: JSON, name, SHA-256 and bytes of each.
     """
+    import json
+
     with parent_of(target) as (parent, name):
         os.mkdir(name, 0o755, dir_fd=parent)
         folder = os.open(name, FOLDER, dir_fd=parent)
@@ -141,25 +206,34 @@ def copy(source: str, target: str, listed: str) -> None:
 
 def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> None:
     """Copy one file; it is read once, so that the hash is that of the copy."""
+    import hashlib
+
     where = os.path.join(source, name)
     if "/" in name or name in ("", ".", ".."):
         raise Refused(f"{name!r}: expected a plain file name")
     try:
         given = os.open(where, READ)
     except FileNotFoundError:
-        raise Refused(f"{where} is not there: publish it again", 74) from None
+        raise Refused(
+            f"{where} is not there: is the shared folder mounted? If it is, publish it again", 74
+        ) from None
     except OSError as problem:
-        raise Refused(f"{where} cannot be read ({problem.strerror}): publish it again", 72) from None
+        remedy = "publish it again"
+        if problem.errno not in _OF_THE_FILE:
+            remedy = "does this node reach the server of the shared folder? `fab deploy check` says"
+        raise Refused(f"{where} cannot be read ({problem.strerror}): {remedy}", 72) from None
     try:
         found = os.fstat(given)
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:
             raise Refused(
-                f"{where}: expected a file of {size} bytes, found {kind(found)} of {found.st_size}: publish it again",
+                f"{where}: expected a file of {size} bytes, found {kind(found)} of {found.st_size}:"
+                " publish it again",
                 72,
             )
         made = os.open(name, NEW, 0o644, dir_fd=folder)
         try:
-            digest, left = hashlib.sha256(), size
+            digest = hashlib.sha256()
+            left = size
             while left and (block := os.read(given, min(left, BLOCK_BYTES))):
                 digest.update(block)
                 write_all(made, block)
@@ -176,6 +250,7 @@ def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> Non
 
 FILE_VERBS: Mapping[str, Callable[..., None]] = {
     "folder": make_folder,
+    "give": give_folder,
     "point": make_point,
     "write": write,
     "remove": remove,
@@ -184,7 +259,7 @@ FILE_VERBS: Mapping[str, Callable[..., None]] = {
 
 
 def run(words: Sequence[str], verbs: Mapping[str, Callable[..., None]]) -> int:
-    """The exit code: 71 for a full disk, 72 for a hash that is another, 74 for a file that is not there, else 1."""
+    """Do one verb; return 0, or 71 for a full disk, 72 for another hash, 74 for no file, else 1."""
     os.umask(0o022)
     try:
         verbs[words[0]](*words[1:])
@@ -193,5 +268,7 @@ def run(words: Sequence[str], verbs: Mapping[str, Callable[..., None]]) -> int:
         return refused.code
     except OSError as problem:
         print(f"{' '.join(words[1:2])}: {problem}", file=sys.stderr)
-        return 71 if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 1
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return 71
+        return 1
     return 0

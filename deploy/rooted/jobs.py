@@ -35,7 +35,7 @@ def read_order(jobs: int) -> list[str]:
 
 
 def in_order(jobs: int) -> list[str]:
-    """The existing jobs, the oldest first; jobs of versions without ORDER come before all others."""
+    """Return the existing jobs, the oldest first; those without ORDER come before all."""
     order = read_order(jobs)
     there = {name for name in os.listdir(jobs) if JOB_ID.fullmatch(name)}
     return sorted(there - set(order)) + [name for name in order if name in there]
@@ -46,7 +46,9 @@ def alive() -> set[str] | None:
     words = ["systemctl", "list-units", "--plain", "--no-legend", "pscluster-job@*"]
     states = "--state=active,activating,deactivating,reloading"
     try:
-        asked = subprocess.run([*words, states], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        asked = subprocess.run(
+            [*words, states], stdin=subprocess.DEVNULL, capture_output=True, timeout=20
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     if asked.returncode:
@@ -57,7 +59,14 @@ def alive() -> set[str] | None:
 
 def write_order(jobs: int, order: Sequence[str]) -> None:
     """Replace ORDER."""
-    put(jobs, ORDER, "".join(name + "\n" for name in order).encode(), 0o644, os.geteuid(), os.getegid())
+    put(
+        jobs,
+        ORDER,
+        "".join(name + "\n" for name in order).encode(),
+        0o644,
+        os.geteuid(),
+        os.getegid(),
+    )
 
 
 @contextlib.contextmanager
@@ -104,18 +113,28 @@ def new_job(path: str, owner: str, kept: str, first: str) -> None:
 def free_name(jobs: int, first: str) -> str:
     """Make the folder, for root alone, and return its name."""
     for number in range(1, 1000):
-        name = first if number == 1 else f"{first}-{number}"
+        if number == 1:
+            name = first
+        else:
+            name = f"{first}-{number}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=jobs)
             return name
-    raise Refused(f"{first}: expected fewer than a thousand jobs a minute: wait for the next minute")
+    raise Refused(
+        f"{first}: expected fewer than a thousand jobs a minute: wait for the next minute"
+    )
 
 
 def too_old(order: Sequence[str], kept: int) -> set[str]:
     """Ended jobs beyond the newest `kept`; empty where systemd does not answer."""
     old = order[: max(0, len(order) - kept)]
-    live = alive() if old else set()
-    return set() if live is None else {name for name in old if name not in live}
+    if old:
+        live = alive()
+    else:
+        live = set()
+    if live is None:
+        return set()
+    return {name for name in old if name not in live}
 
 
 def drop_job(path: str, name: str) -> None:

@@ -1,7 +1,9 @@
-"""Opens a path on a node as root, one folder at a time by file descriptor. Runs in the system's Python.
+"""Opens a path on a node as root, one folder at a time by file descriptor.
 
-Like systemd-tmpfiles, it refuses a folder that another account could change meanwhile. So only root can replace what it
-has found by a link.
+Runs in the system's Python.
+
+Like systemd-tmpfiles, it refuses a folder that another account could change meanwhile. So only root
+can replace what it has found by a link.
 """
 
 import contextlib
@@ -41,17 +43,19 @@ def groups() -> set[int]:
 def look_over(path: str, found: os.stat_result) -> None:
     """Raises Refused for a folder in which another account could replace an entry by a link."""
     sticky = found.st_mode & stat.S_ISVTX
-    others = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in groups())
+    others = found.st_mode & stat.S_IWOTH or (
+        found.st_mode & stat.S_IWGRP and found.st_gid not in groups()
+    )
     if found.st_uid not in owners() or (others and not sticky):
         raise Refused(
-            f"{path}: expected a folder that only root can change, it belongs to uid {found.st_uid} with mode "
-            f"{stat.S_IMODE(found.st_mode):04o}: look at what is in it, then `sudo chown root: {path}; "
-            f"sudo chmod go-w {path}`"
+            f"{path}: expected a folder that only root can change, it belongs to uid {found.st_uid}"
+            f" with mode {stat.S_IMODE(found.st_mode):04o}: look at what is in it, then `sudo chown"
+            f" root: {path}; sudo chmod go-w {path}`"
         )
 
 
 def made_by_root(found: os.stat_result) -> bool:
-    """Whether it is root's own link; one with two names may be a hard link that another account made."""
+    """Return whether it is root's own link; one with two names may be another account's."""
     return stat.S_ISLNK(found.st_mode) and found.st_uid in owners() and found.st_nlink == 1
 
 
@@ -61,7 +65,8 @@ class Walk:
     def __init__(self, path: str, make: bool = False) -> None:
         if not path.startswith("/"):
             raise Refused(f"{path!r}: expected an absolute path")
-        self.make, self.links = make, 0
+        self.make = make
+        self.links = 0
         self.open = [("/", os.open("/", FOLDER))]
         rest = path.split("/")
         while rest:
@@ -100,8 +105,8 @@ class Walk:
         self.links += 1
         if not made_by_root(found) or self.links > MOST_LINKS:
             raise Refused(
-                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who made it, "
-                "and remove it"
+                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who"
+                " made it, and remove it"
             )
         target = os.readlink(name, dir_fd=self.here)
         if target.startswith("/"):
@@ -119,7 +124,7 @@ class Walk:
 
 @contextlib.contextmanager
 def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Descriptor of the folder that holds `path`, which only root can change, and the last part of the path."""
+    """Give a descriptor of the folder of `path`, which root alone can change, and its last part."""
     head, name = os.path.split(path.rstrip("/"))
     if name in ("", ".", ".."):
         raise Refused(f"{path!r}: expected a path that ends with a name")
@@ -130,7 +135,11 @@ def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
 
 def kind(found: os.stat_result) -> str:
     """A word for the kind of file."""
-    for test, word in ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file")):
+    for test, word in (
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISREG, "a file"),
+    ):
         if test(found.st_mode):
             return word
     return "a special file"
@@ -142,5 +151,7 @@ def ids(owner: str) -> tuple[int, int]:
         found = pwd.getpwnam(owner)
         group = grp.getgrgid(found.pw_gid)
     except KeyError:
-        raise Refused(f"{owner}: expected an account with a group, found none: `fab deploy start` makes it") from None
+        raise Refused(
+            f"{owner}: expected an account with a group, found none: `fab deploy start` makes it"
+        ) from None
     return found.pw_uid, group.gr_gid

@@ -1,1 +1,1 @@
-"""The process that plays systemd for one cluster on one host: it starts, watches and restarts the role processes."""
+"""The process that plays systemd for one cluster on one host."""

@@ -1,16 +1,19 @@
-"""`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`: `fab deploy start` detaches it."""
+"""`python -m deploy.supervisor --inventory FILE [--set KEY=VALUE ...]`.
+
+`fab deploy start` starts and detaches it.
+"""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
-import cluster.inventory
-from cluster.control.door import raise_limit
-from cluster.control.token import VARIABLE
-from cluster.errors import ClusterError
-from cluster.logs.lines import LogSettings
-from cluster.logs.terminal import say
+import core.inventory
+from core.control.door import raise_limit
+from core.control.token import VARIABLE
+from core.errors import ClusterError
+from core.logs.lines import LogSettings
+from core.logs.terminal import say
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.processes import role_launches
 from deploy.supervisor.supervisor import serve
@@ -20,16 +23,23 @@ def main() -> int:
     """Supervise one cluster until it is stopped; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m deploy.supervisor", description=__doc__)
     parser.add_argument("--inventory", type=Path, required=True, help="the cluster to keep running")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it")
-    parser.add_argument("--hold", action="append", default=[], metavar="TASK", help="do not start this role yet")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of it"
+    )
+    parser.add_argument(
+        "--hold", action="append", default=[], metavar="TASK", help="do not start this role yet"
+    )
     flags = parser.parse_args()
     raise_limit()
     try:
-        inventory = cluster.inventory.load(flags.inventory, flags.set)
+        inventory = core.inventory.load(flags.inventory, flags.set)
         folder = StateFolder.beside(inventory.path, inventory.cluster)
         folder.create()
-        os.environ[VARIABLE] = folder.token()  # for the roles, which may not be able to read it
-        launches = role_launches(inventory.tasks(), inventory.path, flags.set, folder, flags.hold)
+        token = folder.token()
+        os.environ.pop(VARIABLE, None)  # a role gets its own key alone
+        launches = role_launches(
+            inventory.tasks(), inventory.path, flags.set, folder, flags.hold, token
+        )
         logs = LogSettings(inventory.logging.format, inventory.logging.level)
         serve(inventory.cluster, launches, folder, inventory.path, logs=logs)
     except ClusterError as error:

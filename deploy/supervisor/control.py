@@ -1,7 +1,8 @@
-"""The supervisor's unix socket, and its client: one JSON object a line in, one JSON object a line out.
+"""The supervisor's unix socket and its client: one JSON object a line both ways.
 
-`{"verb": "status"}` answers `{"ok": true, ...}`; what cannot be done answers `{"ok": false, "error": "..."}`.
-`{"verb": "watch"}` answers with the status now and again after every change, until the client hangs up.
+`{"verb": "status"}` answers `{"ok": true, ...}`; what cannot be done answers `{"ok": false,
+"error": "..."}`. `{"verb": "watch"}` answers with the status now and again after every change,
+until the client hangs up.
 """
 
 import asyncio
@@ -13,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.control.door import RateLimitedLog
-from cluster.control.lines import SupervisorConnection
-from cluster.errors import ClusterError
+from core.control.door import RateLimitedLog
+from core.control.lines import SupervisorConnection
+from core.errors import ClusterError
 from deploy.cluster.services import ClusterStatus
 
 _LAST_ANSWERS_SECONDS = 2.0
@@ -56,7 +57,10 @@ class ControlServer:
             watcher.set()
 
     async def close(self) -> None:
-        """Finish the answers under way (the caller of `stop` waits for one), hang up, remove the socket."""
+        """Finish the answers under way, hang up and remove the socket.
+
+        The caller of `stop` waits for one of these answers.
+        """
         if self._server is not None:
             self._server.close()
         with suppress(TimeoutError):
@@ -69,7 +73,10 @@ class ControlServer:
         task = asyncio.current_task()
         assert task is not None  # a connection is always served by a task
         if len(self._connections) >= MOST_CONNECTIONS:
-            self._full.say(f"more than {MOST_CONNECTIONS} connections to {self._path} at once: the new ones are closed")
+            self._full.say(
+                f"more than {MOST_CONNECTIONS} connections to {self._path} at once: the new ones"
+                " are closed"
+            )
             writer.close()
             return
         self._connections.add(task)
@@ -78,18 +85,25 @@ class ControlServer:
                 while line := await asyncio.wait_for(reader.readline(), REQUEST_SECONDS):
                     await self._serve(line, reader, writer)
         except ValueError:  # a line beyond the stream's limit of 64 KiB: not one of our clients
-            await _send(writer, {"ok": False, "error": "expected one JSON object a line of at most 64 KiB"})
+            await _send(
+                writer, {"ok": False, "error": "expected one JSON object a line of at most 64 KiB"}
+            )
         finally:
             self._connections.discard(task)
             writer.close()
 
-    async def _serve(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             request = json.loads(line)
         except ValueError:
             request = None
         if not isinstance(request, dict):
-            await _send(writer, {"ok": False, "error": f"expected one JSON object a line, got {line[:80]!r}"})
+            await _send(
+                writer,
+                {"ok": False, "error": f"expected one JSON object a line, got {line[:80]!r}"},
+            )
         elif request.get("verb") == "watch":
             await self._watch(reader, writer)
         else:
@@ -111,7 +125,8 @@ class ControlServer:
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         watcher = asyncio.Event()
         self._watchers.add(watcher)
-        # A healthy cluster changes never: without a look, a client that hung up would be kept until the next failure.
+        # A healthy cluster changes never: without a look, a client that hung up would be kept until
+        # the next failure.
         hung_up = asyncio.create_task(_end_of(reader))
         hung_up.add_done_callback(lambda _: watcher.set())
         try:
@@ -141,7 +156,10 @@ class NobodyListensError(ClusterError):
 
 
 class ControlClient:
-    """One request a connection. Every wait has a deadline, because a supervisor may be stopped or stuck."""
+    """One request a connection.
+
+    Every wait has a deadline, because a supervisor may be stopped or stuck.
+    """
 
     def __init__(
         self,
@@ -157,7 +175,10 @@ class ControlClient:
         self._path = path
         self._deadline_seconds = deadline_seconds
         self._stop_command = stop_command
-        self._owner = os.getuid() if owner is None else owner
+        if owner is None:
+            self._owner = os.getuid()
+        else:
+            self._owner = owner
 
     def status(self) -> ClusterStatus:
         """The cluster as it is now."""
@@ -166,13 +187,17 @@ class ControlClient:
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """The reply to one verb.
 
-        Raises NobodyListensError without a supervisor, ClusterError when it refuses or does not answer in time.
+        Raises NobodyListensError without a supervisor, ClusterError when it refuses or does not
+        answer in time.
         """
         with self._connect() as connection:
             return self._read(connection, verb, request)
 
     def watch(self) -> Generator[ClusterStatus, None, None]:
-        """The status now and after every change; every step waits at most the deadline. Raises as `ask`."""
+        """The status now and after every change; every step waits at most the deadline.
+
+        Raises as `ask`.
+        """
         with self._connect() as connection:
             yield ClusterStatus.from_json(self._read(connection, "watch", {}))
             while True:
@@ -189,9 +214,9 @@ class ControlClient:
         if connection.listener != self._owner:
             with connection:
                 raise ClusterError(
-                    f"the process that listens at {self._path} belongs to user {connection.listener}, not to user "
-                    f"{self._owner}: use the account that started the cluster, or put the inventory into a folder with "
-                    "a shorter path"
+                    f"the process that listens at {self._path} belongs to user"
+                    f" {connection.listener}, not to user {self._owner}: use the account that"
+                    " started the cluster, or put the inventory into a folder with a shorter path"
                 )
         return connection
 
@@ -216,11 +241,14 @@ class ControlClient:
             reply = None
         if not isinstance(reply, dict):
             raise ClusterError(
-                f"the supervisor at {self._path} answered {verb!r} with {line[:80]!r}: expected an object"
+                f"the supervisor at {self._path} answered {verb!r} with {line[:80]!r}: expected an"
+                " object"
             )
         if not reply.get("ok"):
             raise ClusterError(str(reply.get("error", reply)))
         return reply
 
     def _failed(self, what: str, remedy: str = "ends what is left") -> ClusterError:
-        return ClusterError(f"the supervisor at {self._path} {what}; `{self._stop_command}` {remedy}")
+        return ClusterError(
+            f"the supervisor at {self._path} {what}; `{self._stop_command}` {remedy}"
+        )

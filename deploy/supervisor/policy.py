@@ -1,9 +1,13 @@
-"""Whether a role process that ended is started again, and after how long. Pure: no process, no clock."""
+"""Whether a role process that ended is started again, and after how long.
 
-from dataclasses import dataclass
+Pure: no process, no clock.
+"""
+
+from dataclasses import dataclass, field
 from signal import Signals
 
-from cluster.errors import ExitCode
+from core.backoff import Backoff
+from core.errors import ExitCode
 from deploy.common.command_line import named
 
 HOPELESS_AT_ANY_TIME = frozenset(
@@ -12,12 +16,13 @@ HOPELESS_AT_ANY_TIME = frozenset(
 """Return codes that the same command on the same machine gives every time."""
 
 HOPELESS_AT_FIRST = frozenset({ExitCode.PORT_TAKEN, ExitCode.TOO_LITTLE_MEMORY})
-"""Exit codes that are a misconfiguration before the role was ever ready, and may pass by themselves afterwards
-(an outgoing connection that borrowed the port while the role was down, a job that filled the memory)."""
+"""Exit codes that are a misconfiguration before the role was ever ready, and may pass by themselves
+afterwards (an outgoing connection that borrowed the port while the role was down, a job that filled
+the memory)."""
 
 
 @dataclass(frozen=True)
-class Ending:
+class RoleEnding:
     """How a role process ended: `return_code` as `subprocess` gives it, negative for a signal."""
 
     return_code: int
@@ -32,7 +37,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class History:
-    """What the policy remembers of a role: failures since it was last healthy, and whether it ever was ready."""
+    """What the policy remembers of a role.
+
+    These are its failures since it was last healthy, and whether it ever was ready.
+    """
 
     failures: int = 0
     ever_ready: bool = False
@@ -40,7 +48,7 @@ class History:
 
 @dataclass(frozen=True)
 class Decision:
-    """Start the role again after `delay_seconds`, or leave it failed; `reason` carries the numbers behind it."""
+    """Start the role after `delay_seconds`, or leave it failed; `reason` has the numbers."""
 
     restart: bool
     delay_seconds: float
@@ -50,38 +58,50 @@ class Decision:
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """Doubling delays between restarts, forgotten after a healthy minute, and an end to hopeless ones.
+    """Doubling delays between restarts, forgotten after a healthy minute, and an end to them.
 
-    A role that was never ready gets `unready_limit` attempts: a person waits for the answer of `start`.
-    One that has worked before gets `limit`, because the others' training can outlast a bad patch of it.
+    A role that was never ready gets `unready_limit` attempts: a person waits for the answer of
+    `start`. One that has worked before gets `limit`, because the others' training can outlast a bad
+    patch of it.
     """
 
-    first_delay_seconds: float = 0.5
-    factor: float = 2.0
-    longest_delay_seconds: float = 30.0
+    backoff: Backoff = field(default_factory=Backoff)
     healthy_seconds: float = 60.0
     unready_limit: int = 3
     limit: int = 10
 
-    def decide(self, ending: Ending, history: History) -> Decision:
+    def decide(self, ending: RoleEnding, history: History) -> Decision:
         """The decision for one ending, with the history to hand in next time."""
         ever_ready = history.ever_ready or ending.reached_ready
         healthy = ending.reached_ready and ending.uptime_seconds >= self.healthy_seconds
-        past = 0 if healthy else history.failures
+        if healthy:
+            past = 0
+        else:
+            past = history.failures
         if ending.fenced or ending.return_code == ExitCode.RESTART_ASKED:
-            reason = "killed on request" if ending.fenced else "asked to over its metrics port"
+            if ending.fenced:
+                reason = "killed on request"
+            else:
+                reason = "asked to over its metrics port"
             return Decision(True, 0.0, reason, History(past, ever_ready))
         now = History(past + 1, ever_ready)
         what = f"ended with {ending.describe()} after {ending.uptime_seconds:.1f} s"
-        hopeless = HOPELESS_AT_ANY_TIME if ever_ready else HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
+        if ever_ready:
+            hopeless = HOPELESS_AT_ANY_TIME
+        else:
+            hopeless = HOPELESS_AT_ANY_TIME | HOPELESS_AT_FIRST
         if ending.return_code in hopeless:
             return Decision(False, 0.0, f"{what}; a restart would end the same way", now)
-        allowed = self.limit if ever_ready else self.unready_limit
-        kind = "healthy" if ever_ready else "ready"
+        if ever_ready:
+            allowed = self.limit
+            kind = "healthy"
+        else:
+            allowed = self.unready_limit
+            kind = "ready"
         if now.failures >= allowed:
             reason = f"{what}; {now.failures} of {allowed} attempts ended without it being {kind}"
             return Decision(False, 0.0, reason, now)
-        delay = min(self.longest_delay_seconds, self.first_delay_seconds * self.factor ** (now.failures - 1))
+        delay = self.backoff.seconds(now.failures)
         return Decision(True, delay, f"{what}; failure {now.failures} of {allowed}", now)
 
     def revived(self, history: History, reached_ready: bool = False) -> History:

@@ -1,7 +1,7 @@
-"""Role processes: starting one, what Linux knows of it, and clearing away those that a killed supervisor left behind.
+"""Role processes: their start, Linux's account of them, and what a killed supervisor left.
 
-A role process dies with its supervisor, because the kernel kills it. `clear` waits until it has, and ends any that got
-away, so that the ports are free when the same roles are started again.
+A role process dies with its supervisor, because the kernel kills it. `clear` waits until it has,
+and ends any that got away, so that the ports are free when the same roles are started again.
 """
 
 import asyncio
@@ -12,21 +12,25 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.inventory.task import Task
+from core.children import dies_with_parent
+from core.control.client import key_of
+from core.control.own_state import open_own
+from core.control.token import KEY_VARIABLE
+from core.errors import ClusterError
+from core.inventory.task import Task
 from deploy.common.file_lock import FileLock, LockHeldError
-from deploy.common.project import ROOT, die_with_parent, module_command
+from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.render.units import MODULES
 
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A pid that cannot be mistaken for a later process with the same number: pid, boot, and start time in ticks."""
+    """A pid with its boot and start time in ticks, which no later process has."""
 
     pid: int
     start_ticks: int
@@ -42,7 +46,9 @@ class ProcessIdentity:
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(self.pid)
             try:
-                if self.alive():  # asked while the handle keeps the pid from meaning another process
+                if (
+                    self.alive()
+                ):  # asked while the handle keeps the pid from meaning another process
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                     return True
             finally:
@@ -60,13 +66,13 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def frozen(pid: int) -> bool:
-    """Whether the process is stopped by SIGSTOP or a debugger: it holds its port and answers no client."""
+    """Return whether SIGSTOP or a debugger stopped it: it holds its port and answers nothing."""
     fields = _stat_fields(pid)
     return fields is not None and fields[0] in {"T", "t"}
 
 
 def anonymous_memory_bytes(pid: int) -> int | None:
-    """Memory that cannot be dropped and read again from a file (RssAnon of proc(5)); None for a dead process."""
+    """Return the anonymous memory in bytes (RssAnon of proc(5)); None for a dead process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -78,7 +84,7 @@ def anonymous_memory_bytes(pid: int) -> int | None:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """Fields of /proc/<pid>/stat from the third (state) on; the second, the name, may hold spaces."""
+    """Return the fields of /proc/<pid>/stat from the state on; a name may hold spaces."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -93,23 +99,30 @@ def remember(path: Path, alive: Iterable[ProcessIdentity]) -> None:
     partial.replace(path)
 
 
-def clear(path: Path, deadline_seconds: float = 10.0) -> tuple[int, ...]:
-    """End every remembered process that still lives and forget them all; returns the pids that had to be killed.
+_DEATH_SECONDS = 10.0
 
-    The caller holds the cluster's lock: the processes of a living supervisor are remembered in the same file.
-    Raises ClusterError naming the pids that survive SIGKILL until the deadline (a process hung in the kernel).
+
+def clear(path: Path) -> tuple[int, ...]:
+    """End every remembered process that still lives, forget all, and return the killed pids.
+
+    The caller holds the cluster's lock: the processes of a living supervisor are remembered in the
+    same file. Raises ClusterError naming the pids that survive SIGKILL until the deadline (a
+    process hung in the kernel).
     """
     try:
-        remembered = [ProcessIdentity(**record) for record in json.loads(path.read_text())["processes"]]
+        remembered = [
+            ProcessIdentity(**record) for record in json.loads(path.read_text())["processes"]
+        ]
     except (OSError, ValueError, KeyError, TypeError):  # there is no file, or it cannot be read
         remembered = []
     living = [identity for identity in remembered if identity.kill()]
-    deadline = time.monotonic() + deadline_seconds
+    deadline = time.monotonic() + _DEATH_SECONDS
     while remaining := [identity.pid for identity in living if identity.alive()]:
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"processes {remaining} of an earlier supervisor do not die within {deadline_seconds:.0f} s of SIGKILL;"
-                " they hang in the kernel (a dead disk or network mount): reboot the machine"
+                f"processes {remaining} of an earlier supervisor do not die within"
+                f" {_DEATH_SECONDS:.0f} s of SIGKILL; they hang in the kernel (a dead disk or"
+                " network mount): reboot the machine"
             )
         time.sleep(0.02)
     path.unlink(missing_ok=True)
@@ -117,9 +130,11 @@ def clear(path: Path, deadline_seconds: float = 10.0) -> tuple[int, ...]:
 
 
 def clear_folder(folder: StateFolder) -> bool:
-    """Clear away what a dead supervisor left in `folder`; False, and nothing touched, while one lives. Raises as above.
+    """Clear away what a dead supervisor left in `folder`.
 
-    Under the lock, because a `start` may follow upon the end that a `stop` has waited for.
+    Returns False, with nothing touched, while one lives. Raises ClusterError as `clear` does. It
+    holds the lock meanwhile, because a `start` may follow upon the end that a `stop` has waited
+    for.
     """
     if not folder.path.exists():
         return True
@@ -147,22 +162,35 @@ def set_aside_if_large(log: Path) -> None:
             log.replace(log.with_name(log.name + ".1"))
 
 
-def start_logged(command: Sequence[str], log: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a process that writes to the end of `log`; the process, and the byte where its lines begin.
+def start_logged(
+    command: Sequence[str], log: Path, **options: Any
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process that writes to the end of `log`.
+
+    The result has the process and the byte where its lines begin.
 
     Raises OSError.
     """
     set_aside_if_large(log)
-    with log.open("ab") as stream:
+    opened = open_own(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    with os.fdopen(opened, "ab") as stream:
         begin = stream.tell()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, cwd=ROOT, **options
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            **options,
         )
     return process, begin
 
 
 def last_line(log: Path, since: int = 0) -> str:
-    """The last non-empty line, looking at most 64 KiB back and not before byte `since`; empty without one."""
+    """Return the last non-empty line from byte `since` on; empty without one.
+
+    It looks at the last 64 KiB.
+    """
     try:
         with log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -177,7 +205,8 @@ def last_line(log: Path, since: int = 0) -> str:
 class LaunchPlan:
     """What to start for a task: the command line, the socket for its readiness, its log file.
 
-    A role that is `held` starts on the first request for a restart.
+    A role that is `held` starts on the first request for a restart. `key` is what its callers have
+    to know (docs/control.md).
     """
 
     task: Task
@@ -185,17 +214,24 @@ class LaunchPlan:
     notify_socket: Path
     log: Path
     held: bool = False
+    key: str | None = field(default=None, repr=False)
 
 
 class RoleProcess:
-    """A started child. Only the event loop's thread may start one: see `die_with_parent`."""
+    """A started child. Only the event loop's thread may start one: see `dies_with_parent`."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         """Start the process. Raises OSError when that is impossible."""
-        environment = {**os.environ, "NOTIFY_SOCKET": str(plan.notify_socket), "PYTHONUNBUFFERED": "1"}
+        environment = {
+            **os.environ,
+            "NOTIFY_SOCKET": str(plan.notify_socket),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if plan.key is not None:
+            environment[KEY_VARIABLE] = plan.key
         self._log = plan.log
         self.popen, self._log_start = start_logged(
-            plan.command, plan.log, env=environment, preexec_fn=die_with_parent()
+            plan.command, plan.log, env=environment, preexec_fn=dies_with_parent()
         )
         self._started = time.monotonic()
         self.ended = asyncio.Event()
@@ -207,24 +243,32 @@ class RoleProcess:
         return time.monotonic() - self._started
 
     def reap(self) -> None:
-        """Collect its exit status and set `ended` if it has ended; for the event loop's SIGCHLD handler."""
+        """Collect its exit status and set `ended` if it has ended; for the handler of SIGCHLD."""
         if self.popen.poll() is not None:
             self.ended.set()
 
     def last_line(self) -> str:
-        """The last non-empty line this run logged: a role that cannot start says why in one line."""
+        """Return the last line of this run: a role that cannot start says why in one line."""
         return last_line(self._log, self._log_start)
 
 
 def role_launches(
-    tasks: Sequence[Task], inventory: Path, overrides: Sequence[str], folder: StateFolder, held: Sequence[str] = ()
+    tasks: Sequence[Task],
+    inventory: Path,
+    overrides: Sequence[str],
+    folder: StateFolder,
+    held: Sequence[str] = (),
+    token: str | None = None,
 ) -> list[LaunchPlan]:
-    """How to start each role that stays up of the inventory in the file `inventory`; the tasks named `held` wait."""
+    """Return how to start each role that stays up; the tasks named `held` wait."""
     settings = [word for override in overrides for word in ("--set", override)]
     launches = []
     for task in tasks:
         if task.role in MODULES:
             flags = ("--inventory", str(inventory), "--task", str(task.index), *settings)
-            words, log = module_command(MODULES[task.role], *flags), folder.log(task.name)
-            launches.append(LaunchPlan(task, words, folder.notify_socket, log, task.name in held))
+            words = module_command(MODULES[task.role], *flags)
+            log = folder.log(task.name)
+            waits = task.name in held
+            key = key_of(token, task.name)
+            launches.append(LaunchPlan(task, words, folder.notify_socket, log, waits, key))
     return launches

@@ -8,14 +8,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from signal import Signals
+from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.inventory.task import Task
-from cluster.logs.lines import read_line
-from cluster.server.sockets import cut
+from core.errors import ClusterError
+from core.inventory.task import Task
+from core.logs.lines import read_line
+from core.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus
-from deploy.supervisor.policy import Decision, Ending, History, RestartPolicy
-from deploy.supervisor.processes import LaunchPlan, ProcessIdentity, RoleProcess, anonymous_memory_bytes, frozen
+from deploy.supervisor.policy import Decision, History, RestartPolicy, RoleEnding
+from deploy.supervisor.processes import (
+    LaunchPlan,
+    ProcessIdentity,
+    RoleProcess,
+    anonymous_memory_bytes,
+    frozen,
+)
 
 _SILENT = frozenset({-Signals.SIGKILL, -Signals.SIGTERM, -Signals.SIGINT})
 """Return codes of a process that was ended by a signal: its last line is about something else."""
@@ -25,18 +32,23 @@ _NOTHING_WRONG = frozenset({"debug", "info", "I"})
 
 
 def last_words(line: str, role: str, address: str, return_code: int) -> str:
-    """Why the role ended, without the time and the role's own name and address; empty when `line` does not say.
+    """Return why the role ended, without time, name and address; empty where no line says.
 
-    `role` is `ps:0`, `address` its `host:port`; `return_code` as `subprocess` gives it, negative for a signal.
+    `role` is `ps:0`, `address` its `host:port`; `return_code` as `subprocess` gives it, negative
+    for a signal.
     """
     if return_code in _SILENT:
         return ""
     logged = read_line(line)
     if logged:
-        line, foreign = logged.message, _OF_TENSORFLOW.match(logged.message)
+        line = logged.message
+        foreign = _OF_TENSORFLOW.match(logged.message)
         if (foreign["level"] if foreign and not logged.level else logged.level) in _NOTHING_WRONG:
             return ""
-        line = line[foreign.end() :] if foreign and not logged.level else line.partition("\n")[0]
+        if foreign and not logged.level:
+            line = line[foreign.end() :]
+        else:
+            line = line.partition("\n")[0]
     for own in (f"{role} {address}: ", f"{role}: "):
         line = line.removeprefix(own)
     return line
@@ -51,8 +63,8 @@ log = logging.getLogger("pscluster.supervisor")
 class Deadlines:
     """How long a role may take.
 
-    A Pi 3 with a cold SD card needs minutes to load TensorFlow. A role promises to be gone a second after SIGTERM;
-    one that is stopped or stuck never will be.
+    A Pi 3 with a cold SD card needs minutes to load TensorFlow. A role promises to be gone a second
+    after SIGTERM; one that is stopped or stuck never will be.
     """
 
     ready_seconds: float = 300.0
@@ -60,10 +72,14 @@ class Deadlines:
 
 
 class Role:
-    """A task of the inventory, its present process if it has one, and what became of the earlier ones."""
+    """A task of the inventory, its present process, and the end of the earlier ones."""
 
     def __init__(
-        self, plan: LaunchPlan, policy: RestartPolicy, deadlines: Deadlines, changed: Callable[[], None]
+        self,
+        plan: LaunchPlan,
+        policy: RestartPolicy,
+        deadlines: Deadlines,
+        changed: Callable[[], None],
     ) -> None:
         """`changed` is called after every change of state."""
         self.task = plan.task
@@ -111,11 +127,17 @@ class Role:
     def notice_ready(self) -> None:
         """Its process reported readiness."""
         if self._process is not None and self._state is RoleState.STARTING:
-            self._say(logging.INFO, f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.popen.pid})")
+            self._say(
+                logging.INFO,
+                f"ready after {self._process.uptime_seconds:.1f} s (pid {self._process.popen.pid})",
+            )
             self._become(RoleState.READY)
 
     async def fence(self) -> int | None:
-        """Kill the process at once and wait until it is dead; it is then started again. Returns the pid killed."""
+        """Kill the process at once and wait until it is dead; it is then started again.
+
+        Returns the pid killed.
+        """
         process = self._process
         if process is None:
             return None
@@ -134,29 +156,38 @@ class Role:
             pid = await self.fence()
         elif self._process is not None:
             self._process.popen.send_signal(number)  # which looks whether it has ended
-            pid = pid if self._process.popen.returncode is None else None
+            if self._process.popen.returncode is not None:
+                pid = None
         if pid is None:
-            raise ClusterError(f"{self.task.name} has no process to send {number.name} to: it is {self._state}")
+            raise ClusterError(
+                f"{self.task.name} has no process to send {number.name} to: it is {self._state}"
+            )
         return pid
 
     def cut_off(self, peer: Task) -> int | None:
-        """For fault injection: shut the process's connections to `peer`; its pid, None if it had none.
+        """Shut the process's connections to `peer`, for fault injection.
 
-        Raises ClusterError when the role has no process, or the kernel does not let us.
+        Returns its pid, None where it had no such connection. Raises ClusterError when the role has
+        no process, or the kernel does not let us.
         """
         pid = self.pid
         if pid is None:
-            raise ClusterError(f"{self.task.name} has no process to cut off from {peer.name}: it is {self._state}")
+            raise ClusterError(
+                f"{self.task.name} has no process to cut off from {peer.name}: it is {self._state}"
+            )
         try:
-            return pid if cut(pid, {(socket.gethostbyname(peer.host), peer.port)}) else None
+            if cut(pid, {(socket.gethostbyname(peer.host), peer.port)}):
+                return pid
+            return None
         except OSError as error:
             raise ClusterError(
-                f"{self.task.name} cannot be cut off from {peer.name}: {error.strerror}. It takes Linux 5.6 or later "
-                "and kernel.yama.ptrace_scope 0 or 1; root needs CAP_SYS_PTRACE besides"
+                f"{self.task.name} cannot be cut off from {peer.name}: {error.strerror}. It takes"
+                " Linux 5.6 or later and kernel.yama.ptrace_scope 0 or 1; root needs"
+                " CAP_SYS_PTRACE besides"
             ) from None
 
     async def restart(self) -> None:
-        """End the process, forgive its failures, and start it again; also a role that failed for good or is held."""
+        """End the process, forgive its failures and start it again, also a failed or held role."""
         self._held = False
         if self._process is None:
             self._history = self._policy.revived(self._history)
@@ -166,7 +197,10 @@ class Role:
         await self._end_process()
 
     async def hold(self) -> bool:
-        """End the process and start no other one until `restart`; whether SIGTERM was not enough."""
+        """End the process and start no other one until `restart`.
+
+        Returns whether SIGTERM was not enough.
+        """
         self._held = True
         return await self._stop_process()
 
@@ -184,59 +218,68 @@ class Role:
     @property
     def pid(self) -> int | None:
         """Pid of the living process."""
-        return None if self._process is None else self._process.popen.pid
+        if self._process is None:
+            return None
+        return self._process.popen.pid
 
     @property
     def identity(self) -> ProcessIdentity | None:
         """Identity of the living process."""
-        return None if self._process is None else self._process.identity
+        if self._process is None:
+            return None
+        return self._process.identity
 
     def status(self) -> RoleStatus:
         """The record that `status` shows."""
-        process, state = self._process, self._state
+        process = self._process
+        state = self._state
         if process is not None and state is RoleState.READY and frozen(process.popen.pid):
             state = RoleState.FROZEN
-        return RoleStatus(
-            role=self.task.role,
-            index=self.task.index,
-            node=self.task.node,
-            address=self.task.address,
-            metrics_address=self.task.metrics_address,
-            state=state,
-            pid=self.pid,
-            anonymous_memory_bytes=None if process is None else anonymous_memory_bytes(process.popen.pid),
-            uptime_seconds=None if process is None else round(process.uptime_seconds, 3),
-            restarts=max(0, self._restarts),
-            reason=self._reason,
-        )
+        figures: dict[str, Any] = {}
+        if process is not None:
+            figures = {
+                "pid": process.popen.pid,
+                "anonymous_memory_bytes": anonymous_memory_bytes(process.popen.pid),
+                "uptime_seconds": round(process.uptime_seconds, 3),
+            }
+        restarts = max(0, self._restarts)
+        return RoleStatus.of(self.task, state, restarts=restarts, reason=self._reason, **figures)
 
-    async def _run_once(self) -> Ending:
+    async def _run_once(self) -> RoleEnding:
         self._restarts += 1
         try:
             self._process = RoleProcess(self._plan)
         except OSError as error:
             self._reason = f"{self._plan.command[0]} cannot be started: {error.strerror}"
-            return Ending(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
+            return RoleEnding(_COMMAND_NOT_FOUND, 0.0, reached_ready=False)
         self._say(logging.INFO, f"started with pid {self._process.popen.pid}")
         self._become(RoleState.STARTING)
         process = self._process
-        overdue = asyncio.get_running_loop().call_later(self._deadlines.ready_seconds, self._overdue, process)
+        overdue = asyncio.get_running_loop().call_later(
+            self._deadlines.ready_seconds, self._overdue, process
+        )
         process.reap()  # it may have ended before the loop could hear of it
         await process.ended.wait()
         overdue.cancel()
         code = process.popen.returncode
-        ending = Ending(
+        ending = RoleEnding(
             _COMMAND_NOT_FOUND if code is None else code,
             process.uptime_seconds,
             reached_ready=self._state in (RoleState.READY, RoleState.STOPPING),
             fenced=self._fenced,
         )
-        self._reason = last_words(process.last_line(), self.task.name, self.task.address, ending.return_code)
-        self._process, self._fenced = None, False
+        self._reason = last_words(
+            process.last_line(), self.task.name, self.task.address, ending.return_code
+        )
+        self._process = None
+        self._fenced = False
         return ending
 
     async def _abide_by(self, decision: Decision) -> None:
-        self._reason = f"{self._reason} [{decision.reason}]" if self._reason else decision.reason
+        if self._reason:
+            self._reason = f"{self._reason} [{decision.reason}]"
+        else:
+            self._reason = decision.reason
         self._wake.clear()
         if not decision.restart:
             self._say(logging.ERROR, f"not restarted: {self._reason}")
@@ -253,10 +296,15 @@ class Role:
         if process is None:
             return False
         process.popen.terminate()
+        seconds = self._deadlines.stop_seconds
+        why = f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM"
+        if frozen(process.popen.pid):
+            seconds = 0.0
+            why = "it is stopped and hears no SIGTERM"
         try:
-            await asyncio.wait_for(process.ended.wait(), self._deadlines.stop_seconds)
+            await asyncio.wait_for(process.ended.wait(), seconds)
         except TimeoutError:
-            self._say(logging.WARNING, f"still there {self._deadlines.stop_seconds:.0f} s after SIGTERM: killed")
+            self._say(logging.WARNING, f"{why}: killed")
             process.popen.kill()
             await process.ended.wait()
             return True
@@ -264,7 +312,10 @@ class Role:
 
     def _overdue(self, process: RoleProcess) -> None:
         if self._process is process and self._state is RoleState.STARTING:
-            self._say(logging.WARNING, f"not ready {self._deadlines.ready_seconds:.0f} s after its start: killed")
+            self._say(
+                logging.WARNING,
+                f"not ready {self._deadlines.ready_seconds:.0f} s after its start: killed",
+            )
             process.popen.kill()
 
     def _become(self, state: RoleState) -> None:

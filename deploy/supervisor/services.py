@@ -1,4 +1,4 @@
-"""The service manager of a cluster on this machine: its supervisor, asked over the supervisor's own socket."""
+"""The service manager of a cluster on this machine: its supervisor, over its own socket."""
 
 import contextlib
 import os
@@ -9,10 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import SETTLED, ClusterStatus, LogPlace, Report, RoleState, RoleStatus, Stopped
+from deploy.cluster.services import (
+    SETTLED,
+    ClusterStatus,
+    LogPlace,
+    Report,
+    RoleState,
+    RoleStatus,
+    Stopped,
+)
 from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
 from deploy.common.project import module_command
@@ -22,19 +30,24 @@ from deploy.supervisor.control import ControlClient, NobodyListensError
 from deploy.supervisor.role import Deadlines
 
 if TYPE_CHECKING:
-    from cluster.inventory import Inventory, Task
+    from core.inventory import Inventory, Task
 
 _LAUNCH_DEADLINE_SECONDS = 60.0
-"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left behind."""
+"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left
+behind."""
 _STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
 _POLL_SECONDS = 0.05
 _JOB_SECONDS = 70.0
-"""How long an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`)."""
+"""How long an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`).
+"""
 _DOWN = (RoleState.STOPPED, RoleState.FAILED, RoleState.FROZEN)
 
 
 def answer_seconds(roles: int) -> float:
-    """The longest wait for one answer: while it starts them, it is as busy as they are many (measured: 14 s for 65)."""
+    """Return the longest wait for one answer: the supervisor is busy while it starts its roles.
+
+    65 roles took it 14 s (measured).
+    """
     return 10.0 + 0.5 * roles
 
 
@@ -64,26 +77,29 @@ class Supervised:
         self._launching = threading.Lock()
 
     def client(self, deadline_seconds: float = 0.0) -> ControlClient:
-        """A client of the supervisor, with the longest wait for one answer; as many roles need it if that is longer."""
+        """Return a client of the supervisor.
+
+        It waits `deadline_seconds` for an answer, or as long as so many roles may need.
+        """
         deadline_seconds = max(deadline_seconds, answer_seconds(len(self._tasks)))
         stop_command = command("deploy stop", self._inventory.path)
-        return ControlClient(self._folder.control_socket, deadline_seconds, stop_command=stop_command)
+        return ControlClient(
+            self._folder.control_socket, deadline_seconds, stop_command=stop_command
+        )
 
     def state(self, fleet: Fleet | None = None) -> ClusterStatus:
-        """See `ServiceManager`."""
+        """Return the state of the manager and of each role."""
         try:
             return self.client().status()
         except NobodyListensError:
-            stopped = (
-                RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, RoleState.STOPPED)
-                for task in self._tasks
-            )
+            stopped = (RoleStatus.of(task, RoleState.STOPPED) for task in self._tasks)
             return ClusterStatus(self._inventory.cluster, tuple(stopped))
 
     def start(self, tasks: "Sequence[Task]", report: Report) -> ClusterStatus:
         """Start those of these roles that are down; the status once each is ready or has failed.
 
-        The first start launches the supervisor, which holds the other roles back. Raises ClusterError.
+        The first start launches the supervisor, which holds the other roles back. Raises
+        ClusterError.
         """
         names = [task.name for task in tasks]
         with self._launching:
@@ -93,10 +109,14 @@ class Supervised:
                 self._launch([task.name for task in self._tasks if task.name not in names])
                 status = self.client().status()
         down = [role.name for role in status.in_state(*_DOWN) if role.name in names]
-        return self._restarted(down, names, report) if down else self._settled(names, report)
+        if down:
+            return self._restarted(down, names, report)
+        return self._settled(names, report)
 
     def restart(self, fleet: Fleet, tasks: "Sequence[Task]") -> ClusterStatus:
-        """See `ServiceManager`. With all roles a new supervisor starts, with the inventory as it is now.
+        """Restart these roles.
+
+        With all roles a new supervisor starts, with the inventory as it is now.
 
         Raises ClusterError when nothing runs and only some roles are meant.
         """
@@ -106,11 +126,19 @@ class Supervised:
         return self.start(tasks, lambda status: None)
 
     def restart_in_place(self, names: Sequence[str]) -> ClusterStatus:
-        """Restart these roles (without names: all) under the supervisor that runs. Raises ClusterError without one."""
-        return self._restarted(names, names or [task.name for task in self._tasks], lambda status: None)
+        """Restart these roles (without names: all) under the supervisor that runs.
+
+        Raises ClusterError without one.
+        """
+        return self._restarted(
+            names, names or [task.name for task in self._tasks], lambda status: None
+        )
 
     def stop(self, fleet: Fleet, nodes: Sequence[str]) -> Stopped:
-        """See `ServiceManager`. The supervisor ends with the last role."""
+        """Interrupt a job, then stop the roles of these nodes.
+
+        The supervisor ends with the last role.
+        """
         chosen = [task for task in self._tasks if task.node in nodes]
         if any(task.node in nodes for task in self._inventory.of_role("coordinator")):
             self._interrupt_job()
@@ -125,12 +153,17 @@ class Supervised:
         return Stopped(_by_node(ran), tuple(reply["killed"]), inventory=reply["inventory"])
 
     def logs(self) -> Sequence[LogPlace]:
-        """See `ServiceManager`. A file for each role and the supervisor; the coordinator's in the folder of its run."""
+        """Return where the logs of these roles lie.
+
+        The supervisor and each role have a file; the coordinator's lies in the folder of its run.
+        """
         (coordinator,) = self._inventory.of_role("coordinator")
         return [
             LogPlace("supervisor", coordinator.node, self._folder.log("supervisor")),
             *(LogPlace(task.name, task.node, self._folder.log(task.name)) for task in self._tasks),
-            LogPlace(coordinator.name, coordinator.node, runs=str(Path(self._inventory.runs).absolute())),
+            LogPlace(
+                coordinator.name, coordinator.node, runs=str(Path(self._inventory.runs).absolute())
+            ),
         ]
 
     def _launch(self, held: Sequence[str]) -> None:
@@ -140,18 +173,24 @@ class Supervised:
         """
         self._folder.create()
         # One that is just being stopped still holds the lock.
-        _comes_true(lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS)
+        _comes_true(
+            lambda: self._answers() or held_by(self._folder.lock) is None, _STOP_DEADLINE_SECONDS
+        )
         if self._answers():
             return
         settings = [word for override in self._overrides for word in ("--set", override)]
         settings += [word for name in held for word in ("--hold", name)]
         log = self._folder.log("supervisor")
-        words = module_command("deploy.supervisor", "--inventory", str(self._inventory.path.resolve()), *settings)
+        words = module_command(
+            "deploy.supervisor", "--inventory", str(self._inventory.path.resolve()), *settings
+        )
         process, begin = processes.start_logged(words, log, start_new_session=True)
 
         def answers_or_ended() -> bool:
             # One that lost the race against another `start` ends, and the winner answers soon.
-            return self._answers() or (process.poll() is not None and held_by(self._folder.lock) is None)
+            return self._answers() or (
+                process.poll() is not None and held_by(self._folder.lock) is None
+            )
 
         _comes_true(answers_or_ended, _LAUNCH_DEADLINE_SECONDS)
         if not self._answers():
@@ -161,7 +200,7 @@ class Supervised:
             )
 
     def _stop_supervisor(self, roles: Mapping[str, Sequence[str]]) -> Stopped:
-        """Have everything stopped, by force where asking does not do, and clear away what a crash left."""
+        """Have everything stopped, by force where a request is not enough, and clear up."""
         ran = held_by(self._folder.lock) is not None
         killed: list[str] = []
         inventory: str | None = None
@@ -194,8 +233,8 @@ class Supervised:
             os.kill(pid, signal.SIGKILL)
         if not _comes_free(self._folder.lock, _STOP_DEADLINE_SECONDS):
             raise ClusterError(
-                f"the supervisor of cluster {self._inventory.cluster} (pid {pid}) survives SIGKILL: it hangs in the "
-                "kernel (a dead disk or network mount); reboot the machine"
+                f"the supervisor of cluster {self._inventory.cluster} (pid {pid}) survives SIGKILL:"
+                " it hangs in the kernel (a dead disk or network mount); reboot the machine"
             )
         return ["supervisor"]
 
@@ -211,12 +250,16 @@ class Supervised:
     def _asked(self, verb: str, names: Sequence[str]) -> dict[str, Any]:
         return self.client(_STOP_DEADLINE_SECONDS).ask(verb, tasks=list(names))
 
-    def _restarted(self, names: Sequence[str], awaited: Sequence[str], report: Report) -> ClusterStatus:
+    def _restarted(
+        self, names: Sequence[str], awaited: Sequence[str], report: Report
+    ) -> ClusterStatus:
         try:
             self._asked("restart", names)
         except NobodyListensError as error:
             start = command("deploy start", self._inventory.path)
-            raise ClusterError(f"cluster {self._inventory.cluster} is not running: `{start}` starts it") from error
+            raise ClusterError(
+                f"cluster {self._inventory.cluster} is not running: `{start}` starts it"
+            ) from error
         return self._settled(awaited, report)
 
     def _settled(self, names: Sequence[str], report: Report) -> ClusterStatus:
@@ -227,8 +270,8 @@ class Supervised:
                 if all(role.state in SETTLED for role in status.roles if role.name in names):
                     return status
         raise ClusterError(
-            f"the supervisor of cluster {self._inventory.cluster} ended before its roles were ready; "
-            f"`{command('deploy logs --role supervisor', self._inventory.path)}` shows why"
+            f"the supervisor of cluster {self._inventory.cluster} ended before its roles were"
+            f" ready; `{command('deploy logs --role supervisor', self._inventory.path)}` shows why"
         )
 
 

@@ -1,4 +1,4 @@
-"""All roles of one cluster, their signals and sockets, and the life of the process that keeps them."""
+"""All roles of one cluster, their signals and sockets, and the life of their keeper."""
 
 import asyncio
 import logging
@@ -11,14 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ClusterError, UsageError
-from cluster.logs.lines import LogSettings, Speaker, begin
+from core.errors import ClusterError, UsageError
+from core.logs.lines import LogSettings, Speaker, begin
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import processes
 from deploy.supervisor.control import ControlServer
+from deploy.supervisor.owner import open_owner
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.processes import LaunchPlan
 from deploy.supervisor.role import Deadlines, Role
@@ -47,7 +48,9 @@ class Supervisor:
         self._cluster = cluster
         self._folder = folder
         self._inventory = str(inventory.resolve())
-        self._roles = {plan.task.name: Role(plan, policy, deadlines, self._role_changed) for plan in launches}
+        self._roles = {
+            plan.task.name: Role(plan, policy, deadlines, self._role_changed) for plan in launches
+        }
         self._server = ControlServer(folder.control_socket, self.answer, self.status)
         self._finished = asyncio.Event()
         self._stopping: asyncio.Task[list[str]] | None = None
@@ -59,7 +62,12 @@ class Supervisor:
         loop.add_reader(notify, self._receive_notices, notify)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop_on_signal, number)
+            loop.add_signal_handler(number, self._stop_because, number.name)
+        owner = open_owner()
+        if owner is not None:
+            loop.add_reader(
+                owner, self._stop_because, "the process that started the cluster has ended"
+            )
         try:
             await self._server.open()
             async with asyncio.TaskGroup() as group:
@@ -68,6 +76,9 @@ class Supervisor:
             await self._finished.wait()
         finally:
             await self._server.close()
+            if owner is not None:
+                loop.remove_reader(owner)
+                os.close(owner)
             loop.remove_reader(notify)
             notify.close()
             self._folder.roles.unlink(missing_ok=True)
@@ -88,29 +99,47 @@ class Supervisor:
             raise ClusterError("the cluster is being stopped: start it when that is done")
         if verb == "kill":
             role = self._named([request.get("task")])[0]
-            log.warning("%s: to be killed on request: %s", role.task.name, request.get("reason", "no reason given"))
+            log.warning(
+                "%s: to be killed on request: %s",
+                role.task.name,
+                request.get("reason", "no reason given"),
+            )
             return {"task": role.task.name, "pid": await role.fence()}
         if verb == "signal":
-            number, role = _INJECTABLE.get(str(request.get("signal"))), self._named([request.get("task")])[0]
+            number = _INJECTABLE.get(str(request.get("signal")))
+            role = self._named([request.get("task")])[0]
             if number is None:
-                raise UsageError(f"expected the signal {', '.join(_INJECTABLE)}, got {request.get('signal')!r}")
+                raise UsageError(
+                    f"expected the signal {', '.join(_INJECTABLE)}, got {request.get('signal')!r}"
+                )
             log.warning("%s: %s on request", role.task.name, number.name)
             return {"task": role.task.name, "pid": await role.send_signal(number)}
         if verb == "cut":
             role, peer = self._named([request.get("task"), request.get("peer")])
-            log.warning("%s: its connections to %s are cut on request", role.task.name, peer.task.name)
+            log.warning(
+                "%s: its connections to %s are cut on request", role.task.name, peer.task.name
+            )
             return {"task": role.task.name, "pid": role.cut_off(peer.task)}
         if verb == "restart":
-            roles = self._named(request["tasks"]) if request.get("tasks") else list(self._roles.values())
+            if request.get("tasks"):
+                roles = self._named(request["tasks"])
+            else:
+                roles = list(self._roles.values())
             await asyncio.gather(*(role.restart() for role in roles))
             return {"tasks": [role.task.name for role in roles]}
         if verb == "hold":
             roles = self._named(request.get("tasks") or ())
             return {"killed": await _killed(roles, Role.hold), "inventory": self._inventory}
-        raise UsageError(f"expected the verb status, watch, stop, hold, kill, signal, cut or restart, got {verb!r}")
+        raise UsageError(
+            "expected the verb status, watch, stop, hold, kill, signal, cut or restart, got"
+            f" {verb!r}"
+        )
 
     async def stop(self) -> list[str]:
-        """Stop every role, side by side; names of those that had to be killed. Asking twice waits for the same stop."""
+        """Stop every role, side by side; names of those that had to be killed.
+
+        Asking twice waits for the same stop.
+        """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_roles())
         return await asyncio.shield(self._stopping)
@@ -121,15 +150,18 @@ class Supervisor:
         self._finished.set()
         return killed
 
-    def _stop_on_signal(self, number: signal.Signals) -> None:
-        log.info("%s: stopping", number.name)
+    def _stop_because(self, reason: str) -> None:
         if self._stopping is None:
+            log.info("%s: stopping", reason)
             self._stopping = asyncio.create_task(self._stop_roles())
 
     def _named(self, names: Sequence[Any]) -> list[Role]:
         unknown = [name for name in names if name not in self._roles]
         if unknown:
-            raise UsageError(f"no role {', '.join(map(repr, unknown))}; this cluster has {', '.join(self._roles)}")
+            raise UsageError(
+                f"no role {', '.join(map(repr, unknown))}; this cluster has"
+                f" {', '.join(self._roles)}"
+            )
         return [self._roles[name] for name in names]
 
     def _receive_notices(self, notify: socket.socket) -> None:
@@ -145,14 +177,16 @@ class Supervisor:
     def _role_changed(self) -> None:
         alive = (role.identity for role in self._roles.values())
         try:
-            processes.remember(self._folder.roles, [identity for identity in alive if identity is not None])
+            processes.remember(
+                self._folder.roles, [identity for identity in alive if identity is not None]
+            )
         except OSError as error:  # a full disk must not end a running cluster
             log.warning("%s cannot be written (%s): ignored", self._folder.roles, error.strerror)
         self._server.changed()
 
 
 def _notify_socket(path: Path) -> socket.socket:
-    """The receiving end of sd_notify(3), for an event loop's reader; it gets the senders' pids from the kernel."""
+    """The receiving end of sd_notify(3); the kernel gives it the senders' pids."""
     path.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -200,11 +234,14 @@ def serve(
             f"`{command('deploy status', inventory)}` shows it"
         ) from error
     with lock:
-        folder.create()  # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
+        # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
+        folder.create()
         killed = processes.clear(folder.roles)
         log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
         if killed:
-            log.warning("processes %s of an earlier supervisor were still there: killed", list(killed))
+            log.warning(
+                "processes %s of an earlier supervisor were still there: killed", list(killed)
+            )
         folder.pid.write_text(f"{os.getpid()}\n")
         try:
             asyncio.run(Supervisor(cluster, launches, folder, inventory, policy, deadlines).run())

@@ -1,4 +1,7 @@
-"""Concentric rings without Keras: a network written out in TensorFlow, with statistics and dropout of its own."""
+"""Concentric rings without Keras.
+
+A network written out in TensorFlow, with statistics and dropout of its own.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -46,7 +49,10 @@ def forward(parameters, statistics, x, training, seed):
 
 
 def data(folder):
-    """Points of three shells around the origin, far from the unit cube; every fifth one is for the test."""
+    """Points of three shells around the origin, far from the unit cube.
+
+    Every fifth one is for the test.
+    """
     random = np.random.default_rng(0)
     y = random.integers(0, 3, 6000)
     directions = random.normal(size=(6000, 3))

@@ -14,7 +14,10 @@ OTHER = len(ALPHABET)
 
 
 def model(input_shape, outputs):
-    """Embedding, two causal convolutions and a GRU; characters (STEPS,) in, a number for each next character out."""
+    """Embedding, two causal convolutions and a GRU.
+
+    Characters (STEPS,) in, a number for each next character out.
+    """
     window = keras.Input(input_shape, dtype="int32")
     x = layers.Embedding(outputs, 32)(window)
     for rate in (1, 2):
@@ -24,16 +27,18 @@ def model(input_shape, outputs):
 
 
 def data(folder):
-    """Windows of every page; the last tenth of each page is for the test. `groups` are the pages.
+    """Return windows of every page; the last tenth of each page is for the test.
 
-    `folder` is what `--data` names, a folder with .md files; else that of this file, and then the pages are those of
-    the project's `docs/`.
+    `folder` holds the .md files that `--data` names. Without the flag it is this file's folder, and
+    the pages of the project's `docs/` are read. `groups` are the pages.
     """
     pages = sorted(folder.glob("*.md"))
     if (folder / "app.py").is_file():
         pages = sorted((folder / "../../docs").glob("*.md"))
     if not pages:
-        raise FileNotFoundError(f"expected .md files, found none for {folder}: name a folder of them with --data")
+        raise FileNotFoundError(
+            f"expected .md files, found none for {folder}: name a folder of them with --data"
+        )
     train, test, groups = [], [], []
     for number, page in enumerate(pages):
         codes = encoded(page.read_text(encoding="utf-8"))
@@ -59,7 +64,10 @@ def encoded(text):
 
 
 def windows(codes):
-    """Stretches of STEPS characters and the one that follows, (n, STEPS + 1); none of a text that is too short."""
+    """Stretches of STEPS characters and the one that follows, (n, STEPS + 1).
+
+    None of a text that is too short.
+    """
     if len(codes) <= STEPS:
         return np.zeros((0, STEPS + 1), "int32")
     return np.lib.stride_tricks.sliding_window_view(codes, STEPS + 1)[::STRIDE].astype("int32")

@@ -1,4 +1,7 @@
-"""Handwritten digits with a small residual network: convolutions, batch normalization, dropout, shifted images."""
+"""Handwritten digits with a small residual network.
+
+Convolutions, batch normalization, dropout, shifted images.
+"""
 
 import keras
 import numpy as np
@@ -22,13 +25,18 @@ def model(input_shape, outputs):
 
 
 def augment(x, y, seed):
-    """Each image moved by up to one pixel each way: `seed` decides where, so that runs are repeatable."""
+    """Each image moved by up to one pixel each way.
+
+    `seed` decides where, so that runs are repeatable.
+    """
     count = tf.shape(x)[0]
     moved = tf.random.stateless_uniform([count, 2], seed, 0, 3, tf.int32)
     padded = tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]])
     rows = moved[:, :1] + tf.range(x.shape[1])
     columns = moved[:, 1:] + tf.range(x.shape[2])
-    return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1), y
+    return tf.gather(
+        tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1
+    ), y
 
 
 def data(folder):

@@ -1,9 +1,11 @@
-"""Fits a line on equal workers that add up their gradients: a custom loop of MultiWorkerMirroredStrategy.
+"""Fits a line on equal workers that add up their gradients.
+
+A custom loop of MultiWorkerMirroredStrategy.
 
     fab job run --on workers examples/programs/multi_worker.py -- --steps 60
 
-What TensorFlow's tutorial on multi-worker training does, with nothing of pscluster in it. Each worker writes what it
-found into its own working folder.
+What TensorFlow's tutorial on multi-worker training does, with nothing of pscluster in it. Each
+worker writes what it found into its own working folder.
 """
 
 import argparse
@@ -23,7 +25,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.3)
     given = parser.parse_args()
 
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else: it starts this worker's server
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy()
+    )  # before anything else: it starts this worker's server
     resolver = strategy.cluster_resolver
     with strategy.scope():
         slope, offset = tf.Variable(0.0), tf.Variable(0.0)
@@ -31,7 +35,11 @@ def main() -> None:
     def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
         x = tf.linspace(-1.0, 1.0, 4096)
         points = tf.data.Dataset.from_tensor_slices((x, SLOPE * x + OFFSET))
-        mine = points.shard(context.num_input_pipelines, context.input_pipeline_id).shuffle(4096, seed=0).repeat()
+        mine = (
+            points.shard(context.num_input_pipelines, context.input_pipeline_id)
+            .shuffle(4096, seed=0)
+            .repeat()
+        )
         return mine.batch(context.get_per_replica_batch_size(given.batch))
 
     iterator = iter(strategy.distribute_datasets_from_function(batches))
@@ -56,7 +64,8 @@ def main() -> None:
     for _ in range(given.steps):
         loss = float(step(iterator))
     print(
-        f"worker {resolver.task_id} of {strategy.num_replicas_in_sync}: y = {slope.numpy():.4f} x {offset.numpy():+.4f}"
+        f"worker {resolver.task_id} of {strategy.num_replicas_in_sync}: "
+        f"y = {slope.numpy():.4f} x {offset.numpy():+.4f}"
     )
     found = {"slope": float(slope.numpy()), "offset": float(offset.numpy()), "loss": loss}
     Path("line.json").write_text(json.dumps(found))

@@ -1,8 +1,11 @@
-"""Fits a line on parameter servers: a custom loop, a data set for each worker, steps scheduled by a coordinator.
+"""Fits a line on parameter servers.
+
+A custom loop, a data set for each worker, steps scheduled by a coordinator.
 
     fab job run examples/programs/parameter_server.py -- --steps 400
 
-What TensorFlow's tutorial on parameter servers does, with nothing of pscluster in it: TF_CONFIG says where to run.
+What TensorFlow's tutorial on parameter servers does, with nothing of pscluster in it: TF_CONFIG
+says where to run.
 """
 
 import argparse
@@ -44,7 +47,9 @@ def main() -> None:
             x, y = batch
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.square(slope * x + offset - y))
-            for variable, gradient in zip((slope, offset), tape.gradient(loss, (slope, offset)), strict=True):
+            for variable, gradient in zip(
+                (slope, offset), tape.gradient(loss, (slope, offset)), strict=True
+            ):
                 variable.assign_sub(given.rate * gradient)
             return loss
 

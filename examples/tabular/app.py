@@ -27,10 +27,18 @@ def metrics(y, outputs):
 
 
 def data(folder):
-    """20,000 rows, a fifth of them for the test; columns and target with mean 0 and deviation 1 over training rows."""
+    """20,000 rows, a fifth of them for the test.
+
+    Columns and target with mean 0 and deviation 1 over training rows.
+    """
     random = np.random.default_rng(0)
     x = random.random((20_000, 10))
-    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    y = (
+        10 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20 * (x[:, 2] - 0.5) ** 2
+        + 10 * x[:, 3]
+        + 5 * x[:, 4]
+    )
     y += random.normal(0, NOISE, len(y))
     test = np.arange(len(x)) % 5 == 0
     x = ((x - x[~test].mean(0)) / x[~test].std(0)).astype("float32")

@@ -1,4 +1,7 @@
-"""A small Transformer on windows of motion. It has no `data`: the cluster brings its recordings, standardized."""
+"""A small Transformer on windows of motion.
+
+It has no `data`: the cluster brings its recordings, standardized.
+"""
 
 import keras
 import numpy as np
@@ -7,7 +10,8 @@ from keras import layers
 WIDTH = 48
 HEADS = 4
 PATCH = 8
-"""Samples that become one position: attention over 16 of them costs a 64th of that over 128 samples."""
+"""Samples that become one position: attention over 16 of them costs a 64th of that over 128
+samples."""
 
 
 def model(input_shape, outputs):

@@ -1,4 +1,4 @@
-"""Optimizers that run where the parameters are, one module each: updates of one shard on its parameter server."""
+"""Optimizers, one module each: updates of one shard on its parameter server."""
 
 EXTENSIONS = {
     "adam": "adam:Adam",

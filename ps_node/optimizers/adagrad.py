@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import OptimizerOptions, PositiveFloat
-from cluster.lazy import tf
+from core.inventory.fields import OptimizerOptions, PositiveFloat
+from core.lazy import tf
 from ps_node.optimizers.optimizer import Optimizer
 
 
@@ -14,15 +14,22 @@ class AdagradOptions(OptimizerOptions):
     """Adagrad, https://jmlr.org/papers/v12/duchi11a.html: for rare features such as words."""
 
     name: Literal["adagrad"] = Field("adagrad", description="which optimizer this is")
-    learning_rate: PositiveFloat = Field(0.01, description="step size; with one_cycle the highest one")
-    epsilon: Annotated[float, Field(gt=0.0, le=1.0, description="added to the sum below the root")] = 1e-7
+    learning_rate: PositiveFloat = Field(
+        0.01, description="step size; with one_cycle the highest one"
+    )
+    epsilon: Annotated[
+        float, Field(gt=0.0, le=1.0, description="added to the sum below the root")
+    ] = 1e-7
 
 
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
-    """sum += gradient^2; parameters -= rate gradient / sqrt(sum + epsilon) (Duchi et al., JMLR 2011).
+    """sum += gradient^2; parameters -= rate gradient / sqrt(sum + epsilon).
 
-    The form is that of `keras.optimizers.Adagrad`; the sum begins at 0 as in the paper, in Keras at 0.1.
+    It follows Duchi et al., JMLR 2011.
+
+    The form is that of `keras.optimizers.Adagrad`; the sum begins at 0 as in the paper, in Keras at
+    0.1.
     """
 
     epsilon: float = 1e-7
@@ -35,7 +42,9 @@ class Adagrad(Optimizer):
         """The sum of squares."""
         return ("sum_of_squares",)
 
-    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+    def stepped(
+        self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any
+    ) -> tuple[Any, Any]:
         """One step on tensors."""
         total = slots[0] + tf.square(gradient)
         return parameters - rate * gradient / tf.sqrt(total + self.epsilon), total[None]

@@ -5,13 +5,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import OptimizerOptions, PositiveFloat
-from cluster.lazy import tf
+from core.inventory.fields import OptimizerOptions, PositiveFloat
+from core.lazy import tf
 from ps_node.optimizers.decay import DecayBiases, DecayingOptimizer, WeightDecay
 
-Beta1 = Annotated[float, Field(ge=0.0, lt=1.0, description="decay of the running mean of the gradient")]
-Beta2 = Annotated[float, Field(ge=0.0, lt=1.0, description="decay of the running mean of its square")]
-Epsilon = Annotated[float, Field(gt=0.0, le=1.0, description="added to the root of the second moment")]
+Beta1 = Annotated[
+    float, Field(ge=0.0, lt=1.0, description="decay of the running mean of the gradient")
+]
+Beta2 = Annotated[
+    float, Field(ge=0.0, lt=1.0, description="decay of the running mean of its square")
+]
+Epsilon = Annotated[
+    float, Field(gt=0.0, le=1.0, description="added to the root of the second moment")
+]
 
 
 class AdamOptions(OptimizerOptions):
@@ -39,12 +45,16 @@ class Adam(DecayingOptimizer):
         """First and second moment."""
         return ("first_moment", "second_moment")
 
-    def apply(self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any) -> Any:
+    def apply(
+        self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any
+    ) -> Any:
         """One fused Adam step."""
         step = tf.cast(count + 1, tf.float32)
         before = []
         if self.weight_decay:
-            before.append(parameters.assign(self.shrunk(parameters.read_value(), rate), read_value=False))
+            before.append(
+                parameters.assign(self.shrunk(parameters.read_value(), rate), read_value=False)
+            )
         with tf.control_dependencies(before):
             return tf.raw_ops.ResourceApplyAdam(
                 var=parameters.handle,
@@ -60,22 +70,33 @@ class Adam(DecayingOptimizer):
                 use_locking=True,
             )
 
-    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+    def stepped(
+        self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any
+    ) -> tuple[Any, Any]:
         """One Adam step on tensors, in the order of the fused operation."""
         step = tf.cast(count + 1, tf.float32)
         if self.weight_decay:
             parameters = self.shrunk(parameters, rate)
         first = slots[0] + (gradient - slots[0]) * (1.0 - self.beta_1)
         second = slots[1] + (tf.square(gradient) - slots[1]) * (1.0 - self.beta_2)
-        corrected = rate * tf.sqrt(1.0 - tf.pow(self.beta_2, step)) / (1.0 - tf.pow(self.beta_1, step))
-        return parameters - first * corrected / (tf.sqrt(second) + self.epsilon), tf.stack([first, second])
+        corrected = (
+            rate * tf.sqrt(1.0 - tf.pow(self.beta_2, step)) / (1.0 - tf.pow(self.beta_1, step))
+        )
+        return parameters - first * corrected / (tf.sqrt(second) + self.epsilon), tf.stack(
+            [first, second]
+        )
 
 
 class AdamWOptions(OptimizerOptions):
-    """Adam with decoupled weight decay, https://arxiv.org/abs/1711.05101; the decay's default is PyTorch's."""
+    """Adam with decoupled weight decay (https://arxiv.org/abs/1711.05101).
+
+    The decay's default is PyTorch's.
+    """
 
     name: Literal["adamw"] = Field("adamw", description="which optimizer this is")
-    learning_rate: PositiveFloat = Field(0.002, description="step size; with one_cycle the highest one")
+    learning_rate: PositiveFloat = Field(
+        0.002, description="step size; with one_cycle the highest one"
+    )
     beta_1: Beta1 = 0.9
     beta_2: Beta2 = 0.999
     epsilon: Epsilon = 1e-8
@@ -87,8 +108,8 @@ class AdamWOptions(OptimizerOptions):
 class AdamW(Adam):
     """AdamW (Loshchilov & Hutter, arXiv 1711.05101).
 
-    Parameters shrink by `rate * weight_decay` before the Adam step, as in PyTorch's AdamW: by default all of them,
-    because the figures of the shipped recipe were measured so.
+    Parameters shrink by `rate * weight_decay` before the Adam step, as in PyTorch's AdamW: by
+    default all of them, because the figures of the shipped recipe were measured so.
     """
 
     weight_decay: float = 0.01

@@ -1,4 +1,4 @@
-"""Decoupled weight decay (Loshchilov & Hutter, arXiv 1711.05101): which elements of a shard shrink before a step."""
+"""Decoupled weight decay (arXiv 1711.05101): which elements of a shard shrink before a step."""
 
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -6,20 +6,28 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from cluster.lazy import tf
-from cluster.parameters import Layout
+from core.lazy import tf
+from core.parameters import Layout
 from ps_node.optimizers.optimizer import Optimizer
 
 WeightDecay = Annotated[
     float, Field(ge=0.0, lt=1.0, description="share of a weight lost per update, times the step")
-]  # fmt: skip
+]
 DecayBiases = Annotated[
-    bool, Field(description="whether the decay also shrinks biases and the scales and shifts of normalization")
+    bool,
+    Field(
+        description=(
+            "whether the decay also shrinks biases and the scales and shifts of normalization"
+        )
+    ),
 ]
 
 
 def spared_parts(layout: Layout, trained: tuple[int, int]) -> tuple[tuple[int, bool], ...]:
-    """Elements [start, stop) of the trained vector as neighbouring parts: the size of each, and whether it decays."""
+    """Cut elements [start, stop) of the trained vector into neighbouring parts.
+
+    Each is its size, and whether it decays.
+    """
     start, stop = trained
     sizes = [
         (min(stop, slot.offset + slot.spec.size) - max(start, slot.offset), slot.spec.decayed)
@@ -38,11 +46,13 @@ class DecayingOptimizer(Optimizer):
     decay_biases: bool = True
     """Whether parameters with `decayed=False` in their `ParameterSpec` shrink too."""
     parts: tuple[tuple[int, bool], ...] = ()
-    """See `spared_parts`; without any, everything decays."""
+    """What `spared_parts` found; without any, everything decays."""
 
     def within(self, layout: Layout, trained: tuple[int, int]) -> Self:
-        """See Optimizer."""
-        return self if self.decay_biases else replace(self, parts=spared_parts(layout, trained))
+        """Look up which elements of the shard decay."""
+        if self.decay_biases:
+            return self
+        return replace(self, parts=spared_parts(layout, trained))
 
     def shrunk(self, parameters: Any, rate: Any) -> Any:
         """`parameters` (n,) after the decay. Those that do not decay keep every bit."""
@@ -50,5 +60,8 @@ class DecayingOptimizer(Optimizer):
         if all(decays for _, decays in self.parts):
             return parameters * factor
         pieces = tf.split(parameters, [size for size, _ in self.parts])
-        found = [piece * factor if decays else piece for piece, (_, decays) in zip(pieces, self.parts, strict=True)]
+        found = [
+            piece * factor if decays else piece
+            for piece, (_, decays) in zip(pieces, self.parts, strict=True)
+        ]
         return tf.concat(found, 0)

@@ -5,20 +5,27 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cluster.inventory.fields import OptimizerOptions, PositiveFloat
-from cluster.lazy import tf
+from core.inventory.fields import OptimizerOptions, PositiveFloat
+from core.lazy import tf
 from ps_node.optimizers.decay import DecayBiases, DecayingOptimizer, WeightDecay
 
 
 class LionOptions(OptimizerOptions):
-    """Lion, https://arxiv.org/abs/2302.06675: steps a third to a tenth as long as AdamW's, a decay as much larger.
+    """Lion (https://arxiv.org/abs/2302.06675).
 
-    Every element moves by the whole rate, however small its gradient: use no codec that leaves values out.
+    Its steps are a third to a tenth as long as AdamW's, its decay as much larger.
+
+    Every element moves by the whole rate, however small its gradient: use no codec that leaves
+    values out.
     """
 
     name: Literal["lion"] = Field("lion", description="which optimizer this is")
-    learning_rate: PositiveFloat = Field(0.0003, description="step size; with one_cycle the highest one")
-    beta_1: Annotated[float, Field(ge=0.0, lt=1.0, description="share of the momentum in a step")] = 0.9
+    learning_rate: PositiveFloat = Field(
+        0.0003, description="step size; with one_cycle the highest one"
+    )
+    beta_1: Annotated[
+        float, Field(ge=0.0, lt=1.0, description="share of the momentum in a step")
+    ] = 0.9
     beta_2: Annotated[float, Field(ge=0.0, lt=1.0, description="decay of the momentum")] = 0.99
     weight_decay: WeightDecay = 0.1
     decay_biases: DecayBiases = False
@@ -26,7 +33,10 @@ class LionOptions(OptimizerOptions):
 
 @dataclass(frozen=True)
 class Lion(DecayingOptimizer):
-    """Lion (Chen et al., arXiv 2302.06675, algorithm 2), the decay before the step as in `keras.optimizers.Lion`."""
+    """Lion (Chen et al., arXiv 2302.06675, algorithm 2).
+
+    The decay comes before the step, as in `keras.optimizers.Lion`.
+    """
 
     beta_1: float = 0.9
     beta_2: float = 0.99
@@ -40,7 +50,9 @@ class Lion(DecayingOptimizer):
         """The momentum."""
         return ("momentum",)
 
-    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+    def stepped(
+        self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any
+    ) -> tuple[Any, Any]:
         """One step on tensors."""
         if self.weight_decay:
             parameters = self.shrunk(parameters, rate)

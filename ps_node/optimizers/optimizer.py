@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, Self
 
-from cluster.inventory.extensions import OptimizerFacts
-from cluster.inventory.fields import Choice
-from cluster.lazy import tf
-from cluster.parameters import Layout
+from core.inventory.extensions import OptimizerFacts
+from core.inventory.fields import Choice
+from core.lazy import tf
+from core.parameters import Layout
 
 
 class Optimizer(OptimizerFacts, ABC):
@@ -15,33 +15,54 @@ class Optimizer(OptimizerFacts, ABC):
 
     @classmethod
     def of(cls, options: Choice) -> Self:
-        """The optimizer with the options of the same names as its fields; a field without an option has its default."""
-        given = {entry.name: getattr(options, entry.name) for entry in fields(cls) if hasattr(options, entry.name)}  # type: ignore[arg-type]
+        """Make the optimizer with the options named like its fields; others have their defaults."""
+        given = {
+            entry.name: getattr(options, entry.name)
+            for entry in fields(cls)  # type: ignore[arg-type]
+            if hasattr(options, entry.name)
+        }
         return cls(**given)
 
     def within(self, layout: Layout, trained: tuple[int, int]) -> Self:
-        """The optimizer for the elements [start, stop) of the trained vector; one that decays looks up which ones."""
+        """Return the optimizer for elements [start, stop) of the trained vector.
+
+        An optimizer with weight decay looks up which of them decay.
+        """
         return self
 
     @property
     @abstractmethod
     def slot_names(self) -> tuple[str, ...]:
-        """Names of the per-parameter slots, each a float32 vector of the shard's trained size, zeros at first."""
+        """Name the per-parameter slots.
+
+        Each is a float32 vector of the shard's trained size, zeros at first.
+        """
 
     @abstractmethod
-    def stepped(self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any) -> tuple[Any, Any]:
+    def stepped(
+        self, parameters: Any, slots: Any, gradient: Any, rate: Any, count: Any
+    ) -> tuple[Any, Any]:
         """One step on plain tensors: new parameters (n,) and new slots (len(slot_names), n).
 
-        `rate` is the learning rate (float32 scalar), `count` how many updates came before this one (int64 scalar).
+        `rate` is the learning rate (float32 scalar), `count` how many updates came before this one
+        (int64 scalar).
         """
 
-    def apply(self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any) -> Any:
+    def apply(
+        self, parameters: Any, slots: tuple[Any, ...], gradient: Any, rate: Any, count: Any
+    ) -> Any:
         """Update `parameters` (a resource variable) and `slots` in place; returns the op.
 
-        This one writes what `stepped` returns; an optimizer that TensorFlow has as one fused operation takes that.
+        This one writes what `stepped` returns; an optimizer that TensorFlow has as one fused
+        operation takes that.
         """
-        kept = tf.stack([slot.read_value() for slot in slots]) if slots else tf.zeros([0, gradient.shape[0]])
+        if slots:
+            kept = tf.stack([slot.read_value() for slot in slots])
+        else:
+            kept = tf.zeros([0, gradient.shape[0]])
         new, moved = self.stepped(parameters.read_value(), kept, gradient, rate, count)
         with tf.control_dependencies([new, moved]):
-            written = [slot.assign(moved[place], read_value=False) for place, slot in enumerate(slots)]
+            written = [
+                slot.assign(moved[place], read_value=False) for place, slot in enumerate(slots)
+            ]
             return tf.group(parameters.assign(new, read_value=False), *written)

@@ -1,5 +1,7 @@
-"""Keras layers with this project's kernels: drop-ins for Keras's own, with the same weights and results."""
+"""Keras layers that the native library computes: weights and results are those of Keras's own."""
 
+from core.models.kernels import portable_operations
+from pscluster.keras.dense import Dense
 from pscluster.keras.lstm import LSTM
 
-__all__ = ["LSTM"]
+__all__ = ["LSTM", "Dense", "portable_operations"]

@@ -1,70 +1,128 @@
-"""`keras.layers.LSTM` with this project's kernels inside (`pscluster/keras/kernels.py`)."""
+"""`keras.layers.LSTM`, computed by the native library."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util  # says whether XLA compiles this graph; nothing public does
+from typing_extensions import override
 
-from pscluster.keras.kernels import State, Weights, lstm
+from kernels.program import Program
+from pscluster.keras.library import WIDEST, computed, fits, size_of, value_of
 
 
 @keras.saving.register_keras_serializable(package="pscluster")
 class LSTM(keras.layers.LSTM):
-    """A drop-in for `keras.layers.LSTM`: same arguments, weights, results and gradients (to 1e-5), faster on a CPU.
+    """An LSTM layer in the place of `keras.layers.LSTM`, faster on a processor.
 
-    Weights have Keras's names, shapes and order, so `set_weights`, `.weights.h5` and `keras.layers.Bidirectional` take
-    either layer. A `.keras` file with this layer opens after `import pscluster.keras`, or in plain Keras with
-    `keras.models.load_model(file, custom_objects={"pscluster>LSTM": keras.layers.LSTM})`.
+    It has the same arguments, weights, results and gradients (to 1e-5), and the same bits on every
+    processor and any number of threads.
 
-    The kernels run for float32, tanh and sigmoid, with any of `return_sequences`, `return_state`, `go_backwards`,
-    `initial_state`, `stateful`, `unroll`, `use_bias` and input `dropout`. Everything else is Keras's own computation,
-    with Keras's results and speed: masks, other activations, `recurrent_dropout` in training, other dtypes, XLA
-    (`jit_compile=True`), `use_cudnn=True`, and a machine with a GPU, where Keras has cuDNN.
+    Weights have Keras's names, shapes and order, so `set_weights`, `.weights.h5` and
+    `keras.layers.Bidirectional` take either layer. A `.keras` file with this layer opens after
+    `import pscluster.keras`, or in plain Keras with `keras.models.load_model(file,
+    custom_objects={"pscluster>LSTM": keras.layers.LSTM})`.
 
-    The kernels have first derivatives only: for a gradient of a gradient use `keras.layers.LSTM`.
+    The library computes float32 with tanh and sigmoid, with any of `return_sequences`,
+    `go_backwards`, `unroll`, `use_bias`, input `dropout` and masks. Everything else is Keras's own
+    computation, with Keras's results and speed, and bits of the machine: `initial_state`,
+    `return_state`, `stateful`, other activations, `recurrent_dropout` in training, other dtypes,
+    XLA (`jit_compile=True`), `use_cudnn=True`, GPUs, TPUs and machines that cannot load the
+    library.
+
+    The library has first derivatives only: for a gradient of a gradient use `keras.layers.LSTM`.
     """
 
-    def inner_loop(self, sequences: Any, initial_state: Any, mask: Any, training: Any = False) -> Any:
-        """Keras's hook: the last output, all outputs and the last states, from (batch, steps, features)."""
-        only_mask = mask[0] if isinstance(mask, list | tuple) else mask
-        if only_mask is not None or not self._fits(sequences, training):
-            return super().inner_loop(sequences, initial_state, mask=mask, training=training)
-        if training and self.dropout:
-            # One mask for all steps, as Keras draws it: the seed's state moves on alike.
-            sequences = sequences * tf.expand_dims(self.cell.get_dropout_mask(sequences[:, 0, :]), 1)
-        inputs = tf.transpose(sequences, [1, 0, 2])
-        if self.go_backwards:
-            inputs = tf.reverse(inputs, [0])
-        kernel, recurrent = _value(self.cell.kernel), _value(self.cell.recurrent_kernel)
-        bias = _value(self.cell.bias) if self.use_bias else tf.zeros([4 * self.units])
-        first, weights = State(*initial_state), Weights(kernel, recurrent, bias)
-        outputs, last = lstm(inputs, first, weights, every_step=self.return_sequences)
-        all_outputs = last.output[:, None] if outputs is None else tf.transpose(outputs, [1, 0, 2])
-        return last.output, all_outputs, list(last)
+    @override
+    def call(
+        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: Any = False
+    ) -> Any:
+        """Return every output (batch, steps, units) or the last one (batch, units).
+
+        The inputs are (batch, steps, features); a mask (batch, steps) says which steps count.
+        """
+        if initial_state is not None or not self._fits(sequences, training):
+            return super().call(sequences, initial_state, mask=mask, training=training)
+        if isinstance(mask, list | tuple):
+            mask = mask[0]
+        sequences = self._dropped(sequences, training)
+        if mask is not None:
+            return self._masked(sequences, tf.cast(mask, tf.int32), training)
+        outputs = self._read(
+            sequences, training, backward=self.go_backwards, every_step=self.return_sequences
+        )
+        if self.go_backwards and self.return_sequences:
+            return tf.reverse(outputs, [1])
+        return outputs
 
     def _fits(self, sequences: Any, training: Any) -> bool:
         cell = self.cell
         masks_per_gate = cell.implementation == 1 or cell.dropout >= 1.0
         return (
-            keras.backend.backend() == "tensorflow"
-            and self.compute_dtype == "float32"
-            and sequences.dtype == tf.float32
-            and sequences.shape[1] != 0
+            fits(self, sequences)
+            and self.units <= WIDEST
+            and not (self.stateful or self.return_state)
             and cell.activation is keras.activations.tanh
             and cell.recurrent_activation is keras.activations.sigmoid
             and not (training and (cell.recurrent_dropout or (cell.dropout and masks_per_gate)))
             and self.use_cudnn is not True
-            and not tf.config.list_logical_devices("GPU")
-            and not _compiled_by_xla()
         )
 
+    def _dropped(self, sequences: Any, training: Any) -> Any:
+        """Drop by one mask for all steps, as Keras draws it: the seeds' states move on alike."""
+        cell = self.cell
+        first = sequences[:, 0, :]
+        self._maybe_config_dropout_masks(cell, first, tf.zeros([tf.shape(first)[0], self.units]))
+        if training and cell.dropout:
+            sequences = sequences * tf.expand_dims(cell.get_dropout_mask(first), 1)
+        self._maybe_reset_dropout_masks(cell)
+        return sequences
 
-def _value(weight: Any) -> tf.Tensor:
-    # Keras hands out what it has in a stateless call, else a variable, which a custom gradient would count as its own.
-    return tf.convert_to_tensor(keras.ops.convert_to_tensor(weight))
+    def _masked(self, sequences: Any, mask: Any, training: Any) -> Any:
+        """Read the steps that count one after the other; in between the last output stays."""
+        if self.go_backwards:
+            mask = tf.reverse(mask, [1])
+            sequences = tf.reverse(sequences, [1])
+        order = tf.argsort(1 - mask, axis=1, stable=True)
+        outputs = self._read(
+            tf.gather(sequences, order, batch_dims=1), training, backward=False, every_step=True
+        )
+        read = tf.cumsum(mask, 1)
+        if not self.return_sequences:
+            read = read[:, -1:]
+            mask = mask[:, -1:]
+        has_output = read > 0
+        if self.zero_output_for_mask:
+            has_output = mask > 0
+        found = tf.gather(outputs, tf.maximum(read - 1, 0), batch_dims=1)
+        found = tf.where(has_output[:, :, None], found, 0.0)
+        if self.return_sequences:
+            return found
+        return found[:, 0]
 
-
-def _compiled_by_xla() -> bool:
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    return graph is not None and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
+    def _read(self, sequences: Any, training: Any, *, backward: bool, every_step: bool) -> Any:
+        """Return the output that belongs to each step, or that of the step that is read last."""
+        units = self.units
+        steps = size_of(sequences, 1)
+        features = sequences.shape[2]
+        program = Program()
+        outputs = program.add("sequence", [program.add("windows", [], steps, features)])
+        bias_at = (features + units) * 4 * units
+        outputs = program.add("lstm", [outputs], 0, bias_at, units, int(backward))
+        floats = steps * units
+        shape = [*sequences.shape[:2], units]
+        if not every_step:
+            last = -1
+            if backward:
+                last = 0
+            program.add("at", [outputs], last)
+            floats = units
+            shape = [sequences.shape[0], units]
+        weights = [value_of(self.cell.kernel), value_of(self.cell.recurrent_kernel)]
+        if self.use_bias:
+            weights.append(value_of(self.cell.bias))
+        else:
+            weights.append(tf.zeros([4 * units]))
+        found = computed(program, weights, sequences, floats, training=bool(training))
+        if every_step:
+            found = tf.reshape(found, [-1, steps, units])
+        return tf.ensure_shape(found, shape)

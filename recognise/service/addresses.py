@@ -11,25 +11,44 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 PRIVATE: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
-    for text in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",
-                 "::1/128", "fc00::/7")
-)  # fmt: skip
+    for text in (
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "100.64.0.0/10",
+        "::1/128",
+        "fc00::/7",
+    )
+)
 """Loopback and the networks that no router of the Internet forwards."""
 
 
 def private_addresses() -> list[Address]:
-    """This machine's addresses on networks that are its own, IPv4 first and loopback last."""
+    """Return this machine's private addresses, IPv4 first and loopback last."""
     kinds = (socket.AF_INET, socket.AF_INET6)
-    texts = {one.address for found in psutil.net_if_addrs().values() for one in found if one.family in kinds}
+    texts = {
+        one.address
+        for found in psutil.net_if_addrs().values()
+        for one in found
+        if one.family in kinds
+    }
     addresses = {ipaddress.ip_address(text) for text in texts if "%" not in text}
     private = [one for one in addresses if any(one in network for network in PRIVATE)]
     return sorted(private, key=lambda one: (one.is_loopback, one.version, int(one)))
 
 
 def reachable(listen: str) -> str:
-    """The address that a client types for a service that listens at `listen`, in brackets where it is IPv6."""
+    """Return the address that a client types for a service that listens at `listen`.
+
+    One of IPv6 has brackets.
+    """
     address = ipaddress.ip_address(listen)
     if address.is_unspecified:
         own = [one for one in private_addresses() if one.version == address.version]
-        address = own[0] if own else address
-    return f"[{address}]" if address.version == 6 else str(address)
+        if own:
+            address = own[0]
+    if address.version == 6:
+        return f"[{address}]"
+    return str(address)

@@ -8,23 +8,27 @@ import numpy as np
 import pydantic_core
 from numpy.typing import NDArray
 
-from recognise.service.refusals import bad
+from recognise.service.limits import bad
 from recognise.service.tensors import FLOAT, LABELS, LOGITS, PROBABILITIES, Question
 from recognise.softmax import softmax
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-JSON, BINARY = "application/json", "application/octet-stream"
+JSON = "application/json"
+BINARY = "application/octet-stream"
 
 
 def answer(
     asked: Question, logits: NDArray[np.float32], labels: Sequence[str], model: str, version: int
 ) -> tuple[bytes, dict[str, str]]:
-    """The body of the answer and its headers. `logits` has the shape (windows, classes).
+    """Return the body of the answer and its headers. `logits` has the shape (windows, classes).
 
-    Raises RefusedError where the logits are not finite: huge numbers went in.
+    Raises RequestError where the logits are not finite: huge numbers went in.
     """
     if not np.isfinite(logits).all():
-        raise bad("the model's logits for these windows are not finite: expected acceleration and rotation, not these")
+        raise bad(
+            "the model's logits for these windows are not finite: expected acceleration and"
+            " rotation, not these"
+        )
     outputs: list[dict[str, Any]] = []
     binary: list[bytes] = []
     for wanted in asked.wanted:
@@ -32,25 +36,33 @@ def answer(
         output: dict[str, Any] = {"name": wanted.name, "datatype": datatype}
         if isinstance(values, np.ndarray):
             output["shape"] = list(values.shape)
-            data: Any = values.astype("<f4").tobytes() if wanted.binary else values.ravel().tolist()
+            if wanted.binary:
+                data: Any = values.astype("<f4").tobytes()
+            else:
+                data = values.ravel().tolist()
         else:
             output["shape"] = [len(values)]
-            data = b"".join(_counted(value) for value in values) if wanted.binary else values
+            if wanted.binary:
+                data = b"".join(_counted(value) for value in values)
+            else:
+                data = values
         if wanted.binary:
             output["parameters"] = {"binary_data_size": len(data)}
             binary.append(data)
         else:
             output["data"] = data
         outputs.append(output)
-    named = {"id": asked.id} if asked.id is not None else {}
-    head = pydantic_core.to_json({"model_name": model, "model_version": str(version), **named, "outputs": outputs})
+    found: dict[str, Any] = {"model_name": model, "model_version": str(version)}
+    if asked.id is not None:
+        found["id"] = asked.id
+    head = pydantic_core.to_json({**found, "outputs": outputs})
     if not binary:
         return head, {"content-type": JSON}
     return b"".join((head, *binary)), {"content-type": BINARY, HEADER_LENGTH: str(len(head))}
 
 
 def outputs_of(classes: int) -> list[dict[str, object]]:
-    """The outputs as the model's metadata name them."""
+    """Return the outputs as the model's metadata name them."""
     return [
         {"name": LOGITS, "datatype": FLOAT, "shape": [-1, classes]},
         {"name": PROBABILITIES, "datatype": FLOAT, "shape": [-1, classes]},
@@ -69,6 +81,9 @@ def _values(
 
 
 def _counted(text: str) -> bytes:
-    """A string as Triton's binary tensors have it: its length in four bytes, little-endian, and its UTF-8."""
+    """Return a string of Triton's binary tensors: its length and its UTF-8.
+
+    The length is four bytes, little-endian.
+    """
     content = text.encode()
     return struct.pack("<I", len(content)) + content

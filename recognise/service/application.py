@@ -1,36 +1,44 @@
 """The paths of the Open Inference Protocol v2, and `/metrics`.
 
-https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol describes the protocol. Every answer
-that is not 200 is its error object, `{"error": WORDS}`.
+https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol describes the
+protocol. Every answer that is not 200 is its error object, `{"error": WORDS}`.
 """
 
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from cluster import __version__
-from cluster.control.door import RateLimitedLog
-from cluster.exported.description import labels_of
+from core import __version__
+from core.control.door import RateLimitedLog
+from core.exported.description import labels_of
+from recognise.plausibility import windows_problem
 from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
 from recognise.service.bodies import Budget, whole_body
 from recognise.service.guard import SENSOR_LOGGER, STREAM
-from recognise.service.limits import Limits
-from recognise.service.live.opening import LiveSessions
+from recognise.service.limits import RequestError, bad
+from recognise.service.live.first import first_with_token, refuse
+from recognise.service.live.sockets import close_code
 from recognise.service.loading import shape_of
-from recognise.service.metrics import ServiceMetrics
+from recognise.service.memory import keep_what_there_is
 from recognise.service.page import files
-from recognise.service.refusals import RefusedError, bad
+from recognise.service.places import prove
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import FLOAT, WINDOWS, question
+from recognise.signals import signals_of
+
+if TYPE_CHECKING:
+    from recognise.service.live.endpoint import LiveStreams
+    from recognise.service.live.phones import Phones
 
 log = logging.getLogger(__name__)
 
@@ -48,53 +56,69 @@ class Application:
     def __init__(
         self,
         serving: Serving,
-        metrics: ServiceMetrics,
-        limits: Limits,
         token: str | None,
+        budget: Budget,
         authority: Path | None = None,
     ) -> None:
-        """`authority`: the certificate that the page offers to phones."""
+        """`authority`: the certificate that the page offers to phones.
+
+        `token`: what a client must send in its first message if it had no header Authorization.
+        """
         self._authority = authority
-        self._serving, self._metrics, self._limits = serving, metrics, limits
-        self._budget = Budget(limits.held_bytes)
+        self._serving = serving
+        self._limits = serving.limits
+        self._token = token
+        self._budget = budget
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")
         """One thread: the objects of one large body at a time."""
         self._log = RateLimitedLog(log, logging.ERROR)
-        self._live = LiveSessions(serving, metrics, limits, token, self._budget)
+        self._importing: asyncio.Future[None] | None = None
+        self._streams: LiveStreams | None = None
+        self._phones: Phones | None = None
 
     def close(self) -> None:
-        """End the sessions of phones, and the thread."""
-        self._live.close()
+        """End the sessions of phones and the thread; other sessions end with their connections."""
+        if self._phones is not None:
+            self._phones.close()
         self._parser.shutdown()
 
     def starlette(self) -> Starlette:
-        """The ASGI application."""
+        """Return the ASGI application."""
         model = "/v2/models/{model}"
-        version = model + "/versions/{version}"
-        both = [(model, ""), (version, "")]
+        routes: list[BaseRoute] = [
+            Route("/v2", self._server),
+            Route("/v2/health/live", self._health),
+            Route("/v2/health/ready", self._health),
+            Route("/metrics", self._exposition),
+            Route(SENSOR_LOGGER, self._sensor_logger, methods=["POST"]),
+            WebSocketRoute(STREAM, self._stream),
+            *files.routes(self._authority),
+        ]
+        for path in (model, model + "/versions/{version}"):
+            routes += [
+                Route(path, self._model),
+                Route(f"{path}/ready", self._ready),
+                Route(f"{path}/infer", self._infer, methods=["POST"]),
+            ]
         made = Starlette(
-            routes=[
-                Route("/v2", self._server),
-                Route("/v2/health/live", self._health),
-                Route("/v2/health/ready", self._health),
-                *(Route(path, self._model) for path, _ in both),
-                *(Route(f"{path}/ready", self._ready) for path, _ in both),
-                *(Route(f"{path}/infer", self._infer, methods=["POST"]) for path, _ in both),
-                Route("/metrics", self._exposition),
-                Route(SENSOR_LOGGER, self._sensor_logger, methods=["POST"]),
-                WebSocketRoute(STREAM, self._stream),
-                *files.routes(self._authority),
-            ],
-            exception_handlers={RefusedError: _refused, HTTPException: _http, Exception: self._broken},
+            routes=routes,
+            exception_handlers={
+                RequestError: _refused,
+                HTTPException: _http,
+                Exception: self._broken,
+            },
         )
-        made.router.redirect_slashes = False  # a redirect would repeat the Host that a client made up
+        # a redirect would repeat the Host that a client made up
+        made.router.redirect_slashes = False
         return made
 
     async def _server(self, _request: Request) -> Response:
-        return JSONResponse({"name": SERVER, "version": __version__, "extensions": list(EXTENSIONS)})
+        return JSONResponse(
+            {"name": SERVER, "version": __version__, "extensions": list(EXTENSIONS)}
+        )
 
     async def _health(self, request: Request) -> Response:
-        """The port opens once a version is warm, so a service that answers is ready."""
+        """Answer a probe. The port opens once a version is warm, so who answers is ready."""
         return JSONResponse({request.url.path.rpartition("/")[2]: True})
 
     async def _model(self, request: Request) -> Response:
@@ -105,14 +129,24 @@ class Application:
                 "name": self._serving.name,
                 "versions": [str(number) for number in self._serving.numbers],
                 "platform": PLATFORMS.get(description.format, description.format),
-                "inputs": [{"name": WINDOWS, "datatype": FLOAT, "shape": [-1, shape.samples, shape.channels]}],
+                "inputs": [
+                    {
+                        "name": WINDOWS,
+                        "datatype": FLOAT,
+                        "shape": [-1, shape.samples, shape.channels],
+                    }
+                ],
                 "outputs": outputs_of(description.output.classes),
                 "parameters": {
                     "labels": list(labels_of(description)),
                     "channels": list(description.input.channels),
                     "unit": description.input.unit,
+                    "units": list(description.input.units),
+                    "sensors": dict(description.input.sensors),
                     "sampling_hz": description.sampling_hz,
                     "filters": description.filters,
+                    "people": description.people,
+                    "format_sha256": description.format_sha256,
                     "run": description.run.folder,
                     "sha256": description.sha256,
                 },
@@ -121,7 +155,9 @@ class Application:
 
     async def _ready(self, request: Request) -> Response:
         served = self._named(request)
-        return JSONResponse({"name": self._serving.name, "version": str(served.number), "ready": True})
+        return JSONResponse(
+            {"name": self._serving.name, "version": str(served.number), "ready": True}
+        )
 
     async def _infer(self, request: Request) -> Response:
         served = self._named(request)
@@ -130,45 +166,99 @@ class Application:
             content, headers = await self._answered(served, body, header_bytes)
         return Response(content, headers=headers)
 
-    async def _answered(self, served: Served, body: bytes, header_bytes: int | None) -> tuple[bytes, dict[str, str]]:
+    async def _answered(
+        self, served: Served, body: bytearray, header_bytes: int | None
+    ) -> tuple[bytes, dict[str, str]]:
         shape = shape_of(served.description)
         if len(body) <= _INLINE_BYTES:
             asked = question(body, header_bytes, shape, self._limits)
         else:
             loop = asyncio.get_running_loop()
-            asked = await loop.run_in_executor(self._parser, question, body, header_bytes, shape, self._limits)
-        seconds = min(self._limits.compute_seconds, asked.timeout_seconds or self._limits.compute_seconds)
+            asked = await loop.run_in_executor(
+                self._parser, question, body, header_bytes, shape, self._limits
+            )
+        problem = windows_problem(asked.windows, signals_of(served.description))
+        if problem is not None:
+            raise bad(f"input {WINDOWS}: {problem} (the model takes g, rad/s and g)")
+        seconds = min(
+            self._limits.compute_seconds, asked.timeout_seconds or self._limits.compute_seconds
+        )
         try:
             async with asyncio.timeout(seconds):
                 logits = await served.batcher.logits(asked.windows)
         except TimeoutError:
-            raise RefusedError(504, f"no answer within {seconds:g} s: send fewer windows, or ask again later") from None
+            raise RequestError(
+                504, f"no answer within {seconds:g} s: send fewer windows, or ask again later"
+            ) from None
         labels = labels_of(served.description)
         return answer(asked, logits, labels, self._serving.name, served.number)
 
     async def _stream(self, websocket: WebSocket) -> None:
-        await self._live.stream(websocket)
+        """Take a WebSocket; its handshake ends first, because the import may take seconds.
+
+        A client that has not named the token causes no import.
+        """
+        await websocket.accept()
+        limits = self._limits.streams
+        first = None
+        if self._token is not None and "authorization" not in websocket.headers:
+            try:
+                with suppress(WebSocketDisconnect):
+                    first = await first_with_token(websocket, limits, self._token)
+            except RequestError as problem:
+                self._serving.metrics.session_refused(close_code(problem))
+                await refuse(websocket, problem, limits.room_seconds)
+            if first is None:
+                return
+            prove(websocket.scope)
+        await self._import_live()
+        assert self._streams is not None
+        await self._streams(websocket, first)
 
     async def _sensor_logger(self, request: Request) -> Response:
-        return await self._live.sensor_logger(request)
+        await self._import_live()
+        assert self._phones is not None
+        return await self._phones(request)
+
+    async def _import_live(self) -> None:
+        """Import live sessions at the first one: SciPy's filters take 50 MB that others spare."""
+        if self._importing is None:
+            self._importing = asyncio.ensure_future(self._imported_live())
+        await asyncio.shield(self._importing)
+
+    async def _imported_live(self) -> None:
+        streams, phones = await asyncio.to_thread(_live)
+        self._streams = streams(self._serving)
+        self._phones = phones(self._serving, self._budget)
 
     async def _exposition(self, request: Request) -> Response:
-        content, kind = self._metrics.exposition(request.headers.get("accept", ""))
+        content, kind = self._serving.metrics.exposition(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": kind})
 
     def _named(self, request: Request) -> Served:
-        model, version = request.path_params["model"], request.path_params.get("version")
+        model = request.path_params["model"]
+        version = request.path_params.get("version")
         if model != self._serving.name:
-            raise RefusedError(404, f"expected the model {self._serving.name}, got {model!r:.60}")
+            raise RequestError(404, f"expected the model {self._serving.name}, got {model!r:.60}")
         served = self._serving.version(version)
         if served is None:
             numbers = ", ".join(map(str, self._serving.numbers))
-            raise RefusedError(404, f"expected an open version of {model}, {numbers}, got {version!r:.60}")
+            raise RequestError(
+                404, f"expected an open version of {model}, {numbers}, got {version!r:.60}"
+            )
         return served
 
     async def _broken(self, _request: Request, problem: Exception) -> Response:
         self._log.say(f"a request failed: {type(problem).__name__}: {problem!s:.300}")
         return JSONResponse({"error": "the answer failed: the service's log says why"}, 500)
+
+
+def _live() -> "tuple[type[LiveStreams], type[Phones]]":
+    from recognise.service.live.endpoint import LiveStreams
+    from recognise.service.live.phones import Phones
+
+    keep_what_there_is()
+    return LiveStreams, Phones
 
 
 def _header_bytes(request: Request) -> int | None:
@@ -181,13 +271,22 @@ def _header_bytes(request: Request) -> int | None:
 
 
 async def _refused(_request: Request, problem: Any) -> Response:
-    return JSONResponse({"error": problem.words}, problem.status, RETRY if problem.status == 503 else None)
+    return JSONResponse(
+        {"error": problem.words}, problem.status, RETRY if problem.status == 503 else None
+    )
 
 
 async def _http(_request: Request, problem: Any) -> Response:
     words = {
-        404: "expected /v2, /v2/health/live, /v2/health/ready, /v2/models/MODEL[/versions/VERSION][/ready|/infer], "
-        "/metrics, /v1/sensor-logger or a WebSocket to /v1/stream",
+        404: (
+            "expected /v2, /v2/health/live, /v2/health/ready,"
+            " /v2/models/MODEL[/versions/VERSION][/ready|/infer], /metrics, /v1/sensor-logger or a"
+            " WebSocket to /v1/stream"
+        ),
         405: f"expected another method: {(problem.headers or {}).get('Allow', 'GET')}",
     }
-    return JSONResponse({"error": words.get(problem.status_code, problem.detail)}, problem.status_code, problem.headers)
+    return JSONResponse(
+        {"error": words.get(problem.status_code, problem.detail)},
+        problem.status_code,
+        problem.headers,
+    )

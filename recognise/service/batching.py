@@ -1,4 +1,4 @@
-"""What waits is computed together: requests of one version, in a small pool of threads."""
+"""Requests of one version that wait are computed together, in a small pool of threads."""
 
 import asyncio
 from collections import deque
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recognise.service.limits import Limits
-from recognise.service.refusals import RefusedError
+from recognise.service.limits import Limits, RequestError
+
+IDLE_SECONDS = 0.05
+"""How often it is looked at whether a version that goes has answered all."""
 
 Windows = NDArray[np.float32]
 Compute = Callable[[Windows], Windows]
@@ -28,18 +30,25 @@ class _Waiting:
 
 
 class Batcher:
-    """Collects requests within one event loop.
+    """A collector of requests, within one event loop.
 
-    A batch begins as soon as a thread is free and either `batch_windows` wait or the oldest request has waited
-    `batch_seconds`. A larger request is a batch by itself. It leaves out requests whose client has
-    gone, or whose time is over.
+    A batch begins as soon as a thread is free and either `batch_windows` wait or the oldest request
+    has waited `batch_seconds`. A larger request is a batch by itself. It leaves out requests whose
+    client has gone, or whose time is over.
     """
 
     def __init__(
-        self, compute: Compute, pool: Executor, limits: Limits, computed: Computed = lambda windows, logits: None
+        self,
+        compute: Compute,
+        pool: Executor,
+        limits: Limits,
+        computed: Computed = lambda windows, logits: None,
     ) -> None:
         """`computed` gets the windows of each batch and their logits."""
-        self._compute, self._pool, self._limits, self._computed = compute, pool, limits, computed
+        self._compute = compute
+        self._pool = pool
+        self._limits = limits
+        self._computed = computed
         self._waiting: deque[_Waiting] = deque()
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -47,13 +56,23 @@ class Batcher:
 
     @property
     def waiting_windows(self) -> int:
-        """Windows that no thread computes yet."""
-        return sum(len(one.windows) for one in tuple(self._waiting))  # the thread of /metrics reads it too
+        """The number of windows that no thread computes yet."""
+        return sum(
+            len(one.windows) for one in tuple(self._waiting)
+        )  # the thread of /metrics reads it too
+
+    async def idle(self) -> None:
+        """Return when no request waits and no batch is computed."""
+        while self._waiting or self._running:
+            await asyncio.sleep(IDLE_SECONDS)
 
     async def logits(self, windows: Windows) -> Windows:
-        """The logits of `windows`. Raises RefusedError when too many windows wait already."""
+        """Return the logits of `windows`. Raises RequestError when too many windows wait."""
         if self.waiting_windows + len(windows) > self._limits.waiting_windows:
-            raise RefusedError(503, f"more than {self._limits.waiting_windows} windows wait already: ask again later")
+            raise RequestError(
+                503,
+                f"more than {self._limits.waiting_windows} windows wait already: ask again later",
+            )
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windows, loop.time(), loop.create_future())
         self._waiting.append(waiting)
@@ -94,8 +113,13 @@ class Batcher:
 
     async def _run(self, batch: list[_Waiting]) -> None:
         try:
-            windows = batch[0].windows if len(batch) == 1 else np.concatenate([one.windows for one in batch])
-            logits = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, windows)
+            if len(batch) == 1:
+                windows = batch[0].windows
+            else:
+                windows = np.concatenate([one.windows for one in batch])
+            logits = await asyncio.get_running_loop().run_in_executor(
+                self._pool, self._compute, windows
+            )
         except Exception as problem:
             for one in batch:
                 if not one.answer.done():

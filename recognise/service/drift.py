@@ -1,4 +1,4 @@
-"""How the windows answered lately differ from those of the training: how unsure the model is, how far its inputs are.
+"""The drift of one version: how unsure it is of recent windows, how far they are from training.
 
 Both look at the last `MOST_WINDOWS` windows of one version, none older than `LONGEST_SECONDS`.
 """
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.exported.description import Description
+from core.exported.description import Description
 
 MOST_WINDOWS = 1000
 LONGEST_SECONDS = 600.0
 LEAST_WINDOWS = 100
 """Fewer of them give no figure: one person who sits down is no drift."""
 CLIPPED_AT = 20.0
-"""Deviations at which a standardized sample is cut off, so that one damaged window among a hundred raises no alarm."""
+"""Deviations at which a standardized sample is cut off, so that one damaged window among a hundred
+raises no alarm."""
 MOST_CHANNELS = 64
 """The first ones are measured, the others not: each is a series for Prometheus."""
 _LEAST_DEVIATION = 1e-30
@@ -30,21 +31,24 @@ Compute = Callable[[Floats], Floats]
 
 
 def least_confidence(classes: int) -> float:
-    """The probability of its class below which an answer counts as unsure: halfway from guessing to certainty.
+    """Return the probability of its class below which an answer counts as unsure.
 
-    The greatest probability of the softmax as a measure of confidence: Hendrycks and Gimpel, "A Baseline for Detecting
-    Misclassified and Out-of-Distribution Examples in Neural Networks", ICLR 2017.
+    It lies halfway from guessing to certainty. The greatest probability of the softmax measures the
+    confidence: Hendrycks and Gimpel, "A Baseline for Detecting Misclassified and
+    Out-of-Distribution Examples in Neural Networks", ICLR 2017.
     """
     return (1 / classes + 1) / 2
 
 
 @dataclass(frozen=True)
-class Figures:
-    """`low_confidence`: share of the windows; `distance` by channel, in deviations of the training."""
+class DriftFigures:
+    """The figures of one version's recent windows."""
 
     windows: int
     low_confidence: float
+    """Share of the windows."""
     distance: Mapping[str, float]
+    """Deviations of the training, by channel."""
 
 
 class Recent:
@@ -58,7 +62,9 @@ class Recent:
         self._mean = np.array(known.mean[: len(self.channels)], np.float32)
         deviation = np.maximum(known.std[: len(self.channels)], _LEAST_DEVIATION)
         self._scale = (1 / deviation).astype(np.float32)
-        self._average = np.full(description.input.shape[0], 1 / description.input.shape[0], np.float32)
+        self._average = np.full(
+            description.input.shape[0], 1 / description.input.shape[0], np.float32
+        )
         self._next = 0
         self._since = np.full(MOST_WINDOWS, -np.inf)
         self._unsure = np.zeros(MOST_WINDOWS, bool)
@@ -66,12 +72,22 @@ class Recent:
         """Mean and mean square of each window's standardized samples, by channel."""
 
     def add(self, windows: Floats, logits: Floats) -> None:
-        """Windows (n, samples, channels) with their logits (n, classes); those without a finite answer do not count."""
-        windows, logits = windows[-MOST_WINDOWS:], logits[-MOST_WINDOWS:]
-        with np.errstate(over="ignore", invalid="ignore"):  # huge numbers become infinite, and are cut off
+        """Add windows (n, samples, channels) with their logits (n, classes).
+
+        A window without a finite answer does not count.
+        """
+        windows = windows[-MOST_WINDOWS:]
+        logits = logits[-MOST_WINDOWS:]
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # huge numbers become infinite, and are cut off
             standardized = windows[..., : len(self.channels)] - self._mean
             standardized *= self._scale
-            np.minimum(np.maximum(standardized, -CLIPPED_AT, out=standardized), CLIPPED_AT, out=standardized)
+            np.minimum(
+                np.maximum(standardized, -CLIPPED_AT, out=standardized),
+                CLIPPED_AT,
+                out=standardized,
+            )
             first = self._average @ standardized
             second = self._average @ np.square(standardized, out=standardized)
             raised = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
@@ -83,16 +99,18 @@ class Recent:
             self._next = (self._next + count) % MOST_WINDOWS
             self._since[places] = self._clock()
             self._unsure[places] = unsure[answered]
-            self._first[places], self._second[places] = first[answered], second[answered]
+            self._first[places] = first[answered]
+            self._second[places] = second[answered]
 
-    def figures(self) -> Figures | None:
-        """The figures now; None while there are fewer than `LEAST_WINDOWS`.
+    def figures(self) -> DriftFigures | None:
+        """Return the figures now, or None while there are fewer than `LEAST_WINDOWS`.
 
-        The distance of a channel is the 2-Wasserstein distance between the normal distributions with the moments of
-        these windows and of the training, sqrt((m1 - m2)^2 + (s1 - s2)^2), in units of the training's deviation; no two
-        distributions with these moments are closer (Dowson and Landau, "The Frechet distance between multivariate
-        normal distributions", 1982; Gelbrich, "On a formula for the L2 Wasserstein metric", 1990). It needs no more of
-        the training than the mean and the deviation in the export, and is finite for a constant signal.
+        The distance of a channel is the 2-Wasserstein distance between the normal distributions
+        with the moments of these windows and of the training, sqrt((m1 - m2)^2 + (s1 - s2)^2), in
+        units of the training's deviation; no two distributions with these moments are closer
+        (Dowson and Landau, "The Frechet distance between multivariate normal distributions", 1982;
+        Gelbrich, "On a formula for the L2 Wasserstein metric", 1990). It needs no more of the
+        training than the mean and the deviation in the export, and is finite for a constant signal.
         """
         with self._lock:
             lately = self._since >= self._clock() - LONGEST_SECONDS
@@ -100,10 +118,11 @@ class Recent:
             if count < LEAST_WINDOWS:
                 return None
             low = float(self._unsure[lately].mean())
-            mean, square = self._first[lately].mean(axis=0), self._second[lately].mean(axis=0)
+            mean = self._first[lately].mean(axis=0)
+            square = self._second[lately].mean(axis=0)
         spread = np.sqrt(np.maximum(square - mean**2, 0))
         distance = np.hypot(mean, spread - 1)
-        return Figures(count, low, dict(zip(self.channels, map(float, distance), strict=True)))
+        return DriftFigures(count, low, dict(zip(self.channels, map(float, distance), strict=True)))
 
 
 class Drift:
@@ -114,7 +133,7 @@ class Drift:
         self._recent: dict[int, Recent] = {}
 
     def watched(self, number: int, description: Description, compute: Compute) -> Compute:
-        """`compute` of this version, with a look at its windows and answers in the thread that computes."""
+        """Return `compute` of this version, which also adds its windows to the recent ones."""
         recent = self._recent[number] = Recent(description, self._clock)
 
         def watching(windows: Floats) -> Floats:
@@ -126,17 +145,23 @@ class Drift:
 
     def keep(self, numbers: Collection[int]) -> None:
         """Forget all other versions."""
-        self._recent = {number: recent for number, recent in self._recent.items() if number in numbers}
+        self._recent = {
+            number: recent for number, recent in self._recent.items() if number in numbers
+        }
 
-    def figures(self) -> Mapping[int, Figures]:
-        """By version; of those with enough windows."""
+    def figures(self) -> Mapping[int, DriftFigures]:
+        """Return the figures of the versions with enough windows."""
         found = {number: recent.figures() for number, recent in self._recent.items()}
         return {number: figures for number, figures in found.items() if figures is not None}
 
 
 def _measured(description: Description) -> tuple[str, ...]:
-    """The channels with a known mean and deviation; by their places where they have no names of their own."""
-    names, count = description.input.channels, description.input.shape[-1]
+    """Return the channels with a known mean and deviation.
+
+    Channels without names of their own are numbered.
+    """
+    names = description.input.channels
+    count = description.input.shape[-1]
     if len(description.standardization.mean) != count:
         return ()
     if len(set(names)) != count:

@@ -1,4 +1,4 @@
-"""Who may ask, and how each answer ends: the token, the name in Host, no other site's pages, one count an answer."""
+"""The guard of the service: it checks Host, origin and token, and counts every answer."""
 
 import asyncio
 import hmac
@@ -6,45 +6,72 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cluster.control.rules import is_ours
+from core.control.rules import OWN_PAGE
+from core.web.guard import HEADERS, SAFE_METHODS, RequestGuard
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.page.files import is_page
+from recognise.service.places import prove
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """Probes need no token: they say no more than that the service runs."""
-HEADERS = {
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-}
-_OWN_PAGE = (None, "none", "same-origin")
 DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 64 << 20
+UNPROVEN_DRAIN_BYTES = 64 << 10
+"""A client without the token that announces more is cut off with its answer."""
 INFER = "/infer"
-STREAM, SENSOR_LOGGER = "/v1/stream", "/v1/sensor-logger"
-_SAFE = ("GET", "HEAD")
+STREAM = "/v1/stream"
+SENSOR_LOGGER = "/v1/sensor-logger"
+PAGE = "x-page-origin"
+"""The header in which our page says its own origin: a request of the same origin has no header
+Origin."""
+NO_UPGRADE = (
+    f"expected a WebSocket to {STREAM}, got a request without Upgrade. Behind a proxy: have it pass"
+    " Upgrade and Connection on, as docs/service.md shows"
+)
+NO_TOKEN = "expected the header Authorization: Bearer TOKEN with the token that `fab serve` names"
+NO_TOKEN_IN_ADDRESS = (
+    "expected the header Authorization: Bearer TOKEN, or ?token=TOKEN behind the address"
+)
+_PORTS = {"http": 80, "https": 443}
+_LONGEST_SHOWN = 80
 SWITCHING = 101
+LONGEST_LENGTH = 15
+"""Digits of a Content-Length that can be a body."""
 MOST_QUERY = 1024
 """Bytes of a query that may have the token."""
 
 
-class Guarded:
-    """Lets a request through that has the token and names this machine; counts every answer."""
+class ServiceGuard(RequestGuard):
+    """A guard that also asks for the token, keeps out other sites' pages, and counts answers."""
 
-    def __init__(self, inner: ASGIApp, names: Collection[str], token: str | None, metrics: ServiceMetrics) -> None:
-        """`names`: hosts that the service answers to besides `localhost` and any address. None: no token is asked."""
-        self._inner, self._names, self._token = inner, {"localhost", *(name.lower() for name in names)}, token
+    headers = HEADERS | {"content-security-policy": "default-src 'none'; frame-ancestors 'none'"}
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        names: Collection[str],
+        token: str | None,
+        metrics: ServiceMetrics,
+        given: Collection[str] = (),
+    ) -> None:
+        """`names`: hosts that the service answers to besides `localhost` and any address.
+
+        Without a token (None) none is asked. The operator gave the names `given`. A page of one of
+        them is ours whatever Host says, which a proxy may have changed.
+        """
+        super().__init__(application, names)
+        self._token = token
+        self._given = {name.lower() for name in given}
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Answer one request or take one WebSocket (ASGI)."""
         if scope["type"] == "websocket":
             await self._handshake(scope, receive, send)
         if scope["type"] != "http":
@@ -53,74 +80,125 @@ class Guarded:
         body = _Body(receive)
         code = 500
 
-        async def sending(message: Message) -> None:
+        async def send_after_body(message: Message) -> None:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
                 if code >= HTTPStatus.BAD_REQUEST:
-                    await body.drain(Headers(scope=scope))
+                    most = DRAIN_BYTES
+                    if code == HTTPStatus.UNAUTHORIZED:
+                        most = UNPROVEN_DRAIN_BYTES
+                    if not await body.drain(Headers(scope=scope), most):
+                        MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 
         try:
-            await (self._refusal(scope) or self._inner)(scope, body, sending)
+            await super().__call__(scope, body, send_after_body)
         finally:
             is_inference = scope["method"] == "POST" and scope["path"].endswith(INFER)
             self._metrics.answered(code, time.perf_counter() - began if is_inference else None)
 
     async def _handshake(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket. It is counted when it begins: its session is no answer."""
+        """Take a WebSocket, and count it when it begins: its session is no answer."""
 
-        async def sending(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "websocket.accept":
                 self._metrics.answered(SWITCHING, None)
             elif message["type"] == "websocket.http.response.start":
                 self._metrics.answered(message["status"], None)
             await send(message)
 
-        refusal = self._refusal(scope)
+        refusal = self.refusal(scope)
         if refusal is None and scope["path"] != STREAM:
             refusal = _error(404, f"expected {STREAM} for a WebSocket")
-        await (refusal or self._inner)(scope, receive, sending)
+        await (refusal or self.application)(scope, receive, send_counted)
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
+    def refusal(self, scope: Scope) -> ASGIApp | None:
+        """Refuse other hosts, the pages of other sites, and requests without the token."""
         headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
         is_stream = scope["type"] == "websocket"
-        if len(hosts) != 1 or not is_ours(hosts[0], self._names):
-            return _error(421, "expected localhost, an address or this machine's name as Host")
-        if is_page(scope["path"]) and not is_stream and scope["method"] in _SAFE:
-            return None  # it holds no secret, its policy lets no other site frame it, and a person may follow a link
+        if not self.is_for_us(scope):
+            return _error(421, _unknown_host(headers.getlist("host")))
+        if is_page(scope["path"]) and not is_stream and scope["method"] in SAFE_METHODS:
+            # it holds no secret, its policy lets no other site frame it, and a person may follow a
+            # link
+            return None
+        host = headers["host"]
         origins = headers.getlist("origin")
-        if origins and not (is_stream and origins in _own_origins(hosts[0])):
-            return _error(403, "this is not for the pages of other sites: expected no Origin")
-        if headers.get("sec-fetch-site") not in _OWN_PAGE:
-            return _error(403, "this is not for the pages of other sites: expected Sec-Fetch-Site of this one")
-        if self._token is None or scope["path"] in OPEN_PATHS:
-            return None
-        if is_stream and "authorization" not in headers:
-            return None  # a browser cannot send it: the first message has the token
-        if scope["path"] == SENSOR_LOGGER and "authorization" not in headers:
-            return self._by_query(scope["query_string"])
-        given = headers.getlist("authorization")
-        kind, _, word = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if kind.lower() != "bearer" or not hmac.compare_digest(word.strip().encode(), self._token.encode()):
-            words = "expected the header Authorization: Bearer TOKEN with the token that `fab serve` names"
-            return _error(401, words, {"www-authenticate": "Bearer"})
-        return None
+        is_socket = is_stream or scope["path"] == STREAM
+        if origins and not (is_socket and len(origins) == 1 and self._is_own(origins[0], host)):
+            return _error(403, _foreign(origins, host, is_socket))
+        if headers.get("sec-fetch-site") not in OWN_PAGE:
+            return _error(
+                403, "this is not for the pages of other sites: expected Sec-Fetch-Site of this one"
+            )
+        if is_socket and not is_stream:
+            return self._no_socket(headers.get(PAGE), host)
+        return self._token_refusal(scope, headers)
 
-    def _by_query(self, query: bytes) -> ASGIApp | None:
-        """The app of a phone may have no field for a header: its address then has the token."""
-        given = parse_qs(query[:MOST_QUERY].decode("latin-1")).get("token", [])
-        if self._token is None or (len(given) == 1 and hmac.compare_digest(given[0].encode(), self._token.encode())):
+    def _token_refusal(self, scope: Scope, headers: Headers) -> ASGIApp | None:
+        if self._token is None:
+            prove(scope)
             return None
-        return _error(401, "expected the header Authorization: Bearer TOKEN, or ?token=TOKEN behind the address")
+        if scope["path"] in OPEN_PATHS:
+            return None
+        if "authorization" not in headers:
+            if scope["type"] == "websocket":
+                return None  # a browser cannot send it: the first message has the token
+            if scope["path"] == SENSOR_LOGGER:
+                # The app of a phone may have no field for a header: its address then has the token.
+                query = parse_qs(scope["query_string"][:MOST_QUERY].decode("latin-1"))
+                if _is_one(query.get("token", []), self._token):
+                    prove(scope)
+                    return None
+                return _error(401, NO_TOKEN_IN_ADDRESS)
+        bearers = []
+        for given in headers.getlist("authorization"):
+            kind, _, word = given.partition(" ")
+            bearers.append(word.strip() if kind.lower() == "bearer" else "")
+        if _is_one(bearers, self._token):
+            prove(scope)
+            return None
+        return _error(401, NO_TOKEN, {"www-authenticate": "Bearer"})
+
+    def _no_socket(self, page: str | None, host: str) -> ASGIApp:
+        """Refuse a request without Upgrade where sockets are.
+
+        Our page sends one, with its origin, to learn why it got no WebSocket.
+        """
+        if page is not None and not self._is_own(page, host):
+            return _error(403, _foreign([page], host, True))
+        return _error(426, NO_UPGRADE, {"upgrade": "websocket"})
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Return whether a page of this origin came from this service, perhaps through a proxy.
+
+        The request was for `host`.
+        """
+        try:
+            page = urlsplit(origin)
+            asked = urlsplit(f"//{host}")
+            port = page.port or _PORTS.get(page.scheme)
+            if (
+                page.scheme not in _PORTS
+                or not page.hostname
+                or origin != f"{page.scheme}://{page.netloc}"
+            ):
+                return False
+            # A Host without a port is that of a proxy: a browser leaves out only the usual one.
+            same_place = asked.hostname == page.hostname and asked.port in (None, port)
+        except ValueError:
+            return False
+        return same_place or page.hostname.rstrip(".") in self._given
+
+
+def _is_one(given: list[str], token: str) -> bool:
+    """Return whether exactly this token was given, compared in constant time."""
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), token.encode())
 
 
 class _Body:
-    """Receives for the application, and reads the rest of a refused body.
+    """The receiver of the application, which can read the rest of a refused body.
 
     A connection that closes with unread bytes resets, and the client never reads why.
     """
@@ -131,26 +209,50 @@ class _Body:
         self._begun = False
 
     async def __call__(self) -> Message:
-        """See ASGI."""
+        """Receive the next part of the body (ASGI)."""
         self._begun = True
         message = await self._receive()
         self._more = message["type"] == "http.request" and message.get("more_body", False)
         return message
 
-    async def drain(self, headers: Headers) -> None:
-        """Read what is left, within bounds. A client that waits for 100 Continue has sent nothing yet."""
+    async def drain(self, headers: Headers, most: int) -> bool:
+        """Read what is left, `most` bytes of it, unless more is announced; return whether it ended.
+
+        A client that waits for 100 Continue has sent nothing yet.
+        """
         if "expect" in headers and not self._begun:
-            return
+            return True
+        announced = headers.get("content-length", "0")
+        if len(announced) > LONGEST_LENGTH or not announced.isdigit() or int(announced) > most:
+            return False
         size = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                while self._more and size <= DRAIN_BYTES:
+                while self._more and size <= most:
                     size += len((await self()).get("body", b""))
+        return not self._more
 
 
-def _own_origins(host: str) -> list[list[str]]:
-    """What the header Origin may be for a page that came from `host`, each as the list of its values."""
-    return [[f"{scheme}://{host}"] for scheme in ("http", "https")]
+def _unknown_host(hosts: list[str]) -> str:
+    if len(hosts) != 1:
+        return f"expected one header Host, got {len(hosts)}"
+    name = hosts[0][:_LONGEST_SHOWN]
+    return (
+        f"expected localhost, an address or this machine's name as Host, got {name!r}: start the"
+        " service with --host-name NAME (on nodes: service.names) for another name"
+    )
+
+
+def _foreign(origins: list[str], host: str, is_socket: bool) -> str:
+    """Return why a page may not ask, and what its operator does if it is ours."""
+    origin = ", ".join(origins)[:_LONGEST_SHOWN]
+    words = f"this is not for the pages of other sites: got a page of {origin!r}"
+    if not is_socket:
+        return f"{words}; ask from a program, without Origin"
+    return (
+        f"{words}, asked as {host[:_LONGEST_SHOWN]!r}. Behind a proxy: have it pass Host on as the"
+        " browser wrote it, or start the service with --host-name and the page's name"
+    )
 
 
 def _error(status: int, words: str, headers: dict[str, str] | None = None) -> ASGIApp:

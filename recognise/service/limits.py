@@ -1,8 +1,22 @@
-"""The limits of the service: sizes, times and numbers. Each refusal names the limit that it is about."""
+"""The limits of the service, and the error that names one of them to the person who asked."""
 
 from dataclasses import dataclass, field
 
 MEBIBYTE = 1 << 20
+
+
+class RequestError(Exception):
+    """A request that is refused with an HTTP status; the client reads `words`."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+        self.words = words
+
+
+def bad(words: str) -> RequestError:
+    """Return the error for a request that is wrong (400)."""
+    return RequestError(400, words)
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,12 @@ class StreamLimits:
     readings_per_second: float = 500.0
     burst_readings: int = 16_384
     """Four of the largest messages: what a phone collected while its network was away."""
+    seconds_per_second: float = 1.25
+    burst_seconds: int = 330
+    """Time of the readings by their own clock, of which windows are made: the same burst at 50 Hz.
+    """
+    computing: int = 8
+    """Windows of one session that are computed at one time, so that others come in between."""
     messages_per_second: float = 250.0
     burst_messages: int = 1000
     least_hop: int = 5
@@ -31,7 +51,8 @@ class StreamLimits:
     room_seconds: float = 5.0
     """How long one more may wait for room."""
     leave_seconds: float = 2.0
-    """How long windows may still be computed when the service ends; the others go into the state of the session."""
+    """How long windows may still be computed when the service ends; the others go into the state of
+    the session."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,8 @@ class ShadowLimits:
     """How a promoted version is compared with the served one before it takes over."""
 
     seconds: float = 10.0
-    """The longest comparison, and how long ago the last window may be for one to begin; 0 is none."""
+    """The longest comparison, and how long ago the last window may be for one to begin; 0 is none.
+    """
     windows: int = 100
     """So many compared windows end it early."""
     batch_windows: int = 16
@@ -58,7 +80,7 @@ class Limits:
     """Request line and headers."""
     body_bytes: int = 16 * MEBIBYTE
     """One request's body."""
-    held_bytes: int = 48 * MEBIBYTE
+    held_bytes: int = 32 * MEBIBYTE
     """All bodies that are read or wait for an answer at one time."""
     header_bytes: int = 65_536
     """The JSON part of a request with binary tensors."""
@@ -76,9 +98,20 @@ class Limits:
     """From the head of a request to the end of its body."""
     compute_seconds: float = 10.0
     """From the body to the answer."""
+    memory_megabytes: int = 384
+    """What the service may take; `service.memory_megabytes` of an inventory."""
+    open_seconds: float = 60.0
+    """For a model's process to open it; a Raspberry Pi 3 takes a third."""
+    trial_seconds: float = 60.0
+    """A version whose process ends twice so soon after its take-over is taken back."""
     connections: int = 128
     """Open connections; the oldest one without a request makes room for the next."""
     shadow: ShadowLimits = field(default_factory=ShadowLimits)
     """A promoted version, before it takes over."""
     streams: StreamLimits = field(default_factory=StreamLimits)
     """Live sessions, whose connections are not among those above."""
+
+    @property
+    def model_bytes(self) -> int:
+        """What the process of one model may take: the service itself needs the other third."""
+        return self.memory_megabytes * MEBIBYTE * 2 // 3

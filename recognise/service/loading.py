@@ -1,68 +1,126 @@
-"""An export as the service uses it: opened once a thread, warmed up, compared with the version before it."""
+"""The model of an export: opened in a process of its own, warmed up, compared with others."""
 
 import math
-import queue
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.errors import UsageError
-from cluster.exported.description import Description, labels_of
-from cluster.exported.runtimes import Model, open_model
+from core.errors import UsageError
+from core.exported.description import Description, labels_of, read
 from recognise.service.limits import Limits
 from recognise.service.tensors import Shape
+from recognise.service.worker.process import ModelLostError, ModelProcess
 
-_WARM_WINDOWS = (1, 8)
+Floats = NDArray[np.float32]
 
 
 class Computer:
-    """One model for each thread of the pool, because a model computes one call at a time."""
+    """An open model, and the threads that wait for its process; its owner must `close` it."""
 
-    def __init__(self, folder: Path, threads: int, most: int) -> None:
-        """Opens and warms up. A model computes at most that many windows at once. Raises UsageError."""
-        self._most = most
-        models = [open_for_service(folder) for _ in range(threads)]
-        self.description: Description = models[0].description
-        self._idle: queue.SimpleQueue[Model] = queue.SimpleQueue()
-        for model in models:
-            self._idle.put(model)
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        """Open and warm up the model. Raises UsageError and ClusterError."""
+        self._folder = folder
+        self._limits = limits
+        self.description: Description = described(folder)
+        self._process = _opened(folder, self.description, limits)
+        self.pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="inference")
 
-    def logits(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Float32 (windows, classes). Waits for an idle model."""
-        model = self._idle.get()
-        try:
-            parts = [model.logits(windows[at : at + self._most]) for at in range(0, len(windows), self._most)]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-        finally:
-            self._idle.put(model)
+    @property
+    def lost(self) -> str:
+        """Why its process has ended, or an empty text while it runs."""
+        return self._process.lost
+
+    def logits(self, windows: Floats) -> Floats:
+        """Return the logits, float32 (windows, classes). Raises as `ModelProcess.logits` does."""
+        return self._process.logits(windows)
+
+    def reopen(self) -> None:
+        """Start another process in the place of one that ended.
+
+        Raises UsageError and ClusterError.
+        """
+        self._process = _opened(self._folder, self.description, self._limits)
+
+    def close(self) -> None:
+        """Kill the process; the threads end with what they waited for."""
+        self._process.close()
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def open_for_service(folder: Path) -> Model:
-    """The model of an export of windows, opened and warmed up. Raises UsageError in one line."""
+def tried(folder: Path, limits: Limits) -> Description:
+    """Return the description of an export of windows whose model opens and computes.
+
+    It did so in a process with the limits of a service. Raises UsageError and ClusterError.
+    """
+    description = described(folder)
+    with closing(_opened(folder, description, limits)):
+        return description
+
+
+def described(folder: Path) -> Description:
+    """Return the description of an export that a service can take. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder that `fab export` wrote")
-    model = open_model(folder)
-    described = model.description.input
-    if len(described.shape) != 2 or described.dtype != "float32":
+    description = read(folder, check_model=False)
+    given = description.input
+    if len(given.shape) != 2 or given.dtype != "float32":
         raise UsageError(
-            f"{folder}: expected a model of windows (samples, channels) in float32, got {described.shape} in "
-            f"{described.dtype}: the service takes no other"
+            f"{folder}: expected a model of windows (samples, channels) in float32, got"
+            f" {given.shape} in {given.dtype}: the service takes no other"
         )
-    if 4 * math.prod(described.shape) > Limits.body_bytes:
+    if 4 * math.prod(given.shape) > Limits.body_bytes:
         raise UsageError(
-            f"{folder}: expected windows of at most {Limits.body_bytes} bytes, the largest body of a request, got "
-            f"{described.shape} in float32: train on shorter windows"
+            f"{folder}: expected windows of at most {Limits.body_bytes} bytes, the largest body of"
+            f" a request, got {given.shape} in float32: train on shorter windows"
         )
-    for count in _WARM_WINDOWS:
-        answer = model.logits(np.zeros((count, *described.shape), np.float32))
-        if answer.shape != (count, model.description.output.classes) or not np.isfinite(answer).all():
-            raise UsageError(f"{folder}: windows of zeros get no finite logits of each class: export the run again")
-    return model
+    return description
+
+
+def _opened(folder: Path, description: Description, limits: Limits) -> ModelProcess:
+    made = ModelProcess(folder, description, limits)
+    try:
+        _warm(made, folder, description, limits)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _warm(made: ModelProcess, folder: Path, description: Description, limits: Limits) -> None:
+    """Compute windows as clients send them, one and many. Raises UsageError."""
+    shape = description.input.shape
+    noise = np.random.default_rng(0).normal(size=(limits.batch_windows, *shape))
+    known = description.standardization
+    if len(known.mean) == shape[1]:
+        noise = noise * np.array(known.std) + np.array(known.mean)
+    zeros = np.zeros((limits.batch_windows, *shape), np.float32)
+    for what, windows in (("zeros", zeros), ("noise", noise.astype(np.float32))):
+        for count in (1, limits.batch_windows):
+            try:
+                answer = made.logits(windows[:count])
+            except ModelLostError as problem:
+                raise UsageError(
+                    f"{folder}: {count} windows of {what} end the model's process ({problem.why};"
+                    f" it has {limits.compute_seconds:g} s and {limits.model_bytes >> 20} MiB):"
+                    " serve a smaller model, or give it more with --memory-megabytes"
+                ) from None
+            except UsageError as problem:
+                raise UsageError(
+                    f"{folder}: {count} windows of {what} within {limits.model_bytes >> 20} MiB:"
+                    f" {problem}"
+                ) from None
+            if not np.isfinite(answer).all():
+                raise UsageError(
+                    f"{folder}: windows of {what} get no finite logits of each class: export the"
+                    " run again"
+                )
 
 
 def shape_of(description: Description) -> Shape:
-    """What the model takes."""
+    """Return the shape of the model's windows."""
     samples, channels = description.input.shape
     return Shape(samples, channels)
 
@@ -72,12 +130,15 @@ def compatible(now: Description, following: Description, export: Path) -> None:
     for what, one, other in (
         ("windows", now.input.shape, following.input.shape),
         ("channels", now.input.channels, following.input.channels),
+        ("units", now.input.units, following.input.units),
+        ("sensors", now.input.sensors, following.input.sensors),
+        ("sampling rate", now.sampling_hz, following.sampling_hz),
         ("labels", labels_of(now), labels_of(following)),
     ):
         if one != other:
             raise UsageError(
-                f"{export}: expected the {what} of the served version, {_short(one)}, got {_short(other)}: serve it "
-                "under another --name"
+                f"{export}: expected the {what} of the served version, {_short(one)}, got"
+                f" {_short(other)}: serve it under another --name"
             )
 
 

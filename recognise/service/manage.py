@@ -1,16 +1,18 @@
-"""`python -m recognise.service.manage`: promote, roll back and list versions; `fab service` starts it."""
+"""`python -m recognise.service.manage`: promote, roll back, list; `fab service` starts it."""
 
 import argparse
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.terminal import say, say_json
+from core.errors import ClusterError, ExitCode, UsageError
+from core.logs.terminal import say, say_json
 from recognise.service import state
-from recognise.service.__main__ import NAME
+from recognise.service.limits import Limits
+from recognise.service.options import NAME, add_memory, add_state, memory_of
 from recognise.service.received import received
 from recognise.service.versions import Version, Versions
 
@@ -20,17 +22,24 @@ ROW = "{:>7}  {:<7}  {:<12}  {:>12}  {}"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Change or show the versions of one model; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m recognise.service.manage", description="Versions of a model.")
+    parser = argparse.ArgumentParser(
+        prog="python -m recognise.service.manage", description="Versions of a model."
+    )
     parser.add_argument("action", choices=("promote", "rollback", "list", "token"))
-    parser.add_argument("--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions")
-    parser.add_argument("--versions", metavar="FOLDER", help="of the versions of all models; in --state by default")
+    add_state(parser)
+    add_memory(parser)
     parser.add_argument("--name", default=NAME, help=f"of the model; {NAME}")
-    parser.add_argument("--model", metavar="EXPORT", help="promote: the folder of the export; - is a tar on stdin")
+    parser.add_argument(
+        "--model", metavar="EXPORT", help="promote: the folder of the export; - is a tar on stdin"
+    )
     parser.add_argument("--json", action="store_true", help="list: one JSON object")
     given = parser.parse_args(arguments)
     try:
-        folder = Path(given.state)
-        versions = Versions(state.versions_of(Path(given.versions or folder / state.MODELS), given.name))
+        folder = state.checked(Path(given.state))
+        versions = Versions(
+            state.versions_of(Path(given.versions or folder / state.MODELS), given.name),
+            replace(Limits(), memory_megabytes=memory_of(given)),
+        )
         if given.action == "list":
             _list(versions.listed(), as_json=given.json)
             return ExitCode.DONE
@@ -41,9 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.action == "token":
             say(state.token(folder))
             return ExitCode.DONE
-        version = _promoted(versions, given.model) if given.action == "promote" else versions.rollback()
-        run = "" if version.description is None else f" (run {version.description.run.folder})"
-        say(f"{given.name}: version {version.number}{run} is to be served; a service that runs takes it over")
+        if given.action == "promote":
+            version = _promoted(versions, given.model)
+        else:
+            version = versions.rollback()
+        run = f" (run {version.description.run.folder})" if version.description else ""
+        say(
+            f"{given.name}: version {version.number}{run} is to be served; a service that runs"
+            " takes it over"
+        )
         return ExitCode.DONE
     except ClusterError as problem:
         say(str(problem), error=True)
@@ -71,7 +86,11 @@ def _list(found: Sequence[Version], *, as_json: bool) -> None:
             continue
         known = version.description
         served = "current" if version.current else ""
-        say(ROW.format(version.number, served, known.sha256[:_SHORT], f"{known.bytes:,}", known.run.folder))
+        say(
+            ROW.format(
+                version.number, served, known.sha256[:_SHORT], f"{known.bytes:,}", known.run.folder
+            )
+        )
 
 
 def _described(version: Version) -> dict[str, object]:

@@ -1,45 +1,52 @@
-"""An export that comes through a pipe: a tar of `export.json` and one model file, as `fab service promote` sends it."""
+"""An export as `fab service promote` sends it: a tar of `export.json` and one model file."""
 
 import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
-from cluster.errors import ClusterError, UsageError, reason_of
-from cluster.exported.description import FILES, NAME
+from core.archives import extract, is_plain_file
+from core.errors import ClusterError, UsageError, reason_of
+from core.exported.description import FILES, NAME
 
 LARGEST_BYTES = 256 << 20
-"""Of one file: a network for a small node has some megabytes."""
+"""The largest file: a network for a small node has some megabytes."""
 _NAMES = frozenset({NAME, FILES["onnx"], FILES["litert"]})
-_CHUNK_BYTES = 1 << 20
 
 
 def received(stream: BinaryIO, folder: Path) -> Path:
-    """Write the files of the archive into `folder`, and return it. Raises UsageError and ClusterError.
+    """Write the files of the archive into `folder`, and return it.
 
-    The names are ours, so no member writes elsewhere; a link or a device is refused.
+    Raises UsageError and ClusterError. A member that is no plain file with a name of ours is
+    refused.
     """
     names: set[str] = set()
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
-                if not member.isreg() or member.name not in _NAMES or member.name in names:
-                    raise UsageError(f"the archive: expected {', '.join(sorted(_NAMES))}, got {member.name!r:.80}")
+                is_ours = is_plain_file(member) and member.name in _NAMES - names
+                if not is_ours:
+                    raise UsageError(
+                        f"the archive: expected {', '.join(sorted(_NAMES))}, got"
+                        f" {member.name!r:.80}"
+                    )
                 if member.size > LARGEST_BYTES:
-                    raise UsageError(f"{member.name}: expected at most {LARGEST_BYTES:,} bytes, got {member.size:,}")
+                    raise UsageError(
+                        f"{member.name}: expected at most {LARGEST_BYTES:,} bytes, got"
+                        f" {member.size:,}"
+                    )
                 names.add(member.name)
-                _written(archive, member, folder / member.name)
+                extract(archive, member, folder, member.name)
     except (tarfile.TarError, EOFError, ValueError) as problem:
-        raise UsageError(f"the archive: expected a whole tar of an export, got {reason_of(problem)}") from None
+        raise UsageError(
+            f"the archive: expected a whole tar of an export, got {reason_of(problem)}"
+        ) from None
     except OSError as problem:
-        raise ClusterError(f"{folder}: cannot be written ({reason_of(problem)}): free some space") from None
+        raise ClusterError(
+            f"{folder}: cannot be written ({reason_of(problem)}): free some space"
+        ) from None
     if NAME not in names or len(names) != 2:
-        raise UsageError(f"the archive: expected {NAME} and one model, got {', '.join(sorted(names)) or 'no file'}")
+        raise UsageError(
+            f"the archive: expected {NAME} and one model, got"
+            f" {', '.join(sorted(names)) or 'no file'}"
+        )
     return folder
-
-
-def _written(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    content = archive.extractfile(member)
-    assert content is not None  # a regular file
-    with content, path.open("xb") as file:
-        while chunk := content.read(_CHUNK_BYTES):
-            file.write(chunk)

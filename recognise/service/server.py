@@ -1,166 +1,189 @@
 """The service on its port, in the main thread, until a signal ends it."""
 
 import asyncio
-import json
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import h11
 import uvicorn
 
-from cluster.control.door import Door, listening
-from cluster.errors import ClusterError, reason_of
-from cluster.metrics import exporter
-from cluster.pages.entrance import Connection, Entrance, Patience
+from core.control.door import Door, listening
+from core.errors import ClusterError, reason_of
+from core.metrics import exporter
+from core.web.entrance import Entrance, Patience
 from recognise.service.application import Application
-from recognise.service.guard import STREAM, Guarded
+from recognise.service.bodies import Budget
+from recognise.service.entrance import ServiceConnection, ServiceEntrance
+from recognise.service.guard import ServiceGuard
 from recognise.service.limits import Limits
 from recognise.service.live.sockets import Sockets
 from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
+from recognise.service.places import MOST_UNPROVEN, UnprovenPlaces
 from recognise.service.serving import LOOK_SECONDS, Serving
+from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 
 if TYPE_CHECKING:  # plain HTTP needs neither cryptography nor MQTT
     from recognise.service.broker import Broker
-    from recognise.service.live.devices import Devices, Publish
     from recognise.service.tls import Tls
 
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 75
-"""A connection may stay without a request for so long: clients keep theirs, and a race with the end costs a request."""
+"""A connection may stay without a request for so long: clients keep theirs, and a race with the end
+costs a request."""
 STALL_MILLISECONDS = 20_000
 """What the kernel waits for a client that takes nothing (TCP_USER_TIMEOUT)."""
 LONGEST_ANSWER_SECONDS = 60.0
 """From the head of a request to the end of its answer; the limits of the parts end before."""
 CLOSE_SECONDS = 5
-
-
-class _Connection(Connection):
-    """uvicorn's, with the protocol's error object for what is no HTTP."""
-
-    def send_400_response(self, msg: str) -> None:
-        """See uvicorn."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # an answer is under way
-            return
-        most = self.config.h11_max_incomplete_event_size
-        self._close_with(400, f"expected a request of HTTP/1.1 with a head of at most {most} bytes")
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """See uvicorn. The connection is a WebSocket from here on, and no longer one of the entrance."""
-        sockets = cast(Sockets, self.ws_protocol_class)
-        if sockets.full or sockets.ending:
-            words = "the service ends" if sockets.ending else "too many sessions are open already"
-            self._close_with(503, f"{words}: come again later")
-            return
-        self._lost(self)
-        super().handle_websocket_upgrade(event)
-
-    def _should_upgrade(self) -> bool:
-        """Whether it asks for a WebSocket where there is one; elsewhere the header Upgrade means nothing."""
-        return self.scope["path"] == STREAM and self.scope["method"] == "GET" and self._get_upgrade() == b"websocket"
-
-    def _close_with(self, status: int, words: str) -> None:
-        body = json.dumps({"error": words}).encode()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+PULSE_SECONDS = 10.0
+"""A service whose event loop stood still for so long is not ready."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which calls `ends` before it ends."""
+    """A server of uvicorn's that calls `before_shutdown`, a name of ours, before `shutdown`."""
 
-    ends: Callable[[], None]
+    before_shutdown: Callable[[], None]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
-        self.ends()
+        """Notify the service first (overrides uvicorn's)."""
+        self.before_shutdown()
         await super().shutdown(sockets)
 
 
+class Pulse:
+    """The heartbeat of the event loop that answers clients."""
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+
+    def is_felt(self) -> bool:
+        """Return whether it was felt lately. Any thread may ask."""
+        return time.monotonic() - self._at < PULSE_SECONDS
+
+    async def follow(self) -> None:
+        """Beat until this is cancelled."""
+        while True:
+            self._at = time.monotonic()
+            await asyncio.sleep(PULSE_SECONDS / 10)
+
+
 @dataclass(frozen=True)
-class Place:
+class ServiceOptions:
     """Where the service listens, and what it asks of a client."""
 
     host: str
     port: int
+    trial: Path
+    """The file of the latest version's trial."""
     names: Collection[str] = ()
+    given_names: Collection[str] = ()
+    """The names that the operator gave; they are among `names`."""
     token: str | None = None
     tls: "Tls | None" = None
     """None is plain HTTP."""
     authority: Path | None = None
     """The certificate that phones may install."""
-    metrics_port: int | None = None
-    """Of `/metrics` over plain HTTP without a token; None is none."""
+    metrics_port: int = 0
+    """The port of `/metrics` over plain HTTP without a token; 0 is any free one."""
+    metrics_host: str = ""
+    """Where that port listens; empty is `host`."""
     broker: "Broker | None" = None
-    """Of MQTT, where devices publish their readings too."""
+    """The broker of MQTT, where devices publish their readings too."""
     waits: bool = False
-    """Whether it waits for the first promotion, with its port closed, rather than end without one."""
+    """Whether it waits for the first promotion, with its port closed, rather than end without one.
+    """
+    renews: bool = True
+    """Whether this account may read certificates and keys, and so renew what it shows."""
 
 
-def bound(place: Place) -> socket.socket:
-    """The socket that listens. Raises ClusterError in one line when the port is taken."""
+def bound(options: ServiceOptions) -> socket.socket:
+    """Return the socket that listens. Raises ClusterError when the port is taken."""
     try:
-        listener = listening(place.host, place.port)
+        listener = listening(options.host, options.port)
     except (OSError, OverflowError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise ClusterError(
-            f"port {place.port} of {place.host} cannot be opened ({reason}): end what listens there, or choose another "
-            "with --port"
+            f"port {options.port} of {options.host} cannot be opened ({reason}): end what listens"
+            " there, or choose another with --port"
         ) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
-    # Accepted sockets inherit it. asyncio sets it where a socket names its protocol, and `accept` names none; without
-    # it, the second part of an answer waits 40 ms for the client's acknowledgement of the first.
+    # Accepted sockets inherit it. asyncio sets it where a socket names its protocol, and `accept`
+    # names none; without it, the second part of an answer waits 40 ms for the client's
+    # acknowledgement of the first.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 async def serve(
-    name: str, folder: Path, place: Place, limits: Limits, ready: Callable[[int, int], None]
-) -> None:  # fmt: skip
-    """Answer until SIGINT or SIGTERM. `ready` gets the port and the version once clients get answers.
+    name: str,
+    folder: Path,
+    options: ServiceOptions,
+    limits: Limits,
+    ready: Callable[[int, int, int], None],
+    listener: socket.socket | None = None,
+) -> None:
+    """Answer until SIGINT or SIGTERM, at `listener` where the port is open already.
+
+    `ready` gets the port, the version and the port of the figures once clients get answers.
 
     Raises ClusterError when the port or the model cannot be opened.
     """
-    versions = Versions(folder)
-    if place.waits:
+    versions = Versions(folder, limits)
+    if options.waits:
         await _first(versions)
-    listener = bound(place)
+    listener = listener or bound(options)
     metrics = ServiceMetrics()
+    pulse = Pulse()
     with (
         listener,
-        _exporter(place, metrics),
-        ThreadPoolExecutor(limits.threads, thread_name_prefix="inference") as pool,
+        _exporter(options, metrics, pulse) as metrics_port,
+        closing(Serving(name, versions, Trial(options.trial), limits, metrics)) as serving,
     ):
-        serving = Serving(name, versions, pool, limits, metrics)
         await serving.begin()
-        application = Application(serving, metrics, limits, place.token, place.authority)
-        guarded = Guarded(application.starlette(), place.names, place.token, metrics)
-        sockets = Sockets(limits.streams, metrics.session_refused)
+        budget = Budget(limits.held_bytes)
+        application = Application(serving, options.token, budget, options.authority)
+        guarded = ServiceGuard(
+            application.starlette(), options.names, options.token, metrics, options.given_names
+        )
+        places = UnprovenPlaces()
+        sockets = Sockets(limits.streams, metrics.session_refused, places, budget)
         server = _Server(_configuration(guarded, limits, sockets))
         server.config.load()
-        following = [asyncio.create_task(serving.follow())]
-        if place.broker is not None:
-            following.append(asyncio.create_task(_follow_broker(place.broker, serving, metrics, limits)))
-        if place.tls is not None:
-            following.append(asyncio.create_task(place.tls.follow()))
-        door = Door(listener, "the service", limits.connections)
+        following = [
+            asyncio.create_task(serving.follow()),
+            asyncio.create_task(serving.watch()),
+            asyncio.create_task(pulse.follow()),
+        ]
+        if options.broker is not None:
+            devices = _follow_broker(options.broker, serving, budget)
+            following.append(asyncio.create_task(devices))
+        if options.tls is not None and options.renews:
+            following.append(asyncio.create_task(options.tls.follow()))
+        door = Door(listener, "the service", limits.connections + MOST_UNPROVEN)
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)
-        context = None if place.tls is None else place.tls.context
-        entrance = Entrance(door, server, endless="", patience=patience, protocol=_Connection, tls=context)
-        server.ends = partial(_take_no_more, entrance, sockets)
+        entrance = ServiceEntrance(
+            door,
+            server,
+            endless="",
+            patience=patience,
+            protocol=ServiceConnection,
+            tls=options.tls.context if options.tls else None,
+            places=places,
+            most_proven=limits.connections,
+        )
+        server.before_shutdown = partial(_take_no_more, entrance, sockets)
         keep_what_there_is()
-        ready(listener.getsockname()[1], serving.current.number)
+        ready(listener.getsockname()[1], serving.current.number, metrics_port)
         try:
             await server.serve(sockets=[])  # which come through the entrance
         finally:
@@ -173,19 +196,21 @@ async def serve(
 
 
 def _take_no_more(entrance: Entrance, sockets: Sockets) -> None:
-    """A session that moves must find the next service at this port, or none, and not this one once more."""
+    """Take no new client: a session that moves must not find this service once more."""
     entrance.stop()
     sockets.end()
 
 
-async def _follow_broker(broker: "Broker", serving: Serving, metrics: ServiceMetrics, limits: Limits) -> None:
-    from recognise.service.broker import follow  # with the filters of sessions: other services spare 50 MB
+async def _follow_broker(broker: "Broker", serving: Serving, budget: Budget) -> None:
+    # they import the filters of sessions: other services spare 50 MB
+    from recognise.service.broker import follow
     from recognise.service.live.devices import Devices
 
-    def made(publish: "Publish") -> "Devices":
-        return Devices(broker.prefix, serving, metrics, limits, publish)
-
-    await follow(broker, limits.streams.message_bytes, made)
+    await follow(
+        broker,
+        serving.limits.streams.message_bytes,
+        partial(Devices, broker.prefix, serving, budget),
+    )
 
 
 async def _first(versions: Versions) -> None:
@@ -197,24 +222,24 @@ async def _first(versions: Versions) -> None:
 
 
 @contextmanager
-def _exporter(place: Place, metrics: ServiceMetrics) -> Iterator[None]:
-    if place.metrics_port is None:
-        yield
-        return
+def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) -> Iterator[int]:
+    """Have the port of metrics and probes, which has threads and connections of its own."""
+    host = options.metrics_host or options.host
     try:
-        found = exporter.serve(metrics.registry, place.host, place.metrics_port, lambda: True)
+        found = exporter.serve(metrics.registry, host, options.metrics_port, pulse.is_felt)
     except OSError as problem:
         raise ClusterError(
-            f"port {place.metrics_port} of {place.host} cannot be opened ({reason_of(problem)}): end what listens "
-            "there, or choose another with --metrics-port"
+            f"port {options.metrics_port} of {host} cannot be opened"
+            f" ({reason_of(problem)}): end what listens there, or choose another with"
+            " --metrics-port"
         ) from None
     try:
-        yield
+        yield found.port
     finally:
         found.close()
 
 
-def _configuration(application: Guarded, limits: Limits, sockets: Sockets) -> uvicorn.Config:
+def _configuration(application: ServiceGuard, limits: Limits, sockets: Sockets) -> uvicorn.Config:
     return uvicorn.Config(
         application,
         log_config=None,

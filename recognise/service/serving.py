@@ -1,34 +1,38 @@
-"""The versions that a running service answers with: it follows the pointer, and takes a new version over once warm.
+"""The versions that a running service answers with: each new one takes over once it is warm.
 
 A promoted version is compared on live windows first (`shadow`). A rollback takes over at once.
+Each version computes in a process of its own. One that ends is started again; where that happens
+twice within a minute of a take-over, the version before is served again.
 
-A request holds the version that it began with, so a take-over drops none. The version before stays open: a client that
-names it in its path still gets it.
+A request holds the version that it began with, so a take-over drops none. The version before stays
+open: a client that names it in its path still gets it.
 """
 
 import asyncio
 import logging
 import math
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from cluster.control.door import RateLimitedLog
-from cluster.errors import ClusterError, reason_of
-from cluster.exported.description import Description
+from core.control.door import RateLimitedLog
+from core.errors import ClusterError, reason_of
+from core.exported.description import Description
 from recognise.service.batching import Batcher, Windows
 from recognise.service.drift import Drift
 from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.shadow import Shadow
+from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
 """How often the pointer is read."""
+MEND_SECONDS = 1.0
+"""Between two processes of one version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +42,27 @@ class Served:
     number: int
     description: Description
     batcher: Batcher
+    computer: Computer
 
 
 class Serving:
     """The open versions of one model, within one event loop."""
 
-    def __init__(self, name: str, versions: Versions, pool: Executor, limits: Limits, metrics: ServiceMetrics) -> None:
-        self.name, self.metrics, self.limits = name, metrics, limits
-        self._versions, self._pool = versions, pool
+    def __init__(
+        self, name: str, versions: Versions, trial: Trial, limits: Limits, metrics: ServiceMetrics
+    ) -> None:
+        self.name = name
+        self.metrics = metrics
+        self.limits = limits
+        self._versions = versions
+        self._trial = trial
         self._open: dict[int, Served] = {}
         self._current: Served | None = None
         self._refused: int | None = None
         self._shadow: Shadow | None = None
         self._answered_at = -math.inf
+        self._taken_at = -math.inf
+        self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
         self._drift = Drift()
         metrics.drift(self._drift.figures)
@@ -63,7 +75,7 @@ class Serving:
         return self._current
 
     def version(self, text: str | None) -> Served | None:
-        """The open version that a path names; the current one for None."""
+        """Return the open version that a path names; the current one for None."""
         if text is None:
             return self.current
         return next((one for one in self._open.values() if str(one.number) == text), None)
@@ -74,11 +86,89 @@ class Serving:
         return sorted(self._open)
 
     async def begin(self) -> None:
-        """Open the current version. Raises ClusterError when there is none, or when it cannot be opened."""
+        """Open the current version.
+
+        Raises ClusterError when there is none, or when it cannot be opened.
+        """
         number = await asyncio.to_thread(self._versions.current)
         if number is None:
-            raise ClusterError("no version of this model was promoted yet: add --model EXPORT or --run RUN")
-        self._take(number, await self._opened(number))
+            raise ClusterError(
+                "no version of this model was promoted yet: add --model EXPORT or --run RUN"
+            )
+        is_lost = self._trial.is_lost(number)
+        if is_lost and await self._take_back(number, "the service ended with it"):
+            number = await asyncio.to_thread(self._versions.current) or number
+            self._trial.prove(number)
+        self._trial.begin(number)
+        try:
+            self._take(number, await self._opened(number))
+        except BaseException:
+            self._trial.end(number)
+            raise
+
+    def close(self) -> None:
+        """End the processes of all versions: the service ends as it was asked to."""
+        if self._current is not None:
+            self._trial.end(self._current.number)
+        for task in self._leaving:
+            task.cancel()
+        for one in self._open.values():
+            one.computer.close()
+
+    async def watch(self) -> None:
+        """Start each process again that ended, until this is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = asyncio.get_running_loop().time()
+            current = self.current
+            is_old = now - self._taken_at >= self.limits.trial_seconds
+            if is_old and not self._trial.is_proven(current.number):
+                self._trial.prove(current.number)
+            for served in list(self._open.values()):
+                if served.computer.lost and served.number != self._refused:
+                    await self._mend(served)
+
+    async def _mend(self, served: Served) -> None:
+        """Start another process for a version; take back one that ends again and again."""
+        number = served.number
+        why = served.computer.lost
+        is_current = served is self.current
+        if is_current and self._trial.is_lost(number) and await self._take_back(number, why):
+            return
+        self._log.say(f"the process of version {number} has ended ({why}): started again")
+        if is_current:
+            self._trial.begin(number)
+        try:
+            await asyncio.to_thread(served.computer.reopen)
+        except (ClusterError, OSError, RuntimeError) as problem:
+            self._log.say(f"version {number}: {reason_of(problem)}")
+        if served not in self._open.values():  # it was replaced meanwhile
+            served.computer.close()
+        await asyncio.sleep(MEND_SECONDS)
+
+    async def _take_back(self, number: int, why: str) -> bool:
+        """Move the pointer to the version before this one, which `follow` then takes over.
+
+        Returns whether there is one.
+        """
+        twice = f"it ended twice within {self.limits.trial_seconds:g} s of its take-over"
+        try:
+            before = await asyncio.to_thread(self._versions.take_back, number)
+        except (ClusterError, OSError) as problem:
+            self._log.say(f"version {number}: {twice} ({why}), and stays: {reason_of(problem)}")
+            return False
+        if before is None:
+            return False
+        self._refused = number
+        self.metrics.taken_over("taken_back")
+        log.error(
+            "version %d is taken back: %s (%s); version %d is served again",
+            number,
+            twice,
+            why,
+            before,
+        )
+        return True
 
     async def follow(self) -> None:
         """Take over each version that becomes the current one, until it is cancelled."""
@@ -93,16 +183,26 @@ class Serving:
                 continue
             try:
                 computer = await self._opened(number)
-            except (ClusterError, OSError, MemoryError, RuntimeError) as problem:  # the watch outlives a bad version
+            except (
+                ClusterError,
+                OSError,
+                MemoryError,
+                RuntimeError,
+            ) as problem:  # the watch outlives a bad version
                 self._refuse(number, reason_of(problem))
                 continue
             if number > self.current.number and self._is_asked():
                 refusal = await self._shadowed(number, computer)
                 if refusal is None:  # another one is to be served by now
+                    computer.close()
                     continue
                 if refusal:
+                    computer.close()
                     self._refuse(number, refusal)
                     continue
+            if number < self.current.number:
+                self._trial.prove(number)  # it was served before
+            self._trial.begin(number)
             self._take(number, computer)
             self.metrics.taken_over("taken")
             log.info("version %d is served now", number)
@@ -110,14 +210,19 @@ class Serving:
     def _refuse(self, number: int, reason: str) -> None:
         self._refused = number
         self.metrics.taken_over("refused")
-        log.error("version %d is refused: %s; version %d stays", number, reason, self.current.number)
+        log.error(
+            "version %d is refused: %s; version %d stays", number, reason, self.current.number
+        )
 
     def _is_asked(self) -> bool:
-        """Whether there are live windows to compare a version on."""
+        """Return whether there are live windows on which a version can be compared."""
         return asyncio.get_running_loop().time() - self._answered_at < self.limits.shadow.seconds
 
     async def _shadowed(self, number: int, computer: Computer) -> str | None:
-        """Why the version is not to take over; empty where it is, None where the pointer has moved meanwhile."""
+        """Return why the version must not take over, or an empty text.
+
+        None: the pointer has moved meanwhile.
+        """
         end = asyncio.get_running_loop().time() + self.limits.shadow.seconds
         shadow = self._shadow = Shadow(computer.logits, self.limits.shadow, self.metrics.shadowed)
         log.info("version %d is in the shadow of version %d", number, self.current.number)
@@ -129,11 +234,13 @@ class Serving:
         finally:
             self._shadow = None
             shadow.close()
-        found = shadow.found
         log.info(
             "version %d in the shadow: of %d windows %d got the served label; %d were left out",
-            number, found.compared, found.agreed, found.left,
-        )  # fmt: skip
+            number,
+            shadow.compared,
+            shadow.found["agreed"],
+            shadow.found["left"],
+        )
         return shadow.refusal()
 
     def _computed(self, number: int, windows: Windows, logits: Windows) -> None:
@@ -145,15 +252,38 @@ class Serving:
             self._shadow.offer(windows, logits)
 
     async def _opened(self, number: int) -> Computer:
-        limits = self.limits
-        return await asyncio.to_thread(Computer, self._versions.path(number), limits.threads, limits.batch_windows)
+        return await asyncio.to_thread(Computer, self._versions.path(number), self.limits)
 
     def _take(self, number: int, computer: Computer) -> None:
         compute = self._drift.watched(number, computer.description, computer.logits)
-        batcher = Batcher(compute, self._pool, self.limits, partial(self._computed, number))
-        following = Served(number, computer.description, batcher)
+        computed = partial(self._computed, number)
+        batcher = Batcher(compute, computer.pool, self.limits, computed)
+        following = Served(number, computer.description, batcher, computer)
         before = self._current
-        self._open = {one.number: one for one in (before, following) if one is not None}
+        kept = {number: following}
+        if before is not None and before.number < number:
+            kept[before.number] = before
+        for one in self._open.values():
+            if one not in kept.values() and one.computer is not computer:
+                self._leave(one)
+        self._open = dict(sorted(kept.items()))
         self._drift.keep(self._open)
-        self._current, self._refused = following, None
+        self._current = following
+        self._taken_at = asyncio.get_running_loop().time()
+        self._refused = None
         self.metrics.version(number)
+
+    def _leave(self, served: Served) -> None:
+        """End a version's process, once the requests that began with it have their answers."""
+
+        async def leave() -> None:
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.limits.compute_seconds):
+                        await served.batcher.idle()
+            finally:
+                served.computer.close()
+
+        task = asyncio.get_running_loop().create_task(leave())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)

@@ -1,14 +1,16 @@
-"""A promoted version in the shadow: it computes what the served version has just answered. No client gets its answers.
+"""A promoted version in the shadow: it computes what the served version has just answered.
 
-The shadow has a thread of its own and takes one batch at a time. What comes meanwhile it leaves, so live windows never
-wait for it.
+No client gets its answers.
+
+The shadow has a thread of its own and takes one batch at a time. It leaves out the batches that
+come meanwhile, so live windows never wait for it.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,45 +20,37 @@ from recognise.service.limits import ShadowLimits
 log = logging.getLogger(__name__)
 
 Counted = Callable[[str, int], None]
-"""Gets a result of the catalogue, and of how many windows it is."""
+"""Gets a result of the catalogue, and of how many windows it is.
 
-
-@dataclass
-class Comparison:
-    """Windows by result."""
-
-    agreed: int = 0
-    """Both versions named the same class."""
-    differed: int = 0
-    failed: int = 0
-    """The shadow had no finite answer where the served version had one."""
-    left: int = 0
-    """They came while the shadow computed others."""
-
-    @property
-    def compared(self) -> int:
-        """Windows that the shadow computed."""
-        return self.agreed + self.differed + self.failed
-
-    @property
-    def agreement(self) -> float:
-        """Share of the compared windows; 1 where there is none."""
-        return self.agreed / self.compared if self.compared else 1.0
+agreed, differed: both versions named the same class, or not; failed: the shadow had no finite
+answer where the served version had one; left: the windows came while the shadow computed others.
+"""
 
 
 class Shadow:
-    """One version that is compared, within one event loop. `close` it."""
+    """One version that is compared, within one event loop; its owner must `close` it."""
 
     def __init__(self, compute: Compute, limits: ShadowLimits, counted: Counted) -> None:
-        self._compute, self._limits, self._counted = compute, limits, counted
+        self._compute = compute
+        self._limits = limits
+        self._counted = counted
         self._thread = ThreadPoolExecutor(1, "shadow")
         self._running: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._problem = ""
-        self.found = Comparison()
+        self.found: Counter[str] = Counter()
+        """Windows by their result."""
+
+    @property
+    def compared(self) -> int:
+        """The number of windows that the shadow computed."""
+        return self.found.total() - self.found["left"]
 
     def offer(self, windows: Windows, logits: Windows) -> None:
-        """Windows (n, samples, channels) that were answered with these logits (n, classes). Returns at once."""
+        """Compare windows (n, samples, channels) that got these logits (n, classes).
+
+        Returns at once.
+        """
         most = self._limits.batch_windows
         if self._ended.is_set():
             return
@@ -65,7 +59,9 @@ class Shadow:
             return
         if len(windows) > most:
             self._count("left", len(windows) - most)
-        task = asyncio.get_running_loop().create_task(self._compare(windows[:most].copy(), logits[:most].copy()))
+        task = asyncio.get_running_loop().create_task(
+            self._compare(windows[:most].copy(), logits[:most].copy())
+        )
         self._running = task
 
     async def ended(self, seconds: float) -> bool:
@@ -78,14 +74,19 @@ class Shadow:
         return True
 
     def refusal(self) -> str:
-        """Why this version shall not be served; empty where nothing speaks against it."""
-        found, least = self.found, self._limits.least_agreement
+        """Return why this version shall not be served, or an empty text."""
+        failed = self.found["failed"]
+        agreed = self.found["agreed"]
+        least = self._limits.least_agreement
         if self._problem:
             return f"in the shadow it failed: {self._problem}"
-        if found.failed:
-            return f"in the shadow {found.failed} of {found.compared} windows had no finite answer"
-        if found.agreement < least:
-            return f"in the shadow {found.agreed} of {found.compared} windows got the served label, expected {least:g}"
+        if failed:
+            return f"in the shadow {failed} of {self.compared} windows had no finite answer"
+        if self.compared and agreed / self.compared < least:
+            return (
+                f"in the shadow {agreed} of {self.compared} windows got the served label,"
+                f" expected {least:g}"
+            )
         return ""
 
     def close(self) -> None:
@@ -99,10 +100,14 @@ class Shadow:
         seconds = self._limits.compute_seconds
         try:
             async with asyncio.timeout(seconds):
-                own = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute, windows)
+                own = await asyncio.get_running_loop().run_in_executor(
+                    self._thread, self._compute, windows
+                )
         except TimeoutError:
             self._fail(f"{len(windows)} windows had no answer within {seconds:g} s")
-        except Exception as problem:  # whatever the runtime raises: the served version goes unharmed
+        except (
+            Exception
+        ) as problem:  # whatever the runtime raises: the served version goes unharmed
             log.debug("in the shadow", exc_info=True)
             self._fail(f"{type(problem).__name__}: {problem!s:.200}")
         else:
@@ -111,13 +116,15 @@ class Shadow:
             self._running = None
 
     def _judge(self, own: Windows, logits: Windows) -> None:
-        answered = np.isfinite(logits).all(axis=1)  # a window without a finite answer says nothing of the shadow
+        answered = np.isfinite(logits).all(
+            axis=1
+        )  # a window without a finite answer says nothing of the shadow
         finite = np.isfinite(own).all(axis=1)
         same = own.argmax(axis=1) == logits.argmax(axis=1)
         self._count("failed", int(np.count_nonzero(answered & ~finite)))
         self._count("agreed", int(np.count_nonzero(answered & finite & same)))
         self._count("differed", int(np.count_nonzero(answered & finite & ~same)))
-        if self.found.failed or self.found.compared >= self._limits.windows:
+        if self.found["failed"] or self.compared >= self._limits.windows:
             self._ended.set()
 
     def _fail(self, problem: str) -> None:
@@ -125,5 +132,5 @@ class Shadow:
         self._ended.set()
 
     def _count(self, result: str, windows: int) -> None:
-        setattr(self.found, result, getattr(self.found, result) + windows)
+        self.found[result] += windows
         self._counted(result, windows)

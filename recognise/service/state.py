@@ -1,14 +1,18 @@
-"""Where a service keeps its token and its versions: `.pscluster/_service/` below a folder, for its owner alone.
+"""The folder with a service's token and versions, for its owner alone: `.pscluster/_service/`.
 
 No cluster's name begins with `_`, so that no cluster has this folder.
 """
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.control.token import STATE, kept_token
-from cluster.errors import ClusterError, UsageError, reason_of
+from core.control.own_state import check, make
+from core.control.token import STATE, kept_token
+from core.errors import ClusterError, UsageError, reason_of
 
 FOLDER = Path(STATE, "_service")
 OTHERWISE = "work in another folder"
@@ -21,22 +25,50 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 def made(folder: Path) -> Path:
-    """Makes `folder` for its owner only. Raises ClusterError where that cannot be, or where it is another's."""
+    """Make `folder` for its owner only, and return it.
+
+    Raises ClusterError where that cannot be, or where it is another's.
+    """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(folder, 0o700)
         if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
-            raise ClusterError(f"{folder}: expected a folder of this account: work in another folder")
+            raise ClusterError(
+                f"{folder}: expected a folder of this account: work in another folder"
+            )
         folder.chmod(0o700)
-        ignore = folder.parent / ".gitignore"
-        if folder.parent.name == STATE and not ignore.exists():
-            ignore.write_text("# made by pscluster: state of running clusters\n*\n")
     except OSError as problem:
-        raise ClusterError(f"{folder}: cannot be made ({reason_of(problem)}): work in another folder") from None
+        raise ClusterError(
+            f"{folder}: cannot be made ({reason_of(problem)}): work in another folder"
+        ) from None
     return folder
 
 
+def checked(folder: Path) -> Path:
+    """Return `folder`, of which nothing is used that this account did not make.
+
+    Raises ClusterError.
+    """
+    if folder.parent.name == STATE:
+        check(folder.parent)
+    return folder
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the file, which the kernel gives back however the process ends.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def token(folder: Path) -> str:
-    """The token of the services here, made at the first start. Raises ClusterError."""
+    """Return the token of the services here, made at the first start. Raises ClusterError."""
     try:
         return kept_token(made(folder))
     except OSError as problem:
@@ -46,22 +78,29 @@ def token(folder: Path) -> str:
 
 
 def token_in(path: Path) -> str:
-    """A token of one's own in a file, such as a mounted Secret. Raises UsageError."""
+    """Return the operator's own token in a file, such as a mounted Secret. Raises UsageError."""
     try:
         with path.open("rb") as file:  # through links too: Kubernetes mounts its Secrets so
             text = file.read(_LARGEST_TOKEN_FILE).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise UsageError(f"{path}: the token cannot be read ({reason_of(problem)}): check --token-file") from None
+        raise UsageError(
+            f"{path}: the token cannot be read ({reason_of(problem)}): check --token-file"
+        ) from None
     if not _OWN_TOKEN.fullmatch(text):
         raise UsageError(
-            f"{path}: expected a token of 16 to 512 visible ASCII characters, got another text of {len(text)}: make "
-            "one with `openssl rand -hex 32`"
+            f"{path}: expected a token of 16 to 512 visible ASCII characters, got another text of"
+            f" {len(text)}: make one with `openssl rand -hex 32`"
         )
     return text
 
 
 def versions_of(models: Path, name: str) -> Path:
-    """Where the versions of the model `name` are; it makes nothing. Raises UsageError for what is no name."""
+    """Return where the versions of the model `name` are. It makes nothing.
+
+    Raises UsageError for what is no name.
+    """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"--name: expected letters, digits, `-`, `_` and `.`, at most 63, got {name!r:.80}")
+        raise UsageError(
+            f"--name: expected letters, digits, `-`, `_` and `.`, at most 63, got {name!r:.80}"
+        )
     return models / name

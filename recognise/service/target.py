@@ -1,7 +1,7 @@
-"""What a Prometheus of this machine finds a service by: a file of targets for each that runs, in Prometheus's format.
+"""The file of targets by which a Prometheus of this machine finds a service.
 
-`targets/NAME-PORT.json` is there while the service answers. A service that was killed leaves its file behind: so
-Prometheus reports it as down until the next one starts here.
+`targets/NAME-PORT.json` is there while the service answers. A service that was killed leaves its
+file behind: so Prometheus reports it as down until the next one starts here.
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from cluster.atomic_write import atomic_write
-from cluster.errors import ClusterError, reason_of
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, reason_of
 from recognise.service import state
 
 log = logging.getLogger(__name__)
@@ -26,16 +26,21 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @contextmanager
 def announced(folder: Path, name: str, url: str) -> Iterator[None]:
-    """Have the service at `url` among the targets of the state folder for the length of the block.
+    """Have the service at `url` among the targets in `folder` for the length of the block.
 
-    A folder that cannot be written is a line of the log: the service answers without a Prometheus too.
+    A folder that cannot be written is a line of the log: the service answers without a Prometheus
+    too.
     """
     address = urlsplit(url)
-    path = folder / TARGETS / f"{name}-{address.port}.json"
+    path = folder / f"{name}-{address.port}.json"
     try:
         held = _written(path, content(name, address))
     except (OSError, ClusterError) as problem:
-        log.warning("%s: cannot be kept (%s): no Prometheus here finds this service", path, reason_of(problem))
+        log.warning(
+            "%s: cannot be kept (%s): no Prometheus here finds this service",
+            path,
+            reason_of(problem),
+        )
         yield
         return
     try:
@@ -46,20 +51,31 @@ def announced(folder: Path, name: str, url: str) -> Iterator[None]:
 
 
 def content(name: str, address: SplitResult) -> bytes:
-    """The file: the address on this machine, and labels that say where it is."""
+    """Return the file: the address on this machine, and labels that say where it is."""
     host = address.hostname or ""
     reached = _EVERY_ADDRESS.get(host, host)
-    target = f"[{reached}]:{address.port}" if ":" in reached else f"{reached}:{address.port}"
-    labels = {"__scheme__": address.scheme, "node": socket.gethostname(), "process": f"service:{name}"}
+    if ":" in reached:
+        reached = f"[{reached}]"
+    target = f"{reached}:{address.port}"
+    labels = {
+        "__scheme__": address.scheme,
+        "node": socket.gethostname(),
+        "process": f"service:{name}",
+    }
     return json.dumps([{"targets": [target], "labels": labels}], indent=2).encode() + b"\n"
 
 
 def _written(path: Path, text: bytes) -> int:
-    """Write the file, and remove those of killed services. Returns the descriptor whose lock says that it is in use."""
+    """Write the file, and remove those of killed services.
+
+    Returns the descriptor whose lock says that it is in use.
+    """
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # another service that starts would take ours for a killed one's
+        fcntl.flock(
+            folder, fcntl.LOCK_EX
+        )  # another service that starts would take ours for a killed one's
         for each in path.parent.glob("*.json"):
             if each != path and not _in_use(each):
                 each.unlink()

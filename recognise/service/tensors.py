@@ -1,8 +1,8 @@
-"""The body of `POST .../infer` as windows: JSON tensors, and Triton's binary tensors behind a JSON header.
+"""The body of `POST .../infer` as windows, from JSON or from Triton's binary tensors.
 
-Both are what the Open Inference Protocol v2 and Triton's `binary_tensor_data` extension describe. Everything here is a
-pure function of the body, the model's shape and the limits. Counts come before parsing and shapes before arrays, so
-that no body needs more than some times its own size in memory.
+Both are what the Open Inference Protocol v2 and Triton's `binary_tensor_data` extension describe.
+Everything here is a pure function of the body, the model's shape and the limits. Counts come before
+parsing and shapes before arrays, so that no body needs more than some times its own size in memory.
 """
 
 import math
@@ -14,22 +14,37 @@ from typing import Annotated, Any
 import numpy as np
 import pydantic_core
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    RootModel,
+    StringConstraints,
+    ValidationError,
+)
 
-from cluster.errors import reason_of
-from recognise.service.limits import Limits
-from recognise.service.refusals import RefusedError, bad
+from core.errors import reason_of
+from recognise.service.limits import Limits, RequestError, bad
 
-WINDOWS, LOGITS, PROBABILITIES, LABELS = "windows", "logits", "probabilities", "labels"
+WINDOWS = "windows"
+LOGITS = "logits"
+PROBABILITIES = "probabilities"
+LABELS = "labels"
 OUTPUTS = (LOGITS, PROBABILITIES, LABELS)
 FLOAT = "FP32"
 _FLOAT_BYTES = 4
 _MICROSECONDS = 1e6
-_SPARE_BRACKETS, _SPARE_COMMAS = 256, 1024
+_SPARE_BRACKETS = 256
+_SPARE_COMMAS = 1024
 """What a request has besides its numbers: outputs, parameters, a shape."""
 
 Text = Annotated[str, StringConstraints(max_length=256)]
-_NUMBERS: TypeAdapter[list[float]] = TypeAdapter(list[Annotated[float, Field(strict=True, allow_inf_nan=False)]])
+
+
+class _Numbers(RootModel[Any]):
+    root: Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], FailFast()]
+    """The first wrong element is the answer: an error for each took 600 MB for a body of 2.4 MB."""
 
 
 class _Part(BaseModel):
@@ -58,19 +73,19 @@ class _Request(_Part):
 
 @dataclass(frozen=True)
 class Shape:
-    """What the model takes: each window has `samples` rows of `channels` numbers."""
+    """The shape of the model's windows: each has `samples` rows of `channels` numbers."""
 
     samples: int
     channels: int
 
     @property
     def numbers(self) -> int:
-        """Numbers of one window."""
+        """The count of numbers in one window."""
         return self.samples * self.channels
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedOutput:
     """One output that the client asks for, and whether as a binary tensor."""
 
     name: str
@@ -79,43 +94,55 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One request: its windows (n, samples, channels), float32 and finite, and what it wants to know of them."""
+    """One request: its windows (n, samples, channels), float32 and finite, and what it wants."""
 
     windows: NDArray[np.float32]
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[RequestedOutput, ...]
     id: str | None = None
     timeout_seconds: float | None = None
 
 
-def question(body: bytes, header_bytes: int | None, shape: Shape, limits: Limits) -> Question:
-    """The question in `body`; its first `header_bytes` are JSON if binary tensors follow, else all of it is.
+def question(
+    body: bytes | bytearray, header_bytes: int | None, shape: Shape, limits: Limits
+) -> Question:
+    """Return the question in `body`.
 
-    Raises RefusedError with the reason.
+    Its first `header_bytes` are JSON if binary tensors follow, else all of it is.
+    Raises RequestError with the reason.
     """
-    end = len(body) if header_bytes is None else header_bytes
-    if header_bytes is not None and not 0 < header_bytes <= min(len(body), limits.header_bytes):
-        raise bad(
-            f"Inference-Header-Content-Length: expected 1 to {min(len(body), limits.header_bytes)} bytes, "
-            f"got {header_bytes}"
-        )
-    request = _request(body[:end], shape, limits)
+    end = len(body)
+    if header_bytes is not None:
+        most = min(end, limits.header_bytes)
+        if not 0 < header_bytes <= most:
+            raise bad(
+                f"Inference-Header-Content-Length: expected 1 to {most} bytes, got {header_bytes}"
+            )
+        end = header_bytes
+    head = body
+    if end < len(body):  # the whole of a large body is not copied
+        head = body[:end]
+    request = _request(head, shape, limits)
     if _number(request.parameters, "sequence_id") not in (None, 0):
-        raise bad("parameters.sequence_id: this model keeps no state between requests: leave it out")
+        raise bad(
+            "parameters.sequence_id: this model keeps no state between requests: leave it out"
+        )
     timeout = _number(request.parameters, "timeout")
     windows = _windows(request.inputs[0], memoryview(body)[end:], shape, limits)
     if not np.isfinite(windows).all():
         raise bad(f"input {WINDOWS}: expected finite numbers, got NaN or infinity")
-    seconds = timeout / _MICROSECONDS if timeout is not None and timeout > 0 else None
+    seconds = timeout / _MICROSECONDS if timeout else None  # 0 is none
     return Question(windows, _wanted(request), request.id, seconds)
 
 
-def _request(text: bytes, shape: Shape, limits: Limits) -> _Request:
+def _request(text: bytes | bytearray, shape: Shape, limits: Limits) -> _Request:
     brackets = limits.windows * (shape.samples + 1) + _SPARE_BRACKETS
     if text.count(b"[") + text.count(b"{") > brackets:
         raise bad(f"expected at most {brackets} lists and objects in a request")
     commas = limits.windows * shape.numbers + _SPARE_COMMAS
     if text.count(b",") > commas:
-        raise RefusedError(413, f"expected at most {commas} commas: a request has at most {limits.windows} windows")
+        raise RequestError(
+            413, f"expected at most {commas} commas: a request has at most {limits.windows} windows"
+        )
     try:
         parsed = pydantic_core.from_json(text, allow_inf_nan=False)
     except ValueError as problem:
@@ -135,7 +162,9 @@ def _number(parameters: dict[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _windows(tensor: _Input, binary: memoryview, shape: Shape, limits: Limits) -> NDArray[np.float32]:
+def _windows(
+    tensor: _Input, binary: memoryview, shape: Shape, limits: Limits
+) -> NDArray[np.float32]:
     expected = f"[n, {shape.samples}, {shape.channels}]"
     if tensor.name != WINDOWS:
         raise bad(f"expected the input {WINDOWS}, got {tensor.name!r:.60}")
@@ -145,7 +174,9 @@ def _windows(tensor: _Input, binary: memoryview, shape: Shape, limits: Limits) -
         raise bad(f"input {WINDOWS}: expected the shape {expected}, got {tensor.shape}")
     count = tensor.shape[0]
     if not 0 < count <= limits.windows:
-        raise bad(f"input {WINDOWS}: expected 1 to {limits.windows} windows in a request, got {count}")
+        raise bad(
+            f"input {WINDOWS}: expected 1 to {limits.windows} windows in a request, got {count}"
+        )
     size = tensor.parameters.get("binary_data_size")
     if (size is None) == (tensor.data is None):
         raise bad(f"input {WINDOWS}: expected either data or parameters.binary_data_size")
@@ -156,45 +187,56 @@ def _windows(tensor: _Input, binary: memoryview, shape: Shape, limits: Limits) -
     wanted = count * shape.numbers * _FLOAT_BYTES
     if isinstance(size, bool) or size != wanted or len(binary) != wanted:
         raise bad(
-            f"input {WINDOWS}: the shape {tensor.shape} has {wanted} bytes, parameters.binary_data_size says "
-            f"{size!r:.60} and {len(binary)} came"
+            f"input {WINDOWS}: the shape {tensor.shape} has {wanted} bytes,"
+            f" parameters.binary_data_size says {size!r:.60} and {len(binary)} came"
         )
     return np.frombuffer(binary, dtype="<f4").reshape(tensor.shape).astype(np.float32, copy=False)
 
 
 def _of_numbers(data: list[Any], shape: Sequence[int]) -> NDArray[np.float32]:
-    """The array of a flat list, or of lists nested as the shape says."""
+    """Return the array of a flat list, or of lists nested as the shape says."""
     numbers = data
     if data and isinstance(data[0], list):
         level: list[Any] = [data]
         for length in shape:
             if any(not isinstance(part, list) or len(part) != length for part in level):
-                raise bad(f"input {WINDOWS}: expected data nested as the shape {list(shape)} says, or flat")
+                raise bad(
+                    f"input {WINDOWS}: expected data nested as the shape {list(shape)} says, or"
+                    " flat"
+                )
             level = list(chain.from_iterable(level))
         numbers = level
     if len(numbers) != math.prod(shape):
-        raise bad(f"input {WINDOWS}: the shape {list(shape)} has {math.prod(shape)} numbers, got {len(numbers)}")
+        raise bad(
+            f"input {WINDOWS}: the shape {list(shape)} has {math.prod(shape)} numbers, got"
+            f" {len(numbers)}"
+        )
     try:
-        checked = _NUMBERS.validate_python(numbers)
+        checked = _Numbers.model_validate(numbers).root
     except ValidationError as problem:
         raise bad(f"input {WINDOWS}: data.{reason_of(problem)}") from None
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with the others
+    with np.errstate(
+        over="ignore"
+    ):  # what is too large becomes infinite, and is refused with the others
         return np.array(checked, dtype=np.float32).reshape(shape)
 
 
-def _wanted(request: _Request) -> tuple[Wanted, ...]:
+def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
     usual = _flag(request.parameters, "binary_data_output", False)
     if request.outputs is None or not request.outputs:
-        return tuple(Wanted(name, usual) for name in OUTPUTS)
-    found: list[Wanted] = []
+        return tuple(RequestedOutput(name, usual) for name in OUTPUTS)
+    found: list[RequestedOutput] = []
     for output in request.outputs:
         if output.name not in OUTPUTS:
             raise bad(f"outputs: expected {', '.join(OUTPUTS)}, got {output.name!r:.60}")
         if output.name in [one.name for one in found]:
             raise bad(f"outputs: {output.name} stands there twice")
         if output.parameters.get("classification"):
-            raise bad(f"outputs: this model has no classification extension: ask for {LABELS} and {PROBABILITIES}")
-        found.append(Wanted(output.name, _flag(output.parameters, "binary_data", usual)))
+            raise bad(
+                f"outputs: this model has no classification extension: ask for {LABELS} and"
+                f" {PROBABILITIES}"
+            )
+        found.append(RequestedOutput(output.name, _flag(output.parameters, "binary_data", usual)))
     return tuple(found)
 
 

@@ -1,10 +1,12 @@
-"""TLS of the service: its context, from the service's own authority or from files of one's own, renewed while it runs.
+"""TLS of the service, from its own authority or from the operator's files, renewed while it runs.
 
-A context that has loaded a newer certificate shows it to the next connection, so a renewal needs no restart.
+A context that has loaded a newer certificate shows it to the next connection, so a renewal needs no
+restart.
 """
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -13,14 +15,16 @@ from pathlib import Path
 
 from cryptography import x509
 
-from cluster.control.door import RateLimitedLog
-from cluster.errors import ClusterError, UsageError, reason_of
+from core.control.door import RateLimitedLog
+from core.errors import ClusterError, UsageError, reason_of
 from recognise.service import authority
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 600.0
-"""How often the certificate is looked at: it may run out, the files or this machine's addresses may change."""
+"""How often the certificate is looked at: it may run out, the files or this machine's addresses may
+change."""
+_LONGEST_REASON = 4096
 _PROTOCOLS = ["http/1.1"]
 
 
@@ -32,7 +36,7 @@ class Files:
     key: Path
 
     def marks(self) -> tuple[int, int]:
-        """Other ones after a change."""
+        """Return marks of the files, which are others after a change."""
         return self.certificate.stat().st_mtime_ns, self.key.stat().st_mtime_ns
 
 
@@ -40,7 +44,10 @@ class Tls:
     """A context for connections, and what keeps it up to date."""
 
     def __init__(self, source: Callable[[], Files]) -> None:
-        """`source` says which files count now. Raises ClusterError in one line where they cannot be used."""
+        """`source` returns the files that count now.
+
+        Raises ClusterError in one line where they cannot be used.
+        """
         self._source = source
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -51,13 +58,18 @@ class Tls:
         self.renew()
 
     def renew(self) -> bool:
-        """Load the files if they have changed; whether they had. Raises ClusterError, and what was loaded stays."""
+        """Load the files if they have changed; return whether they had.
+
+        Raises ClusterError, and what was loaded stays.
+        """
         files = self._source()
         try:
             marks = files.marks()
         except OSError as problem:
             where = problem.filename or files.certificate
-            raise UsageError(f"{where}: cannot be read ({reason_of(problem)}): give a file in PEM format") from None
+            raise UsageError(
+                f"{where}: cannot be read ({reason_of(problem)}): give a file in PEM format"
+            ) from None
         if marks == self._marks:
             return False
         _check(files)
@@ -76,53 +88,94 @@ class Tls:
                 self._log.say(f"{problem}; the certificate before stays")
 
 
-def own(folder: Path, names: Collection[str]) -> Tls:
-    """With a certificate of the service's authority in `folder`. Raises ClusterError."""
+def own(folder: Path, names: Collection[str], *, apart: bool = False) -> Tls:
+    """Return TLS with a certificate of the service's authority in `folder`.
+
+    With `apart` another process signs it, and this one's memory never has the authority's key.
+
+    Raises ClusterError.
+    """
 
     def made() -> Files:
-        path = authority.server_certificate(folder, names)
+        if apart:
+            _sign_apart(folder, names)
+            path = folder / authority.SERVER
+        else:
+            path = authority.server_certificate(folder, names)
         return Files(path, path)
 
     return Tls(made)
 
 
+def _sign_apart(folder: Path, names: Collection[str]) -> None:
+    """Have a child make the certificate. Raises ClusterError with the child's reason."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            authority.server_certificate(folder, names)
+            code = 0
+        except ClusterError as problem:
+            os.write(writing, str(problem).encode())
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        reason = said.read(_LONGEST_REASON).decode(errors="replace")
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        raise ClusterError(reason or f"{folder}: the process that signs certificates has ended")
+
+
 def given(certificate: str, key: str) -> Tls:
-    """With files of one's own. Raises UsageError."""
+    """Return TLS with the operator's files. Raises UsageError."""
     return Tls(lambda: Files(Path(certificate), Path(key)))
 
 
 def _check(files: Files) -> None:
-    """Raises UsageError for a certificate that no client would take."""
+    """Raise UsageError for a certificate that no client would take."""
     path = files.certificate
     try:
         first = x509.load_pem_x509_certificates(path.read_bytes())[0]
     except OSError as problem:
-        raise UsageError(f"{path}: cannot be read ({reason_of(problem)}): give a certificate in PEM format") from None
+        raise UsageError(
+            f"{path}: cannot be read ({reason_of(problem)}): give a certificate in PEM format"
+        ) from None
     except (ValueError, IndexError):
-        raise UsageError(f"{path}: expected a certificate in PEM format, got another file") from None
+        raise UsageError(
+            f"{path}: expected a certificate in PEM format, got another file"
+        ) from None
     now = datetime.now(UTC)
     if not first.not_valid_before_utc <= now < first.not_valid_after_utc:
         raise UsageError(
-            f"{path}: expected a certificate that is valid now, {now:%Y-%m-%d}, got one of "
-            f"{first.not_valid_before_utc:%Y-%m-%d} to {first.not_valid_after_utc:%Y-%m-%d}: renew it"
+            f"{path}: expected a certificate that is valid now, {now:%Y-%m-%d}, got one of"
+            f" {first.not_valid_before_utc:%Y-%m-%d} to {first.not_valid_after_utc:%Y-%m-%d}:"
+            " renew it"
         )
 
 
 def _load(context: ssl.SSLContext, files: Files) -> None:
-    """Tries a context of its own first: half of a failed pair must not stay in the one that serves."""
+    """Load a certificate and its key.
+
+    Another context tries them first: half of a failed pair must not stay in the used one.
+    """
     for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         try:
             one.load_cert_chain(files.certificate, files.key, _no_password)
         except ssl.SSLError as problem:
             reason = (problem.reason or str(problem)).replace("_", " ").lower()
             raise UsageError(
-                f"{files.key}: expected the key of {files.certificate}, in PEM format and without a password "
-                f"({reason:.80}): give both files of one pair"
+                f"{files.key}: expected the key of {files.certificate}, in PEM format and without a"
+                f" password ({reason:.80}): give both files of one pair"
             ) from None
         except OSError as problem:
-            raise UsageError(f"{files.key}: cannot be read ({reason_of(problem)}): give a key in PEM format") from None
+            raise UsageError(
+                f"{files.key}: cannot be read ({reason_of(problem)}): give a key in PEM format"
+            ) from None
         except _PasswordWantedError:
-            raise UsageError(f"{files.key}: expected a key without a password: write it once without") from None
+            raise UsageError(
+                f"{files.key}: expected a key without a password: write it once without"
+            ) from None
 
 
 class _PasswordWantedError(Exception):

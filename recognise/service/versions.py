@@ -1,34 +1,34 @@
-"""The versions of one model on disk, and the one pointer to that which is served.
+"""The versions of one model on disk, and the one pointer to the version that is served.
 
     FOLDER/current.json   the history of what was served, the last one now; replaced as a whole
     FOLDER/versions/3/    a copy of an export
 
-A promotion copies an export, verifies the copy, opens it, and then moves the pointer. So a reader of the pointer never
-finds half a version, and an export that changes afterwards changes nothing here.
+A promotion copies an export, verifies the copy, tries it, and then moves the pointer. So a reader
+of the pointer never finds half a version, and an export that changes afterwards changes nothing
+here.
 """
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from cluster.atomic_write import PARTIAL, atomic_write
-from cluster.errors import ClusterError, UsageError, reason_of
-from cluster.exported.description import NAME, Description, read
-from cluster.exported.files import read_bytes
-from cluster.exported.verified import refuse_unverified
-from recognise.service import state
-from recognise.service.loading import compatible, open_for_service
+from core.accounts import SERVICE_ACCOUNT
+from core.atomic_write import PARTIAL, atomic_stream
+from core.errors import ClusterError, UsageError, reason_of
+from core.exported.description import NAME, Description, read
+from core.exported.files import read_bytes
+from core.exported.verified import refuse_unverified
+from recognise.service import account, state
+from recognise.service.account import CURRENT, LOCK, VERSIONS
+from recognise.service.limits import Limits
+from recognise.service.loading import compatible, tried
 
-CURRENT = "current.json"
-VERSIONS = "versions"
-LOCK = "lock"
 KEPT = 10
 """Versions that stay on disk; the oldest ones beyond go, that which is served never does."""
 _LARGEST_POINTER = 65_536
@@ -43,7 +43,7 @@ class _Pointer(BaseModel):
 
 @dataclass(frozen=True)
 class Version:
-    """One version: its number, its export, and whether it is the one that is served."""
+    """One version: its number, its export, and whether it is served."""
 
     number: int
     folder: Path
@@ -56,32 +56,41 @@ class Version:
 class Versions:
     """The versions of one model in `folder`, which belongs to one account."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        """`limits` are those of the service; a version is tried within them."""
         self.folder = folder
+        self._limits = limits or Limits()
 
     def current(self) -> int | None:
-        """The number of the version to serve; None before the first promotion. Raises UsageError."""
+        """Return the number of the version to serve, or None before the first promotion.
+
+        Raises UsageError.
+        """
         history = self._history()
-        return history[-1] if history else None
+        if history:
+            return history[-1]
+        return None
 
     def path(self, number: int) -> Path:
-        """Where a version lies."""
+        """Return where a version lies."""
         return self.folder / VERSIONS / str(number)
 
     def listed(self) -> list[Version]:
-        """Every version, by number, each compared with its hash."""
+        """Return every version by number, each compared with its hash."""
         current = self.current()
         return [self._version(number, number == current) for number in self._numbers()]
 
     def promote(self, export: Path) -> Version:
-        """Make a version of an export and serve it from now on. The same export as the current one changes nothing.
+        """Make a version of an export and serve it from now on.
+
+        The same export as the current one changes nothing.
 
         A current version that is damaged keeps no other one out.
 
-        Raises UsageError for an export that is damaged, cannot be opened, was not found to answer as TensorFlow does,
-        or answers to other inputs.
+        Raises UsageError for an export that is damaged, cannot be opened, was not found to answer
+        as TensorFlow does, or answers to other inputs.
         """
-        description = open_for_service(export).description
+        description = tried(export, self._limits)
         refuse_unverified(description, export)
         with self._locked():
             current = self._current_version()
@@ -98,11 +107,15 @@ class Versions:
                     (partial / name).write_bytes(
                         read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
                     )
-                if open_for_service(partial).description != description:
+                if read(partial) != description:
                     raise UsageError(f"{export}: it changed while it was copied: promote it again")
+                if account.is_handed(self.folder):
+                    account.let_read(partial)
                 partial.rename(self.path(number))
             except OSError as problem:
-                raise ClusterError(f"{partial}: cannot be written ({reason_of(problem)}): free some space") from None
+                raise ClusterError(
+                    f"{partial}: cannot be written ({reason_of(problem)}): free some space"
+                ) from None
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
             self._point((*self._history(), number))
@@ -110,21 +123,40 @@ class Versions:
         return Version(number, self.path(number), description, current=True)
 
     def rollback(self) -> Version:
-        """Serve the version before the current one. Raises UsageError without one, or where its files are damaged."""
-        nothing = UsageError("there is no version before this one: `fab service list` shows what there is")
+        """Serve the version before the current one.
+
+        Raises UsageError without one, or where its files are damaged.
+        """
+        nothing = UsageError(
+            "there is no version before this one: `fab service list` shows what there is"
+        )
         if not self.folder.is_dir():  # and it stays so
             raise nothing
         with self._locked():
             history = self._history()
             if len(history) < 2:
                 raise nothing
-            description = open_for_service(self.path(history[-2])).description
+            description = tried(self.path(history[-2]), self._limits)
             self._point(history[:-1])
         return Version(history[-2], self.path(history[-2]), description, current=True)
 
+    def take_back(self, number: int) -> int | None:
+        """Serve the version before `number` if that one is current; return the number before it.
+
+        None: there is none. Raises UsageError and ClusterError.
+        """
+        with self._locked():
+            history = self._history()
+            if len(history) < 2 or history[-1] != number:
+                return None
+            self._point(history[:-1])
+        return history[-2]
+
     def _current_version(self) -> Version | None:
         number = self.current()
-        return None if number is None else self._version(number, current=True)
+        if number is None:
+            return None
+        return self._version(number, current=True)
 
     def _version(self, number: int, current: bool) -> Version:
         try:
@@ -134,7 +166,9 @@ class Versions:
 
     def _numbers(self) -> list[int]:
         folder = self.folder / VERSIONS
-        names = os.listdir(folder) if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        names = os.listdir(folder)
         return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
     def _history(self) -> tuple[int, ...]:
@@ -145,12 +179,16 @@ class Versions:
             return ()
         except (OSError, ValueError, RecursionError, ValidationError) as problem:
             raise UsageError(
-                f"{path}: expected the history of promotions, got {reason_of(problem)}: remove the file and promote"
+                f"{path}: expected the history of promotions, got {reason_of(problem)}: remove the"
+                " file and promote"
             ) from None
 
     def _point(self, history: tuple[int, ...]) -> None:
         content = {"schema": 1, "history": history[-KEPT:]}
-        atomic_write(self.folder / CURRENT, json.dumps(content).encode() + b"\n", state.OTHERWISE)
+        with atomic_stream(self.folder / CURRENT, state.OTHERWISE) as stream:
+            stream.write(json.dumps(content).encode() + b"\n")
+            if account.is_handed(self.folder):
+                os.fchown(stream.fileno(), SERVICE_ACCOUNT, SERVICE_ACCOUNT)
 
     def _prune(self) -> None:
         history = self._history()
@@ -160,16 +198,17 @@ class Versions:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One promotion or rollback at a time. Raises ClusterError where the folder cannot be written."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as problem:
-            raise ClusterError(
-                f"{self.folder}: cannot be written ({reason_of(problem)}): work in another folder"
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        """Hold the lock: one promotion or rollback runs at a time.
+
+        Raises ClusterError where the folder cannot be written.
+        """
+        with ExitStack() as until_the_end:
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                until_the_end.enter_context(state.locked(self.folder / LOCK))
+            except OSError as problem:
+                raise ClusterError(
+                    f"{self.folder}: cannot be written ({reason_of(problem)}): work in another"
+                    " folder"
+                ) from None
             yield
-        finally:
-            os.close(descriptor)

@@ -1,10 +1,12 @@
-"""A stream of readings becomes windows, and windows become labels: pure, without sockets and without a clock.
+"""A stream of readings becomes windows and labels: pure, without sockets and without a clock.
 
-The room's doors are `Settings`, `Stream`, `Smoothing`, the events, and `Resumed` for a stream that continues elsewhere.
+Other rooms use `Settings`, `Stream`, `Smoothing`, the events, and `StreamState` for a stream that
+continues elsewhere.
 """
 
-from recognise.stream.events import Changed, Event, Fault, Label, as_json
-from recognise.stream.resuming import Resumed, begun, resumed, text_of
+from core.data.intake import InputFault
+from recognise.stream.events import Changed, Event, Label, as_json
+from recognise.stream.resuming import StreamState, begun, resumed, text_of
 from recognise.stream.settings import Settings
 from recognise.stream.smoothing import Smoothing
 from recognise.stream.stream import Stream, Window
@@ -12,12 +14,12 @@ from recognise.stream.stream import Stream, Window
 __all__ = [
     "Changed",
     "Event",
-    "Fault",
+    "InputFault",
     "Label",
-    "Resumed",
     "Settings",
     "Smoothing",
     "Stream",
+    "StreamState",
     "Window",
     "as_json",
     "begun",

@@ -2,44 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-FaultKind: TypeAlias = Literal["bad_value", "doubled", "late", "gap", "clock_jump", "sparse", "implausible"]
+from core.data.intake import FaultKind, InputFault
 
 FAULTS: Mapping[FaultKind, str] = {
-    "bad_value": "a time or value that is no finite number of a sensible size; the reading is dropped",
+    "bad_value": (
+        "a time or value that is no finite number of a sensible size; the reading is dropped"
+    ),
     "doubled": "a second reading of the same time; it is dropped",
-    "late": "a reading older than the one before it, by no more than the longest gap; it is dropped",
+    "late": (
+        "a reading older than the one before it, by no more than the longest gap; it is dropped"
+    ),
     "gap": "a pause, or a clock that jumped ahead; filters, window and votes restart",
-    "clock_jump": "a clock that went back by more than the longest gap; filters, window and votes restart",
+    "clock_jump": (
+        "a clock that went back by more than the longest gap; filters, window and votes restart"
+    ),
     "sparse": "a window of less than half of the model's rate; it gets no label, and votes restart",
-    "implausible": "a window whose mean acceleration is far from 1 g, as from a wrong unit; no label, votes restart",
+    "implausible": (
+        "a window of a wrong unit, without gravity or without a sensor; it gets no label, and votes"
+        " restart"
+    ),
 }
-
-BREAKS: tuple[FaultKind, ...] = ("gap", "clock_jump")
-"""Faults after which all restarts."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something is wrong with the input.
-
-    at: seconds, as the readings have them: of the reading, of the window's end, or of the last good reading before a
-    gap, a jump or a bad value (0.0 before the first one).
-    """
-
-    kind: FaultKind
-    at: float
-    detail: str
 
 
 @dataclass(frozen=True)
 class Label:
-    """What the newest window and those before it say.
+    """The label after the newest window.
 
-    at: seconds, the window's last sample; label: None while no label has enough votes; confidence: mean probability of
-    the label over the windows that vote for it, of an undecided one the newest window's highest probability;
-    latency_samples: from the centre of the oldest window that decides, to the last sample.
+    at: seconds, the window's last sample; label: None while no label has enough votes; confidence:
+    mean probability of the label over the windows that vote for it, of an undecided one the newest
+    window's highest probability; latency_samples: from the centre of the oldest window that
+    decides, to the last sample.
     """
 
     at: float
@@ -50,22 +44,25 @@ class Label:
 
 @dataclass(frozen=True)
 class Changed:
-    """The label is another one. `at`: seconds, the centre of the first window that voted for the new one."""
+    """A change of the label.
+
+    `at`: seconds, the centre of the first window that voted for the new one.
+    """
 
     before: str | None
     after: str
     at: float
 
 
-Event: TypeAlias = Fault | Label | Changed
+Event: TypeAlias = InputFault | Label | Changed
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as JSON has it: `event` is `label`, `changed` or `fault`."""
+    """Return the event as JSON has it: `event` is `label`, `changed` or `fault`."""
     match event:
         case Changed():
             return {"event": "changed", "from": event.before, "to": event.after, "at": event.at}
         case Label():
             return {"event": "label", **asdict(event)}
-        case Fault():
+        case InputFault():
             return {"event": "fault", **asdict(event)}

@@ -1,9 +1,11 @@
-"""Named numbers, texts and arrays as bytes, and back with every one checked: what a stream's state is made of. Pure.
+"""The state of a stream as bytes: named values and arrays, checked when they come back. Pure.
 
-    PSS1 | length of the head | CRC-32 of the rest | head: JSON | the arrays, little-endian, one after the other
+    PSS1 | length of the head | CRC-32 of the rest | head: JSON | the arrays
 
-The checksum finds damage, and no intent: the one who gives the bytes back may have made them up. So each part is
-checked when it is taken, and no length is believed before the bytes were counted.
+The arrays are little-endian, one after the other.
+
+The checksum finds damage, and no intent: the one who gives the bytes back may have made them up. So
+each part is checked when it is taken, and no length is believed before the bytes were counted.
 """
 
 import json
@@ -16,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.errors import UsageError
+from core.errors import UsageError
 
 MAGIC = b"PSS1"
 """The format and its version."""
 MOST_BYTES = 1 << 18
 """A stream of the longest windows, 4,096 rows of ten float32, has 164 kB."""
 LARGEST_NUMBER = 1e6
-"""Of a value of a filter or a row: readings are at most 1e4."""
+"""The largest value of a filter or a row: readings are at most 1e4."""
 _HEAD = struct.Struct("<4sII")
 _MOST_HEAD = 1 << 16
 _TYPES = ("<f4", "<f8")
@@ -34,20 +36,33 @@ Part = Value | NDArray[Any]
 
 
 def packed(parts: Mapping[str, Part]) -> bytes | None:
-    """The parts as bytes; None where they are more than `MOST_BYTES`."""
-    arrays = {name: np.ascontiguousarray(part) for name, part in parts.items() if isinstance(part, np.ndarray)}
+    """Return the parts as bytes, or None where they are more than `MOST_BYTES`."""
+    arrays = {
+        name: np.ascontiguousarray(part)
+        for name, part in parts.items()
+        if isinstance(part, np.ndarray)
+    }
     head = {
         "values": {name: part for name, part in parts.items() if not isinstance(part, np.ndarray)},
-        "arrays": [[name, one.dtype.newbyteorder("<").str, list(one.shape)] for name, one in arrays.items()],
+        "arrays": [
+            [name, one.dtype.newbyteorder("<").str, list(one.shape)] for name, one in arrays.items()
+        ],
     }
     written = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
-    content = written + b"".join(one.astype(one.dtype.newbyteorder("<")).tobytes() for one in arrays.values())
+    content = written + b"".join(
+        one.astype(one.dtype.newbyteorder("<")).tobytes() for one in arrays.values()
+    )
     found = _HEAD.pack(MAGIC, len(written), zlib.crc32(content)) + content
-    return found if len(found) <= MOST_BYTES and len(written) <= _MOST_HEAD else None
+    if len(found) <= MOST_BYTES and len(written) <= _MOST_HEAD:
+        return found
+    return None
 
 
-class Kept:
-    """Parts that came back. Each method raises UsageError, in one line, for what it does not expect."""
+class UnpackedState:
+    """The parts of a state that came back.
+
+    Each method raises UsageError, in one line, for what it does not expect.
+    """
 
     def __init__(self, content: bytes) -> None:
         if not _HEAD.size <= len(content) <= MOST_BYTES:
@@ -66,59 +81,81 @@ class Kept:
         self._arrays = _arrays(arrays, rest[length:])
 
     def value(self, name: str) -> Any:
-        """A value as it is."""
+        """Return a value as it is."""
         if name not in self._values:
             raise _bad(f"the part {name}", "none")
         return self._values[name]
 
     def count(self, name: str, most: int = _MOST_COUNT) -> int:
-        """A whole number from 0 to `most`."""
+        """Return a whole number from 0 to `most`."""
         found = self.value(name)
         if type(found) is not int or not 0 <= found <= most:
             raise _bad(f"{name} from 0 to {most}", shown(found))
         return found
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Return a truth value."""
         found = self.value(name)
         if not isinstance(found, bool):
             raise _bad(f"{name}: true or false", shown(found))
         return found
 
     def array(
-        self, name: str, kind: type[np.floating[Any]], shape: Sequence[int | None], largest: float = LARGEST_NUMBER
+        self,
+        name: str,
+        kind: type[np.floating[Any]],
+        shape: Sequence[int | None],
+        largest: float = LARGEST_NUMBER,
     ) -> NDArray[Any]:
-        """A copy of an array of finite numbers up to `largest`; None in `shape` is any length."""
+        """Return a copy of an array of finite numbers up to `largest`.
+
+        None in `shape` is any length.
+        """
         found = self._arrays.get(name)
-        fits = found is not None and found.dtype == np.dtype(kind).newbyteorder("<") and found.ndim == len(shape)
-        if found is None or not fits or any(
-            wanted is not None and size != wanted for size, wanted in zip(found.shape, shape, strict=False)
-        ):  # fmt: skip
-            got = "none" if found is None else f"{found.dtype} {found.shape}"
-            raise _bad(f"{name}: {np.dtype(kind)} {tuple('any' if one is None else one for one in shape)}", got)
+        fits = (
+            found is not None
+            and found.dtype == np.dtype(kind).newbyteorder("<")
+            and found.ndim == len(shape)
+        )
+        if (
+            found is None
+            or not fits
+            or any(
+                wanted is not None and size != wanted
+                for size, wanted in zip(found.shape, shape, strict=False)
+            )
+        ):
+            if found is None:
+                got = "none"
+            else:
+                got = f"{found.dtype} {found.shape}"
+            raise _bad(
+                f"{name}: {np.dtype(kind)} {tuple('any' if one is None else one for one in shape)}",
+                got,
+            )
         if not (np.abs(found) <= largest).all():
             raise _bad(f"{name}: finite numbers up to {largest:g}", "others")
         return found.astype(kind)
 
     def has(self, name: str) -> bool:
-        """Whether there is such an array."""
+        """Return whether there is such an array."""
         return name in self._arrays
 
 
 def refuse(expected: str, got: object) -> UsageError:
-    """The error for a state that is another one than expected."""
+    """Return the error for a state that is another one than expected."""
     return _bad(expected, shown(got))
 
 
 def number(found: object, largest: float, what: str) -> float:
-    """A finite number of a value. Raises UsageError."""
+    """Return a finite number up to `largest`. Raises UsageError."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= largest:
         raise _bad(f"{what}: a number up to {largest:g}", shown(found))
     return float(found)
 
 
 def shown(found: object) -> str:
-    """What came, in a few characters."""
+    """Return what came, in a few characters."""
     return f"{found!r:.60}"
 
 
@@ -126,12 +163,27 @@ def _arrays(listed: Sequence[Any], rest: memoryview) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     at = 0
     for one in listed:
-        fits = isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and isinstance(one[2], list)
-        if not fits or one[1] not in _TYPES or any(type(size) is not int or size < 0 for size in one[2]):
+        fits = (
+            isinstance(one, list)
+            and len(one) == 3
+            and isinstance(one[0], str)
+            and isinstance(one[2], list)
+        )
+        if (
+            not fits
+            or one[1] not in _TYPES
+            or any(type(size) is not int or size < 0 for size in one[2])
+        ):
             raise _bad("arrays of a name, a type and a shape", shown(one))
-        name, kind, shape = one[0], np.dtype(one[1]), one[2]
+        name = one[0]
+        kind = np.dtype(one[1])
+        shape = one[2]
         count = math.prod(shape)
-        if len(shape) > 4 or max(shape, default=0) > MOST_BYTES or count * kind.itemsize > len(rest) - at:
+        if (
+            len(shape) > 4
+            or max(shape, default=0) > MOST_BYTES
+            or count * kind.itemsize > len(rest) - at
+        ):
             raise _bad(f"{name!s:.40}: as many bytes as its shape needs", shown(shape))
         found[name] = np.frombuffer(rest, kind, count, at).reshape(shape)
         at += count * kind.itemsize

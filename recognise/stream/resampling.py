@@ -1,71 +1,29 @@
-"""Readings of any rate, with jitter, become samples at the model's rate: linear between two readings.
-
-The grid begins at the first reading. A reading within a hundredth of a step of the grid is taken as it is, so a
-recording at the model's own rate passes bit for bit.
-"""
+"""The resampler of a stream that may continue elsewhere: its state, and how it is resumed."""
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import signal
 
-from recognise.stream.intake import LARGEST_TIME_SECONDS
-from recognise.stream.parts import Kept, Part, number, refuse
-
-Samples = NDArray[np.float64]
-
-SNAP = 0.01
-"""Share of a step; at 50 Hz 0.2 ms."""
-FASTER = 1.25
-"""A sensor this many times faster than the model is low-passed first, or its noise would fold into the signal."""
-ANTI_ALIAS = 0.45
-"""Cutoff as a share of the model's rate: below half of it."""
-READING_VALUES = 6
-"""Acceleration and rotation."""
-_ORDER = 3
+from core.data.intake import LARGEST_TIME_SECONDS
+from core.data.resampling import Resampler
+from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, number, refuse
 
 
-class Resampler:
-    """State: the last reading, the grid's begin and its next step."""
-
-    def __init__(self, sampling_hz: float, source_hz: float | None = None) -> None:
-        self._rate = sampling_hz
-        self._snap = SNAP / sampling_hz
-        self._begin = 0.0
-        self._next = 0
-        self._last: tuple[Samples, Samples] | None = None
-        self._sections: Samples | None = None
-        self._state: Samples | None = None
-        if source_hz is not None and source_hz > FASTER * sampling_hz:
-            self._sections = signal.butter(_ORDER, ANTI_ALIAS * sampling_hz, fs=source_hz, output="sos")
-
-    @property
-    def began(self) -> bool:
-        """Whether there is a grid: it begins at the first reading."""
-        return self._last is not None
-
-    def time_of(self, step: int) -> float:
-        """Seconds of a step of the grid, counted from 0."""
-        return self._begin + step / self._rate
-
-    @property
-    def steps(self) -> int:
-        """How many samples it has given."""
-        return self._next
-
-    @property
-    def last(self) -> float | None:
-        """Seconds of the last reading; None before the first."""
-        return None if self._last is None else float(self._last[0][0])
+class ResumableResampler(Resampler):
+    """A resampler whose state can be kept."""
 
     def state(self) -> dict[str, Part]:
-        """For `resume`."""
+        """Return what `resume` needs."""
         found: dict[str, Part] = {"grid_begin": self._begin, "steps": self._next}
         if self._last is not None:
             found |= {"time": self._last[0], "reading": self._last[1]}
-        return found if self._state is None else {**found, "aliases": self._state}
+        if self._state is None:
+            return found
+        return {**found, "aliases": self._state}
 
-    def resume(self, kept: Kept) -> None:
-        """Continue where another one of the same rates had this state. Raises UsageError."""
+    def resume(self, kept: UnpackedState, inputs: int, largest: float) -> None:
+        """Continue where another one of the same rates had this state. Raises UsageError.
+
+        inputs: the values of a reading; largest: what their size may be.
+        """
         begin = number(kept.value("grid_begin"), LARGEST_TIME_SECONDS, "grid_begin")
         steps = kept.count("steps")
         if not kept.has("time"):
@@ -75,42 +33,14 @@ class Resampler:
         time = kept.array("time", np.float64, (1,), LARGEST_TIME_SECONDS)
         # A grid far behind the reading would become as many samples at once.
         if not abs(begin + steps / self._rate - float(time[0])) <= 2 / self._rate or not steps:
-            raise refuse("the grid's next step beside the last reading", (begin, steps, float(time[0])))
-        values = kept.array("reading", np.float64, (1, READING_VALUES))
+            raise refuse(
+                "the grid's next step beside the last reading", (begin, steps, float(time[0]))
+            )
+        largest = max(largest, LARGEST_NUMBER)
+        values = kept.array("reading", np.float64, (1, inputs), largest)
         if self._sections is not None:
-            self._state = kept.array("aliases", np.float64, (len(self._sections), 2, READING_VALUES))
-        self._begin, self._next, self._last = begin, steps, (time, values)
-
-    def push(self, times: Samples, values: Samples) -> tuple[Samples, Samples]:
-        """The next samples, (m, channels), and for each the seconds between the two readings around it, (m,).
-
-        `times` (n,) rise, across calls too; `values` are (n, channels).
-        """
-        values = self._without_aliases(values)
-        if self._last is None:
-            self._begin = float(times[0])
-        else:
-            times = np.concatenate([self._last[0], times])
-            values = np.concatenate([self._last[1], values])
-        self._last = times[-1:].copy(), values[-1:].copy()
-        # One step too many, for the rounding: the grid's own times decide.
-        count = max(0, int((float(times[-1]) - self._begin) * self._rate) + 3 - self._next)
-        grid = self._begin + np.arange(self._next, self._next + count) / self._rate
-        grid = grid[grid <= times[-1] + self._snap]
-        self._next += len(grid)
-        after = np.searchsorted(times, grid - self._snap, side="left")
-        before = np.maximum(after - 1, 0)
-        taken = times[after] <= grid + self._snap
-        wide = np.where(after > before, times[after] - times[before], 1.0 / self._rate)
-        share = np.where(taken, 1.0, (grid - times[before]) / wide)[:, np.newaxis]
-        mixed = values[before] * (1.0 - share) + values[after] * share
-        return np.where(taken[:, np.newaxis], values[after], mixed), wide
-
-    def _without_aliases(self, values: Samples) -> Samples:
-        if self._sections is None:
-            return values
-        if self._state is None:
-            self._state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * values[0]
-        filtered: Samples
-        filtered, self._state = signal.sosfilt(self._sections, values, axis=0, zi=self._state)
-        return filtered
+            shape = (len(self._sections), 2, inputs)
+            self._state = kept.array("aliases", np.float64, shape, largest)
+        self._begin = begin
+        self._next = steps
+        self._last = (time, values)

@@ -1,7 +1,7 @@
-"""A stream in the middle becomes a text, and a text becomes a stream that continues with the same bits. Pure.
+"""The text of a stream in the middle, from which it continues with the same bits. Pure.
 
-The text goes through a client, so it is believed nothing: `resumed` looks at each part, and refuses a state of other
-settings, of another model or of other labels.
+The text goes through a client, so nothing in it is believed: `resumed` checks each part, and
+refuses a state of other settings, of another model or of other labels.
 """
 
 import base64
@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.data.filters import CHANNELS
-from cluster.data.recordings import CAUSAL
-from recognise.stream.events import FAULTS, Fault
-from recognise.stream.intake import LARGEST_TIME_SECONDS
-from recognise.stream.parts import MOST_BYTES, Kept, Part, number, packed, refuse
+from core.data.inputs import largest, takes_nine
+from core.data.intake import LARGEST_TIME_SECONDS, InputFault
+from core.data.signals import CAUSAL, UNFILTERED
+from recognise.stream.events import FAULTS
+from recognise.stream.parts import (
+    LARGEST_NUMBER,
+    MOST_BYTES,
+    Part,
+    UnpackedState,
+    number,
+    packed,
+    refuse,
+)
 from recognise.stream.settings import Settings
 from recognise.stream.smoothing import Smoothing
 from recognise.stream.stream import Stream, Window
@@ -30,16 +38,16 @@ _LONGEST_DETAIL = 300
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """A stream in the middle, its votes, and the windows and faults that nothing was said about yet."""
+class StreamState:
+    """A stream in the middle, its votes, and its windows and faults without an answer."""
 
     stream: Stream
     smoothing: Smoothing
-    waiting: Sequence[Window | Fault] = ()
+    waiting: Sequence[Window | InputFault] = ()
 
 
-def text_of(resumed: Resumed, model: str, labels: Sequence[str]) -> str | None:
-    """The state as a text for `resumed`; None where it is larger than a state may be."""
+def text_of(resumed: StreamState, model: str, labels: Sequence[str]) -> str | None:
+    """Return the state as a text for `resumed`, or None where it is too large."""
     windows = [one.channels for one in resumed.waiting if isinstance(one, Window)]
     parts: dict[str, Part] = {
         **_identity(resumed.stream.settings, model, labels),
@@ -49,19 +57,24 @@ def text_of(resumed: Resumed, model: str, labels: Sequence[str]) -> str | None:
     }
     if windows:
         parts["windows"] = np.stack(windows)
-    content = None if len(resumed.waiting) > MOST_WAITING else packed(parts)
-    return None if content is None else base64.b64encode(content).decode()
+    content = packed(parts)
+    if content is None or len(resumed.waiting) > MOST_WAITING:
+        return None
+    return base64.b64encode(content).decode()
 
 
-def begun(settings: Settings, labels: Sequence[str]) -> Resumed:
-    """A stream at its begin."""
-    return Resumed(Stream(settings), Smoothing(settings, labels))
+def begun(settings: Settings, labels: Sequence[str]) -> StreamState:
+    """Return a stream at its begin."""
+    return StreamState(Stream(settings), Smoothing(settings, labels))
 
 
-def resumed(text: str, settings: Settings, model: str, labels: Sequence[str]) -> Resumed:
-    """The stream that continues. Raises UsageError, in one line, for what is no state of this model and settings."""
+def resumed(text: str, settings: Settings, model: str, labels: Sequence[str]) -> StreamState:
+    """Return the stream that continues.
+
+    Raises UsageError, in one line, for what is no state of this model and settings.
+    """
     try:
-        kept = Kept(base64.b64decode(text.encode(), validate=True))
+        kept = UnpackedState(base64.b64decode(text.encode(), validate=True))
     except (binascii.Error, ValueError):
         raise refuse("base64", text) from None
     for name, wanted in _identity(settings, model, labels).items():
@@ -70,34 +83,51 @@ def resumed(text: str, settings: Settings, model: str, labels: Sequence[str]) ->
     found = begun(settings, labels)
     found.stream.resume(kept)
     found.smoothing.resume(kept)
-    return Resumed(found.stream, found.smoothing, _waiting(kept, settings))
+    return StreamState(found.stream, found.smoothing, _waiting(kept, settings))
 
 
 def _identity(settings: Settings, model: str, labels: Sequence[str]) -> dict[str, Part]:
-    """What both sides must agree on."""
-    return {"model": model, "labels": list(labels), "filters": CAUSAL, **asdict(settings)}
+    """Return what both sides must agree on, as JSON has it."""
+    filters = CAUSAL if takes_nine(settings.signals) else UNFILTERED
+    said = {
+        "signals": settings.signals.said(),
+        "given": settings.readings.said(),
+        "sampling_hz": settings.sampling_hz,
+    }
+    found = {"model": model, "labels": list(labels), "filters": filters, **asdict(settings)}
+    return {**found, **said}
 
 
-def _listed(one: Window | Fault) -> list[Any]:
-    return [one.at, one.centre, one.begins] if isinstance(one, Window) else [one.kind, one.at, one.detail]
+def _listed(one: Window | InputFault) -> list[Any]:
+    if isinstance(one, Window):
+        return [one.at, one.centre, one.begins]
+    return [one.kind, one.at, one.detail]
 
 
-def _waiting(kept: Kept, settings: Settings) -> tuple[Window | Fault, ...]:
+def _waiting(kept: UnpackedState, settings: Settings) -> tuple[Window | InputFault, ...]:
     listed = kept.value("waiting")
     if not isinstance(listed, list) or len(listed) > MOST_WAITING:
         raise refuse(f"at most {MOST_WAITING} windows and faults", listed)
     if any(not isinstance(one, list) or len(one) != 3 for one in listed):
         raise refuse("windows and faults of three parts", listed)
     count = sum(not isinstance(one[0], str) for one in listed)
-    shape = count, settings.window_steps, len(CHANNELS)
-    windows = iter(kept.array("windows", np.float32, shape) if count else ())
-    return tuple(_fault(*one) if isinstance(one[0], str) else _window(one, next(windows)) for one in listed)
+    shape = count, settings.window_steps, len(settings.signals.channels)
+    most = max(float(largest(settings.signals).max()), LARGEST_NUMBER)
+    windows = iter(kept.array("windows", np.float32, shape, most) if count else ())
+    return tuple(
+        _fault(*one) if isinstance(one[0], str) else _window(one, next(windows)) for one in listed
+    )
 
 
-def _fault(kind: Any, at: Any, detail: Any) -> Fault:
-    if kind not in FAULTS or not isinstance(detail, str) or len(detail) > _LONGEST_DETAIL or not detail.isprintable():
+def _fault(kind: Any, at: Any, detail: Any) -> InputFault:
+    if (
+        kind not in FAULTS
+        or not isinstance(detail, str)
+        or len(detail) > _LONGEST_DETAIL
+        or not detail.isprintable()
+    ):
         raise refuse("a fault of a known kind", (kind, detail))
-    return Fault(kind, number(at, LARGEST_TIME_SECONDS, "a fault's time"), detail)
+    return InputFault(kind, number(at, LARGEST_TIME_SECONDS, "a fault's time"), detail)
 
 
 def _window(listed: Sequence[Any], channels: NDArray[np.float32]) -> Window:

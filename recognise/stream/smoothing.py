@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data.intake import LARGEST_TIME_SECONDS
 from recognise.softmax import softmax
 from recognise.stream.events import Changed, Label
-from recognise.stream.intake import LARGEST_TIME_SECONDS
-from recognise.stream.parts import Kept, Part, refuse
+from recognise.stream.parts import Part, UnpackedState, refuse
 from recognise.stream.settings import Settings
 from recognise.stream.stream import Window
 
@@ -24,7 +24,7 @@ class _Vote:
 
 
 class Smoothing:
-    """State: the last `of` votes, and the label that was said last."""
+    """The last `of` votes, and the label that was given last."""
 
     def __init__(self, settings: Settings, labels: Sequence[str]) -> None:
         self._settings, self._labels = settings, tuple(labels)
@@ -33,7 +33,7 @@ class Smoothing:
         self._number = 0
 
     def state(self) -> dict[str, Part]:
-        """For `resume`. The probability of a vote is that of its own label."""
+        """Return what `resume` needs. The probability of a vote is that of its own label."""
         return {
             "said": self._said,
             "voted": [vote.label for vote in self._votes],
@@ -41,9 +41,13 @@ class Smoothing:
             "centres": np.array([vote.centre for vote in self._votes], np.float64),
         }
 
-    def resume(self, kept: Kept) -> None:
-        """Continue where another one of the same settings and labels had this state. Raises UsageError."""
-        said, votes = kept.value("said"), kept.value("voted")
+    def resume(self, kept: UnpackedState) -> None:
+        """Continue where another one of the same settings and labels had this state.
+
+        Raises UsageError.
+        """
+        said = kept.value("said")
+        votes = kept.value("voted")
         if said is not None and said not in self._labels:
             raise refuse("said: a label of the model", said)
         if not isinstance(votes, list) or len(votes) > self._settings.of:
@@ -58,7 +62,7 @@ class Smoothing:
         self._votes.extend(_Vote(*vote, number) for number, vote in enumerate(of_each))
 
     def take(self, window: Window, logits: NDArray[np.float32]) -> tuple[Label | Changed, ...]:
-        """The label after this window, and the change before it where there is one.
+        """Return the label after this window, and the change before it where there is one.
 
         logits: (classes,), of this window. A window whose logits are not finite votes for no label.
         """
@@ -69,13 +73,16 @@ class Smoothing:
         chances = probabilities(logits)
         best = int(np.argmax(chances))
         sure = bool(np.isfinite(logits).all()) and chances[best] >= settings.least_confidence
-        self._votes.append(_Vote(best if sure else None, float(chances[best]), window.centre, self._number))
+        self._votes.append(
+            _Vote(best if sure else None, float(chances[best]), window.centre, self._number)
+        )
         self._number += 1
         half = settings.window_steps // 2
         agreeing = self._agreeing()
         if not agreeing:
             return (Label(window.at, None, float(chances[best]), half),)
-        decided, first = self._labels[agreeing[0].label or 0], agreeing[0]
+        decided = self._labels[agreeing[0].label or 0]
+        first = agreeing[0]
         confidence = float(np.mean([vote.probability for vote in agreeing]))
         latency = (self._number - 1 - first.number) * settings.hop + half
         label = Label(window.at, decided, confidence, latency)
@@ -86,7 +93,7 @@ class Smoothing:
         return (changed, label)
 
     def _agreeing(self) -> list[_Vote]:
-        """The newest votes for the label that has enough, as many as are needed, oldest first; empty without one."""
+        """Return the newest votes for the label that has enough, oldest first; none without one."""
         for label in {vote.label for vote in self._votes} - {None}:
             voting = [vote for vote in self._votes if vote.label == label]
             if len(voting) >= self._settings.votes:
@@ -95,7 +102,7 @@ class Smoothing:
 
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Softmax of (classes,), float64; zeros where a logit is not finite."""
+    """Return the softmax of (classes,), float64; zeros where a logit is not finite."""
     wide = logits.astype(np.float64)
     if not np.isfinite(wide).all():
         return np.zeros(len(wide))

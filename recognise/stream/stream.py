@@ -1,40 +1,45 @@
 """The stream core: readings with times in, windows of the model's channels and faults out.
 
-It has no clock: time is what the readings say. Its memory is one window of rows, the filters' state and one reading.
+It has no clock: time is what the readings say. Its memory is one window of rows, the filters' state
+and one reading.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cluster.data.filters import CHANNELS, FILTER_STATE, CausalFilters, FilterState
-from cluster.errors import UsageError
-from recognise.stream.cutting import Cutter
-from recognise.stream.events import BREAKS, Fault
-from recognise.stream.intake import Intake, Run, Samples
-from recognise.stream.parts import Kept, Part, refuse
-from recognise.stream.resampling import Resampler
-from recognise.stream.settings import ACCELERATION_UNITS, ROTATION_UNITS, Settings
+from core.data.filters import FILTER_STATE, CausalFilters, FilterState
+from core.data.inputs import largest, takes_nine
+from core.data.intake import (
+    BREAKS,
+    FASTEST_HZ,
+    GoodReadings,
+    InputFault,
+    Intake,
+    Samples,
+    unit_hint,
+)
+from core.data.resampling import SPARSE
+from core.errors import UsageError
+from recognise.plausibility import gravity_problem, window_problem
+from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, refuse
+from recognise.stream.resampling import ResumableResampler
+from recognise.stream.settings import Settings
 
 MOST_READINGS = 4096
-"""Of one call, which bounds what it may return."""
-SPARSE = 2.02
-"""Steps between the readings around a sample, on average over a window: 2 is half of the model's rate."""
-PLAUSIBLE_G = 0.3, 4.0
-"""Mean magnitude over a window. At rest it is 1; m/s^2 taken for g give 9.8, and g taken for m/s^2 give 0.1."""
-_FIRST_TOTAL = CHANNELS.index("total_acc_x")
+"""One call brings so many at most, which bounds what it may return."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """One window.
+    """One window of samples.
 
-    at, centre: seconds of its last sample and of its middle; channels: float32 (window_steps, 9); begins: the first one
-    since the windows restarted, so no vote before it counts.
+    at, centre: seconds of its last sample and of its middle; channels: float32 (window_steps,
+    channels); begins: the first one since the windows restarted, so no vote before it counts.
     """
 
     at: float
@@ -43,43 +48,139 @@ class Window:
     begins: bool
 
 
+class Cutter:
+    """Windows with a hop, cut from rows as they come; at most one window of rows is kept.
+
+    State: the rows that a later window needs, and the number of the first of them.
+    """
+
+    def __init__(self, window_steps: int, hop: int, columns: int) -> None:
+        self._steps = window_steps
+        self._hop = hop
+        self._rest: NDArray[np.float32] = np.empty((0, columns), np.float32)
+        self._first = 0
+        self._begin = 0
+
+    @property
+    def due(self) -> int:
+        """The number of the row that makes the next window whole."""
+        return self._begin + self._steps - 1
+
+    @property
+    def rows(self) -> int:
+        """How many rows came."""
+        return self._first + len(self._rest)
+
+    def state(self) -> dict[str, Part]:
+        """Return what `resume` needs."""
+        return {"rows": self._rest, "first": self._first, "begin": self._begin}
+
+    def resume(self, kept: UnpackedState, largest_value: float) -> None:
+        """Continue where another one of the same window and hop had this state.
+
+        Raises UsageError.
+        """
+        shape = (None, self._rest.shape[1])
+        rest = kept.array("rows", np.float32, shape, max(largest_value, LARGEST_NUMBER))
+        first = kept.count("first")
+        begin = kept.count("begin")
+        # Rows are kept from the begin of the next window on; with a hop beyond the window it may
+        # lie ahead.
+        waits = len(rest) == 0 and 0 < begin - first <= self._hop
+        if not (waits or (begin == first and len(rest) < self._steps)):
+            raise refuse("rows of less than a window, from its begin on", (len(rest), first, begin))
+        self._rest = rest
+        self._first = first
+        self._begin = begin
+
+    def push(self, rows: NDArray[np.float32]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Return each window that ends in these rows, after the number of its last row.
+
+        A window is float32 (window_steps, columns).
+        """
+        held = np.concatenate([self._rest, rows])
+        found = []
+        while self._begin + self._steps <= self._first + len(held):
+            start = self._begin - self._first
+            found.append((self._begin + self._steps - 1, held[start : start + self._steps].copy()))
+            self._begin += self._hop
+        past = min(self._begin - self._first, len(held))
+        self._rest = held[past:].copy()
+        self._first += past
+        return iter(found)
+
+
 class Filters(Protocol):
-    """What makes channels of samples. Filters that look ahead hold samples back, and `end` gives the rest."""
+    """A filter that makes the nine channels of samples.
+
+    Filters that look ahead hold samples back, and `end` gives the rest.
+    """
 
     def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
-        """Channels, (steps, 9), of the next samples that have theirs, oldest first."""
+        """Return the channels, (steps, 9), of the next samples that have theirs, oldest first."""
 
     def end(self) -> NDArray[np.float32]:
-        """Channels of the samples that were held back."""
+        """Return the channels of the samples that were held back."""
 
 
 class Stream:
-    """See the module. The same readings give the same windows and faults, in chunks of any length."""
+    """One stream of readings.
+
+    The same readings give the same windows and faults, in chunks of any length.
+    """
 
     def __init__(self, settings: Settings, filters: Callable[[], Filters] = CausalFilters) -> None:
-        """`filters` makes those of each stretch without a break; a live stream has none but causal ones."""
-        self.settings, self._new_filters = settings, filters
-        factors = [ACCELERATION_UNITS[settings.acceleration_unit]] * 3 + [ROTATION_UNITS[settings.rotation_unit]] * 3
-        self._factors = np.array(factors)
-        self._intake = Intake(settings.longest_gap_seconds)
-        self._filters: Filters = filters()
+        """Each stretch without a break has filters of its own; a live stream has causal ones.
+
+        Channels that a model takes as they are have none.
+        """
+        self.settings = settings
+        self._new_filters: Callable[[], Filters] | None = None
+        if takes_nine(settings.signals):
+            self._new_filters = filters
+        self._filters: Filters | None = None
+        self._taken = settings.taken
+        self._largest = largest(settings.signals)
+        self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()
 
-    def push(self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike) -> Sequence[Window | Fault]:
-        """Windows and faults of the next readings, in order: times (n,) in seconds, the others (n, 3).
+    def push(
+        self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike
+    ) -> Sequence[Window | InputFault]:
+        """Return the windows and faults of the next readings, in order.
+
+        times: seconds, (n,); acceleration, angular_velocity: (n, 3).
 
         Raises UsageError for other shapes, or more readings than `MOST_READINGS`.
         """
         seconds = np.asarray(times, np.float64)
         values = np.concatenate(
-            [_three(acceleration, len(seconds), "acceleration"), _three(angular_velocity, len(seconds), "rotation")],
+            [
+                _three(acceleration, len(seconds), "acceleration"),
+                _three(angular_velocity, len(seconds), "rotation"),
+            ],
             axis=1,
         )
+        return self.push_values(seconds, values)
+
+    def push_values(self, seconds: Samples, values: Samples) -> Sequence[Window | InputFault]:
+        """Return what follows from readings of the channels of `settings.readings`, in order.
+
+        seconds: (n,); values: (n, channels). Raises UsageError as `push` does.
+        """
+        width = len(self.settings.readings.channels)
+        if values.shape[1:] != (width,):
+            raise UsageError(
+                f"values: expected {width} for each time, got shape {values.shape}; send all"
+            )
         if seconds.ndim != 1 or len(seconds) > MOST_READINGS:
-            raise UsageError(f"times: expected up to {MOST_READINGS} numbers, got shape {seconds.shape}; send fewer")
-        found: list[Window | Fault] = []
-        for item in self._intake.take(seconds, values * self._factors):
-            if isinstance(item, Fault):
+            raise UsageError(
+                f"times: expected up to {MOST_READINGS} numbers, got shape {seconds.shape}; send"
+                " fewer"
+            )
+        found: list[Window | InputFault] = []
+        for item in self._intake.take(seconds, self._taken.of(values)):
+            if isinstance(item, InputFault):
                 # What was held back is from before the break, and comes before it.
                 found += self.end() if item.kind in BREAKS else ()
                 found.append(item)
@@ -89,11 +190,14 @@ class Stream:
 
     @property
     def due(self) -> float:
-        """Seconds, as the readings have them, of the sample that makes the next window whole; before the first: -inf.
+        """The time, as the readings have it, of the sample that completes the next window.
 
-        Who pushes all readings up to it at once gets the same as in small chunks, at less cost.
+        It is -inf before the first reading. All readings up to it, pushed at once, cost less than
+        in small chunks and give the same.
         """
-        return self._resampler.time_of(self._cutter.due) if self._resampler.began else -math.inf
+        if self._resampler.began:
+            return self._resampler.time_of(self._cutter.due)
+        return -math.inf
 
     @property
     def last(self) -> float | None:
@@ -101,71 +205,110 @@ class Stream:
         return self._intake.last
 
     def state(self) -> dict[str, Part]:
-        """For `resume`: all that later windows depend on. Raises TypeError with filters that look ahead."""
+        """Return what `resume` needs: all that later windows depend on.
+
+        Raises TypeError with filters that look ahead.
+        """
+        found = {**self._resampler.state(), **self._cutter.state(), "begins": self._begins}
+        if self._filters is None:
+            return found
         if not isinstance(self._filters, CausalFilters):
             raise TypeError("a stream has a state with causal filters alone")
         filters = self._filters.state
-        of_filters = {} if filters is None else {f"filter_{name}": part for name, part in filters._asdict().items()}
-        return {**self._resampler.state(), **self._cutter.state(), **of_filters, "begins": self._begins}
+        if filters is not None:
+            for name, part in filters._asdict().items():
+                found[f"filter_{name}"] = part
+        return found
 
-    def resume(self, kept: Kept) -> None:
-        """Continue where another stream of the same settings had this state. Of a new stream. Raises UsageError."""
-        self._resampler.resume(kept)
-        self._cutter.resume(kept)
+    def resume(self, kept: UnpackedState) -> None:
+        """Continue a new stream where another one of the same settings had this state.
+
+        Raises UsageError.
+        """
+        most = float(self._largest.max())
+        self._resampler.resume(kept, len(self._largest), most)
+        self._cutter.resume(kept, most)
         if self._cutter.rows != self._resampler.steps:
             raise refuse(f"a row for each of {self._resampler.steps} samples", self._cutter.rows)
         self._begins = kept.flag("begins")
-        self._intake.resume(self._resampler.last)
-        if self._resampler.began:
-            parts = {name: kept.array(f"filter_{name}", np.float64, shape) for name, shape in FILTER_STATE.items()}
+        last = self._resampler.last
+        self._intake.resume(last, is_alone=last == self._resampler.time_of(0))
+        if self._resampler.began and self._filters is not None:
+            parts = {
+                name: kept.array(f"filter_{name}", np.float64, shape)
+                for name, shape in FILTER_STATE.items()
+            }
             self._filters = CausalFilters.resumed(FilterState(**parts))
 
-    def end(self) -> Sequence[Window | Fault]:
-        """What filters that look ahead held back, at the end of a recording or of a stretch without a break."""
+    def end(self) -> Sequence[Window | InputFault]:
+        """Return what filters that look ahead held back, at the end of a stretch or recording."""
+        if self._filters is None:
+            return ()
         return self._cut(self._filters.end())
 
     def _anew(self) -> None:
         settings = self.settings
-        self._resampler = Resampler(settings.sampling_hz, settings.source_hz)
-        self._filters = self._new_filters()
+        self._resampler = ResumableResampler(settings.sampling_hz, settings.source_hz)
+        if self._new_filters is not None:
+            self._filters = self._new_filters()
         self._between: Samples = np.empty(0)
-        # The last column is the seconds between two readings: from it follows how many readings a window has.
-        self._cutter = Cutter(settings.window_steps, settings.hop, len(CHANNELS) + 1)
+        # The last column is the seconds between two readings: from it follows how many readings a
+        # window has.
+        columns = len(settings.signals.channels) + 1
+        self._cutter = Cutter(settings.window_steps, settings.hop, columns)
         self._begins = True
 
-    def _of(self, run: Run) -> Sequence[Window | Fault]:
+    def _of(self, run: GoodReadings) -> Sequence[Window | InputFault]:
         if run.begins:
             self._anew()
         samples, between = self._resampler.push(run.times, run.values)
         self._between = np.concatenate([self._between, between])
+        if self._filters is None:
+            return self._cut(samples.astype(np.float32))
         return self._cut(self._filters.push(samples[:, :3], samples[:, 3:]))
 
-    def _cut(self, channels: NDArray[np.float32]) -> Sequence[Window | Fault]:
-        between, self._between = self._between[: len(channels)], self._between[len(channels) :]
+    def _cut(self, channels: NDArray[np.float32]) -> Sequence[Window | InputFault]:
+        between = self._between[: len(channels)]
+        self._between = self._between[len(channels) :]
         rows = np.concatenate([channels, between[:, np.newaxis].astype(np.float32)], axis=1)
         return [self._judged(last, window) for last, window in self._cutter.push(rows)]
 
-    def _judged(self, last: int, rows: NDArray[np.float32]) -> Window | Fault:
+    def _judged(self, last: int, rows: NDArray[np.float32]) -> Window | InputFault:
         at = self._resampler.time_of(last)
         channels = np.ascontiguousarray(rows[:, :-1])
-        between = float(rows[:, -1].mean(dtype=np.float64))
-        magnitude = float(np.linalg.norm(channels[:, _FIRST_TOTAL:].astype(np.float64), axis=1).mean())
-        fault = None
-        if between * self.settings.sampling_hz > SPARSE:
-            rate = f"{1.0 / between:.1f} readings a second, the model has {self.settings.sampling_hz:g}"
-            fault = Fault("sparse", at, f"{rate}; no label")
-        elif not PLAUSIBLE_G[0] <= magnitude <= PLAUSIBLE_G[1]:
-            unit = self.settings.acceleration_unit
-            fault = Fault("implausible", at, f"mean acceleration {magnitude:.2f} g; is the unit {unit}? no label")
+        step = float(rows[:, -1].mean(dtype=np.float64))
+        fault = self._fault(at, channels, step)
         if fault is not None:
             self._begins = True
             return fault
-        begins, self._begins = self._begins, False
-        return Window(at, at - self.settings.window_steps // 2 / self.settings.sampling_hz, channels, begins)
+        begins = self._begins
+        self._begins = False
+        half = self.settings.window_steps // 2 / self.settings.sampling_hz
+        return Window(at, at - half, channels, begins)
+
+    def _fault(self, at: float, channels: NDArray[np.float32], step: float) -> InputFault | None:
+        """Return the fault of a window whose readings are `step` seconds apart, or None."""
+        asked = self.settings
+        if step * asked.sampling_hz > SPARSE:
+            rate = f"{1.0 / step:.1f} readings a second, the model has {asked.sampling_hz:g}"
+            return InputFault("sparse", at, f"{rate}; no label")
+        if step * FASTEST_HZ < 1.0:
+            rate = f"{1.0 / step:.0f} readings a second; {unit_hint(step)}"
+            return InputFault("implausible", at, f"{rate}; no label")
+        problem = window_problem(channels, asked.signals)
+        problem = problem or gravity_problem(channels, asked.signals)
+        if problem is None:
+            return None
+        units = dict.fromkeys(asked.readings.units)
+        given = f"the readings came as {' and '.join(units)}"
+        return InputFault("implausible", at, f"{problem} ({given}; no label)")
 
 
 def _three(values: ArrayLike, count: int, name: str) -> Samples:
     found = np.asarray(values, np.float64)
     if found.shape != (count, 3):
-        raise UsageError(f"{name}: expected ({count}, 3) numbers as there are times, got shape {found.shape}; send all")
+        raise UsageError(
+            f"{name}: expected ({count}, 3) numbers as there are times, got shape {found.shape};"
+            " send all"
+        )
     return found

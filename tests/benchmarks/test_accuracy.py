@@ -27,7 +27,9 @@ def run(folder: Path, status: str | None) -> None:
     folder.mkdir(parents=True)
     (folder / "coordinator.log").touch()
     if status is not None:
-        (folder / "result.json").write_text(json.dumps({"status": status, "final": {"accuracy": 0.5}}))
+        (folder / "result.json").write_text(
+            json.dumps({"status": status, "final": {"accuracy": 0.5}})
+        )
 
 
 def test_runs_are_kept_continued_and_never_repeated(tmp_path: Path) -> None:
@@ -38,8 +40,10 @@ def test_runs_are_kept_continued_and_never_repeated(tmp_path: Path) -> None:
     run(kept / "20260101T000000Z-train", None)
     accuracy._trained(played, ["a=1"], kept)
     assert [("--resume" in words, f"runs={kept}" in words) for words in played.asked] == [
-        (False, False), (False, True), (True, True),
-    ]  # fmt: skip
+        (False, False),
+        (False, True),
+        (True, True),
+    ]
     run(kept / "20260101T000000Z-train-1", "done")
     found = accuracy._trained(played, ["a=1"], kept)
     assert found["final"] == {"accuracy": 0.5}

@@ -39,7 +39,8 @@ def test_a_process_gets_its_share_and_is_free_afterwards() -> None:
         with suppress(KeyboardInterrupt), limited({process.pid: 0.1}):
             (group,) = groups() - before
             assert (group / "cgroup.procs").read_text().split() == [str(process.pid)]
-            begin, taken = time.monotonic(), cpu_seconds(process.pid)
+            begin = time.monotonic()
+            taken = cpu_seconds(process.pid)
             while cpu_seconds(process.pid) < taken + 0.05:
                 pass
             assert time.monotonic() - begin > 0.25  # unlimited, on an idle machine, it takes 0.05 s

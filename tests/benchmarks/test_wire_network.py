@@ -1,4 +1,5 @@
-"""The two sides of `benchmarks.wire` train the same network: same size, same parameters, same function."""
+"""The two sides of `benchmarks.wire` train the same network: same size, same parameters, same
+function."""
 
 import keras
 import numpy as np
@@ -6,25 +7,39 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.wire.in_keras import OurKernels, batches, step_of
-from benchmarks.wire.network import PARAMETERS, PROBLEM, ResidualBidirectional, keras_model, keras_weights, windows
-from cluster.models.network import Problem
-from tests.models.yardstick import TOLERANCE, perturbed
+from benchmarks.wire.network import (
+    PARAMETERS,
+    PROBLEM,
+    ResidualBidirectional,
+    keras_model,
+    keras_weights,
+    windows,
+)
+from core.models.network import Problem
+from tests.core.models.yardstick import TOLERANCE, perturbed
 
 SMALL = Problem((9, PROBLEM.channels), PROBLEM.classes)
 
 
 def test_both_have_29182_parameters() -> None:
     assert ResidualBidirectional().layout.trained_size == PARAMETERS
-    assert sum(int(np.prod(variable.shape)) for variable in keras_model().trainable_variables) == PARAMETERS
+    assert (
+        sum(int(np.prod(variable.shape)) for variable in keras_model().trainable_variables)
+        == PARAMETERS
+    )
 
 
 def test_both_compute_the_same_logits() -> None:
-    network, model = ResidualBidirectional(SMALL), keras_model(SMALL)
+    network = ResidualBidirectional(SMALL)
+    model = keras_model(SMALL)
     vector = perturbed(network)
     model.set_weights(keras_weights(network, vector))
     batch, _ = windows(4, SMALL)
     ours = network.apply(
-        network.unpack(tf.constant(vector)), tf.constant(batch), training=True, seed=tf.constant([0, 0])
+        network.unpack(tf.constant(vector)),
+        tf.constant(batch),
+        training=True,
+        seed=tf.constant([0, 0]),
     ).logits
     np.testing.assert_allclose(ours, model(batch, training=True), rtol=TOLERANCE, atol=TOLERANCE)
 
@@ -33,13 +48,16 @@ def losses(model: object, steps: int) -> list[float]:
     """Of some steps as the strategy takes them, on this process's own device."""
     optimizer = keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)  # type: ignore[attr-defined]
-    step, iterator = step_of(tf.distribute.get_strategy(), model, optimizer, read_once=True), iter(batches())
+    step = step_of(tf.distribute.get_strategy(), model, optimizer, read_once=True)
+    iterator = iter(batches())
     return [float(step(iterator)) for _ in range(steps)]
 
 
 def test_the_strategy_trains_the_same_with_our_kernels_as_with_keras_layers() -> None:
-    """What `stock_our_kernels` changes in `benchmarks.links` is the time of a step, and nothing else."""
-    network, model = ResidualBidirectional(), keras_model()
+    """What `stock_our_kernels` changes in `benchmarks.links` is the time of a step, and nothing
+    else."""
+    network = ResidualBidirectional()
+    model = keras_model()
     model.set_weights(keras_weights(network, network.initial(0)))
     ours = OurKernels(network)
     assert ours.count_params() == model.count_params()

@@ -17,13 +17,15 @@ from tests.deploy.typed import Fab, Outcome
 
 @pytest.fixture
 def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fab:
-    """`fab LINE`, typed in the test's empty folder; in this process, because Fabric takes half a second to import."""
+    """Type `fab LINE` in the test's empty folder, in this process: Fabric takes long to import."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PSCLUSTER_INVENTORY", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def typed(line: str) -> Outcome:
-        monkeypatch.setattr(opening, "OPENER", opening.InventoryOpener())  # as in a process of its own
+        monkeypatch.setattr(
+            opening, "OPENER", opening.InventoryOpener()
+        )  # as in a process of its own
         code = 0
         try:
             program.run(["fab", "-r", str(ROOT), *shlex.split(line)])

@@ -1,21 +1,24 @@
-"""`drive_job.py INVENTORY JOB DELAY_SECONDS LIMIT PLAYER...`: runs a played job as `fab job` runs a real one."""
+"""`drive_job.py INVENTORY JOB DELAY_SECONDS LIMIT PLAYER...`: runs a played job."""
 
 import sys
 
-from cluster.errors import ClusterError
-from cluster.inventory import load
+from core.backoff import Backoff
+from core.errors import ClusterError
+from core.inventory import load
 from deploy.cluster.cluster import local
 from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 
 inventory, job, delay_seconds, limit, *player = sys.argv[1:]
-policy = JobRestartPolicy(first_delay_seconds=float(delay_seconds), longest_delay_seconds=1000.0, limit=int(limit))
+policy = JobRestartPolicy(Backoff(float(delay_seconds), longest_seconds=1000.0), limit=int(limit))
 try:
     loaded = load(inventory)
     services = Supervised(loaded, ())
     cluster = local(loaded, (), services)
-    jobs = ForegroundJobs(cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy)
+    jobs = ForegroundJobs(
+        cluster, lambda: services.restart_in_place(()), (sys.executable, *player), policy
+    )
     code = jobs.run_job(job, ("--resume", "asked"))
 except ClusterError as error:
     print(error, file=sys.stderr)

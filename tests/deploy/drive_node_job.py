@@ -3,14 +3,19 @@
 import sys
 from pathlib import Path
 
+from core.backoff import Backoff
 from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.node_job.__main__ import write_into
 from deploy.jobs.node_job.records import JobsRoot
 from deploy.jobs.node_job.run import run
 
-log, words = sys.argv[1] == "--log", sys.argv[1:]
-root, name, *player = words[1:] if log else words
+log = sys.argv[1] == "--log"
+words = sys.argv[1:]
+if log:
+    root, name, *player = words[1:]
+else:
+    root, name, *player = words
 if log:
     write_into(JobsRoot(Path(root)).job(name))
-policy = JobRestartPolicy(first_delay_seconds=0.01, limit=2)
+policy = JobRestartPolicy(Backoff(first_seconds=0.01), limit=2)
 sys.exit(run(JobsRoot(Path(root)), name, (sys.executable, *player), policy))

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cluster.inventory import Inventory, load
+from core.inventory import Inventory, load
 from deploy.cluster.places import NodePlaces
 from deploy.common.project import ROOT
 from deploy.jobs.node_job.records import JobsRoot
@@ -36,7 +36,7 @@ class JobNode:
         self.root.jobs.mkdir(parents=True)
         release = folder / "release"
         release.mkdir()
-        for package in ("cluster", "deploy"):
+        for package in ("core", "cluster", "deploy"):
             (release / package).symlink_to(ROOT / package)
         (release / "environment").symlink_to(Path(sys.executable).parent.parent)
         (folder / "bin").mkdir()
@@ -56,8 +56,23 @@ class JobNode:
 
     def play(self, how: str) -> None:
         player = [str(HERE / "play_run.py"), str(self.journal), how]
-        command = [sys.executable, str(HERE / "drive_node_job.py"), "--log", str(self.root.path), "%i", *player]
+        command = [
+            sys.executable,
+            str(HERE / "drive_node_job.py"),
+            "--log",
+            str(self.root.path),
+            "%i",
+            *player,
+        ]
         (self.folder / "unit.json").write_text(json.dumps({"command": command}))
+
+    def waiting(self) -> tuple[NodeJobs, str]:
+        """A training that runs until it is interrupted: the jobs, and its name."""
+        self.play("waits")
+        jobs = self.jobs()
+        name = jobs.submit("train", [])
+        self.until_it_waits()
+        return jobs, name
 
     def asked(self) -> list[str]:
         """The arguments of the latest coordinator."""

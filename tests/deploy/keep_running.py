@@ -1,4 +1,4 @@
-"""`keep_running.py INVENTORY ROLE:TASK...`: keeps real roles running as systemd would; they die with it.
+"""`keep_running.py INVENTORY ROLE:TASK...`: keeps real roles running as systemd would.
 
 Prints a line `NAME PID` for each process it starts.
 """
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from deploy.common.project import die_with_parent
+from core.children import dies_with_parent
 
 
 def keep(inventory: str, name: str) -> None:
@@ -15,7 +15,9 @@ def keep(inventory: str, name: str) -> None:
     words = ["--inventory", inventory, "--task", task, "--coordinator", "127.0.0.1"]
     while True:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"{role}_node", *words], stderr=subprocess.DEVNULL, preexec_fn=die_with_parent()
+            [sys.executable, "-m", f"{role}_node", *words],
+            stderr=subprocess.DEVNULL,
+            preexec_fn=dies_with_parent(),
         )
         print(name, process.pid, flush=True)
         process.wait()

@@ -12,7 +12,8 @@ class LocalShell(Local):
     """`breaks` is how many streams break after one line."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        super().__init__("rpi11", environment)
+        super().__init__("rpi11")
+        self._environment |= environment
         self.breaks = 0
 
     def stream(

@@ -1,8 +1,10 @@
-"""A coordinator that ends otherwise each time: `play_attempts.py JOURNAL ENDINGS JOB --inventory FILE [--resume RUN]`.
+"""A coordinator that ends otherwise each time.
 
-ENDINGS by commas, one a start: an exit code, `killed`, `killed-early`, before it has a run folder, or `waits` for a
-SIGINT, and ends with 130; `empty` ends with 0 and leaves no result. Each start adds one line to JOURNAL: what it was to
-resume, and the roles' pids and state as it found them.
+`play_attempts.py JOURNAL ENDINGS JOB --inventory FILE [--resume RUN]`
+
+ENDINGS by commas, one a start: an exit code, `killed`, `killed-early`, before it has a run folder,
+or `waits` for a SIGINT, and ends with 130; `empty` ends with 0 and leaves no result. Each start
+adds one line to JOURNAL: what it was to resume, and the roles' pids and state as it found them.
 """
 
 import argparse

@@ -1,6 +1,9 @@
-"""A small process that behaves like a job: `play_job.py FILE HOW`; writes its pid, then each SIGINT, into FILE.
+"""A small process that behaves like a job: `play_job.py FILE HOW`.
 
-result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once. socket: writes $PSCLUSTER_SUPERVISOR.
+It writes its pid, then each SIGINT, into FILE.
+
+result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once. socket: writes
+$PSCLUSTER_SUPERVISOR.
 """
 
 import os

@@ -1,7 +1,8 @@
 """`journalctl`, as far as `fab deploy logs` needs it: `play_journalctl.py -D FOLDER OPTIONS`.
 
-FOLDER/journal holds a JSON object a line. It answers as systemd 252 does, in what it refuses too, which
-tests/deploy/logs/test_node_logs.py holds against the real one. `-f` ends when FOLDER/over is there.
+FOLDER/journal holds a JSON object a line. It answers as systemd 252 does, in what it refuses too,
+which tests/deploy/logs/test_node_logs.py holds against the real one. `-f` ends when FOLDER/over is
+there.
 """
 
 import argparse
@@ -30,8 +31,14 @@ asked = parser.parse_args()
 
 def journal() -> list[dict[str, Any]]:
     path: Path = asked.folder / "journal"
-    *whole, _ = path.read_text().split("\n") if path.exists() else [""]
-    return [{**json.loads(line), "__CURSOR": f"s=played;i={number:x}"} for number, line in enumerate(whole, 1)]
+    if path.exists():
+        *whole, _ = path.read_text().split("\n")
+    else:
+        *whole, _ = [""]
+    return [
+        {**json.loads(line), "__CURSOR": f"s=played;i={number:x}"}
+        for number, line in enumerate(whole, 1)
+    ]
 
 
 if asked.since and asked.after_cursor:
@@ -49,7 +56,9 @@ if not units:
 def wanted() -> list[dict[str, Any]]:
     begin = float((asked.since or "@0")[1:]) * 1e6
     return [
-        entry for entry in journal() if entry["_SYSTEMD_UNIT"] in units and int(entry["__REALTIME_TIMESTAMP"]) >= begin
+        entry
+        for entry in journal()
+        if entry["_SYSTEMD_UNIT"] in units and int(entry["__REALTIME_TIMESTAMP"]) >= begin
     ]
 
 
@@ -58,7 +67,10 @@ def entries() -> Iterator[dict[str, Any]]:
     seen = len(found)
     if asked.after_cursor:
         found = [entry for entry in found if _place(entry["__CURSOR"]) > _place(asked.after_cursor)]
-    count = len(found) if asked.lines is None or asked.no_tail else asked.lines
+    if asked.lines is None or asked.no_tail:
+        count = len(found)
+    else:
+        count = asked.lines
     if asked.reverse:
         yield from found[::-1][:count]
     else:

@@ -1,7 +1,10 @@
-"""A small process that behaves like a role: `play_role.py SCRIPT`, SCRIPT a file whose first word says how.
+"""A small process that behaves like a role: `play_role.py SCRIPT`.
 
-ready: reports readiness and waits. silent: waits without reporting. deaf: ready, and ignores SIGTERM.
-exit CODE: prints one line and ends. Read at every start, so that a test can change how the next run goes.
+The first word of the file SCRIPT says how.
+
+ready: reports readiness and waits. silent: waits without reporting. deaf: ready, and ignores
+SIGTERM. exit CODE: prints one line and ends. Read at every start, so that a test can change how the
+next run goes.
 """
 
 import os

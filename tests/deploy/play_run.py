@@ -1,4 +1,6 @@
-"""A coordinator that leaves a run: `play_run.py JOURNAL HOW JOB --inventory FILE --set runs=FOLDER ...`.
+"""A coordinator that leaves a run.
+
+`play_run.py JOURNAL HOW JOB --inventory FILE --set runs=FOLDER ...`.
 
 HOW is an exit code, or `waits`: for a SIGINT, then it ends with 130; JOURNAL gets its arguments.
 """
@@ -12,9 +14,9 @@ from pathlib import Path
 journal, how, job, *rest = sys.argv[1:]
 Path(journal).write_text(json.dumps([job, *rest]))
 runs = next(json.loads(word.removeprefix("runs=")) for word in rest if word.startswith("runs="))
-folder = Path(runs) / f"20261121T223000Z-{job}"
+folder = Path(runs) / f"20991121T223000Z-{job}"
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-(folder / "checkpoints" / "one").write_text("large")
+(folder / "checkpoints" / "update-1.json").write_text("large")
 (folder / "model").mkdir(exist_ok=True)
 (folder / "model" / "model.json").write_text("{}")
 Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(f"{folder}\n")

@@ -1,7 +1,9 @@
-"""`systemctl start|stop pscluster-job@ID.service`, as far as jobs need it: `play_systemctl.py FOLDER VERB UNIT`.
+"""`systemctl start|stop pscluster-job@ID.service`, as far as jobs need it.
 
-FOLDER/unit.json is the command, `%i` in it being the id; what it says before it opens its log goes to
-FOLDER/systemd.journal. `list-units` names those whose process lives.
+`play_systemctl.py FOLDER VERB UNIT`.
+
+FOLDER/unit.json is the command, `%i` in it being the id; what it says before it opens its log goes
+to FOLDER/systemd.journal. `list-units` names those whose process lives.
 """
 
 import contextlib
@@ -22,7 +24,10 @@ pid_file = folder / f"{name}.pid"
 if verb == "start":
     plan = json.loads((folder / "unit.json").read_text())
     address = str(folder / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, contextlib.suppress(FileNotFoundError):
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify,
+        contextlib.suppress(FileNotFoundError),
+    ):
         Path(address).unlink(missing_ok=True)
         notify.bind(address)
         notify.settimeout(0.05)
@@ -42,7 +47,9 @@ if verb == "start":
                     sys.exit(0)
             except TimeoutError:
                 if process.poll() is not None:
-                    sys.exit(f"Job for {unit} failed because the control process exited with error code.")
+                    sys.exit(
+                        f"Job for {unit} failed because the control process exited with error code."
+                    )
 elif verb == "stop":
     pid = int(pid_file.read_text())
     os.kill(pid, signal.SIGINT)
@@ -53,7 +60,10 @@ elif verb == "stop":
 elif verb == "list-units":
     for path in folder.glob("*.pid"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if Path(f"/proc/{path.read_text()}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if (
+                Path(f"/proc/{path.read_text()}/stat").read_text().rpartition(")")[2].split()[0]
+                != "Z"
+            ):
                 print(f"pscluster-job@{path.stem}.service loaded active running a job")
 else:
     sys.exit(f"Unknown command verb {verb}.")

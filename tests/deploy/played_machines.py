@@ -1,4 +1,6 @@
-"""Nodes that are an sshd each, with an /opt of their own and a played systemd: a script that starts `sleep`.
+"""Nodes that are an sshd each, with an /opt of their own and a played systemd.
+
+That systemd is a script that starts `sleep`.
 
 In mount namespaces of their own, so that this machine has none of it.
 """
@@ -74,7 +76,9 @@ class Machine:
     @property
     def runs(self) -> set[str]:
         """The releases that its roles were started from."""
-        return {os.readlink(f"/proc/{pid}/cwd").rpartition("/")[2] for pid in self.pids if not gone(pid)}
+        return {
+            os.readlink(f"/proc/{pid}/cwd").rpartition("/")[2] for pid in self.pids if not gone(pid)
+        }
 
     @property
     def pids(self) -> list[int]:
@@ -108,7 +112,9 @@ def running_machines(folder: Path, count: int) -> Iterator[list[tuple[Machine, S
     keys.mkdir(parents=True)
     machines = [Machine(folder / str(number)) for number in range(count)]
     with ExitStack() as stack:
-        servers = [stack.enter_context(running_sshd(keys, wrapper=machine.wrapper)) for machine in machines]
+        servers = [
+            stack.enter_context(running_sshd(keys, wrapper=machine.wrapper)) for machine in machines
+        ]
         try:
             yield list(zip(machines, servers, strict=True))
         finally:

@@ -1,6 +1,9 @@
-"""What a deployment finds and does, without packages and systemd: a node's state is the files in a folder of its own.
+"""What a deployment finds and does, without packages and systemd.
 
-Connections, phases, quorum and recap are the real ones; a change is done by a script on the node that leaves its file.
+A node's state is the files in a folder of its own.
+
+Connections, phases, quorum and recap are the real ones; a change is done by a script on the node
+that leaves its file.
 """
 
 import shlex
@@ -13,7 +16,7 @@ import pytest
 from deploy.converge import deployment
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change, Shell
-from deploy.converge.deployment import PHASES, Desired, Order, Outlook
+from deploy.converge.deployment import PHASES, DeploymentPlan, DeploymentRequest, Desired
 from deploy.converge.desired import Machines
 from deploy.converge.survey import Survey
 
@@ -22,7 +25,10 @@ KINDS = {"prepare": "file", "code": "link", "services": "unit"}
 
 
 class PlayedNodes:
-    """Every node lacks everything at first. `unreached` are those that the coordinator's node does not reach."""
+    """Every node lacks everything at first.
+
+    `unreached` are those that the coordinator's node does not reach.
+    """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder = folder
@@ -52,18 +58,33 @@ class PlayedNodes:
         return self._folder / f"{node}.{phase}.{what}"
 
     def _change(self, node: str, phase: str, kind: str) -> Change:
-        broken, done = (shlex.quote(str(self._file(node, phase, what))) for what in ("broken", "done"))
+        broken, done = (
+            shlex.quote(str(self._file(node, phase, what))) for what in ("broken", "done")
+        )
         script = f"[ ! -e {broken} ] || {{ echo the disk is full >&2; exit 1; }}; touch {done}"
-        return Change(kind, phase, "create", "for a test", (Shell(f"do {phase}", script),))
+        steps = (Shell(f"do {phase}", script),)
+        return Change(kind, phase, "create", "for a test", steps, runs_jobs=phase != "prepare")
 
-    def _look(self, _fleet: Any, desired: Desired, order: Order, _tell: Any) -> Outlook:
+    def _look(
+        self, _fleet: Any, desired: Desired, order: DeploymentRequest, _tell: Any
+    ) -> DeploymentPlan:
         plans: dict[str, dict[str, tuple[Change, ...]]] = {phase: {} for phase in PHASES}
         for phase, kind in KINDS.items():
-            for node in order.names if phase != "prepare" else desired.asked(order.names, order.phases):
+            for node in (
+                order.names if phase != "prepare" else desired.asked(order.names, order.phases)
+            ):
                 missing = not self._file(node, phase, "done").exists()
-                plans[phase][node] = (self._change(node, phase, kind),) if missing else ()
-        return Outlook(desired, Survey({}, {}), {}, plans)
+                if missing:
+                    plans[phase][node] = (self._change(node, phase, kind),)
+                else:
+                    plans[phase][node] = ()
+        return DeploymentPlan(desired, Survey({}, {}), {}, plans)
 
-    def _unreachable(self, _inventory: Any, _fleet: Any, names: Sequence[str]) -> list[StepFailure]:
+    def _unreachable(
+        self, _inventory: Any, _fleet: Any, names: Sequence[str], _lost: Any
+    ) -> list[StepFailure]:
         failed = [name for name in self.unreached if name in names]
-        return [StepFailure(name, "verify", "reach the roles", "", None, ("no route",), "") for name in failed]
+        return [
+            StepFailure(name, "verify", "reach the roles", "", None, ("no route",), "")
+            for name in failed
+        ]

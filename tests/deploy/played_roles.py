@@ -6,19 +6,21 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions
-from cluster.metrics import exporter
+from core.control.actions import Actions
+from core.metrics import exporter
 
 
 class PlayedRole:
-    """A port that is ready; after `POST /restart` another process, as far as one can see from outside, has it.
+    """A port that is ready; after `POST /restart` another process seems to have it.
 
     A `fresh` one answers as if it were just starting.
     """
 
     def __init__(self, obeys: bool = True, comes_back: bool = True, fresh: bool = False) -> None:
         self.restarts = 0
-        self._obeys, self._comes_back, self._fresh = obeys, comes_back, fresh
+        self._obeys = obeys
+        self._comes_back = comes_back
+        self._fresh = fresh
         self._turn = threading.Lock()
         self._serving: exporter.Exporter | None = self._serve(0)
         self.port = self._serving.port
@@ -42,7 +44,10 @@ class PlayedRole:
             self.restarts += 1
             if self._serving is not None:
                 self._serving.close()
-            self._serving = self._serve(self.port) if self._comes_back else None
+            if self._comes_back:
+                self._serving = self._serve(self.port)
+            else:
+                self._serving = None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Played clusters: a real supervisor process over small processes that behave as a test's script says."""
+"""Played clusters: a real supervisor over small processes that behave as a script says."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from deploy.cluster.services import ClusterStatus
+from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.control import ControlClient, NobodyListensError
@@ -19,7 +19,9 @@ from deploy.supervisor.control import ControlClient, NobodyListensError
 PATIENCE_SECONDS = 60.0
 
 
-def eventually(condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+def eventually(
+    condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS
+) -> None:
     """Poll until `condition` holds; the two noisy cores of a test machine get a minute."""
     deadline = time.monotonic() + patience_seconds
     while not condition():
@@ -50,13 +52,23 @@ class PlayedCluster:
         for name, how in roles.items():
             (self.root / name.replace("_", "-")).write_text(how)
 
+    def plays(self, **roles: str) -> ClusterStatus:
+        """Start a supervisor over roles that behave so, and wait until all of them are ready."""
+        self.script(**roles)
+        self.start(*(name.replace("_", "-") for name in roles))
+        return self.until_running()
+
+    @property
+    def said(self) -> str:
+        """What the supervisor has written."""
+        return (self.root / "supervisor.out").read_text()
+
     def start(self, *tasks: str, ready_seconds: float = 60.0) -> subprocess.Popen[bytes]:
         """Start a supervisor and wait until it answers."""
-        self.process = self.launch(*tasks, ready_seconds=ready_seconds)
-        process = self.process
+        self.process = process = self.launch(*tasks, ready_seconds=ready_seconds)
 
         def answers() -> bool:
-            assert process.poll() is None, (self.root / "supervisor.out").read_text()
+            assert process.poll() is None, self.said
             with contextlib.suppress(NobodyListensError):
                 return bool(self.client.status().roles)
             return False
@@ -66,10 +78,11 @@ class PlayedCluster:
 
     def launch(self, *tasks: str, ready_seconds: float = 60.0) -> subprocess.Popen[bytes]:
         """Start a supervisor process and leave it to itself."""
-        script = str(Path(__file__).with_name("supervise.py"))
+        script = Path(__file__).with_name("supervise.py")
+        words = map(str, (script, self.root, self.folder.path, ready_seconds, *tasks))
         with (self.root / "supervisor.out").open("ab") as out:
             return subprocess.Popen(
-                [sys.executable, script, str(self.root), str(self.folder.path), str(ready_seconds), *tasks],
+                [sys.executable, *words],
                 stdout=out,
                 stderr=out,
                 env=environment_for_any_folder(),
@@ -84,6 +97,10 @@ class PlayedCluster:
                 if condition(status):
                     return status
         raise AssertionError(f"{what} did not happen")
+
+    def until_state(self, state: RoleState) -> None:
+        """Poll until the first role is in this state: a stopped process is no news."""
+        eventually(lambda: self.client.status().roles[0].state is state, f"the state {state}")
 
     def until_running(self) -> ClusterStatus:
         return self.until(lambda status: status.running, "readiness of every role")

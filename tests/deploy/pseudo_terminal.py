@@ -68,17 +68,30 @@ class Terminal:
 
 @contextmanager
 def on_a_terminal(
-    words: Sequence[str], folder: Path, columns: int = 80, rows: int = 40, environment: Mapping[str, str] | None = None
+    words: Sequence[str],
+    folder: Path,
+    columns: int = 80,
+    rows: int = 40,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Terminal]:
-    """The command as the foreground of a terminal of this size; killed if it still runs at the end."""
+    """Run the command as the foreground of a terminal of this size; kill it at the end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    usual = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+    usual = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "COLUMNS", "LINES")
+    }
     process = subprocess.Popen(
-        words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        words,
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
         env={**usual, "TERM": "xterm-256color", **(environment or {})},
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
+    )
     os.close(theirs)
     try:
         yield Terminal(process, ours, columns)

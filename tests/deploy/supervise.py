@@ -1,10 +1,14 @@
-"""A real supervisor over played roles: `supervise.py FOLDER STATE READY_SECONDS TASK...`, scripts at FOLDER/TASK."""
+"""A real supervisor over played roles, whose scripts are FOLDER/TASK.
+
+`supervise.py FOLDER STATE READY_SECONDS TASK...`
+"""
 
 import sys
 from pathlib import Path
 
-from cluster.errors import ClusterError
-from cluster.inventory.task import Task
+from core.backoff import Backoff
+from core.errors import ClusterError
+from core.inventory.task import Task
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.processes import LaunchPlan
@@ -18,7 +22,11 @@ for name in names:
     role, index = name.split("-")
     assert role in ("ps", "worker")
     task = Task("ps" if role == "ps" else "worker", int(index), "here", "127.0.0.1", 1, 2)
-    command = (sys.executable, str(Path(__file__).with_name("play_role.py")), str(Path(root) / name))
+    command = (
+        sys.executable,
+        str(Path(__file__).with_name("play_role.py")),
+        str(Path(root) / name),
+    )
     launches.append(LaunchPlan(task, command, folder.notify_socket, folder.log(task.name)))
 try:
     serve(
@@ -26,7 +34,7 @@ try:
         launches,
         folder,
         Path(root) / "played.yaml",
-        RestartPolicy(first_delay_seconds=0.05),
+        RestartPolicy(Backoff(first_seconds=0.05)),
         Deadlines(float(ready_seconds), stop_seconds=0.5),
     )
 except ClusterError as error:

@@ -12,7 +12,10 @@ connection: ssh
 ssh: {{user: {user}, port: {port}, key: "{key}"}}
 storage: {{server: pi-1}}
 nodes:
-  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}}, roles: [storage, ps, coordinator]}}
+  - name: pi-1
+    address: 10.77.0.1
+    ssh: {{address: 127.0.0.2}}
+    roles: [storage, ps, coordinator]
   - {{name: pi-2, address: 10.77.0.2, ssh: {{address: 127.0.0.3}}, roles: [worker]}}
   - {{name: pi-3, address: 10.77.0.3, ssh: {{address: 127.0.0.4}}, roles: [worker]}}
 jobs: {{pi: {{samples: 1000}}}}

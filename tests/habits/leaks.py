@@ -1,30 +1,49 @@
-"""A test leaves nothing behind: snapshots of this machine before and after each test are compared."""
+"""Tests leave nothing behind: snapshots before and after each file of tests are compared."""
 
+import ctypes
 import os
+import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from cluster.programs.orphans import PR_SET_CHILD_SUBREAPER
+
 MARK = "PSCLUSTER_TEST_SESSION"
-"""Every process that a test starts inherits this variable, detached ones too, and is recognised by it."""
+"""Every process that a test starts inherits this variable, detached ones too, and is recognised by
+it."""
 
 GRACE_SECONDS = 2.0
 """A process or thread that got its signal to end may need a moment."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-CACHES = {".git", ".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
+CACHES = {
+    ".git",
+    ".venv",
+    ".cache",
+    ".hypothesis",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "__pycache__",
+}
 CACHES |= {".import_linter_cache", "_build"}
 
 SOURCES = {".py", ".md", ".toml", ".svg", ".lock", ".swp"}
 """A person may edit these while the tests run."""
 
 
+KEPT: list[dict[str, subprocess.Popen[bytes]]] = []
+"""Processes that outlive a file of tests on purpose, such as those of a pool of clusters."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """Processes of this session, ports this process listens on, its threads, and files of the project and the cwd."""
+    """Processes of this session, ports this process listens on, its threads, and files of the
+    project and the cwd."""
 
     processes: frozenset[psutil.Process]
     ports: frozenset[tuple[str, int]]
@@ -33,10 +52,17 @@ class Snapshot:
     others_run_a_cluster: bool
 
 
+def reap_for_others_no_more() -> None:
+    """Undo what the code of programs sets for its process: later orphans of any test would become
+    children here."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
 def take(folders: tuple[Path, ...], session: str) -> Snapshot:
     """The state now. `folders` are searched for files; `session` is the value of MARK.
 
-    Only the project is searched completely, because the tests may run from any folder, from `/` too.
+    Only the project is searched completely, because the tests may run from any folder, from `/`
+    too.
     """
     mine, others_run_a_cluster = _processes(session)
     return Snapshot(
@@ -53,7 +79,8 @@ def left_behind(
 ) -> list[str]:
     """One line for each thing that exists now and is not in `before`.
 
-    A process whose parent is in `before` belongs to that parent: a cluster that outlives the test may restart a role.
+    A process whose parent is in `before` belongs to that parent: a cluster that outlives the test
+    may restart a role.
     """
     new = _orphans(take((), session).processes - before.processes, before.processes)
     psutil.wait_procs(new, timeout=grace_seconds)
@@ -62,9 +89,16 @@ def left_behind(
             thread.join(grace_seconds)
     after = take(folders, session)
     # A cluster that a person runs from this checkout meanwhile writes here too, and looks the same.
-    shared = {"runs", ".pscluster"} if before.others_run_a_cluster or after.others_run_a_cluster else set()
+    if before.others_run_a_cluster or after.others_run_a_cluster:
+        shared = {"runs", ".pscluster"}
+    else:
+        shared = set()
     return [
-        *(f"process {process.pid}: {_command(process)}" for process in new if process in after.processes),
+        *(
+            f"process {process.pid}: {_command(process)}"
+            for process in new
+            if process in after.processes
+        ),
         *(f"listening port {port} on {host}" for host, port in sorted(after.ports - before.ports)),
         *(f"thread {thread.name!r}" for thread in after.threads - before.threads),
         *(
@@ -84,12 +118,17 @@ def _processes(session: str) -> tuple[frozenset[psutil.Process], bool]:
         try:
             if process.environ().get(MARK) == session:
                 mine.add(process)
-            elif any(Path(word).name.startswith(("cluster", "deploy", "fab")) for word in process.cmdline()[:4]):
+            elif any(
+                Path(word).name.startswith(("cluster", "core", "deploy", "fab"))
+                for word in process.cmdline()[:4]
+            ):
                 others_run_a_cluster = True
         except psutil.Error:  # it ended while we looked, or belongs to another user
             continue
     mine.update(psutil.Process().children(recursive=True))
-    return frozenset(process for process in mine if _runs(process)), others_run_a_cluster
+    kept = {process.pid for processes in KEPT for process in processes.values()}
+    running = (process for process in mine if process.pid not in kept and _runs(process))
+    return frozenset(running), others_run_a_cluster
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -100,7 +139,9 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _orphans(new: frozenset[psutil.Process], before: frozenset[psutil.Process]) -> list[psutil.Process]:
+def _orphans(
+    new: frozenset[psutil.Process], before: frozenset[psutil.Process]
+) -> list[psutil.Process]:
     """Those of `new` that descend from none of `before`."""
     orphans = []
     for process in new:
@@ -124,7 +165,9 @@ def _files(folder: Path) -> list[Path]:
     found = []
     for where, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in CACHES]
-        found += [Path(where, name) for name in [*files, *names] if Path(name).suffix not in SOURCES]
+        found += [
+            Path(where, name) for name in [*files, *names] if Path(name).suffix not in SOURCES
+        ]
         if folder != PROJECT:
             break
     return found

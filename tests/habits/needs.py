@@ -1,6 +1,7 @@
 """The needs of tests on the machine, and the only place that skips a test where one is missing.
 
-A run ends with one line that lists the missing tools, and the command that gets them (tests/conftest.py).
+A run ends with one line that lists the missing tools, and the command that gets them
+(tests/conftest.py).
 """
 
 import os
@@ -10,11 +11,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
 
+from core.cage import landlock
 from tools import debian_tools
 
 _TOOL = "needs {name}: `" + debian_tools.COMMAND + "` fetches it"
@@ -26,7 +30,11 @@ def tool(name: str) -> Path:
     __tracebackhide__ = True
     found = debian_tools.find(name)
     if found is None:
-        skip(_TOOL.format(name=name) if name in debian_tools.NAMES else f"needs {name}, which every Debian has")
+        skip(
+            _TOOL.format(name=name)
+            if name in debian_tools.NAMES
+            else f"needs {name}, which every Debian has"
+        )
     return found
 
 
@@ -45,12 +53,16 @@ def root(purpose: str) -> None:
 
 
 def sudo() -> None:
-    """Skips where sudo is neither installed nor, for root, unpacked: only root can make it set-uid."""
+    """Skips where sudo is neither installed nor, for root, unpacked; only root makes it set-uid."""
     __tracebackhide__ = True
     if debian_tools.installed("sudo"):
         return
     if os.geteuid() != 0 or not debian_tools.is_unpacked("sudo"):
-        skip(_TOOL.format(name="sudo") if os.geteuid() == 0 else _ROOT.format(purpose="sudo is not installed"))
+        skip(
+            _TOOL.format(name="sudo")
+            if os.geteuid() == 0
+            else _ROOT.format(purpose="sudo is not installed")
+        )
 
 
 def mount_namespace() -> None:
@@ -65,12 +77,16 @@ def overlay() -> None:
     """Skips where a mount namespace permits no overlay."""
     __tracebackhide__ = True
     mount_namespace()
-    trial = "cd /mnt && mkdir a b c && mount -t overlay -o lowerdir=a,upperdir=b,workdir=c overlay /mnt/a"
+    trial = (
+        "cd /mnt && mkdir a b c && mount -t overlay -o lowerdir=a,upperdir=b,workdir=c overlay"
+        " /mnt/a"
+    )
     possible(_refused("unshare", "--mount", "sh", "-c", f"mount -t tmpfs none /mnt && {trial}"))
 
 
 def machine_id() -> tuple[str, ...]:
-    """The prefix of a command that reads the machine's id, which a container may lack; skips where none works."""
+    """The prefix of a command that reads the machine's id, which a container may lack; skips where
+    none works."""
     __tracebackhide__ = True
     if Path("/etc/machine-id").exists():
         return ()
@@ -91,18 +107,58 @@ def network_namespace() -> None:
     possible(_refused("unshare", "--net", "ip", "link", "set", "lo", "up"))
 
 
+OF_THIS_MACHINE = "only the tests that may use programs, root or namespaces of this machine"
+
+
+def may_be_asked(item: pytest.Item) -> bool:
+    """Whether a test, one of its fixtures or a module that these use knows this module."""
+    info = item._fixtureinfo  # type: ignore[attr-defined]
+    names = {fixture.func.__module__ for each in info.name2fixturedefs.values() for fixture in each}
+    names.discard("tests.conftest")  # which every test has
+    return any(_knows(name) for name in {*names, item.module.__name__})  # type: ignore[attr-defined]
+
+
+@cache
+def _knows(name: str) -> bool:
+    """Whether a module of the tests, or one that it takes something from, is this one."""
+    waiting = [name]
+    seen = set(waiting)
+    while waiting:
+        module = sys.modules.get(waiting.pop())
+        for value in vars(module).values() if module else ():
+            used = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
+            if used == __name__:
+                return True
+            if used.startswith("tests.") and used not in seen:
+                seen.add(used)
+                waiting.append(used)
+    return False
+
+
+def _module_of(value: object) -> str:
+    name = getattr(value, "__module__", None)
+    return name if isinstance(name, str) else ""
+
+
 PROJECT = Path(__file__).resolve().parents[2]
-_UNREACHABLE = re.compile("failed to fetch|error sending request|dns error|connection refused|timed out", re.IGNORECASE)
+_UNREACHABLE = re.compile(
+    "failed to fetch|error sending request|dns error|connection refused|timed out", re.IGNORECASE
+)
 
 
 def packages(folder: Path, *requirements: str) -> Path:
-    """The Python of an environment with these packages, made in `folder` by uv; skips where PyPI is out of reach.
+    """The Python of an environment with these packages, made in `folder` by uv; skips where PyPI is
+    out of reach.
 
     For programs whose packages contradict those of the lock.
     """
     __tracebackhide__ = True
     found = subprocess.run(
-        ["sh", "tools/make_venv.sh", "--uv"], cwd=PROJECT, capture_output=True, text=True, check=False
+        ["sh", "tools/make_venv.sh", "--uv"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if found.returncode:
         skip(f"needs uv: {found.stderr.strip()[-200:]}")
@@ -110,12 +166,37 @@ def packages(folder: Path, *requirements: str) -> Path:
     python = folder / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     done = subprocess.run(
-        [uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *requirements],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--only-binary",
+            ":all:",
+            "--python",
+            str(python),
+            *requirements,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode and _UNREACHABLE.search(done.stderr):
-        skip(f"needs PyPI for {', '.join(requirements)}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+        skip(
+            f"needs PyPI for {', '.join(requirements)}:"
+            f" {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
+        )
     assert done.returncode == 0, done.stderr
+    return python
+
+
+def torch() -> str:
+    """Returns a Python with PyTorch, which is not in the lock; skips without it."""
+    __tracebackhide__ = True
+    own = sys.executable if find_spec("torch") else ""
+    python = os.environ.get("PSCLUSTER_TORCH_PYTHON") or own
+    if not python:
+        skip("PyTorch is not in the lock; PSCLUSTER_TORCH_PYTHON names an interpreter")
     return python
 
 
@@ -124,6 +205,13 @@ def possible(why_not: str) -> None:
     __tracebackhide__ = True
     if why_not:
         skip(why_not)
+
+
+def cage(least: int = landlock.FILES) -> None:
+    """Skips where the kernel's Landlock has not this ABI."""
+    __tracebackhide__ = True
+    if landlock.abi() < least:
+        skip(landlock.found().line)
 
 
 def skip(reason: str) -> NoReturn:
@@ -135,14 +223,20 @@ def skip(reason: str) -> NoReturn:
 @cache
 def _refused(*command: str) -> str:
     """The reason why the command cannot run here; empty where it can."""
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
     if done.returncode == 0:
         return ""
-    return f"`{' '.join(command)}` is refused here: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
+    return (
+        f"`{' '.join(command)}` is refused here:"
+        f" {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
+    )
 
 
 def closing_line(reasons: Iterable[str]) -> str:
-    """The line about tests without tools or root, from the reasons of all skipped tests; empty without any."""
+    """The line about tests without tools or root, from the reasons of all skipped tests; empty
+    without any."""
     tools: Counter[str] = Counter()
     roots = 0
     for reason in reasons:
@@ -152,7 +246,11 @@ def closing_line(reasons: Iterable[str]) -> str:
     said = []
     if tools:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(tools.items()))
-        said.append(f"{tools.total()} without {listed}: `{debian_tools.COMMAND}` fetches what Debian has")
+        said.append(
+            f"{tools.total()} without {listed}: `{debian_tools.COMMAND}` fetches what Debian has"
+        )
     if roots:
         said.append(f"{roots} that need root: `sudo make test` runs them")
-    return f"skipped: {'; '.join(said)}" if said else ""
+    if said:
+        return f"skipped: {'; '.join(said)}"
+    return ""

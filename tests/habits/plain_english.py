@@ -44,27 +44,59 @@ BETTER = {
     r"so long as": "while, as long as",
     r"salvaged?": "recover",
     r"strangers?": "another host, another account, foreign",
-}  # fmt: skip
-PATTERN = re.compile(r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE)
+}
+PATTERN = re.compile(
+    r"\b(?:" + "|".join(one.replace(" ", r"\s+") for one in BETTER) + r")\b", re.IGNORECASE
+)
 
-PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "inventory.yaml", "docs/**/*.md", "docs/conf.py",
-         "inventories/*.yaml", "tools/*.sh", ".ci/run", "cluster/pages/*.yaml",
-         "cluster/pages/templates/*.html")  # fmt: skip
-PRODUCT = ("fabfile.py", "cluster/**/*.py", "deploy/**/*.py", "ps_node/**/*.py", "worker_node/**/*.py",
-           "recognise/**/*.py", "benchmarks/**/*.py", "tools/*.py")  # fmt: skip
-HELPERS = ("tests/conftest.py", "tests/lab/[!t]*.py", "tests/lab_kernel/*.py", "tests/habits/[!t]*.py")
+PROSE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "Makefile",
+    "inventory.yaml",
+    "docs/**/*.md",
+    "docs/conf.py",
+    "inventories/*.yaml",
+    "tools/*.sh",
+    ".ci/run",
+    "cluster/pages/*.yaml",
+    "cluster/pages/templates/*.html",
+)
+PRODUCT = (
+    "fabfile.py",
+    "cluster/**/*.py",
+    "core/**/*.py",
+    "deploy/**/*.py",
+    "ps_node/**/*.py",
+    "worker_node/**/*.py",
+    "recognise/**/*.py",
+    "pscluster/**/*.py",
+    "benchmarks/**/*.py",
+    "tools/*.py",
+)
+HELPERS = (
+    "tests/conftest.py",
+    "tests/lab/[!t]*.py",
+    "tests/lab_kernel/*.py",
+    "tests/habits/[!t]*.py",
+)
 """Modules beside the tests: a test may repeat a message of the product."""
 
 
 def said(path: Path) -> str:
-    """What a person reads of a file: of Python its docstrings, comments and messages of two words or more, else all."""
+    """What a person reads of a file: of Python its docstrings, comments and messages of two words
+    or more, else all."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text
     strings = [
         node.value
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value.split()) > 1
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and len(node.value.split()) > 1
     ]
     comments = [
         token.string.lstrip("# ")
@@ -88,7 +120,11 @@ def files(patterns: tuple[str, ...]) -> Iterator[Path]:
     """The files of the patterns, but for those that list the phrases themselves."""
     for pattern in patterns:
         paths = PROJECT.glob(pattern)
-        yield from sorted(path for path in paths if "plain_english" not in path.name and "_build" not in path.parts)
+        yield from sorted(
+            path
+            for path in paths
+            if "plain_english" not in path.name and "_build" not in path.parts
+        )
 
 
 def name(path: Path) -> str:

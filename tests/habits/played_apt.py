@@ -14,7 +14,10 @@ update) [ ! -e {folder}/offline ] || {{ echo "E: no network" >&2; exit 100; }} ;
 download) shift; for name; do cp {folder}/"$name"_1%3a2_all.deb .; done ;;
 --print-uris)
     for wanted; do :; done
-    [ -e {folder}/"$wanted".needs ] || {{ echo "E: Unable to locate package $wanted" >&2; exit 100; }}
+    [ -e {folder}/"$wanted".needs ] || {{
+        echo "E: Unable to locate package $wanted" >&2
+        exit 100
+    }}
     read -r needed <{folder}/"$wanted".needs
     for name in "$wanted" $needed; do
         echo "'http://debian/pool/$name.deb' ${{name}}_1%3a2_all.deb 1500000 SHA256:abc"
@@ -38,14 +41,17 @@ class PlayedApt:
         root = self.folder / "roots" / name
         (root / "DEBIAN").mkdir(parents=True)
         (root / "DEBIAN/control").write_text(
-            f"Package: {name}\nVersion: 1:2\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n"
+            f"Package: {name}\nVersion: 1:2\nArchitecture: all\nMaintainer: x"
+            " <x@example.org>\nDescription: x\n"
         )
         for path, text in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
             (root / path).chmod(0o4755)
         built = self.folder / f"{name}_1%3a2_all.deb"
-        subprocess.run([needs.tool("dpkg-deb"), "--build", root, built], check=True, capture_output=True)
+        subprocess.run(
+            [needs.tool("dpkg-deb"), "--build", root, built], check=True, capture_output=True
+        )
         (self.folder / f"{name}.needs").write_text(needed)
 
     def offline(self) -> None:

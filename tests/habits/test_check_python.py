@@ -1,13 +1,13 @@
 """Which Pythons and machines can carry the project, and what is said about the others."""
 
 import os
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
 from tests.habits.leaks import PROJECT
+from tests.ran import python, ran
 from tools.check_python import NO_VENV, USABLE, WRONG_MACHINE, WRONG_VERSION, verdict
 
 PI = {
@@ -40,14 +40,20 @@ def test_supported(version: tuple[int, int], machine: str) -> None:
         ({"version": (3, 13), "free_threaded": True}, WRONG_VERSION, "without the GIL"),
         ({"implementation": "pypy"}, WRONG_VERSION, "of pypy"),
         ({"machine": "armv7l", "bits": 32}, WRONG_MACHINE, "64-bit system"),
-        ({"bits": 32}, WRONG_MACHINE, "a 32-bit Python"),  # Raspberry Pi OS 32-bit runs a 64-bit kernel
+        (
+            {"bits": 32},
+            WRONG_MACHINE,
+            "a 32-bit Python",
+        ),  # Raspberry Pi OS 32-bit runs a 64-bit kernel
         ({"machine": "riscv64"}, WRONG_MACHINE, "no wheel for riscv64"),
         ({"libc": "musl"}, WRONG_MACHINE, "musl"),
         ({"system": "darwin"}, WRONG_MACHINE, "this is darwin"),
         ({"has_ensurepip": False}, NO_VENV, "sudo apt install python3.11-venv"),
     ],
 )
-def test_refused_with_what_is_wrong_and_a_remedy(different: dict[str, Any], code: int, words: str) -> None:
+def test_refused_with_what_is_wrong_and_a_remedy(
+    different: dict[str, Any], code: int, words: str
+) -> None:
     got, reason = judged(**different)
     assert got == code
     assert words in reason
@@ -56,10 +62,10 @@ def test_refused_with_what_is_wrong_and_a_remedy(different: dict[str, Any], code
 
 def test_the_python_that_runs_the_tests_is_usable() -> None:
     script = PROJECT / "tools" / "check_python.py"
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    version, executable = done.stdout.strip().split(" ", 1)
+    said = python(script)
+    version, executable = said.strip().split(" ", 1)
     assert version == ".".join(map(str, sys.version_info[:3]))
     assert executable == os.path.realpath(executable)
-    from_outside = subprocess.run([executable, script], capture_output=True, text=True, check=True)
-    assert from_outside.stdout == done.stdout
-    assert subprocess.check_output([executable, "-c", "import sys; print(sys.prefix == sys.base_prefix)"]) == b"True\n"
+    assert ran(executable, script).stdout == said
+    inside = "import sys; print(sys.prefix == sys.base_prefix)"
+    assert ran(executable, "-c", inside).stdout == "True\n"

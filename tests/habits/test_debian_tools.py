@@ -1,4 +1,5 @@
-"""The tests' tools: the machine's own first, else Debian's, unpacked with the libraries that are missing."""
+"""The tests' tools: the machine's own first, else Debian's, unpacked with the libraries that are
+missing."""
 
 import os
 import subprocess
@@ -13,39 +14,65 @@ from tools.debian_tools import Tool
 HONK = "#!/bin/sh\necho honk $CALL ${LD_LIBRARY_PATH%%:*} $1\n"
 
 
+TOOLS = (
+    Tool(
+        "honk",
+        "geese",
+        "usr/bin/honk",
+        environment={"CALL": "{root}/etc"},
+        with_packages=("feathers",),
+    ),
+    Tool("moo", "cows", "usr/sbin/moo", also=("cat",)),
+    Tool("sudo", "sudo", "usr/bin/sudo"),
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
 @pytest.fixture
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedApt:
-    """A world of two tools, of which the machine has neither, and no Prometheus to look for."""
+    """A world of three tools, of which the machine has none, and no Prometheus to look for."""
     apt = PlayedApt(tmp_path / "apt")
-    tools = (
-        Tool("honk", "geese", "usr/bin/honk", environment={"CALL": "{root}/etc"}, with_packages=("feathers",)),
-        Tool("moo", "cows", "usr/sbin/moo", also=("cat",)),
-        Tool("sudo", "sudo", "usr/bin/sudo"),
-    )
-    monkeypatch.setattr(debian_tools, "TOOLS", {tool.name: tool for tool in tools})
-    monkeypatch.setattr(debian_tools, "NAMES", tuple(tool.name for tool in tools))
+    monkeypatch.setattr(debian_tools, "TOOLS", {tool.name: tool for tool in TOOLS})
+    monkeypatch.setattr(debian_tools, "NAMES", tuple(tool.name for tool in TOOLS))
     monkeypatch.setattr(prometheus_tools, "TOOLS", ())
     monkeypatch.setattr(debian_tools, "ELSEWHERE", ())
-    (tmp_path / "commands").mkdir()
     for name in ("tar", "dpkg-deb", "sh", "cp", "rm"):
-        (tmp_path / "commands" / name).symlink_to(Path("/usr/bin", name))
+        command(tmp_path, name)
     monkeypatch.setenv("PATH", f"{apt.folder}:{tmp_path / 'commands'}")
     return apt
 
 
-def fill(apt: PlayedApt) -> None:
+def command(tmp_path: Path, name: str) -> Path:
+    """A command that the machine has."""
+    place = tmp_path / "commands" / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(Path("/usr/bin", name))
+    return place
+
+
+@pytest.fixture
+def full(apt: PlayedApt) -> PlayedApt:
+    """All packages can be had."""
     apt.package("geese", {"bin/honk": HONK, "etc/geese": ""}, "libgeese")
     apt.package("libgeese", {"lib/here/libgeese.so.1": ""})
     apt.package("feathers", {"usr/share/feathers": ""})
     apt.package("cows", {"usr/sbin/moo": "#!/bin/sh\n"})
     apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
+    return apt
 
 
-def test_a_tool_is_unpacked_with_what_it_needs_and_runs(tmp_path: Path, apt: PlayedApt) -> None:
-    fill(apt)
-    cache = tmp_path / "cache"
-    assert debian_tools.missing(cache) == ["honk", "moo", "sudo"]
+def unpacked(cache: Path) -> list[str]:
     assert debian_tools.fetch(cache) == {}
+    return sorted(os.listdir(cache / "test-tools/bin"))
+
+
+def test_a_tool_is_unpacked_with_what_it_needs_and_runs(cache: Path, full: PlayedApt) -> None:
+    assert debian_tools.missing(cache) == ["honk", "moo", "sudo"]
+    unpacked(cache)
     assert debian_tools.missing(cache) == []
     honk = debian_tools.find("honk", cache)
     assert honk == cache / "test-tools/bin/honk"
@@ -54,71 +81,62 @@ def test_a_tool_is_unpacked_with_what_it_needs_and_runs(tmp_path: Path, apt: Pla
     assert said.split() == ["honk", f"{root}/etc", f"{root}/usr/lib/here", "loud"]
     assert (root / "usr/share/feathers").exists()
     assert (root / "bin").readlink() == Path("usr/bin")
-    assert sorted(path.name for path in cache.iterdir()) == ["test-tools", "test-tools.lock"]
-    asked = apt.asked
-    assert debian_tools.fetch(cache) == {}
-    assert apt.asked == asked, "nothing is missing, so nothing is asked for"
+    assert sorted(os.listdir(cache)) == ["test-tools", "test-tools.lock"]
+    asked = full.asked
+    unpacked(cache)
+    assert full.asked == asked, "nothing is missing, so nothing is asked for"
 
 
-def test_no_program_gets_the_rights_of_root(tmp_path: Path, apt: PlayedApt) -> None:
-    fill(apt)
-    cache = tmp_path / "cache"
-    assert debian_tools.fetch(cache) == {}
-    assert {path.stat().st_mode & 0o7000 for path in (cache / "test-tools").rglob("*") if path.is_file()} == {0}
+@pytest.mark.usefixtures("full")
+def test_no_program_gets_the_rights_of_root(cache: Path) -> None:
+    unpacked(cache)
+    files = [path for path in (cache / "test-tools").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o7000 for path in files} == {0}
     assert debian_tools.find("sudo", cache) is None, "without them sudo is no command"
     assert debian_tools.is_unpacked("sudo", cache)
 
 
-def test_the_machine_s_own_goes_first_and_by_another_name_too(tmp_path: Path, apt: PlayedApt) -> None:
-    fill(apt)
-    cache = tmp_path / "cache"
-    (tmp_path / "commands" / "cat").symlink_to("/usr/bin/cat")
+@pytest.mark.usefixtures("full")
+def test_the_machine_s_own_goes_first_and_by_another_name_too_and_what_was_unpacked_stays(
+    tmp_path: Path, cache: Path
+) -> None:
+    cat = command(tmp_path, "cat")
     assert debian_tools.missing(cache) == ["honk", "sudo"]
-    assert debian_tools.fetch(cache) == {}
-    assert sorted(os.listdir(cache / "test-tools/bin")) == ["honk"]
-    assert debian_tools.find("moo", cache) == tmp_path / "commands/cat"
-    assert (debian_tools.installed("moo", cache), debian_tools.installed("honk", cache)) == (True, False)
-
-
-def test_what_was_unpacked_stays_when_more_is_missing(tmp_path: Path, apt: PlayedApt) -> None:
-    fill(apt)
-    cache = tmp_path / "cache"
-    cat = tmp_path / "commands" / "cat"
-    cat.symlink_to("/usr/bin/cat")
-    assert debian_tools.fetch(cache) == {}
+    assert unpacked(cache) == ["honk"]
+    assert debian_tools.find("moo", cache) == cat
+    assert debian_tools.installed("moo", cache)
+    assert not debian_tools.installed("honk", cache)
     cat.unlink()
     assert debian_tools.missing(cache) == ["moo"]
-    assert debian_tools.fetch(cache) == {}
-    assert sorted(os.listdir(cache / "test-tools/bin")) == ["honk", "moo"]
+    assert unpacked(cache) == ["honk", "moo"]
 
 
 def test_a_package_that_debian_has_not_costs_its_tool_alone(
-    tmp_path: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
+    cache: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apt.package("geese", {"usr/bin/honk": HONK})
     apt.package("feathers", {"usr/share/feathers": ""})
     apt.package("cows", {"usr/share/cows": ""})
-    assert debian_tools.main([], tmp_path / "cache") == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said[-2:] == [
+    assert debian_tools.main([], cache) == 1
+    assert capsys.readouterr().err.splitlines()[-2:] == [
         "make test-tools: no moo: its package has no such program",
         "make test-tools: no sudo: `apt-get --print-uris --no-install-recommends ...` failed "
         "(E: Unable to locate package sudo)",
     ]
     asked = len(apt.asked)
-    assert debian_tools.main(["--on-the-way"], tmp_path / "cache") == 0
+    assert debian_tools.main(["--on-the-way"], cache) == 0
     assert len(apt.asked) == asked, "what was refused is asked for again by `make test-tools` alone"
     assert capsys.readouterr() == ("", "")
     apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
-    assert debian_tools.main([], tmp_path / "cache") == 1
-    assert debian_tools.missing(tmp_path / "cache") == ["moo"]
+    assert debian_tools.main([], cache) == 1
+    assert debian_tools.missing(cache) == ["moo"]
 
 
 def test_without_a_mirror_the_tests_run_all_the_same(
-    tmp_path: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
+    cache: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apt.offline()
-    assert debian_tools.main(["--on-the-way"], tmp_path / "cache") == 0
+    assert debian_tools.main(["--on-the-way"], cache) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "make test-tools: no honk, moo, sudo: `apt-get update` failed (E: no network)"
-    assert debian_tools.main([], tmp_path / "cache") == 1
+    assert debian_tools.main([], cache) == 1

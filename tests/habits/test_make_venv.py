@@ -1,7 +1,7 @@
 """`make .venv`: what it says, when it works and when it does nothing.
 
-uv itself is stood in for by a script that makes `.venv` and writes down its arguments: a real installation takes
-minutes and the network, and CI does one before these tests run.
+uv itself is stood in for by a script that makes `.venv` and writes down its arguments: a real
+installation takes minutes and the network, and CI does one before these tests run.
 """
 
 import os
@@ -48,54 +48,53 @@ def make_venv(project: Path, *words: str, **environ: str) -> subprocess.Complete
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def executable_of_this_python(project: Path) -> str:
-    return make_venv(project, "--find").stdout.strip()
-
-
 def calls(project: Path) -> list[str]:
     return (project / "calls").read_text().splitlines()
 
 
-def test_installs_once_from_the_frozen_lock(project: Path) -> None:
-    first, second = make_venv(project), make_venv(project)
-    assert (first.returncode, second.returncode) == (0, 0)
-    assert len(calls(project)) == 1
-    assert calls(project)[0].startswith("sync --frozen")
-    assert (second.stdout, second.stderr) == ("", "")
+SAME_PYTHON = """
+real=$(sh tools/make_venv.sh --find)
+ln -s "$real" alias
+sed -i "s| $real in | $PWD/alias in |" .venv/made-from
+"$real" -m venv --without-pip inside
+echo inside/bin/python3 >chosen
+"""
+"""An activated shell finds the environment's own python3 first, which is an alias of the one that
+made it."""
+OTHER_PYTHON = """
+printf '#!/bin/sh\\necho 3.12.99 %s/other\\n' "$PWD" >other
+chmod +x other
+echo other >chosen
+"""
 
 
-def test_a_changed_lock_is_installed_into_the_same_environment(project: Path) -> None:
-    make_venv(project)
-    (project / ".venv" / "kept").touch()
-    with (project / "uv.lock").open("a") as lock:
-        lock.write("# changed\n")
+@pytest.mark.parametrize(
+    ("change", "installed", "kept"),
+    [
+        ("true", 1, True),
+        ("echo '# changed' >>uv.lock", 2, True),
+        (SAME_PYTHON, 1, True),
+        (OTHER_PYTHON, 2, False),
+    ],
+    ids=["nothing", "another lock", "another name of the same Python", "another Python"],
+)
+def test_installs_from_the_frozen_lock_once_for_each_lock_and_python(
+    project: Path, change: str, installed: int, kept: bool
+) -> None:
     assert make_venv(project).returncode == 0
-    assert len(calls(project)) == 2
-    assert (project / ".venv" / "kept").exists()
-
-
-def test_the_same_python_under_another_name_keeps_the_environment(project: Path) -> None:
-    real = executable_of_this_python(project)
-    make_venv(project, PYTHON=real)
-    mark = project / ".venv" / "made-from"
-    alias = project / "python-alias"
-    alias.symlink_to(real)
-    mark.write_text(mark.read_text().replace(f" {real} in ", f" {alias} in "))
-    # An activated shell finds the environment's own python3 first, which is an alias of the one that made it.
-    inside = project / "environment"
-    subprocess.run([real, "-m", "venv", "--without-pip", str(inside)], check=True)
-    done = make_venv(project, PYTHON=str(inside / "bin" / "python3"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(calls(project)) == 1
-
-
-def test_another_python_gets_a_new_environment(project: Path) -> None:
-    make_venv(project)
-    (project / ".venv" / "left over").touch()
-    executable(project / "other" / "python3", f"#!/bin/sh\necho 3.12.99 {project}/other/python3\n")
-    assert make_venv(project, PYTHON=str(project / "other" / "python3")).returncode == 0
-    assert calls(project)[1].endswith("other/python3")
-    assert not (project / ".venv" / "left over").exists()
+    (project / ".venv" / "kept").touch()
+    environment = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run(["sh", "-c", change], cwd=project, env=environment, check=True)
+    chosen = {}
+    if (project / "chosen").exists():
+        chosen["PYTHON"] = str(project / (project / "chosen").read_text().strip())
+    done = make_venv(project, **chosen)
+    assert done.returncode == 0
+    assert (done.stdout + done.stderr == "") is (installed == 1)
+    assert len(calls(project)) == installed
+    assert all(call.startswith("sync --frozen") for call in calls(project))
+    assert calls(project)[-1].endswith("/other") is (change == OTHER_PYTHON)
+    assert (project / ".venv" / "kept").exists() is kept
 
 
 def test_a_moved_project_gets_a_new_environment(project: Path) -> None:
@@ -119,9 +118,10 @@ def test_a_failed_installation_does_not_look_done(project: Path) -> None:
 
 def test_an_interrupted_installation_does_not_look_done(project: Path) -> None:
     (project / "uv-hangs").touch()
+    environment = {**os.environ, "PYTHON": sys.executable}
     with subprocess.Popen(
         ["/bin/sh", project / "tools" / "make_venv.sh"],
-        env={**os.environ, "PYTHON": sys.executable},
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -147,14 +147,18 @@ def fake_pythons(folder: Path, **says: tuple[int, str]) -> str:
     return str(folder)
 
 
+TOO_OLD = (5, "Python 3.10, too old")
+DOES_NOT_START = (127, "")
+
+
 @pytest.mark.parametrize(
     ("says", "expected"),
     [
         ({}, "no Python found: install Python 3.11, 3.12 or 3.13"),
         ({"python3": (5, "Python 3.14, too new")}, "python3: Python 3.14, too new"),
-        ({"python3": (127, "")}, "python3: does not start, or is older than 3.7"),
-        ({"python3": (5, "Python 3.10, too old"), "python3_12": (3, "cannot make environments")}, "python3.12: cannot"),
-        ({"python3": (4, "a 32-bit Python"), "python3_13": (127, "")}, "python3: a 32-bit Python"),
+        ({"python3": DOES_NOT_START}, "python3: does not start, or is older than 3.7"),
+        ({"python3": TOO_OLD, "python3_12": (3, "cannot make environments")}, "python3.12: cannot"),
+        ({"python3": (4, "a 32-bit Python"), "python3_13": DOES_NOT_START}, "python3: a 32-bit"),
     ],
 )
 def test_one_line_when_no_python_will_do(
@@ -168,7 +172,8 @@ def test_one_line_when_no_python_will_do(
 
 
 def test_a_later_python_serves_when_the_first_does_not(project: Path, tmp_path: Path) -> None:
-    path = fake_pythons(tmp_path / "bin", python3=(127, ""), python3_12=(0, "3.12.1 /usr/bin/python3.12"))
+    later = (0, "3.12.1 /usr/bin/python3.12")
+    path = fake_pythons(tmp_path / "bin", python3=DOES_NOT_START, python3_12=later)
     done = make_venv(project, "--find", PATH=path, PYTHON="")
     assert (done.returncode, done.stdout) == (0, "/usr/bin/python3.12\n")
 

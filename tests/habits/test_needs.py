@@ -1,8 +1,6 @@
 """All skips go through one place, and a run ends with one line about them."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,9 @@ from tests.habits import needs
 from tests.habits.leaks import PROJECT
 from tools import debian_tools
 
-SKIPPING = re.compile(r"pytest\.skip\(|mark\.skip|importorskip|unittest\.skip|shutil\.which\(|SkipTest")
+SKIPPING = re.compile(
+    r"pytest\.skip\(|mark\.skip|importorskip|unittest\.skip|shutil\.which\(|SkipTest"
+)
 MAY = {
     "tests/habits/needs.py": "the one place",
     "tests/habits/test_needs.py": "this contract",
@@ -29,7 +29,9 @@ def test_no_test_looks_for_a_tool_or_skips_by_itself() -> None:
     assert found == set(MAY), "tests/habits/needs.py skips, and finds tools"
 
 
-def test_a_tool_is_the_machine_s_own_or_the_unpacked_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_is_the_machine_s_own_or_the_unpacked_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert needs.tool("sh").name == "sh"
     monkeypatch.setattr(debian_tools, "find", lambda _: None)
     for name, said in (
@@ -47,23 +49,9 @@ def test_the_closing_line_counts_what_is_missing() -> None:
         "Skipped: needs root: network namespaces",
         "Skipped: the real recordings are not here",
     ]
-    assert needs.closing_line(reasons) == (
-        "skipped: 4 without sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian has; "
-        "1 that need root: `sudo make test` runs them"
+    assert (
+        needs.closing_line(reasons)
+        == "skipped: 4 without sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian"
+        " has; 1 that need root: `sudo make test` runs them"
     )
     assert needs.closing_line(reasons[-1:]) == ""
-
-
-def test_the_line_stands_at_the_end_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "from tests.habits import needs\n"
-        "def test_a():\n    needs.skip(needs._TOOL.format(name='sshd'))\n"
-        "def test_b():\n    needs.possible('')\n"
-    )
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, *words, "-c", "/dev/null", str(tmp_path)], cwd=PROJECT, capture_output=True, text=True
-    )
-    said = done.stdout.splitlines()
-    assert said[-1].startswith("1 passed, 1 skipped"), done.stdout + done.stderr
-    assert "skipped: 1 without sshd (1): `make test-tools` fetches what Debian has" in said[-3:]

@@ -1,19 +1,21 @@
-"""Local and SSH are one program: one function of `deploy/` asks an inventory for its kind of connection.
+"""Local and SSH are one program: one function of `deploy/` asks an inventory for its kind of
+connection.
 
 `cluster/` asks one property of the inventory, which names the consequence.
 """
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
-ASKS = ("commands/opening.py", "open_cluster")
-KINDS = frozenset(
-    {"Machines", "ThisMachine", "Systemd", "Supervised", "SubmittedJobs", "ForegroundJobs", "Local", "NodeConnection"}
-)
+from tests.habits.sources import modules
+
+pytestmark = pytest.mark.sources
+
+ASKS = ("deploy/commands/opening.py", "open_cluster")
+KINDS = frozenset(["Machines", "ThisMachine", "Systemd", "Supervised", "SubmittedJobs"])
+KINDS |= frozenset(["ForegroundJobs", "Local", "NodeConnection"])
 
 
 def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
@@ -28,7 +30,9 @@ def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
                     yield inside, node.lineno
             case ast.MatchClass(cls=ast.Name(id=name)) if name in KINDS:
                 yield inside, node.cls.lineno
-            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value="connection"), *_]):
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[_, ast.Constant(value="connection"), *_]
+            ):
                 yield inside, node.lineno
         yield from questions(node, inside)
 
@@ -36,23 +40,29 @@ def questions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
 def asking(room: str) -> dict[tuple[str, str], int]:
     """Line of a question by file and function of the room."""
     return {
-        (str(path.relative_to(PROJECT / room)), function): line
-        for path in sorted((PROJECT / room).rglob("*.py"))
-        for function, line in questions(ast.parse(path.read_text(encoding="utf-8")))
+        (path, function): line
+        for path, tree in modules(room).items()
+        for function, line in questions(tree)
     }
 
 
 def test_nothing_else_asks_for_the_kind_of_a_cluster() -> None:
     found = asking("deploy")
-    del found["commands/opening.py", "_machines"]  # it makes one kind for `open_cluster`
+    del found["deploy/commands/opening.py", "_machines"]  # it makes one kind for `open_cluster`
     assert set(found) == {ASKS}, found
-    for path in (PROJECT / "deploy").rglob("*.py"):
-        assert ".one_host" not in path.read_text(encoding="utf-8"), path
+    one_host = [
+        path
+        for path, tree in modules("deploy").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "one_host"
+    ]
+    assert one_host == []
 
 
-@pytest.mark.parametrize("room", ["cluster", "ps_node", "worker_node"])
+@pytest.mark.parametrize("room", ["cluster", "core", "ps_node", "worker_node"])
 def test_what_runs_asks_the_inventory_whether_it_has_one_host(room: str) -> None:
-    assert set(asking(room)) == ({("inventory/schema.py", "one_host")} if room == "cluster" else set())
+    own = {("core/inventory/schema.py", "one_host")}
+    assert set(asking(room)) == (own if room == "core" else set())
 
 
 def test_the_questions_are_found() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import UsageError
+from core.errors import UsageError
 from tests.habits.played_apt import PlayedApt
 from tools.prometheus_tools import NoPrometheus, tool
 
@@ -34,13 +34,20 @@ def test_several_at_once_fetch_it_once(tmp_path: Path, apt: PlayedApt) -> None:
     assert found == {cache / "prometheus/usr/bin/promtool"}
     assert apt.asked == ["update", "download"]
     assert sorted(path.name for path in cache.iterdir()) == ["prometheus", "prometheus.lock"]
-    with pytest.raises(NoPrometheus, match=r"has no prometheus, expected it at .*usr/bin/prometheus: remove"):
+    with pytest.raises(
+        NoPrometheus, match=r"has no prometheus, expected it at .*usr/bin/prometheus: remove"
+    ):
         tool("prometheus", cache, "/nowhere")
 
 
-def test_says_why_it_cannot_be_had(tmp_path: Path, apt: PlayedApt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_says_why_it_cannot_be_had(
+    tmp_path: Path, apt: PlayedApt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     apt.offline()
-    with pytest.raises(NoPrometheus, match=r"`apt-get update` failed \(E: no network\): install Debian's `prometheus`"):
+    with pytest.raises(
+        NoPrometheus,
+        match=r"`apt-get update` failed \(E: no network\): install Debian's `prometheus`",
+    ):
         tool("promtool", tmp_path / "cache", "/nowhere")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["prometheus.lock"]
     monkeypatch.setenv("PATH", str(tmp_path))

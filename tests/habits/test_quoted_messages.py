@@ -1,11 +1,16 @@
-"""Messages that a Pi's first day quotes are the product's own: one string of the sources has most words of each."""
+"""Messages that a Pi's first day quotes are the product's own: one string of the sources has most
+words of each."""
 
 import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 
-from tests.habits.plain_english import PROJECT, files
+import pytest
+
+from tests.habits.sources import PROJECT, modules
+
+pytestmark = pytest.mark.sources
 
 PAGE = PROJECT / "docs" / "first-day.md"
 COMMANDS = ("sudo ", "fab ", "ssh ", "ls: ")
@@ -21,11 +26,12 @@ SHARE = 0.6
 def product_strings() -> tuple[frozenset[str], ...]:
     """The words of each string of the product."""
     found = set()
-    for path in files(("deploy/**/*.py",)):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for tree in modules("deploy").values():
+        for node in ast.walk(tree):
             match node:
                 case ast.JoinedStr(values=parts):
-                    found.add(words(" ".join(str(one.value) for one in parts if isinstance(one, ast.Constant))))
+                    constants = [str(one.value) for one in parts if isinstance(one, ast.Constant)]
+                    found.add(words(" ".join(constants)))
                 case ast.Constant(value=str(text)):
                     found.add(words(text))
     return tuple(one for one in found if len(one) <= MOST_WORDS)
@@ -37,12 +43,15 @@ def words(text: str) -> frozenset[str]:
 
 
 def quoted(page: str) -> Iterator[str]:
-    """Messages in the first cells of the page's tables, four words at least; commands and sums are none."""
+    """Messages in the first cells of the page's tables, four words at least; commands and sums are
+    none."""
     for row in page.splitlines():
-        cells = row.split(" | ")
         if row.startswith("| "):
-            for message in re.findall(r"`([^`]+)`", " ".join(cells[: len(cells) - 1])):
-                if len(words(message)) >= FEWEST_WORDS and not message.startswith(COMMANDS) and " = " not in message:
+            first = row.rpartition(" | ")[0]
+            for message in re.findall(r"`([^`]+)`", first):
+                if message.startswith(COMMANDS) or " = " in message:
+                    continue
+                if len(words(message)) >= FEWEST_WORDS:
                     yield message
 
 
@@ -59,6 +68,9 @@ def test_a_quoted_message_is_the_products_own() -> None:
 
 
 def test_an_invented_message_is_not() -> None:
-    page = "| clock | `its clock runs backwards on sundays`, `too short` | `this is not one` |\n`nor is this outside`\n"
+    page = (
+        "| clock | `its clock runs backwards on sundays`, `too short` | `this is not one` |\n`nor"
+        " is this outside`\n"
+    )
     assert list(quoted(page)) == ["its clock runs backwards on sundays"]
     assert not is_the_products_own("its clock runs backwards on sundays")

@@ -1,7 +1,7 @@
 """`make run` stops what it started and keeps the status of what it ran.
 
-`fab` is stood in for by a script that writes down what it is asked: how a cluster starts and stops is tested with
-deploy/.
+`fab` is stood in for by a script that writes down what it is asked: how a cluster starts and stops
+is tested with deploy/.
 """
 
 import os
@@ -58,6 +58,17 @@ def command(folder: Path, *extra: str, before: str = "") -> list[str]:
     return [sys.executable, "-c", before + RUN, str(PROJECT), *extra]
 
 
+def run(folder: Path, *extra: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    before = SIGNAL_BEFORE_START if "SIGNAL" in environment else ""
+    return subprocess.run(
+        command(folder, *extra, before=before),
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
 def asked(folder: Path) -> list[str]:
     status, *later = (folder / "asked").read_text().splitlines()
     assert status == "deploy status --inventory local.yaml --json"
@@ -65,12 +76,13 @@ def asked(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "status"), [(0, 0, 0), (2, 0, 2), (1, 3, 1), (0, 3, 3), (130, 0, 130)], ids=str
+    ("start", "stop", "status"),
+    [(0, 0, 0), (2, 0, 2), (1, 3, 1), (0, 3, 3), (130, 0, 130)],
+    ids=str,
 )
 def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, status: int) -> None:
-    environment = {**os.environ, "START_STATUS": str(start), "STOP_STATUS": str(stop)}
-    done = subprocess.run(command(tmp_path, "--data", "synthetic"), cwd=tmp_path, env=environment)
-    assert done.returncode == status
+    statuses = {"START_STATUS": str(start), "STOP_STATUS": str(stop)}
+    assert run(tmp_path, "--data", "synthetic", **statuses).returncode == status
     assert asked(tmp_path) == [
         "deploy start --inventory local.yaml --data synthetic",
         "deploy stop --inventory local.yaml",
@@ -78,22 +90,24 @@ def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, statu
 
 
 def test_a_cluster_that_was_running_before_is_left_running(tmp_path: Path) -> None:
-    environment = {**os.environ, "STATE": "running", "STATUS_STATUS": "0"}
-    done = subprocess.run(command(tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = run(tmp_path, STATE="running", STATUS_STATUS="0")
     assert done.returncode == 0
     assert asked(tmp_path) == ["deploy start --inventory local.yaml --jobs"]
     assert "the cluster ran before and stays up" in done.stdout
 
 
 def test_an_inventory_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "STATUS_STATUS": "2"}
-    done = subprocess.run(command(tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = run(tmp_path, STATUS_STATUS="2")
     assert (done.returncode, done.stderr) == (2, "local.yaml: no such file\n")
     assert asked(tmp_path) == []
 
 
-@pytest.mark.parametrize(("number", "whole_group", "status"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 1)])
-def test_stops_after_a_signal(tmp_path: Path, number: signal.Signals, whole_group: bool, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "whole_group", "status"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 1)]
+)
+def test_stops_after_a_signal(
+    tmp_path: Path, number: signal.Signals, whole_group: bool, status: int
+) -> None:
     with subprocess.Popen(
         command(tmp_path, "--wait"), cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
     ) as running:
@@ -106,8 +120,10 @@ def test_stops_after_a_signal(tmp_path: Path, number: signal.Signals, whole_grou
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_just_before_there_is_a_start_to_tell_reaches_it(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {**os.environ, "SIGNAL": str(int(number))}
-    done = subprocess.run(command(tmp_path, "--wait", before=SIGNAL_BEFORE_START), cwd=tmp_path, env=environment)
-    assert done.returncode in (1, 130, 128 + number)  # as `start` had set up its handlers by then, or not
+def test_a_signal_just_before_there_is_a_start_to_tell_reaches_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    done = run(tmp_path, "--wait", SIGNAL=str(int(number)))
+    # As `start` had set up its handlers by then, or not.
+    assert done.returncode in (1, 130, 128 + number)
     assert asked(tmp_path)[-1] == "deploy stop --inventory local.yaml"

@@ -1,4 +1,4 @@
-"""The examples of docs/how-to-add do what the pages say: each is applied to a copy of the project and checked there."""
+"""The examples of docs/how-to-add work: each is applied to a copy and checked there."""
 
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from cluster.pages.panels import tiles_of
 from cluster.pages.report import summary_tiles
-from cluster.pages.run_files import Run
+from cluster.pages.run_files import StoredRun
 from deploy.monitor.grafana import dashboards
-from tests.pages.example import training
+from tests.cluster.pages.example import training
 
-view = replace(training(), figures={"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}})
+figures = {"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}}
+view = replace(training(), figures=figures)
 page = {tile.name: tile.value for tile in tiles_of(view)}
-report = {tile.name: tile.value for tile in summary_tiles(Run(Path("x"), view))}
+report = {tile.name: tile.value for tile in summary_tiles(StoredRun(Path("x"), view))}
 assert page["Macro precision"] == "12.5 %", page
 assert report["Macro precision"].startswith("0.25"), report
 assert "pscluster_train_precision_macro_ratio" in dashboards()["pscluster-training.json"]
@@ -48,14 +49,19 @@ def works(name: str, project: Path, *programs: Path) -> list[Change]:
 def test_an_alert(tmp_path: Path) -> None:
     made = works("alert.md", tmp_path, needs.tool("promtool"))
     assert [change.path for change in made] == [
-        "deploy/monitor/rules/pscluster-recording.yml", "deploy/monitor/rules/pscluster-alerts.yml",
-        "tests/deploy/monitor/rule_cases.yaml", "docs/runbook.md",
-    ]  # fmt: skip
+        "deploy/monitor/rules/pscluster-recording.yml",
+        "deploy/monitor/rules/pscluster-alerts.yml",
+        "tests/deploy/monitor/rule_cases.yaml",
+        "docs/runbook.md",
+    ]
 
 
 def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) -> None:
     works("metric.md", tmp_path)
-    assert "| `pscluster_train_precision_macro_ratio` | gauge |" in (tmp_path / "docs/metrics.md").read_text()
+    assert (
+        "| `pscluster_train_precision_macro_ratio` | gauge |"
+        in (tmp_path / "docs/metrics.md").read_text()
+    )
     (tmp_path / "shown.py").write_text(SHOWN)
     ended = run(tmp_path, "-m shown")
     assert ended.returncode == 0, ended.stderr
@@ -64,5 +70,6 @@ def test_a_metric_with_its_place_on_page_report_and_dashboard(tmp_path: Path) ->
 def test_a_deployment_step(tmp_path: Path) -> None:
     made = works("deployment-step.md", tmp_path)
     assert [change.path for change in made if not change.before] == [
-        "deploy/converge/swappiness.py", "tests/deploy/converge/test_swappiness.py"
-    ]  # fmt: skip
+        "deploy/converge/swappiness.py",
+        "tests/deploy/converge/test_swappiness.py",
+    ]

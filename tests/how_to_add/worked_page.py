@@ -1,4 +1,4 @@
-"""A page of docs/how-to-add, whose changes are applied to a copy of the project and whose commands are run there."""
+"""A page of docs/how-to-add: its changes and commands, done in a copy of the project."""
 
 import os
 import re
@@ -26,17 +26,24 @@ class Change:
     def apply(self, project: Path) -> None:
         """Raises AssertionError unless the old lines stand in the file exactly once."""
         file = project / self.path
-        text = file.read_text(encoding="utf-8") if self.before else ""
         if self.before:
-            assert text.count(self.before) == 1, f"{self.path} has {text.count(self.before)} times:\n{self.before}"
+            text = file.read_text(encoding="utf-8")
+        else:
+            text = ""
+        if self.before:
+            assert text.count(self.before) == 1, (
+                f"{self.path} has {text.count(self.before)} times:\n{self.before}"
+            )
         else:
             assert not file.exists(), f"{self.path} is no new file"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace(self.before, self.after) if self.before else self.after, encoding="utf-8")
+        file.write_text(
+            text.replace(self.before, self.after) if self.before else self.after, encoding="utf-8"
+        )
 
 
 def changes(page: str) -> Iterator[Change]:
-    """The blocks ```diff of a page: a first line `--- FILE`, then lines as in any diff; `@@` begins another place."""
+    """Return the page's blocks ```diff: a line `--- FILE`, then a diff; `@@` begins a place."""
     for block in re.findall(r"^```diff\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         head, _, body = block.partition("\n")
         assert head.startswith("--- "), head
@@ -51,13 +58,27 @@ def changes(page: str) -> Iterator[Change]:
 def commands(page: str) -> list[str]:
     """The commands of a page that this Python runs, without their prompt."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
     return [line.removeprefix(PYTHON) for line in lines if line.startswith(PYTHON)]
 
 
 def copy_of_the_project(folder: Path) -> Path:
     """The files that git knows or would add, below `folder`."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     listing = subprocess.run(command, check=True, capture_output=True, text=True)
     for name in set(listing.stdout.split("\0")) - {""}:
         if (ROOT / name).is_file():
@@ -66,10 +87,17 @@ def copy_of_the_project(folder: Path) -> Path:
     return folder
 
 
-def run(project: Path, words: str, programs: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
+def run(
+    project: Path, words: str, programs: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
     """`python WORDS` in the copy, with the folders of these programs on PATH."""
     path = os.pathsep.join([*(str(program.parent) for program in programs), os.environ["PATH"]])
     return subprocess.run(
-        [sys.executable, *words.split()], cwd=project, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-        timeout=COMMAND_SECONDS, check=False,
-    )  # fmt: skip
+        [sys.executable, *words.split()],
+        cwd=project,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )

@@ -35,44 +35,68 @@ def main() -> int:
         return 130
 
 
+_ONE: dict[str, Any] = {"nargs": 1, "metavar": "node"}
+_SOME: dict[str, Any] = {"nargs": "+", "metavar": "node"}
+_ANY: dict[str, Any] = {"nargs": "*", "metavar": "node", "help": "all if none is named"}
+_COMMAND: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.lab", description="An emulated Raspberry Pi cluster.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.lab", description="An emulated Raspberry Pi cluster."
+    )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-
-    def verb(name: str, act: Act, text: str, **values: dict[str, Any]) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=text)
-        added.set_defaults(act=act)
+    for act, (text, values) in _verbs().items():
+        verb = verbs.add_parser(act.__name__.lstrip("_"), help=text)
+        verb.set_defaults(act=act)
         for value, options in values.items():
-            added.add_argument(value, **options)
-        return added
-
-    one: dict[str, Any] = {"nargs": 1, "metavar": "node"}
-    some: dict[str, Any] = {"nargs": "+", "metavar": "node"}
-    any_number: dict[str, Any] = {"nargs": "*", "metavar": "node", "help": "all if none is named"}
-    rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
-
-    verb("prepare", _prepare, "install the packages of a lab and build the image; report whether a lab can run")
-    verb("image", _image, "build the root image if it is not cached, and print its path")
-    up = verb("up", _up, "bring up nodes rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": MOST_NODES})
-    up.add_argument("--quota", type=_percent, default=None, help="CPU of each node, percent of a core or max")
-    up.add_argument("--seed", action="append", default=[], metavar="KEY:NODE,NODE", help="environments, see seed")
-    for oddity in Oddity:
-        up.add_argument(f"--{oddity.value}", action="append", default=[], metavar="NODE")
-    verb("down", _down, "end the lab")
-    verb("status", _status, "one line for each node")
-    verb("shape", _shape, "limit cables, Mbit/s both ways, until a boot", value={"type": float}, node=any_number)
-    verb("quota", _quota, "limit CPUs: percent of a core, or max", value={"type": _percent}, node=any_number)
-    verb("memory", _memory, "limit a node's memory: 900M, 1G, max", node=one, value={"type": _size})
-    verb("link", _link, "pull a node's cable, or put it back", node=one, value={"choices": ("up", "down")})
-    verb("crash", _crash, "pull a node's plug", node=some)
-    verb("boot", _boot, "switch a node on again, and wait until its sshd answers", node=some)
-    verb("exec", _exec, "run a command on a node as root, not over the network", node=one, words=rest)
-    verb("ssh", _ssh, "log in to a node as user pi, or run a command there", node=one, words=rest)
-    verb("outsider", _outsider, f"run a command at {network.OUTSIDER_ADDRESS}, which is no node's", words=rest)
-    verb("snapshot", _snapshot, "units, and files that differ from the image", node=one)
-    verb("seed", _seed, "keep the environment that a node has installed, for `up --seed`", node=one, key={})
-    verb("apart", _apart, "run a command in a network namespace for another lab", lab={}, words=rest)
+            verb.add_argument(value, **options)
+        if act is _up:
+            for oddity in Oddity:
+                verb.add_argument(f"--{oddity.value}", action="append", default=[], metavar="NODE")
     return parser
+
+
+def _verbs() -> dict[Act, tuple[str, dict[str, dict[str, Any]]]]:
+    """What each verb is for, and its arguments."""
+    outsider = f"run a command at {network.OUTSIDER_ADDRESS}, which is no node's"
+    quota = {"type": _percent, "help": "CPU of each node, percent of a core or max"}
+    seed = {"action": "append", "default": [], "metavar": "KEY:NODE,NODE"}
+    count = {"nargs": "?", "type": int, "default": MOST_NODES}
+    of_up: dict[str, dict[str, Any]] = {
+        "count": count,
+        "--quota": quota,
+        "--seed": seed | {"help": "environments, see seed"},
+    }
+    percent = {"value": {"type": _percent}, "node": _ANY}
+    mbits = {"value": {"type": float}, "node": _ANY}
+    there = {"node": _ONE, "words": _COMMAND}
+    cable = {"node": _ONE, "value": {"choices": ("up", "down")}}
+    return {
+        _prepare: ("install what a lab needs and build the image; say whether a lab can run", {}),
+        _image: ("build the root image if it is not cached, and print its path", {}),
+        _up: ("bring up nodes rpi01, rpi02 ...", of_up),
+        _down: ("end the lab", {}),
+        _status: ("one line for each node", {}),
+        _shape: ("limit cables, Mbit/s both ways, until a boot", mbits),
+        _quota: ("limit CPUs: percent of a core, or max", percent),
+        _memory: ("limit a node's memory: 900M, 1G, max", {"node": _ONE, "value": {"type": _size}}),
+        _link: ("pull a node's cable, or put it back", cable),
+        _crash: ("pull a node's plug", {"node": _SOME}),
+        _boot: ("switch a node on again, and wait until its sshd answers", {"node": _SOME}),
+        _exec: ("run a command on a node as root, not over the network", there),
+        _ssh: ("log in to a node as user pi, or run a command there", there),
+        _outsider: (outsider, {"words": _COMMAND}),
+        _snapshot: ("units, and files that differ from the image", {"node": _ONE}),
+        _seed: (
+            "keep the environment that a node has installed, for `up --seed`",
+            {"node": _ONE, "key": {}},
+        ),
+        _apart: (
+            "run a command in a network namespace for another lab",
+            {"lab": {}, "words": _COMMAND},
+        ),
+    }
 
 
 def _prepare(_: argparse.Namespace) -> None:
@@ -89,7 +113,11 @@ def _image(_: argparse.Namespace) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> None:
-    wrong = {node: oddity for oddity in Oddity for node in getattr(arguments, oddity.value.replace("-", "_"))}
+    wrong = {
+        node: oddity
+        for oddity in Oddity
+        for node in getattr(arguments, oddity.value.replace("-", "_"))
+    }
     seeds: dict[str, Path] = {}
     for given in arguments.seed:
         key, _, nodes = given.partition(":")
@@ -100,7 +128,10 @@ def _up(arguments: argparse.Namespace) -> None:
     lab = Lab.up(arguments.count, oddities_of=wrong, seeds=seeds)
     for node in lab.nodes.values():
         node.limit_cpu(arguments.quota)
-    print(f"{len(lab.nodes)} nodes up in {time.monotonic() - began:.1f} s: ssh -F {lab.ssh_config} rpi01")
+    print(
+        f"{len(lab.nodes)} nodes up in {time.monotonic() - began:.1f} s: ssh -F {lab.ssh_config}"
+        " rpi01"
+    )
 
 
 def _down(_: argparse.Namespace) -> None:
@@ -112,12 +143,18 @@ def _down(_: argparse.Namespace) -> None:
 def _status(_: argparse.Namespace) -> None:
     lab = Lab.attach()
     for node in lab.nodes.values():
-        state = "off" if not node.running else "up" if node.reachable() else "silent"
+        if not node.running:
+            state = "off"
+        elif node.reachable():
+            state = "up"
+        else:
+            state = "silent"
         used = cgroups.usage(lab.places, node.name)
         print(
-            f"{node.name} {node.address:14s} {state:7s} memory {used['memory_bytes'] >> 20} MiB "
-            f"(peak {used['peak_bytes'] >> 20}, limit {used['limit_bytes'] >> 20}), {used['processes']} processes, "
-            f"killed for memory {used['killed_for_memory']}, throttled {used['throttled']}"
+            f"{node.name} {node.address:14s} {state:7s} memory {used['memory_bytes'] >> 20} MiB"
+            f" (peak {used['peak_bytes'] >> 20}, limit {used['limit_bytes'] >> 20}),"
+            f" {used['processes']} processes, killed for memory {used['killed_for_memory']},"
+            f" throttled {used['throttled']}"
         )
 
 
@@ -179,7 +216,7 @@ def _seed(arguments: argparse.Namespace) -> None:
 
 
 def _apart(arguments: argparse.Namespace) -> int:
-    """The namespace stays as long as it holds a lab, so that a later call with the same name finds the lab again."""
+    """The namespace stays while it holds a lab: a later call with the same name finds the lab."""
     requirements.check()
     image()  # in there is no route out
     places = Places.of(arguments.lab)
@@ -189,14 +226,18 @@ def _apart(arguments: argparse.Namespace) -> int:
         run("ip", "-n", space, "link", "set", "lo", "up")
     environment = {**os.environ, "PSCLUSTER_LAB": places.lab}
     try:
-        return subprocess.call(["nsenter", f"--net=/run/netns/{space}", *arguments.words], env=environment)
+        return subprocess.call(
+            ["nsenter", f"--net=/run/netns/{space}", *arguments.words], env=environment
+        )
     finally:
         if not places.registered.exists():
             run("ip", "netns", "delete", space, check=False)
 
 
 def _percent(text: str) -> float | None:
-    return None if text == "max" else float(text.rstrip("%"))
+    if text == "max":
+        return None
+    return float(text.rstrip("%"))
 
 
 def _size(text: str) -> int | None:
@@ -204,7 +245,9 @@ def _size(text: str) -> int | None:
         return None
     units = {"K": 10, "M": 20, "G": 30}
     with contextlib.suppress(ValueError):
-        return int(text[:-1]) << units[text[-1]] if text[-1:] in units else int(text)
+        if text[-1:] in units:
+            return int(text[:-1]) << units[text[-1]]
+        return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}: expected bytes, 900M, 1G or max")
 
 

@@ -1,4 +1,7 @@
-"""A node's SD card: the upper layer over the image. The node sees files written there before its first boot."""
+"""A node's SD card: the upper layer over the image.
+
+The node sees files written there before its first boot.
+"""
 
 import os
 import shutil
@@ -13,8 +16,11 @@ SMALL_CARD_MIB = 96
 
 @dataclass(frozen=True)
 class Card:
-    """`folder` holds `upper`, `work` (overlay's) and `srv` (bound in, because a server in user space can't export an
-    overlay); `lower` are the read-only layers, the topmost first, the image last."""
+    """A node's disk: `folder` holds `upper`, `work` (overlay's) and `srv`.
+
+    `srv` is bound in, because a server in user space can't export an overlay. `lower` are the
+    read-only layers, the topmost first, the image last.
+    """
 
     folder: Path
     lower: tuple[Path, ...]

@@ -32,12 +32,17 @@ def limit_memory(places: Places, node: str, limit_bytes: int | None) -> None:
     try:
         (places.cgroup("memory", node) / "memory.limit_in_bytes").write_text(str(limit_bytes or -1))
     except OSError as error:
-        raise LabError(f"{node}: a limit of {limit_bytes} bytes was refused: {error.strerror}; it uses more") from None
+        raise LabError(
+            f"{node}: a limit of {limit_bytes} bytes was refused: {error.strerror}; it uses more"
+        ) from None
 
 
 def limit_cpu(places: Places, node: str, percent: float | None) -> None:
     """Percent of one core, all the node's processes together; None for no limit."""
-    quota = -1 if percent is None else max(1000, round(PERIOD_MICROSECONDS * percent / 100))
+    if percent is None:
+        quota = -1
+    else:
+        quota = max(1000, round(PERIOD_MICROSECONDS * percent / 100))
     (places.cgroup("cpu", node) / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
     (places.cgroup("cpu", node) / "cpu.cfs_quota_us").write_text(str(quota))
 
@@ -45,7 +50,10 @@ def limit_cpu(places: Places, node: str, percent: float | None) -> None:
 def processes(places: Places, node: str) -> list[int]:
     """All processes of the node, by the host's process ids."""
     try:
-        return [int(word) for word in (places.cgroup("memory", node) / "cgroup.procs").read_text().split()]
+        return [
+            int(word)
+            for word in (places.cgroup("memory", node) / "cgroup.procs").read_text().split()
+        ]
     except FileNotFoundError:
         return []
 
@@ -76,12 +84,15 @@ def kill_all(places: Places, *nodes: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            raise LabError(f"processes {left} of {', '.join(nodes)} did not end within {END_SECONDS:.0f} s of SIGKILL")
+            raise LabError(
+                f"processes {left} of {', '.join(nodes)} did not end within {END_SECONDS:.0f} s of"
+                " SIGKILL"
+            )
         time.sleep(0.01)
 
 
 def remove(places: Places) -> list[str]:
-    """Removes the lab's groups and those that systemd made below; returns the ones that still hold a process."""
+    """Remove the lab's groups and systemd's below; return those that still hold a process."""
     for controller in CONTROLLERS:
         for folder, _, _ in os.walk(places.cgroup(controller), topdown=False):
             try:
@@ -91,10 +102,19 @@ def remove(places: Places) -> list[str]:
             except OSError as error:
                 if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
                     raise
-    return [str(places.cgroup(controller)) for controller in CONTROLLERS if places.cgroup(controller).exists()]
+    return [
+        str(places.cgroup(controller))
+        for controller in CONTROLLERS
+        if places.cgroup(controller).exists()
+    ]
 
 
 def nodes(places: Places) -> list[str]:
     """Names of the nodes that have groups."""
-    found = {path.name for controller in CONTROLLERS for path in places.cgroup(controller).glob("*") if path.is_dir()}
+    found = {
+        path.name
+        for controller in CONTROLLERS
+        for path in places.cgroup(controller).glob("*")
+        if path.is_dir()
+    }
     return sorted(found)

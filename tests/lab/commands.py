@@ -15,8 +15,11 @@ class LabError(Exception):
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment of a node's processes: nothing of the lab's caller, so no mark of a test session either."""
-    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    """The environment of a node's processes: nothing of the lab's caller, and no test session."""
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+    }
 
 
 def run(
@@ -51,4 +54,7 @@ def run(
 def complaint(command: Sequence[str], return_code: int, said: str) -> str:
     """One line: the command, its code, its last output."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f"`{shlex.join(command)}` ended with {return_code}: {' / '.join(lines[-3:]) or 'it said nothing'}"
+    return (
+        f"`{shlex.join(command)}` ended with {return_code}:"
+        f" {' / '.join(lines[-3:]) or 'it said nothing'}"
+    )

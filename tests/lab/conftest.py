@@ -1,4 +1,7 @@
-"""The fixtures of tests in the lab. Tests that need the lab are marked `lab`, and skipped where none can run."""
+"""The fixtures of tests in the lab.
+
+Tests that need the lab are marked `lab`, and skipped where none can run.
+"""
 
 from collections.abc import Iterator
 

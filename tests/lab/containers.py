@@ -1,6 +1,7 @@
-"""Containers on one machine: the image in a store of the project's, and role processes in containers as pods are.
+"""Containers on one machine: the image in the project's store, and roles in containers as pods.
 
-`python -m tests.lab.containers` measures the start of a parameter server, in a container and without one in turns.
+`python -m tests.lab.containers` measures the start of a parameter server, in a container and
+without one in turns.
 """
 
 import os
@@ -68,7 +69,8 @@ class Boxes:
     """Containers in one network namespace, which is theirs; all end with it."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
         self.parent = f"/{name}"
         self._settings = folder / "containers.conf"
         self._started: list[Box] = []
@@ -76,14 +78,16 @@ class Boxes:
     @classmethod
     @contextmanager
     def up(cls, folder: Path) -> Iterator["Boxes"]:
-        """Inside, the namespace is there with the addresses; afterwards neither containers nor groups are left."""
+        """Inside, the namespace has the addresses; afterwards no container and no group is left."""
         boxes = cls(folder, f"pscluster-boxes-{os.getpid()}")
         boxes._settings.write_text(_SETTINGS)
         _run("ip", "netns", "add", boxes.name)
         try:
             for address in ("lo", *ADDRESSES.values()):
                 words = (
-                    ("link", "set", "lo", "up") if address == "lo" else ("address", "add", f"{address}/32", "dev", "lo")
+                    ("link", "set", "lo", "up")
+                    if address == "lo"
+                    else ("address", "add", f"{address}/32", "dev", "lo")
                 )
                 _run("ip", "-n", boxes.name, *words)
             yield boxes
@@ -102,21 +106,54 @@ class Boxes:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ("ip", "netns", "exec", self.name, sys.executable, "-m", *_role_words("ps")),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
                 env={**os.environ, "PSCLUSTER_TOKEN": TOKEN},
-            )  # fmt: skip
+            )
         self._started.append(Box("bare", process, log))
         return self._started[-1]
 
     def start(self, kind: str, words: Sequence[str], volumes: Sequence[str] = ()) -> Box:
-        """Start `python -m words` in a container of that kind: non-root, read-only, with a memory limit."""
+        """Start `python -m words` in a container: non-root, read-only, with a memory limit."""
         podman = (
-            *("podman", *STORE.flags, "--tmpdir", str(self.folder / "podman"), "run", "--rm", "--pull", "never"),
+            *(
+                "podman",
+                *STORE.flags,
+                "--tmpdir",
+                str(self.folder / "podman"),
+                "run",
+                "--rm",
+                "--pull",
+                "never",
+            ),
             *("--network", f"ns:/run/netns/{self.name}", "--cgroup-parent", self.parent),
-            *("--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp:rw,size=256m", "--user", f"{UID}:{UID}"),
-            *("--cap-drop", "all", "--security-opt", "no-new-privileges", "--memory", f"{MEGABYTES[kind]}m"),
-            # Podman's own limits are above those that a container manager around this machine may allow.
-            *("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--env", "PSCLUSTER_TOKEN"),
+            *(
+                "--read-only",
+                "--read-only-tmpfs=false",
+                "--tmpfs",
+                "/tmp:rw,size=256m",
+                "--user",
+                f"{UID}:{UID}",
+            ),
+            *(
+                "--cap-drop",
+                "all",
+                "--security-opt",
+                "no-new-privileges",
+                "--memory",
+                f"{MEGABYTES[kind]}m",
+            ),
+            # Podman's own limits are above those that a container manager around this machine may
+            # allow.
+            *(
+                "--ulimit",
+                "nofile=4096:4096",
+                "--ulimit",
+                "nproc=4096:4096",
+                "--env",
+                "PSCLUSTER_TOKEN",
+            ),
             *(word for volume in volumes for word in ("--volume", volume)),
             *(build_image.TAG, *words),
         )
@@ -124,9 +161,15 @@ class Boxes:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 (*_APART, "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *podman),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, "CONTAINERS_CONF": str(self._settings), "PSCLUSTER_TOKEN": TOKEN},
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "CONTAINERS_CONF": str(self._settings),
+                    "PSCLUSTER_TOKEN": TOKEN,
+                },
+            )
         self._started.append(Box(kind, process, log))
         return self._started[-1]
 
@@ -138,7 +181,7 @@ class Boxes:
         return int(said.split()[-1])
 
     def inside(self, *words: str) -> str:
-        """What a command of this machine prints when it runs among the addresses of the containers."""
+        """Return what a command of this machine prints among the addresses of the containers."""
         return _run("ip", "netns", "exec", self.name, *words)
 
     def processes(self, kind: str) -> list[Path]:
@@ -155,7 +198,7 @@ class Boxes:
         return self.first(kind).log.read_text()
 
     def kill(self, module: str) -> None:
-        """SIGKILL to the container of `python -m module`: its first process takes all others with it."""
+        """Kill the container of `python -m module`: its first process ends the others."""
         for pid in self._pids():
             if module.encode() in _words_of(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -188,7 +231,10 @@ class Boxes:
         end = time.monotonic() + _ENDING_SECONDS
         for group in sorted(_CGROUPS.glob(f"**/{self.name}"), reverse=True):
             while group.exists() and time.monotonic() < end:
-                for inner in (*sorted((p for p in group.rglob("*") if p.is_dir()), reverse=True), group):
+                for inner in (
+                    *sorted((p for p in group.rglob("*") if p.is_dir()), reverse=True),
+                    group,
+                ):
                     with suppress(OSError):  # the container's monitor is still leaving it
                         inner.rmdir()
 
@@ -197,7 +243,9 @@ def asked(method: str, url: str, *headers: str) -> int:
     """The HTTP status; 0 without an answer."""
     named = dict(header.split(": ", 1) for header in headers)
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=named), timeout=3) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method=method, headers=named), timeout=3
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refusal:
         return refusal.code
@@ -212,7 +260,10 @@ def measure(times: int = 5) -> Mapping[str, Sequence[float]]:
         for _ in range(times):
             for name in found:
                 begun = time.time()
-                box = boxes.bare() if name == "bare" else boxes.role("ps")
+                if name == "bare":
+                    box = boxes.bare()
+                else:
+                    box = boxes.role("ps")
                 found[name].append(_ready_at(box) - begun)
                 box.process.send_signal(signal.SIGTERM)
                 box.wait(_ENDING_SECONDS)
@@ -230,7 +281,16 @@ def _ready_at(box: Box) -> float:
 
 def _role_words(role: str) -> tuple[str, ...]:
     port, metrics = PORTS[role]
-    flags = ("--task", "0", "--host", ADDRESSES[role], "--port", str(port), "--metrics-port", str(metrics))
+    flags = (
+        "--task",
+        "0",
+        "--host",
+        ADDRESSES[role],
+        "--port",
+        str(port),
+        "--metrics-port",
+        str(metrics),
+    )
     return (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token")
 
 
@@ -242,15 +302,22 @@ def _words_of(pid: int) -> list[bytes]:
 
 
 def _pure_groups() -> str:
-    """crun refuses version 1 beside version 2: the namespace of a container is without the second."""
-    return f"umount {_UNIFIED} && " if _UNIFIED.is_dir() else ""
+    """A container's namespace is without version 2: crun refuses version 1 beside it."""
+    if _UNIFIED.is_dir():
+        return f"umount {_UNIFIED} && "
+    return ""
 
 
 def _run(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    return subprocess.run(
+        words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    ).stdout
 
 
 if __name__ == "__main__":
     build_image.build(STORE)
     for name, seconds in measure().items():
-        print(f"{name}: median {statistics.median(seconds):.2f} s of {', '.join(f'{one:.2f}' for one in seconds)}")
+        print(
+            f"{name}: median {statistics.median(seconds):.2f} s of"
+            f" {', '.join(f'{one:.2f}' for one in seconds)}"
+        )

@@ -1,12 +1,13 @@
-"""The environment of this checkout as a seed: installed once, by the product's own script, on a copy of the image."""
+"""The environment of this checkout as a seed, installed once by the product's own script."""
 
 import platform
 import shutil
+import tempfile
 from pathlib import Path
 
 from deploy.release.requirements import committed, environment_key
-from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import make_wheelhouse
+from tests.deploy.release.signed import seeding
 from tests.lab.commands import run
 from tests.lab.seed import build_seed
 
@@ -15,7 +16,7 @@ PYTHON = "3.11"
 
 
 def environment_seed() -> Path:
-    """The layer with /opt/pscluster/environments/<key>; built if it is not cached, which takes a minute."""
+    """The layer with /opt/pscluster/environments/<key>; building it takes a minute."""
     return build_seed(_install, environment_key(committed(), PYTHON, platform.machine()))
 
 
@@ -23,5 +24,7 @@ def _install(root: Path) -> None:
     wheelhouse = make_wheelhouse(committed(), PYTHON, platform.machine())
     wheels = root / "var/tmp/wheels"
     shutil.copytree(wheelhouse.folder, wheels)
-    run("chroot", root, "/bin/sh", "-s", stdin=install_environment(wheelhouse, "/var/tmp/wheels"))
+    with tempfile.TemporaryDirectory() as keys:
+        script = seeding(wheelhouse, "/var/tmp/wheels", Path(keys))
+    run("chroot", root, "/bin/sh", "-s", stdin=script)
     shutil.rmtree(wheels)

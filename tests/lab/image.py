@@ -1,4 +1,4 @@
-"""The root image of a node: Debian 12 with the packages of Raspberry Pi OS Lite, and a repository of further packages.
+"""The root image of a node: Debian 12 with Raspberry Pi OS Lite's packages, and a repository.
 
 Built once and cached under a hash of all its inputs.
 """
@@ -17,23 +17,50 @@ from tests.lab.places import FILES, cache_folder
 SUITE = "bookworm"
 
 ON_THE_IMAGE = (
-    *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "openssh-server", "openssh-sftp-server", "sudo", "python3"),
-    *("rsync", "iproute2", "iputils-ping", "procps", "psmisc", "netbase", "ca-certificates", "less", "libstdc++6"),
+    *(
+        "systemd",
+        "systemd-sysv",
+        "dbus",
+        "udev",
+        "kmod",
+        "openssh-server",
+        "openssh-sftp-server",
+        "sudo",
+        "python3",
+    ),
+    *(
+        "rsync",
+        "iproute2",
+        "iputils-ping",
+        "procps",
+        "psmisc",
+        "netbase",
+        "ca-certificates",
+        "less",
+        "libstdc++6",
+    ),
 )
-"""`nfs-common` is there too, as a stand-in. `python3-venv`, `nftables` and an NFS server are not, as on a Pi."""
+"""`nfs-common` is there too, as a stand-in. `python3-venv`, `nftables` and an NFS server are not,
+as on a Pi."""
 
-IN_THE_REPOSITORY = ("nftables", "python3-venv", "prometheus", "prometheus-node-exporter")
+IN_THE_REPOSITORY = (
+    *("nftables", "python3-venv", "prometheus", "prometheus-node-exporter"),
+    *("wireguard-tools", "wireguard-go"),
+)
 """The packages that a deployment may install; their dependencies and the stand-ins are added."""
 
 REPOSITORY = "var/lib/pi-repo"
 SOURCES = f"deb [trusted=yes] file:/{REPOSITORY} ./\n"
 
-DISABLED = "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer"
+DISABLED = (
+    "systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer"
+    " e2scrub_all.timer"
+)
 MASKED = (
-    "systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-modules-load.service systemd-sysctl.service "
-    "modprobe@.service sys-fs-fuse-connections.mount sys-kernel-config.mount dev-hugepages.mount e2scrub_reap.service "
-    "sys-kernel-debug.mount sys-kernel-tracing.mount "
-    "getty@tty1.service console-getty.service"
+    "systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-modules-load.service"
+    " systemd-sysctl.service modprobe@.service sys-fs-fuse-connections.mount"
+    " sys-kernel-config.mount dev-hugepages.mount e2scrub_reap.service sys-kernel-debug.mount"
+    " sys-kernel-tracing.mount getty@tty1.service console-getty.service"
 )
 """Units that would change the host's kernel, and consoles that a node does not have."""
 
@@ -45,8 +72,8 @@ printf 'Acquire::Languages "none";\\n' >/etc/apt/apt.conf.d/90lab
 apt-get update -qq
 cd /{REPOSITORY}
 chmod 777 .
-apt-get install --no-install-recommends --print-uris -qq {{wanted}} | sed "s/^'[^']*' \\([^_]*\\)_.*/\\1/" |
-    xargs apt-get download -qq
+apt-get install --no-install-recommends --print-uris -qq {{wanted}} |
+    sed "s/^'[^']*' \\([^_]*\\)_.*/\\1/" | xargs apt-get download -qq
 chmod 755 .
 rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
 rm -rf /var/lib/apt/lists/*
@@ -60,7 +87,8 @@ apt-get install -y -qq --no-install-recommends nfs-common
 useradd --create-home --shell /bin/bash --groups adm,sudo,users,dialout,video pi
 echo 'pi ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/010_pi-nopasswd
 chmod 440 /etc/sudoers.d/010_pi-nopasswd
-printf 'PermitRootLogin no\\nPasswordAuthentication no\\nUseDNS no\\n' >/etc/ssh/sshd_config.d/lab.conf
+for no in PermitRootLogin PasswordAuthentication UseDNS; do echo "$no no"; done \\
+    >/etc/ssh/sshd_config.d/lab.conf
 systemctl disable --quiet {DISABLED} 2>/dev/null || true
 systemctl mask --quiet {MASKED}
 systemctl enable --quiet ssh.service
@@ -71,7 +99,8 @@ install -m 755 /root/board/timedatectl /usr/bin/timedatectl
 rm -r /root/board
 install -d -o pi -g pi -m 700 /home/pi/.ssh
 install -d -m 755 /srv
-rm -f /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id /usr/sbin/policy-rc.d /etc/resolv.conf
+rm -f /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id
+rm -f /usr/sbin/policy-rc.d /etc/resolv.conf
 rm -rf /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt /tmp/* /var/tmp/*
 : >/etc/machine-id
 : >/etc/resolv.conf
@@ -84,7 +113,7 @@ BOARD = FILES / "board"
 
 
 def recipe_key() -> str:
-    """Hash of everything that decides the image's content, except the dates of Debian's packages."""
+    """The hash of all that decides the image's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
     parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, SOURCES, SETUP, FINISH, standins.VERSION)
     digest.update("\0".join(parts).encode())
@@ -114,9 +143,13 @@ def image() -> Path:
 
 
 def in_root(root: Path, script: str) -> None:
-    """Runs a shell script inside a root folder, with /proc, in a mount namespace that ends with it."""
+    """Run a shell script inside a root folder, with /proc, in a mount namespace of its own."""
     inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" /bin/sh -c "$1"'
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C.UTF-8",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
     run(
         *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
         *("sh", "-c", inside, root, script),
@@ -140,7 +173,7 @@ def _build(root: Path) -> None:
 
 
 def begin(root: Path, packages: Iterable[str]) -> Path:
-    """Debian in `root`, and the folder of its own repository, which holds `packages` and is not indexed yet."""
+    """Make Debian in `root`, and the folder of its own repository, which is not indexed yet."""
     run(
         *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(ON_THE_IMAGE)}"),
         *("--skip=cleanup/apt/lists", SUITE, root),

@@ -37,7 +37,8 @@ HANDS = 8
 class Plan:
     """The request of `up`.
 
-    `oddities` by node name; `layers`: read-only folders over the image, the topmost first, by node name.
+    `oddities` by node name; `layers`: read-only folders over the image, the topmost first, by node
+    name.
     """
 
     count: int
@@ -49,7 +50,10 @@ class Plan:
     @property
     def addresses(self) -> dict[str, str]:
         """By node name: rpi01 is 192.168.1.16."""
-        return {f"rpi{number + 1:02d}": f"{network.NETWORK}.{FIRST_ADDRESS + number}" for number in range(self.count)}
+        return {
+            f"rpi{number + 1:02d}": f"{network.NETWORK}.{FIRST_ADDRESS + number}"
+            for number in range(self.count)
+        }
 
 
 class Lab:
@@ -75,7 +79,8 @@ class Lab:
         `seeds`: a folder that lies read-only over the image, by node name (see `seed.build_seed`).
 
         Raises:
-            LabError: It cannot run here, one of this name is up, or a node did not start. Nothing is left then.
+            LabError: It cannot run here, one of this name is up, or a node did not start. Nothing
+                is left then.
         """
         requirements.check()
         places = Places.of(name)
@@ -85,7 +90,9 @@ class Lab:
         wrong = {node: oddity.value for node, oddity in (oddities_of or {}).items()}
         plan = Plan(count, str(image()), wrong, layers, mbit_per_second)
         if unknown := sorted({*layers, *wrong} - plan.addresses.keys()):
-            raise LabError(f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}")
+            raise LabError(
+                f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}"
+            )
         register(places)
         try:
             if places.run.exists():  # of a lab that a restart of this machine has ended
@@ -111,7 +118,9 @@ class Lab:
         try:
             return cls(places, Plan(**json.loads(places.state.read_text())))
         except FileNotFoundError:
-            raise LabError(f"no lab {places.lab!r} in {places.run}: `python -m tests.lab up` makes one") from None
+            raise LabError(
+                f"no lab {places.lab!r} in {places.run}: `python -m tests.lab up` makes one"
+            ) from None
 
     def down(self) -> None:
         """Ends it; nothing of it is left."""
@@ -144,10 +153,18 @@ class Lab:
         self, node: str, command: str, *, check: bool = True, timeout_seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command on a node as user pi, over the network."""
-        return run("ssh", "-F", self.ssh_config, node, command, check=check, timeout_seconds=timeout_seconds)
+        return run(
+            "ssh",
+            "-F",
+            self.ssh_config,
+            node,
+            command,
+            check=check,
+            timeout_seconds=timeout_seconds,
+        )
 
     def outsider_command(self, *words: str) -> list[str]:
-        """The command line that runs a command of this machine at an address on the switch that belongs to no node."""
+        """The command line for a command of this machine at an address on the switch of no node."""
         space = self.places.namespace(network.OUTSIDER)
         return ["nsenter", f"--net=/run/netns/{space}", *words]
 
@@ -167,11 +184,24 @@ class Lab:
         return LabNode(self.places, name, address, card, self.plan.mbit_per_second)
 
     def _start(self) -> None:
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pscluster-{self.places.lab}", "-f", self.places.key)
+        run(
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            f"pscluster-{self.places.lab}",
+            "-f",
+            self.places.key,
+        )
         requirements.allow_watchers()
         meminfo.start(self.places)
         network.make_switch(self.places)
-        network.plug_in(self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second)
+        network.plug_in(
+            self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second
+        )
         public = self.places.key.with_suffix(".pub").read_text()
         _each([partial(self._prepare, node, public) for node in self.nodes.values()])
         self._describe()
@@ -181,11 +211,16 @@ class Lab:
         card = node.card
         card.make()
         card.write("etc/hostname", f"{node.name}\n")
-        card.write("etc/hosts", f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t{node.name}\n")
+        card.write(
+            "etc/hosts",
+            f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t{node.name}\n",
+        )
         card.write("etc/machine-id", f"{os.urandom(16).hex()}\n", mode=0o444)
         card.write("home/pi/.ssh/authorized_keys", public, mode=0o600, owner=USER_ID)
         host_key = node.folder / "ssh_host_ed25519_key"
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{node.name}", "-f", host_key)
+        run(
+            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{node.name}", "-f", host_key
+        )
         card.write("etc/ssh/ssh_host_ed25519_key", host_key.read_text(), mode=0o600)
         card.write("etc/ssh/ssh_host_ed25519_key.pub", host_key.with_suffix(".pub").read_text())
         if node.name in self.plan.oddities:
@@ -197,7 +232,8 @@ class Lab:
 
     def _describe(self) -> None:
         """Writes known hosts and a configuration for ssh."""
-        known, hosts = [], []
+        known = []
+        hosts = []
         for node in self.nodes.values():
             kind, key, _ = (node.folder / "ssh_host_ed25519_key.pub").read_text().split()
             known.append(f"{node.address} {kind} {key}\n")
@@ -224,7 +260,9 @@ def remove(places: Places) -> None:
     Raises:
         LabError: The lab of this name is another checkout's.
     """
-    if places.registered.exists() and (other := places.registered.read_text().strip()) != str(places.run):
+    if places.registered.exists() and (other := places.registered.read_text().strip()) != str(
+        places.run
+    ):
         raise LabError(f"lab {places.lab!r} is in {other}, not in {places.run}: end it from there")
     deadline = time.monotonic() + REMOVE_SECONDS
     while True:
@@ -233,7 +271,8 @@ def remove(places: Places) -> None:
         left = [*cgroups.remove(places), *network.left(places)]
         if not left:
             break
-        # Steps of a killed `up` continue for a moment: a node that is just being switched on, the cable of another.
+        # Steps of a killed `up` continue for a moment: a node that is just being switched on, the
+        # cable of another.
         if time.monotonic() > deadline:
             raise LabError(f"lab {places.lab!r} left behind: {', '.join(left)}")
         time.sleep(0.05)
@@ -244,7 +283,7 @@ def remove(places: Places) -> None:
 
 
 def register(places: Places) -> None:
-    """Takes the lab's name on this machine, after removing the remains of a lab that ended without cleaning up.
+    """Take the lab's name on this machine, and remove what a lab without an end has left.
 
     Raises:
         LabError: One of this name is up.
@@ -258,8 +297,9 @@ def register(places: Places) -> None:
             file.write(f"{places.run}\n")
     except FileExistsError:
         raise LabError(
-            f"lab {places.lab!r} is up already in {places.registered.read_text().strip()}: "
-            f"`{shlex.join(['python', '-m', 'tests.lab', 'down'])}` ends it, PSCLUSTER_LAB names another"
+            f"lab {places.lab!r} is up already in {places.registered.read_text().strip()}:"
+            f" `{shlex.join(['python', '-m', 'tests.lab', 'down'])}` ends it, PSCLUSTER_LAB names"
+            " another"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Each node's own /proc/meminfo: lxcfs shows a reader the limit and the free memory of its control group."""
+"""Each node's own /proc/meminfo: lxcfs shows a reader the memory of its control group."""
 
 import contextlib
 import os
@@ -32,18 +32,31 @@ def start(places: Places) -> None:
         str(folder),
     ]
     with log.open("w") as said:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=clean_environment(), check=True)
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=clean_environment(),
+            check=True,
+        )
     deadline = time.monotonic() + START_SECONDS
     while not (folder / "proc" / "meminfo").exists():
         if time.monotonic() > deadline:
-            raise LabError(f"lxcfs did not start: {log.read_text().strip().splitlines()[-1:] or 'it said nothing'}")
+            raise LabError(
+                "lxcfs did not start:"
+                f" {log.read_text().strip().splitlines()[-1:] or 'it said nothing'}"
+            )
         time.sleep(0.01)
 
 
 def stop(places: Places) -> None:
     """Ends it, if it runs."""
     # Read from the mount table, because paths below a file system with a dead server do not answer.
-    if any(line.split()[1] == str(places.told) for line in Path("/proc/mounts").read_text().splitlines()):
+    if any(
+        line.split()[1] == str(places.told)
+        for line in Path("/proc/mounts").read_text().splitlines()
+    ):
         run("umount", "--lazy", places.told)
     if places.told.exists():
         places.told.rmdir()

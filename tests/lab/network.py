@@ -1,4 +1,4 @@
-"""The switch and its cables: a bridge, and for each machine a network namespace behind a shaped veth pair."""
+"""The switch and its cables: a bridge, and a network namespace behind a shaped veth pair."""
 
 import json
 from pathlib import Path
@@ -45,10 +45,14 @@ def make_switch(places: Places) -> None:
 
 def plug_in(places: Places, machine: str, address: str, mbit_per_second: float) -> None:
     """Gives a machine a network namespace with `eth0` on the switch."""
-    cable, space = places.cable(machine), places.namespace(machine)
+    cable = places.cable(machine)
+    space = places.namespace(machine)
     # As on a Pi, a reboot does not change it, so no neighbour table is wrong afterwards.
     hardware = f"b8:27:eb:00:00:{int(address.rpartition('.')[2]):02x}"
-    _batch(f"netns add {space}", f"link add {cable} type veth peer name eth0 address {hardware} netns {space}")
+    _batch(
+        f"netns add {space}",
+        f"link add {cable} type veth peer name eth0 address {hardware} netns {space}",
+    )
     _batch(
         *("link set lo up", f"address add {address}/24 dev eth0", "link set eth0 up"),
         f"route add default via {HOST_ADDRESS}",
@@ -79,7 +83,11 @@ def set_link(places: Places, machine: str, up: bool) -> None:
 def remove_all(places: Places) -> None:
     """Removes what is left of the lab: cables, namespaces, the switch."""
     cables, spaces = _left(places)
-    _batch(*(f"link delete {name}" for name in cables), *(f"netns delete {name}" for name in spaces), force=True)
+    _batch(
+        *(f"link delete {name}" for name in cables),
+        *(f"netns delete {name}" for name in spaces),
+        force=True,
+    )
 
 
 def left(places: Places) -> list[str]:
@@ -97,6 +105,12 @@ def _left(places: Places) -> tuple[list[str], list[str]]:
 
 def _batch(*lines: str, namespace: str | None = None, force: bool = False) -> None:
     if lines:
-        where = ["-n", namespace] if namespace else []
-        go_on = ["-force"] if force else []
+        if namespace:
+            where = ["-n", namespace]
+        else:
+            where = []
+        if force:
+            go_on = ["-force"]
+        else:
+            go_on = []
         run("ip", *where, *go_on, "-batch", "-", stdin="\n".join(lines) + "\n", check=not force)

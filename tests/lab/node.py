@@ -56,13 +56,22 @@ class LabNode:
         (self.folder / "pid").unlink(missing_ok=True)
         card = str(self.card.image_file or "")
         lower = ":".join(str(folder) for folder in self.card.lower)
-        groups = [str(self.places.cgroup(controller, self.name)) for controller in cgroups.CONTROLLERS]
+        groups = [
+            str(self.places.cgroup(controller, self.name)) for controller in cgroups.CONTROLLERS
+        ]
         with (self.folder / "console.log").open("ab") as console:
             subprocess.run(
                 [
                     *("setsid", "--fork", str(FILES / "node" / "power-on")),
                     *(str(self.folder / "pid"), self.places.namespace(self.name), *groups, "--"),
-                    *(str(FILES / "node" / "init"), self.name, str(self.folder), str(self.places.told), lower, card),
+                    *(
+                        str(FILES / "node" / "init"),
+                        self.name,
+                        str(self.folder),
+                        str(self.places.told),
+                        lower,
+                        card,
+                    ),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -85,23 +94,52 @@ class LabNode:
         network.shape(self.places, self.name, mbit_per_second)
 
     def limit_memory(self, limit_bytes: int | None) -> None:
-        """Limits the memory of all the node's processes; /proc/meminfo there shows the limit. None for no limit."""
+        """Limits the memory of all the node's processes; /proc/meminfo there shows the limit.
+
+        None for no limit.
+        """
         cgroups.limit_memory(self.places, self.name, limit_bytes)
 
     def limit_cpu(self, percent: float | None) -> None:
-        """Percent of one core for all the node's processes; None for no limit. 10 % is about a Raspberry Pi 3."""
+        """Limit all processes to a percentage of one core, or not; 10 % is about a Pi 3."""
         cgroups.limit_cpu(self.places, self.name, percent)
 
     def command(self, *words: str) -> list[str]:
-        """The command line that runs a command as root on the node, within its limits, not over the network."""
+        """The command line that runs a command as root on the node, within its limits."""
         enter = 'for group in $1; do echo $$ >"$group/cgroup.procs"; done; shift; exec "$@"'
-        groups = [str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")]
-        entering = ["nsenter", f"--target={self._pid_one()}", "--mount", "--uts", "--ipc", "--net", "--time", "--pid"]
+        groups = [
+            str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")
+        ]
+        entering = [
+            "nsenter",
+            f"--target={self._pid_one()}",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--time",
+            "--pid",
+        ]
         entering += ["--cgroup", "--root", "--wd"]
-        return ["env", "-i", *_words(clean_environment()), "sh", "-c", enter, "sh", " ".join(groups), *entering, *words]
+        return [
+            "env",
+            "-i",
+            *_words(clean_environment()),
+            "sh",
+            "-c",
+            enter,
+            "sh",
+            " ".join(groups),
+            *entering,
+            *words,
+        ]
 
     def execute(
-        self, *words: str, stdin: str | None = None, check: bool = True, timeout_seconds: float = 60.0
+        self,
+        *words: str,
+        stdin: str | None = None,
+        check: bool = True,
+        timeout_seconds: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command as root on the node, as if at its keyboard.
 
@@ -123,7 +161,11 @@ class LabNode:
                 greeted = connection.recv(4) == b"SSH-"
         except OSError:
             return False
-        return greeted and self.running and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
+        return (
+            greeted
+            and self.running
+            and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
+        )
 
     def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
         """Returns when user pi can log in.
@@ -131,19 +173,25 @@ class LabNode:
         Raises:
             LabError: Not within the deadline; has the last line of pid 1.
         """
-        deadline, ran = time.monotonic() + deadline_seconds, False
+        deadline = time.monotonic() + deadline_seconds
+        ran = False
         while not self.reachable():
             ended = ran and not self.running
             if ended or time.monotonic() > deadline:
                 last = " / ".join(self.console.splitlines()[-3:]) or "nothing"
-                when = "its boot ended" if ended else f"no login within {deadline_seconds:.0f} s of its boot"
+                if ended:
+                    when = "its boot ended"
+                else:
+                    when = f"no login within {deadline_seconds:.0f} s of its boot"
                 raise LabError(f"{self.name}: {when}; its console says: {last}")
             ran = ran or self.running
             time.sleep(0.05)
 
     def snapshot(self) -> Snapshot:
         """The present units and files, for comparison with another snapshot."""
-        units = self.execute("sh", "-c", "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'").stdout
+        units = self.execute(
+            "sh", "-c", "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'"
+        ).stdout
         active = self.execute("systemctl", "list-units", "--no-legend", "--plain", "--all").stdout
         return snapshot(self.card, units, active)
 

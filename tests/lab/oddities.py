@@ -1,7 +1,7 @@
 """Nodes with faults, and how each fault is emulated.
 
-Callers of a wrapped command see the fault. A program that asks the kernel itself still gets the host's answer, except
-the system's Python, which a start file patches.
+Callers of a wrapped command see the fault. A program that asks the kernel itself still gets the
+host's answer, except the system's Python, which a start file patches.
 """
 
 import enum
@@ -30,15 +30,16 @@ WRAPPERS = {
     Oddity.WRONG_CLOCK: {
         # Only the present time is wrong; `date` with a given time is right.
         "date": (
-            'case " $* " in *" -d"* | *" --date"* | *" -r"* | *" -f"* | *" -s"*) exec date.real "$@" ;; esac\n'
-            f'exec date.real -d "{CLOCK_OFFSET_SECONDS} seconds" "$@"'
+            'case " $* " in *" -d"* | *" --date"* | *" -r"* | *" -f"* | *" -s"*) exec date.real'
+            f' "$@" ;; esac\nexec date.real -d "{CLOCK_OFFSET_SECONDS} seconds" "$@"'
         ),
     },
 }
 """Shell scripts by the command of /usr/bin that they wrap; the command itself is NAME.real."""
 
 PYTHON = {
-    Oddity.WRONG_ARCHITECTURE: """\
+    Oddity.WRONG_ARCHITECTURE: (
+        """\
 import os
 import struct
 import sys
@@ -47,14 +48,17 @@ _uname, _calcsize = os.uname, struct.calcsize
 os.uname = lambda: os.uname_result((*_uname()[:4], "armv7l"))
 struct.calcsize = lambda form: 4 if form == "P" else _calcsize(form)
 sys.maxsize = 2**31 - 1
-""",
-    Oddity.WRONG_CLOCK: f"""\
+"""
+    ),
+    Oddity.WRONG_CLOCK: (
+        f"""\
 import time
 
 _time, _time_ns = time.time, time.time_ns
 time.time = lambda: _time() + {CLOCK_OFFSET_SECONDS}
 time.time_ns = lambda: _time_ns() + {CLOCK_OFFSET_SECONDS} * 10**9
-""",
+"""
+    ),
 }
 """The start file of every Python of the system."""
 
@@ -64,7 +68,9 @@ def apply(oddity: Oddity, card: Card) -> None:
     if oddity is Oddity.WITHOUT_PYTHON:
         card.write("usr/bin/python3.11", "", mode=0o644)
     if oddity is Oddity.WRONG_CLOCK:
-        card.copy("usr/bin/timedatectl.real", "timedatectl")  # which reports an unsynchronized clock
+        card.copy(
+            "usr/bin/timedatectl.real", "timedatectl"
+        )  # which reports an unsynchronized clock
     for command, script in WRAPPERS.get(oddity, {}).items():
         card.copy(f"usr/bin/{command}", f"{command}.real")
         card.write(f"usr/bin/{command}", f"#!/bin/sh\n{script}\n", mode=0o755)

@@ -1,4 +1,4 @@
-"""The operator's machine: `fab` as a person types it, with inventory, state and runs in a test's folder."""
+"""The operator's machine: `fab` as a person types it, with its files in a test's folder."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster.inventory import load
+from core.inventory import load
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.desired import Machines
 from tests.lab.lab import Lab
@@ -23,7 +23,8 @@ from tests.lab.waiting import eventually
 
 FAB = Path(sys.executable).with_name("fab")
 LONGEST_SECONDS = 900.0
-"""Longer than any command takes on a machine with two busy cores; a command that hangs fails its test."""
+"""Longer than any command takes on a machine with two busy cores; a command that hangs fails its
+test."""
 LAST_CHARACTERS = 6000
 
 
@@ -64,9 +65,16 @@ class Running:
 
     def wait_for(self, part: str, deadline_seconds: float = 300.0) -> None:
         """Returns once its output has this; fails the test if it ends first."""
-        eventually(lambda: part in self.text or self.process.poll() is not None, f"says {part!r}", deadline_seconds)
+        eventually(
+            lambda: part in self.text or self.process.poll() is not None,
+            f"says {part!r}",
+            deadline_seconds,
+        )
         if part not in self.text:
-            pytest.fail(f"{self._words} ended with {self.process.returncode} before it said {part!r}:\n{self._last}")
+            pytest.fail(
+                f"{self._words} ended with {self.process.returncode} before it said"
+                f" {part!r}:\n{self._last}"
+            )
 
     def interrupt(self) -> None:
         """Ctrl-C."""
@@ -79,9 +87,14 @@ class Running:
     def end(self, code: int, deadline_seconds: float = LONGEST_SECONDS) -> Done:
         """Waits for its end."""
         self.process.wait(deadline_seconds)
-        done = Done(self._words, self.process.returncode, self.text, "", time.monotonic() - self._began)
+        done = Done(
+            self._words, self.process.returncode, self.text, "", time.monotonic() - self._began
+        )
         if done.code != code:
-            pytest.fail(f"{self._words} ended with {done.code}, not with {code}:\n{self._last}", pytrace=False)
+            pytest.fail(
+                f"{self._words} ended with {done.code}, not with {code}:\n{self._last}",
+                pytrace=False,
+            )
         return done
 
     @property
@@ -93,7 +106,12 @@ class Operator:
     """A person who types `fab` in a folder of their own, with the key to the lab's nodes."""
 
     def __init__(
-        self, lab: Lab, folder: Path, *, project: Path = PROJECT, inventory: Path = PROJECT / "inventory.yaml"
+        self,
+        lab: Lab,
+        folder: Path,
+        *,
+        project: Path = PROJECT,
+        inventory: Path = PROJECT / "inventory.yaml",
     ) -> None:
         """With a copy of `inventory` in `folder`, and the `fab` of the checkout `project`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,8 +127,10 @@ class Operator:
         """The command of the checkout's `fab` from any folder."""
         return [str(FAB), "-r", str(self._project)]
 
-    def fab(self, *words: str, code: int | None = 0, timeout_seconds: float = LONGEST_SECONDS) -> Done:
-        """Runs it to its end; fails the test when it ends with another code (None: any code is right)."""
+    def fab(
+        self, *words: str, code: int | None = 0, timeout_seconds: float = LONGEST_SECONDS
+    ) -> Done:
+        """Run it to its end; fail the test when it ends with another code (None: any is right)."""
         began = time.monotonic()
         ended = subprocess.run(
             self._command(words),
@@ -124,7 +144,10 @@ class Operator:
         done = Done(words, ended.returncode, ended.stdout, ended.stderr, time.monotonic() - began)
         if code is not None and done.code != code:
             said = f"{done.stdout[-LAST_CHARACTERS:]}\n--- stderr\n{done.stderr[-LAST_CHARACTERS:]}"
-            pytest.fail(f"fab {' '.join(words)} ended with {done.code}, not with {code}:\n{said}", pytrace=False)
+            pytest.fail(
+                f"fab {' '.join(words)} ended with {done.code}, not with {code}:\n{said}",
+                pytrace=False,
+            )
         return done
 
     @contextmanager
@@ -133,7 +156,11 @@ class Operator:
         said = self.folder / f"said-{time.monotonic_ns()}.log"
         with said.open("wb") as file:
             process = subprocess.Popen(
-                self._command(words), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                self._command(words),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
             )
         try:
             yield Running(process, words, said)
@@ -143,7 +170,9 @@ class Operator:
 
     def wish(self) -> Machines:
         """The desired state: the inventory, and the release of the checkout."""
-        return Machines(load(self.inventory, check_interfaces=False), ReleaseChoice.of_this_checkout())
+        return Machines(
+            load(self.inventory, check_interfaces=False), ReleaseChoice.of_this_checkout()
+        )
 
     def known_hosts(self) -> Path:
         """The pinned keys."""
@@ -151,7 +180,9 @@ class Operator:
 
     def recap(self) -> dict[str, Any]:
         """The newest one."""
-        newest = max(self.folder.glob(".pscluster/*/deployments/*.json"), key=lambda path: path.name)
+        newest = max(
+            self.folder.glob(".pscluster/*/deployments/*.json"), key=lambda path: path.name
+        )
         value: dict[str, Any] = json.loads(newest.read_text())
         return value
 
@@ -163,7 +194,10 @@ class Operator:
 
     def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
         """The rows of `status`, by node."""
-        return {row["node"]: row for row in self.fab("deploy", "status", "--json", code=code).json()["nodes"]}
+        return {
+            row["node"]: row
+            for row in self.fab("deploy", "status", "--json", code=code).json()["nodes"]
+        }
 
     def well(self) -> bool:
         """Whether `status` finds all nodes healthy."""
@@ -171,11 +205,17 @@ class Operator:
 
     def result(self) -> dict[str, Any]:
         """The result of the newest training that was fetched."""
-        newest = max(self.folder.glob("runs/*-train*/result.json"), key=lambda path: path.parent.name)
+        newest = max(
+            self.folder.glob("runs/*-train*/result.json"), key=lambda path: path.parent.name
+        )
         value: dict[str, Any] = json.loads(newest.read_text())
         return value
 
     def _command(self, words: Sequence[str]) -> list[str]:
-        # A flag belongs to the action before it, and all of them take --set but `init`; behind -- is a program's.
-        own = words.index("--") if "--" in words else len(words)
+        # A flag belongs to the action before it, and all of them take --set but `init`; behind --
+        # is a program's.
+        if "--" in words:
+            own = words.index("--")
+        else:
+            own = len(words)
         return [*self.tool, *words[:own], "--set", f"ssh.key={self.lab.places.key}", *words[own:]]

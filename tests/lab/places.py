@@ -1,4 +1,4 @@
-"""The lab's places: the cache (images, seeds), one folder per running lab, and all names with a lab's prefix."""
+"""The lab's places: the cache, a folder for each running lab, and names with a lab's prefix."""
 
 import os
 import re
@@ -19,7 +19,8 @@ def cache_folder() -> Path:
     folder = Path(os.environ.get("PSCLUSTER_LAB_CACHE") or PROJECT / ".cache" / "lab").resolve()
     if re.search(r"[:,\\\s]", str(folder)):  # overlay's own separators
         raise LabError(
-            f"{folder}: expected a path without blanks, colons, commas and backslashes: set PSCLUSTER_LAB_CACHE"
+            f"{folder}: expected a path without blanks, colons, commas and backslashes: set"
+            " PSCLUSTER_LAB_CACHE"
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -37,7 +38,9 @@ class Places:
         """The places of the lab of this name; `$PSCLUSTER_LAB` or `lab` if none is given."""
         name = lab or os.environ.get("PSCLUSTER_LAB") or "lab"
         if not re.fullmatch(r"[a-z][a-z0-9]{0,7}", name):
-            raise LabError(f"lab name {name!r}: expected a lower-case letter and up to seven letters or digits")
+            raise LabError(
+                f"lab name {name!r}: expected a lower-case letter and up to seven letters or digits"
+            )
         return Places(name, cache_folder() / "run" / name)
 
     @property
@@ -52,7 +55,7 @@ class Places:
 
     @property
     def told(self) -> Path:
-        """The mount point of lxcfs; not in a folder that a person deletes, or control groups would go with it."""
+        """The mount point of lxcfs, in no folder that a person deletes, control groups and all."""
         return REGISTRY / f"{self.lab}-lxcfs"
 
     @property

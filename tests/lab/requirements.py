@@ -31,7 +31,8 @@ KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
 ENOUGH_WATCHERS = 1024
-"""A node's systemd takes about seven, and root on all nodes together shares the kernel's 128 for each user."""
+"""A node's systemd takes about seven, and root on all nodes together shares the kernel's 128 for
+each user."""
 
 
 def missing() -> list[str]:
@@ -59,23 +60,44 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
     if packages := missing():
-        return f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them (Debian)"
+        return (
+            f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them"
+            " (Debian)"
+        )
     for controller in CONTROLLERS:
         if not os.access(CGROUPS / controller / "cgroup.procs", os.W_OK):
-            return f"the lab needs control groups of version 1, writable, and {CGROUPS / controller} is not"
+            return (
+                f"the lab needs control groups of version 1, writable, and {CGROUPS / controller}"
+                " is not"
+            )
     known = Path("/proc/filesystems").read_text().split()
     if lacking := sorted({"overlay", "fuse", "autofs", "ext4"} - set(known)):
-        return f"the lab needs a kernel with {', '.join(lacking)}: /proc/filesystems does not list it"
+        return (
+            f"the lab needs a kernel with {', '.join(lacking)}: /proc/filesystems does not list it"
+        )
     tried = run(
-        "unshare", "--net", "--mount", "--pid", "--fork", "ip", "link", "add", "trial", "type", "veth", check=False
+        "unshare",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "ip",
+        "link",
+        "add",
+        "trial",
+        "type",
+        "veth",
+        check=False,
     )
     if tried.returncode != 0:
-        return f"the lab needs namespaces with virtual cables: {tried.stderr.strip().splitlines()[-1]}"
+        return (
+            f"the lab needs namespaces with virtual cables: {tried.stderr.strip().splitlines()[-1]}"
+        )
     return ""
 
 
 def allow_watchers() -> None:
-    """Raises the kernel's limit where it is lower: with two labs up, the boot of some nodes would hang."""
+    """Raise the kernel's limit where it is lower: with two labs up, some boots would hang."""
     if int(WATCHERS.read_text()) < ENOUGH_WATCHERS:
         WATCHERS.write_text(str(ENOUGH_WATCHERS))
 

@@ -1,6 +1,7 @@
-"""Environments installed once and kept as read-only layers, so that most nodes need no installation.
+"""Environments installed once and kept as read-only layers: most nodes install nothing.
 
-A seeded node finds /opt/pscluster/environments/<key> on its card at its first boot, as after an earlier deployment.
+A seeded node finds /opt/pscluster/environments/<key> on its card at its first boot, as after an
+earlier deployment.
 """
 
 import re
@@ -19,7 +20,9 @@ ENVIRONMENTS = "opt/pscluster/environments"
 def seed_folder(key: str) -> Path:
     """The path of an environment's layer, which may not exist yet."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+", key):
-        raise LabError(f"environment key {key!r}: expected letters, digits, dots, dashes and underscores")
+        raise LabError(
+            f"environment key {key!r}: expected letters, digits, dots, dashes and underscores"
+        )
     return cache_folder() / f"seed-{key}"
 
 
@@ -30,15 +33,18 @@ def seed(key: str) -> Path:
         LabError: None has been kept under this key.
     """
     if not (folder := seed_folder(key)).exists():
-        raise LabError(f"no seed {key!r} in {folder.parent}: `python -m tests.lab seed NODE {key}` keeps a node's")
+        raise LabError(
+            f"no seed {key!r} in {folder.parent}: `python -m tests.lab seed NODE {key}` keeps a"
+            " node's"
+        )
     return folder
 
 
 def build_seed(build: Callable[[Path], None], key: str) -> Path:
     """The layer of an environment, built if it is not cached.
 
-    `build` gets a root folder, that of the image with /proc, /dev and this machine's network, and leaves
-    /opt/pscluster/environments/<key> in it, which is all that is kept.
+    `build` gets a root folder, that of the image with /proc, /dev and this machine's network, and
+    leaves /opt/pscluster/environments/<key> in it, which is all that is kept.
 
     Raises:
         LabError: It left no such folder.
@@ -53,7 +59,7 @@ def build_seed(build: Callable[[Path], None], key: str) -> Path:
 
 
 def seed_from(node: LabNode, key: str) -> Path:
-    """Keeps the environment that a node has installed on its own card, replacing a seed that is there."""
+    """Keep the environment that a node has installed on its card, in place of an older seed."""
     folder = seed_folder(key)
     with locked(folder):
         run("rm", "-rf", folder)
@@ -64,7 +70,9 @@ def seed_from(node: LabNode, key: str) -> Path:
 def _keep(upper: Path, key: str, folder: Path, *how: str) -> None:
     source = upper / ENVIRONMENTS / key
     if not source.is_dir():
-        raise LabError(f"no /{ENVIRONMENTS}/{key} was written to {upper}: expected an environment there")
+        raise LabError(
+            f"no /{ENVIRONMENTS}/{key} was written to {upper}: expected an environment there"
+        )
     partial = folder.with_suffix(".partial")
     run("rm", "-rf", partial)
     (partial / ENVIRONMENTS).mkdir(parents=True)
@@ -77,7 +85,8 @@ def _keep(upper: Path, key: str, folder: Path, *how: str) -> None:
 @contextmanager
 def _root(work: Path) -> Iterator[tuple[Path, Path]]:
     """A root folder over the image, and the folder that collects its changes."""
-    root, upper = work / "root", work / "upper"
+    root = work / "root"
+    upper = work / "upper"
     run("rm", "-rf", "--one-file-system", work)
     for folder in (root, upper, work / "work"):
         folder.mkdir(parents=True)

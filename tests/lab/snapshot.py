@@ -10,7 +10,17 @@ from pathlib import Path
 from tests.lab.card import Card
 from tests.lab.commands import LabError
 
-IGNORED = ("var/log", "var/cache", "var/lib/dpkg", "var/lib/apt", "var/lib/systemd", "run", "tmp", "var/tmp", "dev")
+IGNORED = (
+    "var/log",
+    "var/cache",
+    "var/lib/dpkg",
+    "var/lib/apt",
+    "var/lib/systemd",
+    "run",
+    "tmp",
+    "var/tmp",
+    "dev",
+)
 """Folders whose contents change by themselves, or record past installations."""
 
 UNIT_KINDS = (".service", ".socket", ".mount", ".automount", ".timer", ".path", ".swap")
@@ -18,7 +28,7 @@ UNIT_KINDS = (".service", ".socket", ".mount", ".automount", ".timer", ".path", 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`units`: state by unit; `files`: a description by path, of those that are not as on the image."""
+    """`units`: state by unit; `files`: a description by path, where it is not as on the image."""
 
     units: dict[str, str]
     files: dict[str, str]
@@ -37,14 +47,18 @@ class Snapshot:
 
 
 def snapshot(card: Card, unit_files: str, active_units: str) -> Snapshot:
-    """The card against its image, with what systemctl listed (`list-unit-files` and `list-units --all`).
+    """Compare the card with its image and with what systemctl listed.
 
     Raises:
         LabError: The card is a file system image that only the node itself has mounted.
     """
     if card.image_file is not None:
-        raise LabError(f"{card.folder.name} has a small card of its own, which only the node itself can read")
-    units = {name: state for name, _, state in (line.partition(" ") for line in unit_files.splitlines())}
+        raise LabError(
+            f"{card.folder.name} has a small card of its own, which only the node itself can read"
+        )
+    units = {
+        name: state for name, _, state in (line.partition(" ") for line in unit_files.splitlines())
+    }
     for line in active_units.splitlines():
         name, _, active = line.split()[:3]
         # Units of the system come and go (a clean-up, a service for D-Bus); only ours count.
@@ -64,7 +78,8 @@ def _changed(card: Card) -> Iterator[tuple[str, str]]:
             folders[:] = [name for name in folders if (inside / name).as_posix() not in IGNORED]
             for name in [*folders, *files]:
                 path = inside / name
-                now, before = describe(Path(folder, name)), describe_first(card.lower, path)
+                now = describe(Path(folder, name))
+                before = describe_first(card.lower, path)
                 if now != before:
                     yield path.as_posix(), now
 
@@ -77,7 +92,8 @@ def describe_first(layers: tuple[Path, ...], path: Path) -> str:
 def describe(path: Path) -> str:
     """Kind, mode, owner and content; a whiteout of the overlay is `removed`."""
     status = path.lstat()
-    kind, owner = stat.S_IFMT(status.st_mode), f"{status.st_uid}:{status.st_gid}"
+    kind = stat.S_IFMT(status.st_mode)
+    owner = f"{status.st_uid}:{status.st_gid}"
     if kind == stat.S_IFCHR and status.st_rdev == 0:
         return "removed"
     if kind == stat.S_IFLNK:
@@ -92,7 +108,9 @@ def describe(path: Path) -> str:
     return f"folder {mode} {owner}{' without what the image has in it' if hides else ''}"
 
 
-def _differences(what: str, before: dict[str, str], after: dict[str, str], absent: str) -> Iterator[str]:
+def _differences(
+    what: str, before: dict[str, str], after: dict[str, str], absent: str
+) -> Iterator[str]:
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield f"{what} {name}: was {before.get(name, absent)}, is {after.get(name, absent)}"

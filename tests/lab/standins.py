@@ -1,4 +1,4 @@
-"""Debian packages that replace the kernel's NFS, which no namespace has, and the index of the local repository."""
+"""Debian packages in place of the kernel's NFS, which no namespace has, and their index."""
 
 import hashlib
 import shutil
@@ -22,7 +22,8 @@ class Standin:
     files: tuple[tuple[str, str, int], ...]
     scripts: tuple[str, ...] = ()
     swallows: tuple[str, ...] = ()
-    """Packages of Debian whose programs it includes, so that their services never appear on a node."""
+    """Packages of Debian whose programs it includes, so that their services never appear on a node.
+    """
 
 
 STANDINS = (
@@ -64,7 +65,7 @@ UNWANTED = ("nfs-common", "rpcbind")
 
 
 def build(repository: Path) -> None:
-    """Writes the stand-ins' .deb files into the folder, and removes the packages that they include or replace."""
+    """Write the stand-ins' .deb files, and remove the packages that they replace."""
     for standin in STANDINS:
         with tempfile.TemporaryDirectory() as folder:
             _build(standin, Path(folder), repository)
@@ -80,7 +81,9 @@ def _build(standin: Standin, root: Path, repository: Path) -> None:
         (package,) = repository.glob(f"{name}_*.deb")
         run("dpkg-deb", "--extract", package, root)
         wanted = run("dpkg-deb", "--field", package, "Depends").stdout.strip().split(", ")
-        depends += [depend for depend in wanted if depend.split()[0] not in (*UNWANTED, *standin.swallows)]
+        depends += [
+            depend for depend in wanted if depend.split()[0] not in (*UNWANTED, *standin.swallows)
+        ]
     for folder in ("etc", "lib", "usr/share", "var"):
         shutil.rmtree(root / folder, ignore_errors=True)
     for source, target, mode in standin.files:
@@ -101,7 +104,14 @@ def _build(standin: Standin, root: Path, repository: Path) -> None:
     for script in standin.scripts:
         shutil.copy(FILES / "nfs_server" / script, control / script)
         (control / script).chmod(0o755)
-    run("dpkg-deb", "--root-owner-group", "--build", "-Znone", root, repository / f"{standin.name}_lab_all.deb")
+    run(
+        "dpkg-deb",
+        "--root-owner-group",
+        "--build",
+        "-Znone",
+        root,
+        repository / f"{standin.name}_lab_all.deb",
+    )
 
 
 def index(repository: Path) -> None:
@@ -111,5 +121,7 @@ def index(repository: Path) -> None:
         fields = run("dpkg-deb", "--field", package).stdout.rstrip("\n")
         content = package.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        entries.append(f"{fields}\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {digest}\n")
+        entries.append(
+            f"{fields}\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {digest}\n"
+        )
     (repository / "Packages").write_text("\n".join(entries))

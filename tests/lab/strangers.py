@@ -8,7 +8,7 @@ from tests.lab.lab import Lab
 
 
 def open_to_strangers(lab: Lab, ports: Sequence[int]) -> list[str]:
-    """Where a connection is made from an address that is in no inventory; that SSH answers shows that any could be."""
+    """Where an address of no inventory can connect; that SSH answers shows that any could."""
     ask = (
         "import socket, sys\n"
         "for port in map(int, sys.argv[2:]):\n"
@@ -24,6 +24,12 @@ def open_to_strangers(lab: Lab, ports: Sequence[int]) -> list[str]:
         return lab.outsider(*words).stdout.split()
 
     with ThreadPoolExecutor(len(lab.nodes)) as pool:
-        answers = dict(zip(lab.nodes, pool.map(asked, [node.address for node in lab.nodes.values()]), strict=True))
+        answers = dict(
+            zip(
+                lab.nodes,
+                pool.map(asked, [node.address for node in lab.nodes.values()]),
+                strict=True,
+            )
+        )
     assert all(found[:1] == ["22"] for found in answers.values()), answers
     return [f"{name}:{port}" for name, found in answers.items() for port in found[1:]]

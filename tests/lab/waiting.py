@@ -8,7 +8,9 @@ import pytest
 DEADLINE_SECONDS = 30.0
 
 
-def eventually(condition: Callable[[], bool], what: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+def eventually(
+    condition: Callable[[], bool], what: str, deadline_seconds: float = DEADLINE_SECONDS
+) -> None:
     """Returns once the condition holds, and fails the test if it doesn't."""
     deadline = time.monotonic() + deadline_seconds
     while not condition():

@@ -43,15 +43,30 @@ def _parser() -> argparse.ArgumentParser:
 
     some: dict[str, Any] = {"nargs": "+", "metavar": "machine"}
     rest: dict[str, Any] = {"nargs": argparse.REMAINDER, "metavar": "command"}
-    verb("prepare", _prepare, "install the packages and build the disk; report whether a machine can run")
+    verb(
+        "prepare",
+        _prepare,
+        "install the packages and build the disk; report whether a machine can run",
+    )
     verb("apart", _apart, "run a command in the lab's network namespace", words=rest)
     verb("prove", _prove, "deploy onto three machines and check them: `make lab-kernel`")
-    up = verb("up", _up, "bring up machines rpi01, rpi02 ...", count={"nargs": "?", "type": int, "default": 3})
+    up = verb(
+        "up",
+        _up,
+        "bring up machines rpi01, rpi02 ...",
+        count={"nargs": "?", "type": int, "default": 3},
+    )
     up.add_argument("--memory", type=int, default=MEMORY_MIB, help="MiB of each")
     verb("down", _down, "end the lab")
     verb("crash", _crash, "pull machines' plugs", machine=some)
     verb("boot", _boot, "switch machines on again, and wait until their sshd answers", machine=some)
-    verb("ssh", _ssh, "log in to a machine as user pi, or run a command there", machine={}, words=rest)
+    verb(
+        "ssh",
+        _ssh,
+        "log in to a machine as user pi, or run a command there",
+        machine={},
+        words=rest,
+    )
     return parser
 
 
@@ -74,7 +89,9 @@ def _apart(arguments: argparse.Namespace) -> int:
         run("ip", "netns", "add", SPACE)
         run("ip", "-n", SPACE, "link", "set", "lo", "up")
     try:
-        return subprocess.call(["nsenter", f"--net=/run/netns/{SPACE}", *arguments.words], env=dict(os.environ))
+        return subprocess.call(
+            ["nsenter", f"--net=/run/netns/{SPACE}", *arguments.words], env=dict(os.environ)
+        )
     finally:
         if not Places.of(NAME).run.exists():
             run("ip", "netns", "delete", SPACE, check=False)
@@ -96,7 +113,10 @@ def _up(arguments: argparse.Namespace) -> None:
     disk = seeded_disk()
     began = time.monotonic()
     lab = KernelLab.up(disk, (arguments.memory,) * arguments.count)
-    print(f"{len(lab.machines)} machines up in {time.monotonic() - began:.1f} s: ssh -F {lab.ssh_config} rpi01")
+    print(
+        f"{len(lab.machines)} machines up in {time.monotonic() - began:.1f} s: ssh -F"
+        f" {lab.ssh_config} rpi01"
+    )
 
 
 def _down(_: argparse.Namespace) -> None:
@@ -117,7 +137,9 @@ def _boot(arguments: argparse.Namespace) -> None:
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
-    return subprocess.call(["ssh", "-F", str(KernelLab.attach().ssh_config), arguments.machine, *arguments.words])
+    return subprocess.call(
+        ["ssh", "-F", str(KernelLab.attach().ssh_config), arguments.machine, *arguments.words]
+    )
 
 
 if __name__ == "__main__":

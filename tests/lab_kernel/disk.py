@@ -1,4 +1,4 @@
-"""The disk that every machine starts from: the lab's Debian 12, with the kernel's own NFS instead of stand-ins.
+"""The disk that every machine starts from: the lab's Debian 12, with the kernel's own NFS.
 
 Cached as one ext4 image below the lab's cache. A machine keeps its changes in a file of its own.
 """
@@ -66,13 +66,25 @@ systemctl mask --quiet getty@tty1.service console-getty.service serial-getty@tty
 systemctl enable --quiet identity.service systemd-networkd.service
 rm -f /etc/fstab
 """
-"""The lab's image masks them because they would change the host's kernel; these machines have their own."""
+"""The lab's image masks them because they would change the host's kernel; these machines have their
+own."""
 
 
 def recipe_key() -> str:
     """Hash of everything that decides the disk's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
-    parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, *NFS, SOURCES, SETUP, FINISH, FINISH_KERNEL, IDENTITY, INDEX)
+    parts = (
+        SUITE,
+        *ON_THE_IMAGE,
+        *IN_THE_REPOSITORY,
+        *NFS,
+        SOURCES,
+        SETUP,
+        FINISH,
+        FINISH_KERNEL,
+        IDENTITY,
+        INDEX,
+    )
     digest.update("\0".join((*parts, _kernel_version())).encode())
     for file in sorted(BOARD.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -93,7 +105,7 @@ def root_folder() -> Path:
 
 
 def disk(environment: Path | None = None) -> Path:
-    """The image, with the environment of a folder that looks like the root of a node below /opt (see `seed`)."""
+    """The image with the environment of a folder that looks like a node's root (see `seed`)."""
     root = root_folder()
     name = f"kernel-disk-{recipe_key()}{f'-{environment.name}' if environment else ''}.ext4"
     image = cache_folder() / name
@@ -134,6 +146,17 @@ def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
     layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
     if environment is not None:
-        run("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", layers, image)
+        run(
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            layers,
+            image,
+        )
     else:
         run("mkfs.ext4", "-q", "-F", "-m", "0", "-d", root, image)

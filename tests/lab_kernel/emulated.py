@@ -1,14 +1,14 @@
-"""aarch64 by emulation (`python -m tests.lab_kernel.emulated`): a parameter server, a worker and a coordinator.
+"""aarch64 by emulation (`python -m tests.lab_kernel.emulated`), alone and beside x86_64.
 
-The lock's own aarch64 wheels in an arm64 Debian 12, run by qemu-aarch64-static as a Cortex-A53. A user namespace has a
-binfmt_misc of its own (Linux 6.7), so this machine's stays unchanged.
+The lock's own aarch64 wheels in an arm64 Debian 12, run by qemu-aarch64-static as a Cortex-A53. A
+user namespace has a binfmt_misc of its own (Linux 6.7), so this machine's stays unchanged.
 """
 
-import os
 import platform
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -17,19 +17,21 @@ from deploy.release.code_wheel import build_code_wheel, uv_executable
 from tests.lab.commands import LabError, run
 from tests.lab.image import SUITE, locked
 from tests.lab.places import CGROUPS, cache_folder
-from tests.lab_kernel.requirements import why_not, why_not_emulated
+from tests.lab_kernel.requirements import why_not_emulated
 from tests.lab_kernel.seeded import PYTHON, wheelhouse
 
-FILES = Path(__file__).with_name("emulated_files")
-PACKAGES = "base-files,base-passwd,bash,dash,coreutils,findutils,grep,sed,python3,libstdc++6,libgcc-s1,libc-bin,netbase"
-ROLES = ("ps_node", "worker_node", "coordinator")
+PACKAGES = (
+    "base-files,base-passwd,bash,dash,coreutils,findutils,grep,sed,python3,libstdc++6,libgcc-s1,"
+    "libc-bin,netbase"
+)
+ROLES = ("ps", "worker", "coordinator")
 MEMORY_BYTES = 1 << 30
-LIMIT_SECONDS = 1800
+LIMIT_SECONDS = 7200
 
 
 def main() -> int:
-    """The exit code of the script that runs in there."""
-    if reason := why_not() or why_not_emulated():
+    """The exit code of `bits`, which runs in namespaces of its own."""
+    if reason := why_not_emulated():
         print(f"no emulated cluster here, skipped: {reason}")
         return 0
     root = _root()
@@ -37,23 +39,27 @@ def main() -> int:
     code = build_code_wheel(root=ROOT, cache=ROOT / ".cache")
     with zipfile.ZipFile(code.path) as archive:
         archive.extractall(root / "opt/pscluster/current")
-    shutil.copy(FILES / "cluster", root / "tmp/cluster")
     groups = CGROUPS / "memory" / "pscluster-emulated"
     try:
         for role in ROLES:
             (groups / role).mkdir(parents=True, exist_ok=True)
             (groups / role / "memory.limit_in_bytes").write_text(str(MEMORY_BYTES))
-        environment = {"PATH": os.environ["PATH"], "GROUPS_FOLDER": str(groups)}
-        words = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+        apart += ["--mount-proc", "--propagation", "private"]
+        began = time.monotonic()
         code_of_run = subprocess.run(
-            [*words, str(FILES / "enter"), str(root), "/bin/bash", "/tmp/cluster"],
-            env=environment,
+            [*apart, sys.executable, "-m", "tests.lab_kernel.bits", str(root), str(groups)],
+            cwd=ROOT,
             check=False,
             timeout=LIMIT_SECONDS,
         ).returncode
+        print(f"{time.monotonic() - began:.0f} s in all")
         for role in ROLES:
             peak = int((groups / role / "memory.max_usage_in_bytes").read_text())
-            print(f"{role}: peak {peak >> 20} MiB of {MEMORY_BYTES >> 20} MiB, with the emulator's own")
+            print(
+                f"{role}: peak {peak >> 20} MiB of {MEMORY_BYTES >> 20} MiB, with the"
+                " emulator's own"
+            )
         return code_of_run
     finally:
         for role in ROLES:
@@ -71,17 +77,46 @@ def _root() -> Path:
             run("rm", "-rf", partial)
             # Only unpacked: none of its programs runs before the emulator is there.
             run(
-                *("mmdebstrap", "--quiet", "--variant=extract", "--arch=arm64", f"--include={PACKAGES}"),
+                *(
+                    "mmdebstrap",
+                    "--quiet",
+                    "--variant=extract",
+                    "--arch=arm64",
+                    f"--include={PACKAGES}",
+                ),
                 *(SUITE, partial),
             )
-            packages = partial / "opt/pscluster/environment/lib" / f"python{PYTHON}" / "site-packages"
+            packages = (
+                partial / "opt/pscluster/environment/lib" / f"python{PYTHON}" / "site-packages"
+            )
             run(
-                *(uv_executable(), "pip", "install", "--no-cache", "--target", packages, "--python", sys.executable),
-                *("--python-version", PYTHON, "--python-platform", "aarch64-manylinux_2_36", "--no-index"),
-                *("--find-links", wheels.folder, "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+                *(
+                    uv_executable(),
+                    "pip",
+                    "install",
+                    "--no-cache",
+                    "--target",
+                    packages,
+                    "--python",
+                    sys.executable,
+                ),
+                *(
+                    "--python-version",
+                    PYTHON,
+                    "--python-platform",
+                    "aarch64-manylinux_2_36",
+                    "--no-index",
+                ),
+                *(
+                    "--find-links",
+                    wheels.folder,
+                    "--no-deps",
+                    "--require-hashes",
+                    "--only-binary",
+                    ":all:",
+                ),
                 *("-r", wheels.folder / "requirements.txt"),
             )
-            (partial / "cg").mkdir()
             partial.rename(folder)
     return folder
 

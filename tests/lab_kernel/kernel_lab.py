@@ -20,13 +20,20 @@ LEAST_MAPPINGS = 1 << 20
 
 
 class KernelLab:
-    """Machines rpi01, rpi02 ... at 192.168.1.16 and up. `up` makes it, `attach` finds it again, `down` ends it."""
+    """Machines rpi01, rpi02 ... at 192.168.1.16 and up.
+
+    `up` makes it, `attach` finds it again, `down` ends it.
+    """
 
     def __init__(self, places: Places, disk: Path, memory_mib: Sequence[int]) -> None:
         self.places = places
         self.machines = {
             f"rpi{number + 1:02d}": Machine(
-                places, f"rpi{number + 1:02d}", f"{network.NETWORK}.{FIRST_ADDRESS + number}", disk, memory
+                places,
+                f"rpi{number + 1:02d}",
+                f"{network.NETWORK}.{FIRST_ADDRESS + number}",
+                disk,
+                memory,
             )
             for number, memory in enumerate(memory_mib)
         }
@@ -40,7 +47,10 @@ class KernelLab:
         """
         places = Places.of(NAME)
         if places.run.exists():
-            raise LabError(f"a kernel lab is up already in {places.run}: `python -m tests.lab_kernel down` ends it")
+            raise LabError(
+                f"a kernel lab is up already in {places.run}: `python -m tests.lab_kernel down`"
+                " ends it"
+            )
         lab = cls(places, disk, memory_mib)
         try:
             places.run.mkdir(parents=True)
@@ -63,7 +73,9 @@ class KernelLab:
         try:
             disk, *memory = places.state.read_text().split("\n")
         except FileNotFoundError:
-            raise LabError("no kernel lab is up: `python -m tests.lab_kernel up` makes one") from None
+            raise LabError(
+                "no kernel lab is up: `python -m tests.lab_kernel up` makes one"
+            ) from None
         return cls(places, Path(disk), [int(word) for word in memory])
 
     def down(self) -> None:
@@ -102,27 +114,51 @@ class KernelLab:
         self, machine: str, command: str, *, check: bool = True, timeout_seconds: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command on a machine as user pi."""
-        return run("ssh", "-F", self.ssh_config, machine, command, check=check, timeout_seconds=timeout_seconds)
+        return run(
+            "ssh",
+            "-F",
+            self.ssh_config,
+            machine,
+            command,
+            check=check,
+            timeout_seconds=timeout_seconds,
+        )
 
-    def root(self, machine: str, script: str, *, check: bool = True, timeout_seconds: float = 120.0) -> str:
+    def root(
+        self, machine: str, script: str, *, check: bool = True, timeout_seconds: float = 120.0
+    ) -> str:
         """The output of a shell script that root runs on a machine."""
         words = ("ssh", "-F", self.ssh_config, machine, "sudo sh -s")
-        return run(*words, stdin=script, check=check, timeout_seconds=timeout_seconds).stdout.strip()
+        return run(
+            *words, stdin=script, check=check, timeout_seconds=timeout_seconds
+        ).stdout.strip()
 
     @property
     def _mappings_before(self) -> Path:
         return self.places.run / "max_map_count"
 
     def _allow_mappings(self) -> None:
-        """Raises the host's limit while the lab is up: every page of a machine's process may be a mapping there.
+        """Raise the host's limit while the lab is up: a process's page may be a mapping there.
 
-        At the usual 65,530 the kernel kills a process with TensorFlow silently when the machine's memory is scattered.
+        At the usual 65,530 the kernel kills a process with TensorFlow silently when the machine's
+        memory is scattered.
         """
         self._mappings_before.write_text(MAPPINGS.read_text())
         MAPPINGS.write_text(str(max(int(MAPPINGS.read_text()), LEAST_MAPPINGS)))
 
     def _start(self) -> None:
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "pscluster-kernel-lab", "-f", self.places.key)
+        run(
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "pscluster-kernel-lab",
+            "-f",
+            self.places.key,
+        )
         network.make_switch(self.places)
         public = self.places.key.with_suffix(".pub").read_text()
         for machine in self.machines.values():
@@ -134,11 +170,19 @@ class KernelLab:
 
     def _describe(self, addresses: Mapping[str, str]) -> None:
         known = self.places.run / "known_hosts"
-        keys = {name: (self.places.folder(name) / "ssh_host_ed25519_key.pub").read_text().split() for name in addresses}
-        known.write_text("".join(f"{addresses[name]} {words[0]} {words[1]}\n" for name, words in keys.items()))
-        hosts = "".join(f"Host {name}\n    HostName {address}\n" for name, address in addresses.items())
+        keys = {
+            name: (self.places.folder(name) / "ssh_host_ed25519_key.pub").read_text().split()
+            for name in addresses
+        }
+        known.write_text(
+            "".join(f"{addresses[name]} {words[0]} {words[1]}\n" for name, words in keys.items())
+        )
+        hosts = "".join(
+            f"Host {name}\n    HostName {address}\n" for name, address in addresses.items()
+        )
         self.ssh_config.write_text(
-            f"{hosts}Host *\n    User {USER}\n    IdentityFile {self.places.key}\n    IdentitiesOnly yes\n"
-            f"    UserKnownHostsFile {known}\n    GlobalKnownHostsFile none\n    StrictHostKeyChecking yes\n"
-            "    BatchMode yes\n    ConnectTimeout 20\n    ServerAliveInterval 20\n    LogLevel ERROR\n"
+            f"{hosts}Host *\n    User {USER}\n    IdentityFile {self.places.key}\n   "
+            f" IdentitiesOnly yes\n    UserKnownHostsFile {known}\n    GlobalKnownHostsFile none\n "
+            "   StrictHostKeyChecking yes\n    BatchMode yes\n    ConnectTimeout 20\n   "
+            " ServerAliveInterval 20\n    LogLevel ERROR\n"
         )

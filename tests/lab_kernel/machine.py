@@ -1,4 +1,4 @@
-"""One machine with a kernel of its own (User-Mode-Linux): its disks, its network card, the power switch."""
+"""One machine with a kernel of its own (User-Mode-Linux): disks, a network card, its switch."""
 
 import contextlib
 import io
@@ -36,7 +36,10 @@ IPv6AcceptRA=no
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a running kernel lab. `name` is its host name, too; `disk` is shared by all and never changed."""
+    """A machine of a running kernel lab.
+
+    `name` is its host name, too; `disk` is shared by all and never changed.
+    """
 
     places: Places
     name: str
@@ -62,12 +65,18 @@ class Machine:
         """Makes its folder, with a disk that holds its identity, before the first boot."""
         self.folder.mkdir(parents=True)
         host_key = self.folder / "ssh_host_ed25519_key"
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{self.name}", "-f", host_key)
+        run(
+            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{self.name}", "-f", host_key
+        )
         files = {
             "etc/hostname": (f"{self.name}\n", 0o644, 0),
             "etc/hosts": (f"127.0.0.1\tlocalhost\n127.0.1.1\t{self.name}\n", 0o644, 0),
             "etc/ssh/ssh_host_ed25519_key": (host_key.read_text(), 0o600, 0),
-            "etc/ssh/ssh_host_ed25519_key.pub": (host_key.with_suffix(".pub").read_text(), 0o644, 0),
+            "etc/ssh/ssh_host_ed25519_key.pub": (
+                host_key.with_suffix(".pub").read_text(),
+                0o644,
+                0,
+            ),
             "home/pi/.ssh/authorized_keys": (public_key, 0o600, USER_ID),
             "etc/systemd/network/10-cluster.network": (
                 NETWORK.format(address=self.address, gateway=network.HOST_ADDRESS),
@@ -78,7 +87,10 @@ class Machine:
         with tarfile.open(self.folder / "identity.tar", "w") as archive:
             for path, (text, mode, owner) in files.items():
                 entry = tarfile.TarInfo(path)
-                entry.size, entry.mode, entry.uid, entry.gid = len(text), mode, owner, owner
+                entry.size = len(text)
+                entry.mode = mode
+                entry.uid = owner
+                entry.gid = owner
                 archive.addfile(entry, io.BytesIO(text.encode()))
 
     def boot(self) -> None:
@@ -90,15 +102,32 @@ class Machine:
         if self.running:
             raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
         self._plug_in()
-        card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{int(self.address.rpartition('.')[2]):02x}"
+        last = int(self.address.rpartition(".")[2])
+        card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{last:02x}"
         words = [
-            *(str(POWER_ON), f"mem={self.memory_mib}M", f"umid={self.name}", f"uml_dir={self.folder}"),
-            *(f"ubd0={self.folder / 'changes.cow'},{self.disk}", f"ubd1r={self.folder / 'identity.tar'}"),
+            *(
+                str(POWER_ON),
+                f"mem={self.memory_mib}M",
+                f"umid={self.name}",
+                f"uml_dir={self.folder}",
+            ),
+            *(
+                f"ubd0={self.folder / 'changes.cow'},{self.disk}",
+                f"ubd1r={self.folder / 'identity.tar'}",
+            ),
             *("root=/dev/ubda", "rw", f"vec0:transport=tap,ifname={card},depth=128,gro=1"),
             *("con=null", "con0=null,fd:2", "ssl=null", "net.ifnames=0", "systemd.show_status=0"),
         ]
         # Killing the first of these kills them all: the rest live in a pid namespace of their own.
-        apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private")
+        apart = (
+            "unshare",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--propagation",
+            "private",
+        )
         with (self.folder / "console.log").open("ab") as console:
             started = subprocess.Popen(
                 [*apart, "sh", "-c", '"$@"; exit', "sh", *words],
@@ -126,7 +155,9 @@ class Machine:
         deadline = time.monotonic() + deadline_seconds
         while self.running:
             if time.monotonic() > deadline:
-                raise LabError(f"{self.name} is on {deadline_seconds:.0f} s after it was switched off")
+                raise LabError(
+                    f"{self.name} is on {deadline_seconds:.0f} s after it was switched off"
+                )
             time.sleep(0.05)
 
     def reachable(self) -> bool:
@@ -141,15 +172,17 @@ class Machine:
         """Returns when its sshd greets.
 
         Raises:
-            LabError: Not within the deadline, or its kernel ended; has the last line of its console.
+            LabError: Not within the deadline, or its kernel ended; has the last line of its
+                console.
         """
         deadline = time.monotonic() + deadline_seconds
         while not self.reachable():
             if time.monotonic() > deadline or not self.running:
                 last = " / ".join(self.console.splitlines()[-3:])
-                what = (
-                    f"no greeting within {deadline_seconds:.0f} s of its boot" if self.running else "its kernel ended"
-                )
+                if self.running:
+                    what = f"no greeting within {deadline_seconds:.0f} s of its boot"
+                else:
+                    what = "its kernel ended"
                 raise LabError(f"{self.name}: {what}; its console: {last}")
             time.sleep(0.2)
 

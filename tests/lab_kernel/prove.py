@@ -1,4 +1,4 @@
-"""`make lab-kernel`: the deployment on machines with kernels of their own, with one line for each result."""
+"""`make lab-kernel`: the deployment on machines with kernels of their own, a line a result."""
 
 import json
 import subprocess
@@ -11,7 +11,9 @@ from tests.lab.commands import LabError
 from tests.lab_kernel.kernel_lab import KernelLab
 from tests.lab_kernel.seeded import seeded_disk
 
-SERVER, CLIENT, LAST = "rpi01", "rpi02", "rpi03"
+SERVER = "rpi01"
+CLIENT = "rpi02"
+LAST = "rpi03"
 PATIENCE_SECONDS = 600.0
 START_SECONDS = 1800.0
 
@@ -34,12 +36,17 @@ jobs:
     mode: async
     data: {{source: synthetic}}
     epochs: 1
-    model: {{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 1, bidirectional: false, hidden: 8}}
+    model:
+      name: thesis
+      n_layers_in_highway: 0
+      n_stacked_layers: 1
+      bidirectional: false
+      hidden: 8
 """
 
 GROW = """\
-systemd-run --quiet --wait --collect --unit=pscluster-trial -p Slice=pscluster.slice -p OOMScoreAdjust=900 \
-python3 -c 'parts = []
+systemd-run --quiet --wait --collect --unit=pscluster-trial \
+-p Slice=pscluster.slice -p OOMScoreAdjust=900 python3 -c 'parts = []
 while True: parts.append(bytearray(b"x") * (8 << 20))'
 grep -w oom_kill /sys/fs/cgroup/pscluster.slice/memory.events
 """
@@ -71,7 +78,9 @@ class Proof:
     def __init__(self, lab: KernelLab) -> None:
         self._lab = lab
         self._inventory = lab.places.run / "kernel.yaml"
-        self._inventory.write_text(INVENTORY.format(key=lab.places.key, runs=lab.places.run / "runs"))
+        self._inventory.write_text(
+            INVENTORY.format(key=lab.places.key, runs=lab.places.run / "runs")
+        )
 
     def run(self) -> None:
         """All of them."""
@@ -88,15 +97,25 @@ class Proof:
         ):
             began = time.monotonic()
             said = step()
-            print(f"{step.__name__.replace('_', ' ')}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+            print(
+                f"{step.__name__.replace('_', ' ')}: {said} ({time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
 
     def start_and_train(self) -> str:
         """Trust, check, start with both jobs."""
         self._fab("trust", "--yes")
         self._fab("check")
-        result = json.loads(Path(_last(self._fab("start"), "result: ").removeprefix("result: ")).read_text())
-        _expect(result["status"] == "done", f"the training done, got {result['status']}: {result['reason']}")
-        return f"trained on {result['workers']} machines, accuracy {result['final']['accuracy']:.3f}"
+        result = json.loads(
+            Path(_last(self._fab("start"), "result: ").removeprefix("result: ")).read_text()
+        )
+        _expect(
+            result["status"] == "done",
+            f"the training done, got {result['status']}: {result['reason']}",
+        )
+        return (
+            f"trained on {result['workers']} machines, accuracy {result['final']['accuracy']:.3f}"
+        )
 
     def second_start_changes_nothing(self) -> str:
         """The second start."""
@@ -104,19 +123,25 @@ class Proof:
 
     def server_listens_on_one_nfs_port(self) -> str:
         """Threads, versions, and listening processes."""
-        versions = self._lab.root(SERVER, "cat /proc/fs/nfsd/versions /proc/fs/nfsd/threads").split("\n")
+        versions = self._lab.root(SERVER, "cat /proc/fs/nfsd/versions /proc/fs/nfsd/threads").split(
+            "\n"
+        )
         _expect(versions[0].startswith("-3 +4"), f"version 4 alone, got {versions[0]}")
         listening = self._lab.root(SERVER, "ss -Htlnup | grep -E 'rpcbind|rpc[.]|:111 ' || :")
         _expect(not listening, f"no port but 2049, got {listening}")
         return f"versions {versions[0]}, {versions[1]} threads, port 2049"
 
     def outsiders_are_not_answered(self) -> str:
-        """The units' own address filter rejects this machine, which is no node, without nftables."""
+        """Without nftables the units' own filter rejects this machine, which is no node."""
         ask = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
         address = self._lab.machine(SERVER).address
         for port in ("2222", "2223", "9200"):
-            answered = subprocess.run([sys.executable, "-c", ask, address, port], capture_output=True, check=False)
-            _expect(answered.returncode != 0, f"port {port} answers an address outside of the inventory")
+            answered = subprocess.run(
+                [sys.executable, "-c", ask, address, port], capture_output=True, check=False
+            )
+            _expect(
+                answered.returncode != 0, f"port {port} answers an address outside of the inventory"
+            )
         return "2222, 2223, 9200 do not answer"
 
     def memory_limit_kills_the_one_that_grows(self) -> str:
@@ -133,10 +158,14 @@ class Proof:
         options = "rw,sync,no_subtree_check,all_squash,anonuid=890,anongid=890"
         client = self._lab.machine(CLIENT).address
         self._lab.root(
-            SERVER, f"echo '/srv/pscluster/runs {client}({options})' >/etc/exports.d/trial.exports; exportfs -ra"
+            SERVER,
+            f"echo '/srv/pscluster/runs {client}({options})' >/etc/exports.d/trial.exports;"
+            " exportfs -ra",
         )
         source = f"{self._lab.machine(SERVER).address}:/srv/pscluster/runs"
-        self._lab.root(CLIENT, f"set -e; mkdir -p /mnt/trial; mount -t nfs4 -o hard {source} /mnt/trial")
+        self._lab.root(
+            CLIENT, f"set -e; mkdir -p /mnt/trial; mount -t nfs4 -o hard {source} /mnt/trial"
+        )
         self._lab.root(CLIENT, f"cat >/run/writer.py <<'END'\n{WRITER}END\n")
         self._lab.root(CLIENT, "systemd-run --quiet --collect --unit=writer python3 /run/writer.py")
         for _ in range(3):
@@ -146,24 +175,33 @@ class Proof:
         return f"longest gap between two writes {self._gap():.2f} s"
 
     def clients_outlast_a_reboot_of_the_server(self) -> str:
-        """The same writer, with a hard mount."""
+        """The writer is the same, with a hard mount."""
         wrote = self._written()
         self._reboot(SERVER, "pscluster-ps-0 pscluster-worker-0 nfs-server")
         self._until(lambda: self._written() > wrote + 50, "the writer continues")
-        self._lab.root(CLIENT, "systemctl stop writer; umount /mnt/trial; rmdir /mnt/trial; rm /run/writer.py")
-        self._lab.root(SERVER, "rm /etc/exports.d/trial.exports /srv/pscluster/runs/file* ; exportfs -ra")
+        self._lab.root(
+            CLIENT, "systemctl stop writer; umount /mnt/trial; rmdir /mnt/trial; rm /run/writer.py"
+        )
+        self._lab.root(
+            SERVER, "rm /etc/exports.d/trial.exports /srv/pscluster/runs/file* ; exportfs -ra"
+        )
         return f"longest gap between two writes {self._gap():.0f} s"
 
     def worker_comes_back_by_itself(self) -> str:
         """Role ready and mount there, without any start."""
         self._reboot(LAST, "pscluster-worker-2")
-        return f"ready; /mnt/pscluster/shared has {self._lab.ssh(LAST, 'ls /mnt/pscluster/shared').stdout.strip()}"
+        return (
+            "ready; /mnt/pscluster/shared has"
+            f" {self._lab.ssh(LAST, 'ls /mnt/pscluster/shared').stdout.strip()}"
+        )
 
     def reset(self) -> str:
         """Everything is removed."""
         self._fab("reset", "--yes", "--with-data")
         for name in self._lab.machines:
-            left = self._lab.root(name, "ls -d /opt/pscluster /srv/pscluster /var/lib/pscluster* 2>/dev/null || :")
+            left = self._lab.root(
+                name, "ls -d /opt/pscluster /srv/pscluster /var/lib/pscluster* 2>/dev/null || :"
+            )
             failed = self._lab.root(name, "systemctl --failed --no-legend --plain")
             _expect(not left and not failed, f"nothing left on {name}, got {left} {failed}")
         listens = self._lab.root(SERVER, "systemctl is-active rpcbind.socket", check=False)
@@ -179,16 +217,24 @@ class Proof:
             check=False,
             timeout=START_SECONDS,
         )
-        _expect(done.returncode == 0, f"`fab deploy {' '.join(words)}` ended with {done.returncode}:\n{done.stdout}")
+        _expect(
+            done.returncode == 0,
+            f"`fab deploy {' '.join(words)}` ended with {done.returncode}:\n{done.stdout}",
+        )
         return done.stdout
 
     def _reboot(self, name: str, units: str) -> None:
         boot = "cat /proc/sys/kernel/random/boot_id"
         before = self._lab.root(name, boot)
         self._lab.root(name, "systemctl reboot", check=False)
-        self._until(lambda: self._lab.root(name, boot, check=False) not in ("", before), f"{name} boots")
+        self._until(
+            lambda: self._lab.root(name, boot, check=False) not in ("", before), f"{name} boots"
+        )
         active = f"systemctl is-active --quiet {units} && echo up"
-        self._until(lambda: self._lab.root(name, active, check=False) == "up", f"{units} of {name} are active")
+        self._until(
+            lambda: self._lab.root(name, active, check=False) == "up",
+            f"{units} of {name} are active",
+        )
 
     def _written(self) -> int:
         return int(self._lab.root(CLIENT, "wc -l </run/gaps", check=False) or 0)

@@ -25,7 +25,9 @@ FREE_BYTES = 12 << 30
 
 def missing() -> list[str]:
     """The missing Debian packages."""
-    return sorted({package for command, package in PACKAGE_OF.items() if shutil.which(command) is None})
+    return sorted(
+        {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
+    )
 
 
 def install() -> None:
@@ -39,7 +41,16 @@ def install() -> None:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-qq", environment=environment)
         run(
-            *("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends", *packages),
+            *(
+                "apt-get",
+                "-o",
+                "DPkg::Lock::Timeout=300",
+                "install",
+                "-y",
+                "-qq",
+                "--no-install-recommends",
+                *packages,
+            ),
             environment=environment,
         )
 
@@ -49,26 +60,59 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "the kernel lab needs root: it makes network namespaces, mounts and disk images"
     if os.uname().machine != "x86_64":
-        return f"the kernel lab needs an x86_64 machine, this is {os.uname().machine}: User-Mode-Linux runs on no other"
+        return (
+            f"the kernel lab needs an x86_64 machine, this is {os.uname().machine}: User-Mode-Linux"
+            " runs on no other"
+        )
     if packages := missing():
         return (
-            f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare` installs them (Debian)"
+            f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare`"
+            " installs them (Debian)"
         )
     if not Path("/dev/net/tun").exists():
         return "the kernel lab needs /dev/net/tun for the machines' network, and it is missing"
     known = Path("/proc/filesystems").read_text().split()
     if "binfmt_misc" not in known:
-        return "the kernel lab needs binfmt_misc for emulated programs: /proc/filesystems does not list it"
-    tried = run("unshare", "--net", "ip", "tuntap", "add", "dev", "trial", "mode", "tap", check=False)
+        return (
+            "the kernel lab needs binfmt_misc for emulated programs: /proc/filesystems does not"
+            " list it"
+        )
+    tried = run(
+        "unshare", "--net", "ip", "tuntap", "add", "dev", "trial", "mode", "tap", check=False
+    )
     if tried.returncode != 0:
-        return f"the kernel lab needs virtual network cards: {tried.stderr.strip().splitlines()[-1]}"
+        return (
+            f"the kernel lab needs virtual network cards: {tried.stderr.strip().splitlines()[-1]}"
+        )
     return ""
 
 
+EMULATED = ("mmdebstrap", "ip", "unshare", "qemu-aarch64-static")
+"""The commands that aarch64 programs need."""
+
+
 def why_not_emulated() -> str:
-    """The reason why no aarch64 program can run here, or empty. A user namespace has its own binfmt_misc or none."""
-    register = "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && test -w /proc/sys/fs/binfmt_misc/register"
-    tried = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", register, check=False)
+    """The reason why no aarch64 program can run here, or empty.
+
+    A user namespace has its own binfmt_misc or none.
+    """
+    if os.geteuid() != 0 or os.uname().machine != "x86_64":
+        return "emulation needs root on an x86_64 machine"
+    packages = sorted({PACKAGE_OF[name] for name in EMULATED if shutil.which(name) is None})
+    if packages:
+        return f"emulation needs {', '.join(packages)}: install them (Debian)"
+    if not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists():
+        return "emulation needs memory control groups of version 1, at /sys/fs/cgroup/memory"
+    register = (
+        "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && test -w"
+        " /proc/sys/fs/binfmt_misc/register"
+    )
+    tried = run(
+        "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", register, check=False
+    )
     if tried.returncode == 0:
         return ""
-    return f"emulation needs a kernel from 6.7 on, with binfmt_misc in user namespaces: {tried.stderr.strip()}"
+    return (
+        "emulation needs a kernel from 6.7 on, with binfmt_misc in user namespaces:"
+        f" {tried.stderr.strip()}"
+    )

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from deploy.release import requirements
-from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import CACHE, Wheelhouse, make_wheelhouse
+from tests.deploy.release.signed import seeding
 from tests.lab.commands import LabError, run
 from tests.lab.image import locked
 from tests.lab.places import cache_folder
@@ -28,11 +28,13 @@ def wheels_folder() -> Path:
 def wheelhouse(machine: str) -> Wheelhouse:
     """The wheels of the lock for a machine like `x86_64`, downloaded if need be."""
     say = lambda line: print(line, file=sys.stderr)  # noqa: E731
-    return make_wheelhouse(requirements.committed(), PYTHON, machine, cache=wheels_folder(), say=say)
+    return make_wheelhouse(
+        requirements.committed(), PYTHON, machine, cache=wheels_folder(), say=say
+    )
 
 
 def seeded_disk() -> Path:
-    """The image of `disk.disk`, with the environment on it as an earlier deployment would have left it."""
+    """The image of `disk.disk` with the environment, as a deployment would have left it."""
     wheels = wheelhouse(platform.machine())
     folder = cache_folder() / f"seed-{wheels.key}"
     with locked(folder):
@@ -46,16 +48,24 @@ def _install(wheels: Wheelhouse, folder: Path) -> None:
         partial = Path(work, "seed")
         (partial / "opt/pscluster").mkdir(parents=True)
         shutil.copytree(wheels.folder, Path(work, "wheels"), copy_function=os.link)
-        script = install_environment(wheels, "/mnt/wheels")
+        script = seeding(wheels, "/mnt/wheels", Path(work, "keys"))
         # The machine's own Python in the machine's own root; its files go to the seed's folder.
         inside = (
-            'mount -t tmpfs none "$0/mnt" && mkdir "$0/mnt/wheels" && mount --bind "$1/wheels" "$0/mnt/wheels" && '
-            'mount -t proc proc "$0/proc" && mkdir -p "$0/opt/pscluster" && '
-            'mount --bind "$1/seed/opt/pscluster" "$0/opt/pscluster" && exec chroot "$0" sh -s'
+            'mount -t tmpfs none "$0/mnt" && mkdir "$0/mnt/wheels" && mount --bind "$1/wheels"'
+            ' "$0/mnt/wheels" && mount -t proc proc "$0/proc" && mkdir -p "$0/opt/pscluster" &&'
+            ' mount --bind "$1/seed/opt/pscluster" "$0/opt/pscluster" && exec chroot "$0" sh -s'
         )
         done = subprocess.run(
             [
-                *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
+                *(
+                    "unshare",
+                    "--mount",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "--propagation",
+                    "private",
+                ),
                 *("sh", "-c", inside, str(root_folder()), work),
             ],
             input=script,
@@ -64,7 +74,9 @@ def _install(wheels: Wheelhouse, folder: Path) -> None:
             check=False,
         )
         if done.returncode != 0:
-            raise LabError(f"the environment could not be installed: {(done.stderr or done.stdout).strip()}")
+            raise LabError(
+                f"the environment could not be installed: {(done.stderr or done.stdout).strip()}"
+            )
         (partial / "opt/pscluster/.lock").unlink(missing_ok=True)
         run("mv", partial, folder)
 

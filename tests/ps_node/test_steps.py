@@ -1,4 +1,7 @@
-"""Synchronous steps at the shards: their devices are in this process, the graphs are the product's."""
+"""Synchronous steps at the shards.
+
+Their devices are in this process, the graphs are the product's.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,25 +9,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from cluster.consistency.policy import largest_subtree, tree_sum
-from cluster.engine.codecs.fp16 import Fp16
-from cluster.engine.codecs.fp32 import Fp32
-from cluster.engine.codecs.topk import TopK
-from cluster.engine.runtime import trace
-from cluster.parameters import Layout, ParameterSpec, Vector
+from core.consistency.policy import largest_subtree
+from core.engine.codecs.fp16 import Fp16
+from core.engine.codecs.fp32 import Fp32
+from core.engine.codecs.topk import TopK
+from core.engine.runtime import trace
+from core.parameters import Layout, ParameterSpec, Vector
+from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
-from ps_node.steps import StepShards, block_norm
+from ps_node.steps import STEP_WORDS, StepRecipe, StepShards
 
 import tensorflow as tf  # isort: skip
 
-TRAINED, STATISTICS, SLOTS = 4500, 3100, 5
+TRAINED = 4500
+STATISTICS = 3100
+SLOTS = 5
 HERE = "/device:CPU:0"
-LAYOUT = Layout([ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)])
+LAYOUT = Layout(
+    [ParameterSpec("weights", (TRAINED,)), ParameterSpec("mean", (STATISTICS,), trained=False)]
+)
 ALL = (1.0,) * SLOTS
 Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -33,7 +42,7 @@ def start() -> Vector:
     return np.random.default_rng(1).normal(size=LAYOUT.size).astype(np.float32)
 
 
-def micro_batches(step: int) -> Rows:
+def slots(step: int) -> Rows:
     """Gradients (SLOTS, TRAINED) of very different sizes, and statistics (SLOTS, STATISTICS)."""
     random = np.random.default_rng(100 + step)
     scales = 10.0 ** random.uniform(-6, 0, size=TRAINED)
@@ -52,18 +61,29 @@ class Placed:
     contribute_: Callable[..., Any]
 
     def contribute(self, step: int, first: int, size: int, rows: Rows | None = None) -> int:
-        """How many shards kept the sum of `size` micro-batches from `first` on."""
-        gradients, statistics = rows or micro_batches(step)
-        leaves = [self.shards.nodes.leaf(gradients[k], statistics[k]) for k in range(first, first + size)]
-        return int(self.contribute_(tree_sum(leaves, self.shards.nodes.add), np.int64(step), np.int32(first)))
+        """How many shards kept the sum of `size` slots from `first` on."""
+        gradients, statistics = rows or slots(step)
+        node = self.node(gradients[first : first + size], statistics[first : first + size])
+        return int(self.contribute_(node, np.int64(step), np.int32(first)))
 
-    def advance(self, step: int, counted: Sequence[float] = ALL, share: float = 1.0, rate: float = 0.1) -> float:
+    def node(self, gradients: NDArray[np.float32], statistics: NDArray[np.float32]) -> Any:
+        """Add up some slots as a worker does."""
+        leaves = map(tf.constant, np.concatenate([gradients, statistics], 1))
+        return self.shards.nodes.total([self.shards.nodes.rounded(leaf) for leaf in leaves])
+
+    def advance(
+        self, step: int, counted: Sequence[float] = ALL, share: float = 1.0, rate: float = 0.1
+    ) -> float:
         """Finish the step; the norm of its gradient."""
-        told = self.advance_(np.int64(step), np.array(counted, np.float32), np.float32(share), np.float32(rate))
+        told = self.advance_(
+            np.int64(step), np.array(counted, np.float32), np.float32(share), np.float32(rate)
+        )
         return float(told[2])
 
-    def whole_step(self, step: int, wanted: Sequence[int] = (SLOTS,), last_first: bool = False) -> None:
-        """All micro-batches in aligned parts of at most `wanted` each, then the end of the step."""
+    def whole_step(
+        self, step: int, wanted: Sequence[int] = (SLOTS,), last_first: bool = False
+    ) -> None:
+        """All slots in aligned parts of at most `wanted` each, then the end of the step."""
         parts: list[tuple[int, int]] = []
         first = 0
         while first < SLOTS:
@@ -75,55 +95,69 @@ class Placed:
 
 
 def placed(
-    servers: int = 2, optimizer: Optimizer | None = None, clip_norm: float | None = None, wire: Wire | None = None,
+    servers: int = 2,
+    optimizer: Optimizer | None = None,
+    clip_norm: float | None = None,
+    wire: Wire | None = None,
     state: VectorState | None = None,
-) -> Placed:  # fmt: skip
-    shards = StepShards(
-        LAYOUT, state or VectorState(start()), optimizer or MomentumSGD(), [HERE] * servers, wire,
-        slots=SLOTS, clip_norm=clip_norm,
-    )  # fmt: skip
+    arithmetic: Arithmetic | None = None,
+    l2: float = 0.0,
+) -> Placed:
+    state = state or VectorState(start())
+    arithmetic = arithmetic or LibraryArithmetic()
+    optimizer = arithmetic.optimizer(optimizer or MomentumSGD())
+    recipe = StepRecipe(SLOTS, clip_norm, l2, arithmetic)
+    shards = StepShards(LAYOUT, state, optimizer, [HERE] * servers, wire, recipe=recipe)
 
     def advance(step: Any, counted: Any, share: Any, rate: Any) -> Any:
         now = shards.advance(step, counted, share, rate)
         return now.trained, now.statistics, now.norm
 
-    number = tf.TensorSpec([], tf.float32)
+    number = tf.TensorSpec([])
+    step = tf.TensorSpec([], tf.int64)
+    first = tf.TensorSpec([], tf.int32)
     return Placed(
         shards,
-        trace(advance, tf.TensorSpec([], tf.int64), tf.TensorSpec([SLOTS], tf.float32), number, number),
-        trace(
-            shards.contribute,
-            tf.TensorSpec([LAYOUT.size], tf.float32),
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([], tf.int32),
-        ),
+        trace(advance, step, tf.TensorSpec([SLOTS]), number, number),
+        trace(shards.contribute, tf.TensorSpec([LAYOUT.size]), step, first),
     )
 
 
+@pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
 @pytest.mark.parametrize("codec", [Fp32(), Fp16()], ids=["fp32", "fp16"])
-def test_neither_servers_nor_how_a_step_was_cut_change_a_bit(codec: Fp32 | Fp16) -> None:
+def test_neither_servers_nor_how_a_step_was_cut_change_a_bit(
+    codec: Fp32 | Fp16, arithmetic: Arithmetic
+) -> None:
     results = []
-    for servers, wanted, last_first in [(1, (5,), False), (1, (1,), True), (2, (2, 1), False), (3, (4,), True),
-                                        (4, (1, 2), True)]:  # fmt: skip
-        store = placed(servers, Adam(weight_decay=0.01), clip_norm=0.5, wire=Wire(codec, codec))
+    for servers, wanted, last_first in [
+        (1, (5,), False),
+        (1, (1,), True),
+        (2, (2, 1), False),
+        (3, (4,), True),
+        (4, (1, 2), True),
+    ]:
+        optimizer = Adam(weight_decay=0.01)
+        wire = Wire(codec, codec)
+        store = placed(servers, optimizer, 0.5, wire, arithmetic=arithmetic)
         for step in range(3):
             store.whole_step(step, wanted, last_first)
         results.append(store.shards.read())
         assert store.shards.totals().applied == 3
     assert not np.array_equal(results[0], start())
     for other in results[1:]:
-        np.testing.assert_array_equal(other.view(np.int32), results[0].view(np.int32))
+        assert_array_equal(other.view(np.int32), results[0].view(np.int32))
 
 
 def test_a_part_that_comes_twice_counts_once() -> None:
-    once, twice = placed(), placed()
+    once = placed()
+    twice = placed()
     once.whole_step(0)
     assert twice.contribute(0, 0, 4) == 2
-    assert twice.contribute(0, 0, 4, rows=micro_batches(9)) == 0
+    assert twice.contribute(0, 0, 4, rows=slots(9)) == 0
     assert twice.contribute(0, 4, 1) == 2
     assert twice.contribute(0, 4, 1) == 0
     twice.advance(0)
-    np.testing.assert_array_equal(twice.shards.read(), once.shards.read())
+    assert_array_equal(twice.shards.read(), once.shards.read())
     assert twice.shards.totals().duplicates_dropped == 2
 
 
@@ -135,38 +169,40 @@ def test_what_belongs_to_another_step_is_dropped() -> None:
     assert store.contribute(0, 0, 4) == 0, "of a step that is over"
     store.advance(0)
     store.advance(7)
-    np.testing.assert_array_equal(store.shards.read(), before)
+    assert_array_equal(store.shards.read(), before)
     assert store.shards.totals().applied == 1
     assert store.contribute(1, 0, 4) == 2
 
 
-def test_a_worker_that_died_half_way_through_the_end_of_a_step_is_made_good_by_the_next() -> None:
-    store, whole = placed(clip_norm=0.5), placed(clip_norm=0.5)
+@pytest.mark.parametrize("clip_norm", [0.5, None])
+def test_a_worker_that_died_half_way_through_the_end_of_a_step_is_made_good_by_the_next(
+    clip_norm: float | None,
+) -> None:
+    """It died when the first shard had closed the step, or had gone on to the next one."""
+    store = placed(clip_norm=clip_norm)
+    whole = placed(clip_norm=clip_norm)
     whole.whole_step(0)
     store.contribute(0, 0, SLOTS)
     first = store.shards.shards[0]
-    closing = trace(first.close, tf.TensorSpec([2 + SLOTS], tf.float32))
-    halves = np.zeros(2, np.float32)
-    closing(np.concatenate([halves, ALL]).astype(np.float32))
-    assert store.contribute(0, 0, 1) == 0, "the first shard has closed the step, the second has it already"
+    halves = np.zeros(STEP_WORDS, np.float32)
+    called(first.close, [*halves, 1.0, *ALL])
+    if clip_norm is None:
+        called(first.advance, [*halves, 1.0, 1.0, 0.1])
+    else:
+        assert store.contribute(0, 0, 1) == 0, "the first has closed, the second has it already"
     store.advance(0)
-    np.testing.assert_array_equal(store.shards.read(), whole.shards.read())
+    assert_array_equal(store.shards.read(), whole.shards.read())
+    assert store.shards.totals().applied == 1
 
-    halved, ended = placed(clip_norm=None), placed(clip_norm=None)
-    ended.whole_step(0)
-    halved.contribute(0, 0, SLOTS)
-    first = halved.shards.shards[0]
-    trace(first.close, tf.TensorSpec([2 + SLOTS], tf.float32))(np.concatenate([halves, ALL]).astype(np.float32))
-    request = np.concatenate([halves, [1.0, 1.0, 0.1]]).astype(np.float32)
-    trace(lambda value: first.advance(value, 0.1), tf.TensorSpec([5], tf.float32))(request)
-    halved.advance(0)
-    np.testing.assert_array_equal(halved.shards.read(), ended.shards.read())
-    assert halved.shards.totals().applied == 1
+
+def called(function: Callable[..., Any], words: list[float]) -> None:
+    """Call a shard's function with one vector, as what comes over the wire."""
+    trace(function, tf.TensorSpec([len(words)]))(np.array(words, np.float32))
 
 
 def test_one_step_by_hand() -> None:
     store = placed(3, clip_norm=0.5)
-    gradients, statistics = micro_batches(0)
+    gradients, statistics = slots(0)
     store.contribute(0, 0, 4)
     store.contribute(0, 4, 1)
     norm = store.advance(0, rate=0.1)
@@ -175,23 +211,33 @@ def test_one_step_by_hand() -> None:
     assert norm > 0.5, "or nothing is cut here"
     trained, kept = np.split(start(), [TRAINED])
     expected = trained - 0.1 * total * 0.5 / norm
-    np.testing.assert_allclose(store.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(store.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
     followed = kept + 0.1 * (statistics.sum(0) - kept)
-    np.testing.assert_allclose(store.shards.read()[TRAINED:], followed, rtol=1e-4, atol=1e-6)
+    assert_allclose(store.shards.read()[TRAINED:], followed, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
+def test_the_l2_term_joins_the_mean_of_what_counts(arithmetic: Arithmetic) -> None:
+    free, pulled = (placed(l2=weight, arithmetic=arithmetic) for weight in (0.0, 0.25))
+    for store in (free, pulled):
+        store.contribute(0, 0, 4)
+        store.advance(0, (1.0, 1.0, 1.0, 1.0, 0.0), share=SLOTS / 4, rate=1.0)
+    moved = (free.shards.read() - pulled.shards.read())[:TRAINED]
+    assert_allclose(moved, 0.25 * start()[:TRAINED], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 4])
 def test_the_norm_has_the_bits_of_the_whole_vectors(servers: int) -> None:
     store = placed(servers)
-    gradients, statistics = micro_batches(0)
-    leaves = [store.shards.nodes.leaf(gradient, new) for gradient, new in zip(gradients, statistics, strict=True)]
-    total = tree_sum(leaves, store.shards.nodes.add)[:TRAINED]
+    arithmetic = LibraryArithmetic()
+    total = store.node(*slots(0))[:TRAINED]
     store.contribute(0, 0, SLOTS)
-    assert store.advance(0) == float(block_norm(total, TRAINED))
+    assert store.advance(0) == float(arithmetic.norm(arithmetic.block_squares(total, TRAINED)))
 
 
 def test_with_a_quorum_only_what_counts_is_in_the_mean() -> None:
-    some, others = placed(), placed()
+    some = placed()
+    others = placed()
     counted = (1.0, 1.0, 0.0, 0.0, 1.0)
     for store, extra in ((some, True), (others, False)):
         store.contribute(0, 0, 2)
@@ -199,21 +245,21 @@ def test_with_a_quorum_only_what_counts_is_in_the_mean() -> None:
         if extra:
             store.contribute(0, 2, 1)
         store.advance(0, counted, share=5 / 3)
-    np.testing.assert_array_equal(some.shards.read(), others.shards.read())
-    gradients, _ = micro_batches(0)
+    assert_array_equal(some.shards.read(), others.shards.read())
+    gradients, _ = slots(0)
     expected = start()[:TRAINED] - 0.1 * gradients[[0, 1, 4]].astype(np.float64).sum(0) * 5 / 3
-    np.testing.assert_allclose(some.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(some.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_leaves_the_parameters_alone_and_is_told(value: float) -> None:
     store = placed(clip_norm=1.0)
-    gradients, statistics = micro_batches(0)
+    gradients, statistics = slots(0)
     gradients[2, 3000] = value
     statistics[1, 5] = value
     store.contribute(0, 0, SLOTS, rows=(gradients, statistics))
     assert not np.isfinite(store.advance(0))
-    np.testing.assert_array_equal(store.shards.read(), start())
+    assert_array_equal(store.shards.read(), start())
     store.whole_step(1)
     assert np.isfinite(store.shards.read()).all()
     assert store.shards.totals().applied == 2
@@ -231,7 +277,7 @@ def test_a_state_goes_on_with_the_same_bits_on_another_number_of_servers(servers
     onward = placed(servers, optimizer, state=state)
     for step in (2, 3):
         onward.whole_step(step)
-    np.testing.assert_array_equal(onward.shards.read(), through.shards.read())
+    assert_array_equal(onward.shards.read(), through.shards.read())
     assert onward.shards.totals().applied == 2
     assert onward.shards.state().next_id == 4
 

@@ -1,6 +1,5 @@
 """What `train` is given becomes an app folder that stands alone."""
 
-import importlib.util
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.errors import DataError, UsageError
-from pscluster.app_folder import AppParts, app_of, arrays_of
+from cluster.apps.app import load
+from core.errors import DataError, UsageError, reason_of
+from pscluster.app_folder import AppParts, app_flags, arrays_of, settings_of
+from pscluster.run import Run
+
+import keras  # isort: skip
 
 WIDTH = 3
 OPAQUE = object()
@@ -38,39 +41,36 @@ def spread(y: Any, outputs: Any) -> Any:
     return np.square(y - outputs)
 
 
-ARRAYS = {"x_train": np.ones((4, 2)), "y_train": np.arange(4), "x_test": np.ones((2, 2)), "y_test": np.arange(2)}
-
-
-def opened(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("written_app", folder / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+ARRAYS = {
+    "x_train": np.ones((4, 2)),
+    "y_train": np.arange(4),
+    "x_test": np.ones((2, 2)),
+    "y_test": np.arange(2),
+}
 
 
 def written(cache: Path, **parts: Any) -> Path:
-    flags = app_of(AppParts(**parts), cache).flags
+    flags = app_flags(AppParts(**parts), cache)
     assert flags[0] == "--app"
     return Path(flags[1])
 
 
 def test_a_function_brings_what_it_uses(tmp_path: Path) -> None:
-    app = opened(written(tmp_path, model=network, loss=spread, task="regression"))
-    assert app.model((4.0, 9.0), 5) == ([2.0, 3.0], 13)
+    app = load(written(tmp_path, model=network, loss=spread, task="regression"))
+    assert app.call("model", (4.0, 9.0), 5) == ([2.0, 3.0], 13)
     assert app.task == "regression"
-    assert app.loss(3, 1) == 4
+    assert app.call("loss", 3, 1) == 4
 
 
 @pytest.mark.parametrize("function", [small, model])
 def test_a_function_of_nothing_is_wrapped(function: Callable[[], str], tmp_path: Path) -> None:
-    assert opened(written(tmp_path, model=function)).model((1,), 2) == function()
+    app = load(written(tmp_path, model=function))
+    assert app.call("model", (1,), 2) == function()
 
 
 def test_arrays_come_back_and_the_same_folder_is_used_again(tmp_path: Path) -> None:
     folder = written(tmp_path, model=network, data=ARRAYS)
-    found = opened(folder).data(folder)
+    found = load(folder).call("data", folder)
     assert sorted(found) == sorted(ARRAYS)
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found[name], array)
@@ -81,18 +81,23 @@ def test_arrays_come_back_and_the_same_folder_is_used_again(tmp_path: Path) -> N
 
 def test_large_arrays_lie_beside_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pscluster.app_folder.IN_APP_BYTES", 10)
-    flags = app_of(AppParts(network, ARRAYS), tmp_path).flags
+    flags = app_flags(AppParts(network, ARRAYS), tmp_path)
     assert (flags[0], flags[2]) == ("--app", "--data")
-    found = opened(Path(flags[1])).data(Path(flags[3]))
+    found = load(Path(flags[1])).call("data", Path(flags[3]))
     np.testing.assert_array_equal(found["y_train"], ARRAYS["y_train"])
 
 
 def test_names_and_paths_are_flags(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("")
-    assert app_of(AppParts()).flags == ()
-    assert app_of(AppParts("residual", "synthetic")).flags == ("--model", "residual", "--data", "synthetic")
-    assert app_of(AppParts(file)).flags == ("--app", str(file))
+    assert app_flags(AppParts()) == ()
+    assert app_flags(AppParts("residual", "synthetic")) == (
+        "--model",
+        "residual",
+        "--data",
+        "synthetic",
+    )
+    assert app_flags(AppParts(file)) == ("--app", str(file))
 
 
 def opaque(input_shape: Any, outputs: Any) -> Any:
@@ -137,9 +142,11 @@ def sourceless() -> Any:
         ({"model": "./nowhere.py"}, "no such app"),
     ],
 )
-def test_what_cannot_travel_is_refused_in_one_line(parts: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_cannot_travel_is_refused_in_one_line(
+    parts: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError) as raised:
-        app_of(AppParts(**parts), tmp_path)
+        app_flags(AppParts(**parts), tmp_path)
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.rglob("app.py"))
@@ -160,12 +167,109 @@ def test_wrong_arrays_are_named(change: dict[str, Any], words: str) -> None:
     assert words in str(raised.value)
 
 
-def test_what_the_job_would_refuse_is_refused_before(tmp_path: Path) -> None:
-    wrong = ARRAYS | {"x_train": np.array([[0.0, 1.0], [0.0, np.inf], [0.0, 0.0], [1.0, 1.0]])}
-    with pytest.raises(DataError, match=r"^data: x_train\[1, 1\]: expected a finite float32 number, got inf"):
-        app_of(AppParts(network, wrong), tmp_path)
-    with pytest.raises(DataError, match=r"^data: y_train: expected classes numbered from 0"):
-        app_of(AppParts(network, ARRAYS | {"y_train": np.array([0, 1, 5, 5])}), tmp_path)
-    with pytest.raises(DataError, match=r"^data: task: expected classification"):
-        app_of(AppParts(network, ARRAYS, task="guess"), tmp_path)
+@pytest.mark.parametrize(
+    ("change", "task", "words"),
+    [
+        (
+            {"x_train": np.array([[0.0, 1.0], [0.0, np.inf], [0.0, 0.0], [1.0, 1.0]])},
+            None,
+            r"x_train\[1, 1\]: expected a finite float32 number, got inf",
+        ),
+        ({"y_train": np.array([0, 1, 5, 5])}, None, "y_train: expected classes numbered from 0"),
+        ({}, "guess", "task: expected classification"),
+    ],
+    ids=["number", "classes", "task"],
+)
+def test_what_the_job_would_refuse_is_refused_before(
+    change: dict[str, Any], task: Any, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=f"^data: {words}"):
+        app_flags(AppParts(network, ARRAYS | change, task=task), tmp_path)
     assert not list(tmp_path.rglob("app.py"))
+
+
+def layered(*layers: Any) -> Any:
+    return keras.Sequential([keras.Input((2,)), *layers, keras.layers.Dense(1)])
+
+
+def test_a_compiled_model_brings_its_loss_and_its_optimizer(tmp_path: Path) -> None:
+    model = layered()
+    assert settings_of(model) == {}
+    model.compile(keras.optimizers.Adam(0.01, global_clipnorm=2.0), loss="mae")
+    adam = {"name": "adam", "learning_rate": 0.01, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+    assert settings_of(model) == {
+        "optimizer": adam,
+        "schedule": {"name": "constant"},
+        "clip_norm": 2.0,
+    }
+    arrays = ARRAYS | {"y_train": np.ones(4), "y_test": np.zeros(len(ARRAYS["x_test"]))}
+    _, folder, *_ = app_flags(AppParts(model, arrays, task="regression"), tmp_path)
+    opened = load(Path(folder)).call("model", (2,), 1)
+    assert (opened.loss, opened.optimizer) == ("mae", None)
+    model.train_step = lambda data: {}
+    with pytest.raises(
+        UsageError, match=r"Sequential computes a step in a train_step\(\) of its own"
+    ):
+        settings_of(model)
+
+
+def mse(y: Any, outputs: Any) -> Any:
+    return 100.0 * keras.ops.mean(keras.ops.abs(y - outputs), -1)
+
+
+class OwnLoss(keras.losses.Loss):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return mse(y_true, y_pred)
+
+
+class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """As people write it: without get_config()."""
+
+    def __call__(self, step: Any) -> float:
+        return 0.1
+
+
+@pytest.mark.filterwarnings("ignore:The object being serialized includes a `lambda`")
+@pytest.mark.parametrize(
+    ("compiled", "words"),
+    [
+        ({"loss": mse}, r"compiled with mse, which is none of Keras's.* as loss="),
+        ({"loss": OwnLoss()}, r"compiled with OwnLoss, .* as loss="),
+        (
+            {"loss": "mae", "metrics": [["mae", lambda y, outputs: y]]},
+            r"compiled with <lambda>, .* as metrics=",
+        ),
+        (
+            {"loss": "mae", "metrics": {"dense": keras.metrics.MeanMetricWrapper(mse)}},
+            r"with mse, .* as metrics=",
+        ),
+        (
+            {"optimizer": keras.optimizers.SGD(OwnSchedule())},
+            r"Keras cannot write it \(.*get_config.*own out",
+        ),
+    ],
+)
+def test_what_a_model_is_compiled_with_and_no_job_can_open_is_refused(
+    compiled: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    model = layered()
+    model.compile(**compiled)
+    with pytest.raises(UsageError, match=words):
+        app_flags(AppParts(model), tmp_path)
+    assert not list(tmp_path.rglob("app.py"))
+
+
+def test_a_file_that_keras_does_not_open_is_one_clear_line(tmp_path: Path) -> None:
+    model = layered(keras.layers.Lambda(lambda x: x + 1))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "result.json").write_text("{}")
+    file = tmp_path / "model" / "model.keras"
+    model.save(file)
+    words = r"model\.keras: Keras does not open it: .*lambda.*safe_mode=False"
+    with pytest.raises(UsageError, match=words):
+        Run(tmp_path).model  # noqa: B018
+    assert keras.models.load_model(file, compile=False, safe_mode=False)
+
+
+def test_the_reason_of_a_message_that_begins_with_an_empty_line_is_its_first_words() -> None:
+    assert reason_of(ValueError("\n\n  Keras says why.\nand more")) == "Keras says why."

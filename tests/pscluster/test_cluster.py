@@ -1,6 +1,11 @@
-"""`pscluster.Cluster` and `Run`: what they ask of the commands, what they make of the answers, one real training."""
+"""`pscluster.Cluster` and `Run`.
+
+What they ask of the commands, what they make of the answers, one real training.
+"""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,8 +15,12 @@ from typing import Any
 import pytest
 
 import pscluster
-from cluster.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError
 from deploy.common.project import environment_for_any_folder
+from tests.deploy.playing import eventually, gone
+from tests.ran import python
+
+OUTSIDE = environment_for_any_folder()
 
 
 @pytest.fixture
@@ -27,9 +36,12 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     words: list[list[str]] = []
     (tmp_path / "result.json").write_text('{"status": "done"}')
 
-    def run(command: Sequence[str], *_: Any) -> Any:
+    def run(command: Sequence[str], *_: Any, **__: Any) -> Any:
         words.append(list(command))
-        return {"status": {"state": "stopped"}, "train": {"result_path": str(tmp_path / "result.json")}}.get(command[1])
+        return {
+            "status": {"state": "stopped"},
+            "train": {"result_path": str(tmp_path / "result.json")},
+        }.get(command[1])
 
     monkeypatch.setattr("pscluster.cluster.run", run)
     return words
@@ -42,15 +54,44 @@ def test_with_starts_and_stops(inventory: Path, asked: list[list[str]]) -> None:
     assert all(str(inventory) == words[words.index("--inventory") + 1] for words in asked)
 
 
+@pytest.mark.long
+def test_a_cluster_ends_with_the_program_that_is_killed(tmp_path: Path) -> None:
+    program = """
+import time, pscluster
+with pscluster.local(1) as one:
+    print(one.inventory, flush=True)
+    time.sleep(600)
+"""
+    words = [sys.executable, "-c", program]
+    # Both ask for the state of one account.
+    ours = {**OUTSIDE, "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+    with subprocess.Popen(words, cwd=tmp_path, env=ours, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        inventory = Path(killed.stdout.readline().decode().strip())
+        began = pscluster.Cluster(inventory).status()
+        killed.kill()
+    assert began["state"] == "running"
+    pids = [role["pid"] for role in began["roles"]] + [began["supervisor_pid"]]
+    eventually(lambda: all(gone(pid) for pid in pids), "the roles ended")
+    shutil.rmtree(inventory.parent)
+
+
 def test_settings_are_keys_of_the_inventory(inventory: Path, asked: list[list[str]]) -> None:
     cluster = pscluster.Cluster(inventory, settings={"logging.level": "info"})
-    run = cluster.train("residual", mode="sync", epochs=5, codec="fp16", optimizer={"name": "adamw"}, resume="runs/x")
+    run = cluster.train(
+        "residual",
+        mode="sync",
+        epochs=5,
+        codec="fp16",
+        optimizer={"name": "adamw"},
+        resume="runs/x",
+    )
     assert run.result == {"status": "done"}
-    assert asked[0][4:] == [
-        *("--set", 'logging.level="info"', "--model", "residual", "--json", "--set", 'jobs.train.mode="sync"'),
-        *("--set", "jobs.train.epochs=5", "--set", 'jobs.train.codec.name="fp16"'),
-        *("--set", 'jobs.train.optimizer={"name": "adamw"}', "--resume", "--run", "runs/x"),
-    ]
+    words = ["--set", 'logging.level="info"', "--model", "residual", "--json"]
+    words += ["--set", 'jobs.train.mode="sync"', "--set", "jobs.train.epochs=5"]
+    words += ["--set", 'jobs.train.codec.name="fp16"']
+    words += ["--set", 'jobs.train.optimizer={"name": "adamw"}', "--resume", "--run", "runs/x"]
+    assert asked[0][4:] == words
 
 
 def test_wrong_arguments_are_one_line(inventory: Path, asked: list[list[str]]) -> None:
@@ -76,7 +117,11 @@ def test_a_commands_error_is_an_exception_with_its_text(inventory: Path) -> None
 
 def test_a_run_is_its_folder(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"status": "done"}')
-    events = [{"event": "began"}, {"event": "epoch", "epoch": 1, "loss": 3}, {"event": "epoch", "epoch": 1, "loss": 2}]
+    events = [
+        {"event": "began"},
+        {"event": "epoch", "epoch": 1, "loss": 3},
+        {"event": "epoch", "epoch": 1, "loss": 2},
+    ]
     (tmp_path / "history.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"event": "ep')
     (tmp_path / "report.html").write_text('<p title="a">&amp;</p>')
     run = pscluster.Run(tmp_path)
@@ -93,28 +138,21 @@ def test_a_run_is_its_folder(tmp_path: Path) -> None:
         run.report()
 
 
-def python(code: str, folder: Path) -> str:
-    words = [sys.executable, "-c", code]
-    return subprocess.run(
-        words, cwd=folder, env=environment_for_any_folder(), capture_output=True, text=True, check=True
-    ).stdout
-
-
 def test_the_import_is_light(tmp_path: Path) -> None:
-    code = "import sys, pscluster; print({'tensorflow', 'keras', 'numpy', 'invoke', 'fabric'} & set(sys.modules))"
-    assert python(code, tmp_path).strip() == "set()"
+    found = python(
+        "-c", "import sys, pscluster; print(*sys.modules)", folder=tmp_path, environment=OUTSIDE
+    )
+    assert "pscluster" in found.split()
+    assert not {"tensorflow", "keras", "numpy", "invoke", "fabric"} & set(found.split())
 
 
 def test_the_command_has_fabs_tasks_from_any_folder(tmp_path: Path) -> None:
-    environment = environment_for_any_folder()
-    words = [sys.executable, "-m", "pscluster"]
-    listed = subprocess.run([*words, "--list"], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert listed.returncode == 0
-    for task in ("deploy.start", "job.train", "init", "report"):
-        assert f"  {task}" in listed.stdout
-    made = subprocess.run([*words, "init", "--local", "--out", "one.yaml"], cwd=tmp_path, env=environment)
-    assert made.returncode == 0
+    def said(*words: str, code: int = 0) -> str:
+        return python("-m", "pscluster", *words, code=code, folder=tmp_path, environment=OUTSIDE)
+
+    listed = said("--list")
+    for task in ("deploy start", "job train", "init", "report"):
+        assert f"  {task}" in listed
+    said("init", "--local", "--out", "one.yaml")
     assert (tmp_path / "one.yaml").is_file()
-    wrong = subprocess.run([*words, "deploy", "nap"], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert wrong.returncode == 2
-    assert "no action 'nap'" in wrong.stderr
+    assert "no action 'nap'" in said("deploy", "nap", code=2)

@@ -24,7 +24,10 @@ def executed(folder: Path) -> list[dict[str, str]]:
 def _shown(outputs: list[Any]) -> dict[str, str]:
     shown = defaultdict[str, str](str)
     for output in outputs:
-        parts = {output.name: output.text} if output.output_type == "stream" else output.data
+        if output.output_type == "stream":
+            parts = {output.name: output.text}
+        else:
+            parts = output.data
         for kind, text in parts.items():
             shown[kind] += text
     return shown
@@ -32,7 +35,13 @@ def _shown(outputs: list[Any]) -> dict[str, str]:
 
 @pytest.mark.long
 def test_trains_and_shows_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_CACHE_HOME"):
+    for name in (
+        "JUPYTER_RUNTIME_DIR",
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "IPYTHONDIR",
+        "XDG_CACHE_HOME",
+    ):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name, value in environment_for_any_folder().items():
         monkeypatch.setenv(name, value)

@@ -1,23 +1,27 @@
 """The wheel: its version, what it holds, and a training with nothing but it."""
 
+import ast
 import json
 import os
+import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import cluster
+import core
 import pscluster
 from deploy.common.project import ROOT
 from deploy.release.code_wheel import PACKAGES, REQUIRES_PYTHON, build_code_wheel, uv_executable
 from tests.habits import needs
+from tests.habits.sources import imports, modules
+from tests.ran import python, ran
 
 TRAINS = """
 import sys
@@ -37,23 +41,48 @@ def project() -> dict[str, Any]:
 
 
 def test_one_version_is_in_the_tree(project: dict[str, Any]) -> None:
-    assert project["tool"]["hatch"]["version"]["fallback-version"] == cluster.__version__
-    assert pscluster.__version__ == f"{cluster.__version__}+checkout"
-    shown = subprocess.run([sys.executable, "-m", "pscluster", "--version"], cwd=ROOT, capture_output=True, text=True)
-    assert shown.stdout.strip() == f"pscluster {pscluster.__version__}"
+    assert project["tool"]["hatch"]["version"]["fallback-version"] == core.__version__
+    assert pscluster.__version__ == f"{core.__version__}+checkout"
+    shown = python("-m", "pscluster", "--version")
+    assert shown.strip() == f"pscluster {pscluster.__version__}"
 
 
 def test_what_is_written_twice_is_the_same(project: dict[str, Any]) -> None:
-    groups = project["dependency-groups"]
-    assert project["project"]["optional-dependencies"]["operator"] == [*groups["operator"], *groups["node"]]
     assert project["project"]["requires-python"] == REQUIRES_PYTHON
-    assert sorted(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == sorted(PACKAGES)
+    assert sorted(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == sorted(
+        PACKAGES
+    )
+
+
+def test_a_plain_install_has_the_packages_of_all_commands(project: dict[str, Any]) -> None:
+    brought = {
+        _normal(re.split(r"[^A-Za-z0-9_.-]", line)[0])
+        for line in project["project"]["dependencies"]
+    }
+    brought |= {"invoke", "paramiko"}  # parts of fabric that it documents as such
+    brought |= {"keras"}  # TensorFlow requires it
+    ours = {*PACKAGES, *sys.stdlib_module_names}
+    distributions = packages_distributions()
+    missing = set()
+    for path, tree in modules("deploy", "pscluster").items():
+        tops = {name.partition(".")[0] for node in ast.walk(tree) for name in imports(node)}
+        for top in tops - ours:
+            given = {_normal(one) for one in distributions.get(top, ())}
+            if not given & brought and "/templates/" not in path:
+                missing.add(f"{path}: {top}")
+    assert missing == set(), "a plain `pip install` cannot run this"
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def copied(folder: Path) -> Path:
     """What the wheel is built from, without git."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, folder / name)
     return folder
@@ -62,29 +91,27 @@ def copied(folder: Path) -> Path:
 def tagged(folder: Path, tag: str) -> None:
     git = needs.tool("git")
     person = ["-c", "user.name=a", "-c", "user.email=a@localhost", "-c", "init.defaultBranch=main"]
-    words: list[list[str]] = [["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"], ["tag", tag]]
-    for each in words:
-        subprocess.run([git, *person, *each], cwd=folder, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": ""})
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": ""}
+    for words in ("init -q", "add .", "commit -q -m all", f"tag {tag}"):
+        ran(git, *person, *words.split(), folder=folder, environment=environment)
 
 
 def built(folder: Path) -> Path:
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "made")]
-    made = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
+    python("-m", "hatchling", "build", "-t", "wheel", "-d", folder / "made", folder=folder)
     (wheel,) = (folder / "made").glob("*.whl")
     return wheel
 
 
 def installed(wheel: Path, venv: Path) -> tuple[Path, dict[str, str]]:
-    """The scripts of an environment with it, and variables under which nothing else of ours is found.
+    """The scripts of an environment with it.
 
     The packages are those of the environment that runs the tests, except that it has no pscluster.
     """
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    python("-m", "venv", "--without-pip", venv)
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "common.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     words = ["pip", "install", "--quiet", "--offline", "--no-deps", "--no-config", "--python"]
-    subprocess.run([uv_executable(), *words, venv / "bin" / "python", wheel], check=True)
+    ran(uv_executable(), *words, venv / "bin" / "python", wheel)
     (venv / "bin" / "uv").symlink_to(uv_executable())
     unset = ("PYTHONPATH", "VIRTUAL_ENV")
     environment = {key: value for key, value in os.environ.items() if key not in unset}
@@ -94,8 +121,8 @@ def installed(wheel: Path, venv: Path) -> tuple[Path, dict[str, str]]:
 @pytest.mark.long
 def test_trains_and_prepares_nodes_with_nothing_but_the_wheel(tmp_path: Path) -> None:
     source = copied(tmp_path / "source")
-    asked = [sys.executable, "-m", "hatchling", "version"]
-    assert subprocess.check_output(asked, cwd=source, text=True).strip() == cluster.__version__
+    version = python("-m", "hatchling", "version", folder=source)
+    assert version.strip() == core.__version__
     tagged(source, "v12.3.4")
     wheel = built(source)
     assert wheel.name == "pscluster-12.3.4-py3-none-any.whl"
@@ -113,18 +140,24 @@ def test_trains_and_prepares_nodes_with_nothing_but_the_wheel(tmp_path: Path) ->
     empty.mkdir()
 
     def said(*words: str | Path) -> str:
-        done = subprocess.run(words, cwd=empty, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return ran(*words, folder=empty, environment=environment).stdout
 
     assert said(scripts / "pscluster", "--version").strip() == "pscluster 12.3.4"
-    assert "  job.train" in said(scripts / "pscluster", "--list")
+    assert "  job train" in said(scripts / "pscluster", "--list")
     said(scripts / "pscluster", "app", "new", "mine", "--template", "bare")
     assert (empty / "mine" / "app.py").is_file()
     folder, status, epochs = said(scripts / "python", "-c", TRAINS).splitlines()[-1].split()
     assert (status, epochs) == ("done", "1")
     assert (empty / folder / "report.html").is_file()
-    assert json.loads((empty / folder / "environment.json").read_text())["pscluster"] == cluster.__version__
+    assert (
+        json.loads((empty / folder / "environment.json").read_text())["pscluster"]
+        == core.__version__
+    )
 
-    shows_key = "from deploy.release.code_wheel import build_code_wheel; print(build_code_wheel().key)"
-    assert said(scripts / "python", "-c", shows_key).strip() == build_code_wheel(source, tmp_path / "cache").key
+    shows_key = (
+        "from deploy.release.code_wheel import build_code_wheel; print(build_code_wheel().key)"
+    )
+    assert (
+        said(scripts / "python", "-c", shows_key).strip()
+        == build_code_wheel(source, tmp_path / "cache").key
+    )

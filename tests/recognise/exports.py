@@ -1,30 +1,36 @@
 """An export for the tests: it tells moving from still by the mean of absolute body acceleration."""
 
-import hashlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from cluster.data.filters import CHANNELS
-from cluster.exported import Description, write
-from cluster.exported.description import Check, Data, Input, Network, Output, Run, Standardization, Timing
+from core.data.filters import CHANNELS
+from core.exported import write
+from core.exported.description import Architecture, ChannelStatistics, Input
+from tests.core.exported import small
 
-STEPS, THRESHOLD_G = 128, 0.1
+STEPS = 128
+THRESHOLD_G = 0.1
 LABELS = ("STILL", "MOVING")
 
 
 def onnx_model(channels: int = len(CHANNELS)) -> bytes:
     """Logits (0, 100 x (mean |body acceleration| - threshold)); dynamic batch."""
-    windows = helper.make_tensor_value_info("windows", TensorProto.FLOAT, ["batch", STEPS, channels])
+    windows = helper.make_tensor_value_info(
+        "windows", TensorProto.FLOAT, ["batch", STEPS, channels]
+    )
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 2])
     kernel = np.zeros((channels, 2), np.float32)
     kernel[:3, 1] = 100.0 / 3.0
     bias = np.array([0.0, -100.0 * THRESHOLD_G], np.float32)
     constants = [
-        numpy_helper.from_array(kernel, "kernel"), numpy_helper.from_array(bias, "bias"),
+        numpy_helper.from_array(kernel, "kernel"),
+        numpy_helper.from_array(bias, "bias"),
         numpy_helper.from_array(np.array([1]), "axes"),
-    ]  # fmt: skip
+    ]
     nodes = [
         helper.make_node("Abs", ["windows"], ["absolute"]),
         helper.make_node("ReduceMean", ["absolute", "axes"], ["mean"], keepdims=0),
@@ -38,31 +44,35 @@ def onnx_model(channels: int = len(CHANNELS)) -> bytes:
     return model
 
 
-def export(folder: Path, filters: str = "causal", channels: tuple[str, ...] = CHANNELS) -> Path:
-    """Write the export into `folder`, which it makes."""
+def export(
+    folder: Path,
+    filters: str | None = "causal",
+    channels: tuple[str, ...] = CHANNELS,
+    **stated: Any,
+) -> Path:
+    """Write the export into `folder`, which it makes.
+
+    `stated`: what it says of its signals, `width` of its windows.
+    """
     folder.mkdir()
-    content = onnx_model(len(channels))
+    width = stated.get("width", len(channels))
+    content = onnx_model(width)
     (folder / "model.onnx").write_bytes(content)
+    units = stated.get("units", ())
+    described = small.described(content)
     write(
         folder,
-        Description(
-            format="onnx",
-            quantized=None,
-            file="model.onnx",
-            sha256=hashlib.sha256(content).hexdigest(),
-            bytes=len(content),
-            run=Run("20260101T000000Z-train", "train", "0" * 64, "0.1.0"),
-            model=Network("still-or-moving", {}),
-            input=Input("windows", "float32", STEPS, channels, "g, rad/s", (STEPS, len(channels))),
-            output=Output("logits", 2),
+        replace(
+            described,
+            model=Architecture("still-or-moving", {}),
+            input=Input("windows", "float32", STEPS, channels, "g, rad/s", (STEPS, width), units),
             labels=LABELS,
-            sampling_hz=50.0,
+            sampling_hz=stated.get("sampling_hz", 50.0),
             stride=64,
             filters=filters,  # type: ignore[arg-type]
-            standardization=Standardization((0.0,) * len(channels), (1.0,) * len(channels)),
-            check=Check(10, "the test set", 1e-6, 1.0, 0.9, 0.9),
-            timing=Timing(0.1, 0.2, 1, 100),
-            data=Data("hapt", "a zip", None),
+            standardization=ChannelStatistics(
+                (0.0,) * width, (stated.get("deviation", 1.0),) * width
+            ),
         ),
     )
     return folder

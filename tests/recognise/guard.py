@@ -1,11 +1,25 @@
-"""An environment for processes in which TensorFlow, and whatever else a Pi does not need to recognise, is missing."""
+"""An environment for processes in which whatever a Pi does not need to recognise is missing."""
 
 import os
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-REFUSED = ("tensorflow", "keras", "yaml", "rich", "prometheus_client", "psutil", "safetensors", "jinja2", "starlette",
-           "uvicorn", "netifaces", "fabric", "onnx", "ai_edge_litert")  # fmt: skip
+REFUSED = (
+    "tensorflow",
+    "keras",
+    "yaml",
+    "rich",
+    "prometheus_client",
+    "psutil",
+    "safetensors",
+    "jinja2",
+    "starlette",
+    "uvicorn",
+    "netifaces",
+    "fabric",
+    "onnx",
+    "ai_edge_litert",
+)
 """docs/recognise.md installs NumPy, SciPy, pydantic and ONNX Runtime alone."""
 GUARD = f"""
 import sys

@@ -1,13 +1,15 @@
 """Invented readings for the tests of the stream."""
 
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recognise.stream import Fault, Settings, Stream, Window
+from recognise.stream import InputFault, Settings, Stream, Window
 
 Numbers = NDArray[np.float64]
+Found = list[Window | InputFault]
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,10 @@ class Readings:
 
     def rows(self, rows: slice | NDArray[np.intp]) -> "Readings":
         return Readings(self.times[rows], self.acceleration[rows], self.rotation[rows])
+
+    def scaled(self, part: str, factor: float) -> "Readings":
+        """One part, such as `rotation`, times a factor."""
+        return Readings(**{**vars(self), part: factor * vars(self)[part]})
 
     def __len__(self) -> int:
         return len(self.times)
@@ -34,28 +40,39 @@ def walk(count: int, *, seed: int = 0, hz: float = 50.0, begin: float = 0.0) -> 
     return Readings(times, acceleration, random.normal(0, 0.5, (count, 3)))
 
 
-def heard(settings: Settings, readings: Readings, sizes: list[int]) -> list[Window | Fault]:
+def heard(settings: Settings, readings: Readings, sizes: list[int]) -> Found:
     """Windows and faults of a fresh stream that gets chunks of these sizes, again and again."""
-    stream, start, turn = Stream(settings), 0, 0
-    found: list[Window | Fault] = []
-    while start < len(readings):
-        chunk = readings.rows(slice(start, start + sizes[turn % len(sizes)]))
+    stream = Stream(settings)
+    start = 0
+    found: Found = []
+    for size in cycle(sizes):
+        chunk = readings.rows(slice(start, start + size))
+        if not len(chunk):
+            return found
         found += stream.push(chunk.times, chunk.acceleration, chunk.rotation)
-        start, turn = start + sizes[turn % len(sizes)], turn + 1
+        start += size
     return found
 
 
-def same(left: list[Window | Fault], right: list[Window | Fault]) -> bool:
+def windows_of(found: Found) -> list[Window]:
+    return [item for item in found if isinstance(item, Window)]
+
+
+def faults_of(found: Found) -> list[InputFault]:
+    return [item for item in found if isinstance(item, InputFault)]
+
+
+def same(left: Found, right: Found) -> bool:
     """Whether both are equal, windows to the bit."""
     return [_comparable(item) for item in left] == [_comparable(item) for item in right]
 
 
-def _comparable(item: Window | Fault) -> object:
-    if isinstance(item, Fault):
+def _comparable(item: Window | InputFault) -> object:
+    if isinstance(item, InputFault):
         return item
     return item.at, item.centre, item.begins, item.channels.tobytes()
 
 
-def kinds(found: list[Window | Fault]) -> list[str]:
+def kinds(found: Found) -> list[str]:
     """What each is: `window`, or the kind of the fault."""
-    return [item.kind if isinstance(item, Fault) else "window" for item in found]
+    return [item.kind if isinstance(item, InputFault) else "window" for item in found]

@@ -1,23 +1,28 @@
-"""The stream core: the same bits from chunks of any length, the causal filters' windows, and a fault for bad input."""
+"""The stream core: the same bits from any chunks, the causal filters' windows, faults."""
 
 import gc
 import math
 import tracemalloc
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.data.filters import CausalFilters, causal_channels, nine_channels
-from cluster.errors import UsageError
-from recognise.stream import Fault, Settings, Stream, Window
+from core.data.filters import NINE_CHANNELS, causal_channels, nine_channels
+from core.errors import UsageError
+from recognise.stream import Settings, Stream
 from recognise.stream.events import FAULTS
 from recognise.stream.stream import MOST_READINGS
-from tests.recognise.readings import Readings, heard, kinds, same, walk
+from tests.recognise.readings import Readings, faults_of, heard, kinds, same, walk, windows_of
 
 SMALL = Settings(window_steps=16, hop=5)
 SIZES = st.lists(st.integers(1, 70), min_size=1, max_size=6)
+TROUBLES = ("pause", "back", "doubled", "late", "nan", "huge", "time", "quiet")
+HUGE = (1e308, -math.inf, 2e4)
+TIMES = (math.nan, math.inf, -math.inf, 1e300, 0.0)
 
 
 @st.composite
@@ -25,13 +30,13 @@ def troubled(draw: st.DrawFn) -> Readings:
     """A walk at any rate with jitter, pauses, jumps back, doubled, late and absurd readings."""
     count = draw(st.integers(1, 300))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    readings = walk(count, hz=draw(st.sampled_from([21.0, 49.7, 50.0, 100.0, 173.0])), begin=draw(st.floats(-1e9, 2e9)))
-    times, values = readings.times.copy(), readings.acceleration.copy()
+    hz = draw(st.sampled_from([21.0, 49.7, 50.0, 100.0, 173.0]))
+    readings = walk(count, hz=hz, begin=draw(st.floats(-1e9, 2e9)))
+    times = readings.times
     times += random.uniform(0, draw(st.sampled_from([0.0, 0.004, 0.03])), count)
     for _ in range(draw(st.integers(0, 6))):
         row = draw(st.integers(0, count - 1))
-        trouble = draw(st.sampled_from(["pause", "back", "doubled", "late", "nan", "huge", "time", "quiet"]))
-        match trouble:
+        match draw(st.sampled_from(TROUBLES)):
             case "pause":
                 times[row:] += draw(st.floats(0.0, 5.0))
             case "back":
@@ -41,33 +46,30 @@ def troubled(draw: st.DrawFn) -> Readings:
             case "late":
                 times[row] -= 0.1
             case "nan":
-                values[row, 1] = math.nan
+                readings.acceleration[row, 1] = math.nan
             case "huge":
-                values[row, 2] = draw(st.sampled_from([1e308, -math.inf, 2e4]))
+                readings.acceleration[row, 2] = draw(st.sampled_from(HUGE))
             case "time":
-                times[row] = draw(st.sampled_from([math.nan, math.inf, -math.inf, 1e300, 0.0]))
+                times[row] = draw(st.sampled_from(TIMES))
             case "quiet":
-                values[row:] = 0.0
-    return Readings(times, values, readings.rotation)
+                readings.acceleration[row:] = 0.0
+    return readings
 
 
 @settings(max_examples=150, deadline=None)
 @given(troubled(), SIZES, st.sampled_from([None, 100.0, 173.0]))
-def test_chunks_of_any_length_give_the_same_bits(readings: Readings, sizes: list[int], source_hz: float | None) -> None:
-    asked = Settings(window_steps=16, hop=5, source_hz=source_hz)
-    assert same(heard(asked, readings, sizes), heard(asked, readings, [len(readings)]))
-
-
-@settings(max_examples=100, deadline=None)
-@given(troubled())
-def test_every_window_is_finite_and_every_fault_is_of_a_known_kind(readings: Readings) -> None:
-    for item in heard(SMALL, readings, [50]):
-        if isinstance(item, Fault):
-            assert item.kind in FAULTS
-            assert "\n" not in item.detail
-        else:
-            assert item.channels.shape == (16, 9)
-            assert np.isfinite(item.channels).all()
+def test_chunks_of_any_length_give_the_same_bits_which_are_finite_or_a_known_fault(
+    readings: Readings, sizes: list[int], source_hz: float | None
+) -> None:
+    asked = replace(SMALL, source_hz=source_hz)
+    found = heard(asked, readings, sizes)
+    assert same(found, heard(asked, readings, [len(readings)]))
+    for window in windows_of(found):
+        assert window.channels.shape == (16, 9)
+        assert np.isfinite(window.channels).all()
+    for fault in faults_of(found):
+        assert fault.kind in FAULTS
+        assert "\n" not in fault.detail
 
 
 @settings(max_examples=50, deadline=None)
@@ -77,187 +79,220 @@ def test_a_stream_equals_the_causal_filters_over_the_whole_recording(
 ) -> None:
     readings = walk(count, seed=seed, begin=begin)
     whole = causal_channels(readings.acceleration, readings.rotation)
-    windows = heard(SMALL, readings, sizes)
-    assert kinds(windows) == ["window"] * len(range(0, count - 15, 5))
-    for number, window in enumerate(windows):
-        assert isinstance(window, Window)
-        np.testing.assert_array_equal(window.channels, whole[number * 5 : number * 5 + 16])
-        assert window.at == pytest.approx(readings.times[number * 5 + 15], abs=1e-6)
-        assert window.begins == (number == 0)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 300), SIZES)
-def test_the_causal_filters_keep_their_state(count: int, sizes: list[int]) -> None:
-    readings = walk(count)
-    filters, start, found = CausalFilters(), 0, [np.empty((0, 9), np.float32)]
-    turn = 0
-    while start < count:
-        chunk = readings.rows(slice(start, start + sizes[turn % len(sizes)]))
-        found.append(filters.push(chunk.acceleration, chunk.rotation))
-        start, turn = start + len(chunk), turn + 1
-    np.testing.assert_array_equal(np.concatenate(found), causal_channels(readings.acceleration, readings.rotation))
+    found = heard(SMALL, readings, sizes)
+    starts = range(0, count - 15, 5)
+    assert kinds(found) == ["window"] * len(starts)
+    for start, window in zip(starts, windows_of(found), strict=True):
+        np.testing.assert_array_equal(window.channels, whole[start : start + 16])
+        assert window.at == pytest.approx(readings.times[start + 15], abs=1e-6)
+        assert window.begins == (start == 0)
 
 
 def test_a_causal_channel_is_that_of_two_way_filters_but_for_the_lag() -> None:
     readings = walk(3000)
-    causal = causal_channels(readings.acceleration, readings.rotation)[200:-200]
-    two_way = nine_channels(readings.acceleration, readings.rotation)[200:-200]
-    assert not np.array_equal(causal, two_way)
+    causal = causal_channels(readings.acceleration, readings.rotation)[200:-200, 6]
+    two_way = nine_channels(readings.acceleration, readings.rotation)[200:2200, 6]
     # Total acceleration lags by a step of the median and about one of the low-pass.
-    lags = [float(np.corrcoef(causal[lag : lag + 2000, 6], two_way[:2000, 6])[0, 1]) for lag in range(5)]
-    assert int(np.argmax(lags)) in (1, 2)
-    assert max(lags) > 0.98
+    likeness = [float(np.corrcoef(causal[lag:][:2000], two_way)[0, 1]) for lag in range(5)]
+    assert int(np.argmax(likeness)) in (1, 2)
+    assert max(likeness) > 0.98
+
+
+def wave(hz: float, seconds: float, size: float, rate: float) -> Readings:
+    """Gravity, and a pure sine of this size and rate along x."""
+    times = np.arange(int(hz * seconds)) / hz
+    values = np.tile([0.0, 0.0, 1.0], (len(times), 1))
+    values[:, 0] = size * np.sin(2 * np.pi * rate * times)
+    return Readings(times, values, values)
 
 
 @pytest.mark.parametrize("hz", [47.0, 100.0, 200.0])
 def test_readings_of_another_rate_become_the_models_rate(hz: float) -> None:
-    def smooth(times: np.ndarray) -> np.ndarray:
-        return np.stack([0.3 * np.sin(2 * np.pi * 1.5 * times), 0 * times, 1 + 0 * times], axis=1)
-
-    times = np.arange(int(hz * 10)) / hz
-    found = heard(SMALL, Readings(times, smooth(times), smooth(times)), [64])
-    grid = np.arange(500) / 50.0
-    expected = heard(SMALL, Readings(grid, smooth(grid), smooth(grid)), [64])
+    found, expected = (
+        windows_of(heard(SMALL, wave(rate, 10.0, 0.3, 1.5), [64])) for rate in (hz, 50.0)
+    )
     assert abs(len(found) - len(expected)) <= 1
     for left, right in zip(found, expected, strict=False):
-        assert isinstance(left, Window)
-        assert isinstance(right, Window)
         assert left.at == pytest.approx(right.at)
         np.testing.assert_allclose(left.channels, right.channels, atol=0.01)
 
 
 def test_noise_beyond_the_models_rate_does_not_fold_into_the_signal() -> None:
-    times = np.arange(2000) / 200.0
-    # 60 Hz at 200 Hz looks like 10 Hz at 50 Hz.
-    hum = np.stack([0.5 * np.sin(2 * np.pi * 60.0 * times), 0 * times, 1 + 0 * times], axis=1)
-    readings = Readings(times, hum, np.zeros_like(hum))
-
-    def heard_hum(asked: Settings) -> float:
-        window = heard(asked, readings, [100])[-1]
-        assert isinstance(window, Window)
-        return float(window.channels[:, 6].std())
-
-    assert heard_hum(Settings(source_hz=200.0)) < 0.25 * heard_hum(Settings())
+    hum = wave(200.0, 10.0, 0.5, 60.0)  # at 50 Hz it looks like 10 Hz
+    asked, plain = (
+        windows_of(heard(each, hum, [100]))[-1].channels[:, 6].std()
+        for each in (Settings(source_hz=200.0), Settings())
+    )
+    assert asked < 0.25 * plain
 
 
 @pytest.mark.parametrize(
-    ("row", "time", "kind"),
+    ("time", "kind"),
     [
-        (40, 40 / 50 + 0.4, "gap"),
-        (40, 39 / 50, "doubled"),
-        (40, 38.5 / 50, "late"),
-        (40, 39 / 50 - 0.3, "clock_jump"),
-        (40, math.nan, "bad_value"),
-        (40, math.inf, "bad_value"),
-        (40, 1.7e12, "bad_value"),
+        (39 / 50, "doubled"),
+        (38.5 / 50, "late"),
+        (math.nan, "bad_value"),
+        (math.inf, "bad_value"),
+        (1.7e12, "bad_value"),
     ],
 )
-def test_a_bad_time_gives_one_fault_of_its_kind_at_its_place(row: int, time: float, kind: str) -> None:
+def test_one_bad_time_is_one_fault_and_no_break(time: float, kind: str) -> None:
     readings = walk(80)
-    times = readings.times.copy()
-    # A pause or a jump stays; one wrong reading does not.
-    times[row:] = times[row:] + (time - times[row]) if kind in ("gap", "clock_jump") else times[row:]
-    times[row] = time
-    found = heard(SMALL, Readings(times, readings.acceleration, readings.rotation), [80])
-    faults = [item for item in found if isinstance(item, Fault)]
-    assert [fault.kind for fault in faults] == [kind]
-    anew = [item.begins for item in found if isinstance(item, Window)]
-    assert sum(anew) == (2 if kind in ("gap", "clock_jump") else 1)
-    if kind in ("gap", "clock_jump"):
-        place = found.index(faults[0])
-        after = found[place + 1]
-        assert isinstance(after, Window)
-        assert after.begins
-        assert after.at >= times[row] + 15 / 50 - 1e-9, "no window spans the break"
+    readings.times[40] = time
+    found = heard(SMALL, readings, [80])
+    assert [fault.kind for fault in faults_of(found)] == [kind]
+    assert sum(window.begins for window in windows_of(found)) == 1
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(0.4, "gap"), (-0.3, "clock_jump")])
+def test_a_pause_or_a_jump_back_is_one_fault_and_no_window_spans_it(
+    seconds: float, kind: str
+) -> None:
+    readings = walk(80)
+    readings.times[40:] += seconds
+    found = heard(SMALL, readings, [80])
+    (place,) = (at for at, each in enumerate(kinds(found)) if each != "window")
+    assert kinds(found)[place] == kind
+    first, after = windows_of(found[:place])[0], windows_of(found[place:])[0]
+    assert [each for each in windows_of(found) if each.begins] == [first, after]
+    assert after.at >= readings.times[40] + 15 / 50 - 1e-9
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e5, -1e308])
-@pytest.mark.parametrize("column", [0, 5])
-def test_a_bad_value_is_dropped_with_a_fault(value: float, column: int) -> None:
+@pytest.mark.parametrize("part", ["acceleration", "rotation"])
+def test_a_bad_value_is_dropped_with_a_fault(value: float, part: str) -> None:
     readings = walk(80)
-    both = np.concatenate([readings.acceleration, readings.rotation], axis=1)
-    both[40, column] = value
-    found = heard(SMALL, Readings(readings.times, both[:, :3], both[:, 3:]), [80])
-    assert [kind for kind in kinds(found) if kind != "window"] == ["bad_value"]
-    assert kinds(found).count("window") == 13, "the reading between its neighbours is interpolated"
+    getattr(readings, part)[40, 2] = value
+    found = heard(SMALL, readings, [80])
+    assert [fault.kind for fault in faults_of(found)] == ["bad_value"]
+    assert len(windows_of(found)) == 13, "the reading between its neighbours is interpolated"
 
 
-def test_a_wrong_unit_gets_no_window() -> None:
-    readings = walk(200)
-    wrong = Readings(readings.times, readings.acceleration * 9.80665, readings.rotation)
-    found = heard(SMALL, wrong, [200])
+@pytest.mark.parametrize(
+    ("part", "factor", "unit", "said"),
+    [
+        ("rotation", 180.0 / math.pi, {}, "is the unit rad/s?"),
+        ("rotation", 0.0, {}, "no gyroscope"),
+        ("acceleration", 0.0, {}, "every acceleration is exactly 0"),
+        ("acceleration", 1000.0, {}, "is the unit g?"),
+        ("acceleration", 9.80665, {}, "is the unit g?"),
+        ("acceleration", 1.0, {"acceleration_unit": "m/s2"}, "the readings came as m/s2 and rad/s"),
+    ],
+)
+def test_a_window_that_no_person_makes_gets_no_label(
+    part: str, factor: float, unit: dict[str, Any], said: str
+) -> None:
+    found = heard(Settings(**unit), walk(400).scaled(part, factor), [50])
     assert set(kinds(found)) == {"implausible"}
-    right = heard(Settings(window_steps=16, hop=5, acceleration_unit="m/s2"), wrong, [200])
-    assert set(kinds(right)) == {"window"}
-    assert set(kinds(heard(Settings(acceleration_unit="m/s2"), walk(200), [200]))) == {"implausible"}
+    assert all(said in fault.detail for fault in faults_of(found))
+
+
+def test_a_window_without_gravity_gets_no_label() -> None:
+    readings = walk(400)
+    readings.acceleration[:, 2] -= 1.0
+    # As much as gravity, but in no direction.
+    found = heard(Settings(), readings.scaled("acceleration", 2.0), [50])
+    assert set(kinds(found)) == {"implausible"}
+    assert all("acceleration without gravity" in fault.detail for fault in faults_of(found))
+
+
+def test_a_gyroscope_that_falls_silent_is_told_though_the_filters_ring() -> None:
+    readings = walk(600)
+    readings.rotation[200:] = 0.0
+    found = kinds(heard(Settings(), readings, [50]))
+    assert (found[0], found[-1]) == ("window", "implausible")
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")]
+)
+def test_times_of_another_unit_are_told_as_such(factor: float, unit: str) -> None:
+    for begin, kind, said in (
+        (0.0, "gap", f"the times look like {unit}: divide them by {factor:,.0f}"),
+        (1.7e9, "bad_value", "is it in milliseconds"),
+    ):
+        faults = heard(SMALL, walk(50, begin=begin).scaled("times", factor), [7])
+        assert set(kinds(faults)) == {kind}
+        assert all(said in fault.detail for fault in faults_of(faults))
+
+
+def test_one_pause_is_no_question_of_the_unit() -> None:
+    readings = walk(200).rows(np.r_[0:50, 100:200])
+    (gap,) = faults_of(heard(SMALL, readings, [9]))
+    assert gap.detail == "no reading for 1.020 s; the windows restart"
 
 
 def test_units_are_converted() -> None:
     readings = walk(200)
-    degrees = Readings(readings.times, readings.acceleration * 9.80665, np.degrees(readings.rotation))
+    other = readings.scaled("acceleration", 9.80665).scaled("rotation", 180.0 / math.pi)
     asked = Settings(acceleration_unit="m/s2", rotation_unit="deg/s")
-    for left, right in zip(heard(asked, degrees, [33]), heard(Settings(), readings, [33]), strict=True):
-        assert isinstance(left, Window)
-        assert isinstance(right, Window)
+    found = heard(asked, other, [33])
+    expected = heard(Settings(), readings, [33])
+    assert kinds(found) == ["window"] * len(expected)
+    for left, right in zip(windows_of(found), windows_of(expected), strict=True):
         np.testing.assert_allclose(left.channels, right.channels, atol=1e-6)
 
 
-def test_too_few_readings_get_no_window() -> None:
-    assert set(kinds(heard(SMALL, walk(200, hz=12.0), [200]))) == {"sparse"}
-    assert set(kinds(heard(SMALL, walk(200, hz=25.0), [200]))) == {"window"}
+@pytest.mark.parametrize(("hz", "kind"), [(12.0, "sparse"), (25.0, "window")])
+def test_too_few_readings_get_no_window(hz: float, kind: str) -> None:
+    assert set(kinds(heard(SMALL, walk(200, hz=hz), [200]))) == {kind}
 
 
 def test_memory_stays_that_of_one_window() -> None:
-    stream, readings = Stream(Settings(hop=128)), walk(1000)
+    stream = Stream(Settings(hop=128))
+    readings = walk(1000)
 
-    def push(turn: int) -> None:
-        stream.push(readings.times + turn * 20.0, readings.acceleration, readings.rotation)
+    def held_after(turns: range) -> int:
+        """Traced bytes after so many pushes."""
+        for turn in turns:
+            times = readings.times + turn * 20.0
+            stream.push(times, readings.acceleration, readings.rotation)
+        gc.collect()  # SciPy leaves cycles, which Python removes when it has many
+        return tracemalloc.get_traced_memory()[0]
 
-    for turn in range(10):
-        push(turn)
+    held_after(range(10))
     tracemalloc.start()
     try:
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for turn in range(10, 60):
-            push(turn)
-        gc.collect()  # SciPy leaves cycles, which Python removes when it has many
-        grown = tracemalloc.get_traced_memory()[0] - before
+        grown = -held_after(range(0)) + held_after(range(10, 60))
     finally:
         tracemalloc.stop()
-    pushed = 50 * sum(each.nbytes for each in (readings.times, readings.acceleration, readings.rotation))
+    pushed = 50 * sum(part.nbytes for part in vars(readings).values())
     assert grown < pushed / 25, f"{grown} bytes more after {pushed} bytes of readings"
 
 
-def test_more_readings_than_a_call_may_bring_are_refused() -> None:
-    readings = walk(MOST_READINGS + 1)
-    with pytest.raises(UsageError, match="times: expected up to 4096 numbers"):
-        Stream(Settings()).push(readings.times, readings.acceleration, readings.rotation)
-
-
-@pytest.mark.parametrize("shape", [(3,), (2, 2), (1, 3), (3, 2)])
-def test_readings_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match=r"acceleration: expected \(2, 3\) numbers"):
-        Stream(Settings()).push([0.0, 0.02], np.zeros(shape), np.zeros((2, 3)))
+@pytest.mark.parametrize(
+    ("count", "shape", "said"),
+    [
+        (2, (3,), r"acceleration: expected \(2, 3\) numbers"),
+        (2, (2, 2), r"acceleration: expected \(2, 3\) numbers"),
+        (2, (1, 3), r"acceleration: expected \(2, 3\) numbers"),
+        (2, (3, 2), r"acceleration: expected \(2, 3\) numbers"),
+        (MOST_READINGS + 1, (MOST_READINGS + 1, 3), "times: expected up to 4096 numbers"),
+    ],
+)
+def test_readings_of_another_shape_or_too_many_are_refused(
+    count: int, shape: tuple[int, ...], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        Stream(Settings()).push(np.arange(count) / 50, np.zeros(shape), np.zeros((count, 3)))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    "wrong",
     [
-        ({"window_steps": 0}, "window_steps"),
-        ({"hop": 5000}, "hop"),
-        ({"votes": 4}, "votes"),
-        ({"votes": 2, "of": 4}, "votes"),
-        ({"of": 0}, "of"),
-        ({"acceleration_unit": "mph"}, "acceleration_unit"),
-        ({"rotation_unit": "g"}, "rotation_unit"),
-        ({"least_confidence": 1.0}, "least_confidence"),
-        ({"longest_gap_seconds": math.nan}, "longest_gap_seconds"),
-        ({"source_hz": 0.0}, "source_hz"),
-        ({"sampling_hz": 20.0}, "sampling_hz"),
+        {"window_steps": 0},
+        {"hop": 5000},
+        {"votes": 4},
+        {"votes": 2, "of": 4},
+        {"of": 0},
+        {"acceleration_unit": "mph"},
+        {"rotation_unit": "g"},
+        {"least_confidence": 1.0},
+        {"longest_gap_seconds": math.nan},
+        {"source_hz": 0.0},
+        {"signals": replace(NINE_CHANNELS, sampling_hz=20.0)},
     ],
 )
-def test_a_wrong_setting_is_named(wrong: dict[str, float], named: str) -> None:
-    with pytest.raises(UsageError, match=f"^{named}: "):
-        Settings(**wrong)  # type: ignore[arg-type]
+def test_a_wrong_setting_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{next(iter(wrong))}: "):
+        Settings(**wrong)

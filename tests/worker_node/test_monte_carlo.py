@@ -1,13 +1,14 @@
-"""Counting points inside the quarter circle, against plain NumPy on the very same words, and against theory."""
+"""Counting points inside the quarter circle, against plain NumPy on the very same words."""
 
 from math import pi, sqrt
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from cluster.engine.runtime import trace
+from core.engine.runtime import trace
 from worker_node.monte_carlo import (
     BLOCK_SAMPLES,
     SURE_BELOW,
@@ -18,7 +19,8 @@ from worker_node.monte_carlo import (
 
 import tensorflow as tf  # isort: skip
 
-COARSE, FINE = 256, 65536
+COARSE = 256
+FINE = 65536
 
 
 def words_of(seed: tuple[int, int], count: int) -> NDArray[np.int32]:
@@ -29,23 +31,37 @@ def words_of(seed: tuple[int, int], count: int) -> NDArray[np.int32]:
 
 
 def coarse_points(seed: tuple[int, int]) -> NDArray[np.int64]:
-    """A block's points (2, BLOCK_SAMPLES) by their coarse cells: the low byte of a word is its first."""
+    """A block's points (2, BLOCK_SAMPLES) by their coarse cells.
+
+    The low byte of a word is its first.
+    """
     drawn = words_of(seed, BLOCK_SAMPLES // 2).astype("<i4").view(np.uint8)
     return drawn.reshape(2, BLOCK_SAMPLES).astype(np.int64)
 
 
+CELLS = np.indices((COARSE, COARSE))
+NEAR = (CELLS**2).sum(0)
+FAR = ((CELLS + 1) ** 2).sum(0)
+"""Squared distances of each cell's nearest and farthest corner."""
+UNDECIDED = np.argwhere((NEAR >= SURE_BELOW) & (NEAR < COARSE**2))
+"""The cells whose corners lie on both sides, in the order of x and then y."""
+
+
 def undecided_points(seed: tuple[int, int]) -> NDArray[np.int64]:
-    """A block's points (2, UNDECIDED_BLOCK_SAMPLES) of the undecided cells, by their cells of the fine grid."""
-    cells = [(x, y) for x in range(COARSE) for y in range(COARSE) if SURE_BELOW <= x * x + y * y < COARSE**2]
+    """Return a block's points of the undecided cells, by their cells of the fine grid.
+
+    They are (2, UNDECIDED_BLOCK_SAMPLES).
+    """
+    drawn = tf.constant((seed[0], seed[1] + 1), tf.int64)
     chosen = tf.random.stateless_uniform(
-        [UNDECIDED_BLOCK_SAMPLES], tf.constant((seed[0], seed[1] + 1), tf.int64), 0, len(cells), tf.int64
+        [UNDECIDED_BLOCK_SAMPLES], drawn, 0, len(UNDECIDED), tf.int64
     ).numpy()
     words = words_of((seed[0], seed[1] + 2), UNDECIDED_BLOCK_SAMPLES).astype(np.int64)
-    return np.array(cells).T[:, chosen] * FINE + np.stack([words // FINE + FINE // 2, words % FINE])
+    return UNDECIDED.T[:, chosen] * FINE + np.stack([words // FINE + FINE // 2, words % FINE])
 
 
 def recounted(seed: tuple[int, int], samples: int) -> int:
-    """The same points taken apart and counted block by block, in integers: odd ones, so that middles are whole."""
+    """Take the points apart and count them block by block, in integers."""
     inside = undecided = 0
     for start in range(0, samples, BLOCK_SAMPLES):
         near = (coarse_points((seed[0], seed[1] + start)) ** 2).sum(0)[: samples - start]
@@ -61,11 +77,14 @@ def recounted(seed: tuple[int, int], samples: int) -> int:
 @pytest.fixture(scope="module")
 def counted() -> Any:
     function = trace(count_inside, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64))
-    return lambda seed, samples: int(function(tf.constant(seed, tf.int64), tf.constant(samples, tf.int64)))
+    return lambda seed, samples: int(
+        function(tf.constant(seed, tf.int64), tf.constant(samples, tf.int64))
+    )
 
 
 @pytest.mark.parametrize(
-    "samples", [1, 2, 100, BLOCK_SAMPLES - 1, BLOCK_SAMPLES, BLOCK_SAMPLES + 1, 200_000, 17 * BLOCK_SAMPLES + 5]
+    "samples",
+    [1, 2, 100, *(BLOCK_SAMPLES + one for one in (-1, 0, 1)), 200_000, 17 * BLOCK_SAMPLES + 5],
 )
 def test_equals_a_count_by_numpy(counted: Any, samples: int) -> None:
     """The last of them has more undecided points than fit into one block of those."""
@@ -74,18 +93,16 @@ def test_equals_a_count_by_numpy(counted: Any, samples: int) -> None:
 
 
 def test_a_cell_taken_for_sure_lies_on_one_side_with_all_its_corners() -> None:
-    undecided = {(int(x), int(y)) for x, y in UNDECIDED_CELLS}
-    assert len(undecided) == len(UNDECIDED_CELLS) == 557
-    for x in range(COARSE):
-        for y in range(COARSE):
-            if (x, y) not in undecided:
-                corner = 1 if x * x + y * y < SURE_BELOW else 0
-                assert ((x + corner) ** 2 + (y + corner) ** 2 <= COARSE**2) == bool(corner), (x, y)
+    assert_array_equal(UNDECIDED_CELLS, UNDECIDED)
+    assert len(UNDECIDED) == 557
+    assert (FAR[NEAR < SURE_BELOW] <= COARSE**2).all()
+    assert (NEAR[NEAR >= COARSE**2] > COARSE**2).all()
 
 
 def test_the_grid_is_off_by_as_little_as_is_said() -> None:
     """Cells of the fine grid whose middle is inside, counted row by row in whole numbers."""
-    side, cells = COARSE * FINE, 0
+    side = COARSE * FINE
+    cells = 0
     for start in range(0, side, 2**21):
         x = np.arange(start, start + 2**21, dtype=np.int64)
         rest = side**2 - x * (x + 1)  # y (y + 1) must be below this
@@ -101,7 +118,8 @@ def test_the_grid_is_off_by_as_little_as_is_said() -> None:
 
 def chi_square(observed: NDArray[np.int64]) -> float:
     """Standard deviations of chi-square above its mean, for equally likely classes."""
-    expected, freedom = observed.sum() / observed.size, observed.size - 1
+    expected = observed.sum() / observed.size
+    freedom = observed.size - 1
     return float((((observed - expected) ** 2 / expected).sum() - freedom) / sqrt(2 * freedom))
 
 
@@ -117,8 +135,9 @@ def test_points_are_uniform_and_their_coordinates_independent() -> None:
 
 
 def test_counts_spread_as_those_of_independent_points_do(counted: Any) -> None:
-    """Over 1,024 streams: what a shared coordinate or a mirrored point would change is the spread, not the mean."""
-    streams, samples = 1024, 10_000
+    """A shared coordinate or a mirrored point would change the spread of 1,024 streams."""
+    streams = 1024
+    samples = 10_000
     counts = np.array([counted((7, k * BLOCK_SAMPLES), samples) for k in range(streams)])
     p = pi / 4
     variance = samples * p * (1 - p)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
-from cluster.data import Dataset, Source, prepare
-from cluster.data.examples import Data, batches_of, write_examples
+from core.data import Dataset, Source, prepare
+from core.data.examples import Data, batches_of, write_examples
 from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
 
 import tensorflow as tf  # isort: skip
@@ -25,37 +26,66 @@ def test_mean_and_deviation_are_those_of_the_rows(tmp_path: Path) -> None:
     rows = np.arange(3, 580)
     found = Standardization.of(data, rows)
     windows = np.asarray(data.windows()[rows], np.float64)
-    np.testing.assert_allclose(found.mean, windows.mean((0, 1)), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found.deviation[:2], windows.std((0, 1))[:2], rtol=1e-5)
+    assert_allclose(found.mean, windows.mean((0, 1)), rtol=1e-6, atol=1e-7)
+    assert_allclose(found.deviation[:2], windows.std((0, 1))[:2], rtol=1e-5)
     assert found.deviation[2] == 1.0  # a channel that never moves is not blown up
+
+
+def test_what_float32_rounds_is_no_movement(tmp_path: Path) -> None:
+    """A field that stands still at 48.7 moves by its last bits, 3e-5, and is not scaled."""
+    still = np.float32(48.7)
+    x = np.full((40, 8, 3), still)
+    x[::2] += 8 * np.spacing(still)
+    np.savez(
+        tmp_path / "d.npz",
+        x_train=x[:30],
+        y_train=np.arange(30) % 2,
+        x_test=x[30:],
+        y_test=np.arange(10) % 2,
+    )
+    data = prepare(Source("npz", tmp_path / "d.npz", "test"), cache=tmp_path / "cache")
+    assert_array_equal(Standardization.of(data, np.arange(30)).deviation, np.ones(3))
 
 
 def test_a_worker_sees_standardized_windows_and_their_classes(tmp_path: Path) -> None:
     data = dataset(tmp_path)
-    standardization = Standardization(np.array([1, 2, 3], np.float32), np.array([2, 4, 0.5], np.float32))
+    standardization = Standardization(
+        np.array([1, 2, 3], np.float32), np.array([2, 4, 0.5], np.float32)
+    )
     rows = np.array([699, 0, 5, 5], np.int32)
-    windows, classes = WorkerWindows(data).gather(tf.constant(rows), tf.constant(standardization.packed()))
+    windows, classes = WorkerWindows(data).gather(
+        tf.constant(rows), tf.constant(standardization.packed())
+    )
     expected = (np.asarray(data.windows())[rows] - standardization.mean) / standardization.deviation
-    np.testing.assert_allclose(windows, expected, rtol=1e-6)
-    np.testing.assert_array_equal(classes, data.classes()[rows])
+    assert_allclose(windows, expected, rtol=1e-6)
+    assert_array_equal(classes, data.classes()[rows])
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "int64", "float16", "float32"])
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int8", "int16", "uint16", "int32", "int64", "float16", "float32"]
+)
 def test_other_examples_come_as_they_are_with_their_weights(tmp_path: Path, dtype: str) -> None:
     x = np.arange(10 * 4 * 3).reshape(10, 4, 3, 1).astype(dtype)
     y = np.arange(20.0).reshape(10, 2)
     given = Data(x[:8], y[:8], x[8:], y[8:], weights=np.arange(8))
     batches, labels = batches_of(given, "regression")
     data = write_examples(batches, tmp_path, name="x", source="x", task="regression", labels=labels)
-    worker, rows = WorkerWindows(data), np.array([9, 0, 3], np.int32)
+    worker = WorkerWindows(data)
+    rows = np.array([9, 0, 3], np.int32)
     nothing = Standardization.of(data, rows).packed()
     assert nothing.dtype == np.float32
     assert (nothing.shape, standardized_channels(data)) == ((2, 0), 0)
-    graph = tf.function(lambda rows, packed: (*worker.gather(rows, packed), worker.gather_weights(rows)))
+    graph = tf.function(
+        lambda rows, packed: (*worker.gather(rows, packed), worker.gather_weights(rows))
+    )
     inputs, targets, weights = graph(tf.constant(rows), tf.constant(nothing))
-    assert (inputs.dtype, targets.dtype, weights.dtype) == (tf.as_dtype(dtype), tf.float32, tf.float32)
-    np.testing.assert_array_equal(inputs, x[rows])
-    np.testing.assert_array_equal(targets, y[rows])
+    assert (inputs.dtype, targets.dtype, weights.dtype) == (
+        tf.as_dtype(dtype),
+        tf.float32,
+        tf.float32,
+    )
+    assert_array_equal(inputs, x[rows])
+    assert_array_equal(targets, y[rows])
     assert weights.numpy().tolist() == [1, 0, 3]
 
 
@@ -65,8 +95,8 @@ def test_columns_of_a_table_are_standardized_too(tmp_path: Path) -> None:
     batches, labels = batches_of(Data(x[:20], y[:20], x[20:], y[20:]))
     data = write_examples(batches, tmp_path, name="x", source="x", labels=labels, standardized=True)
     found = Standardization.of(data, np.arange(20))
-    np.testing.assert_allclose(found.mean, x[:20].mean(0), rtol=1e-5)
+    assert_allclose(found.mean, x[:20].mean(0), rtol=1e-5)
     inputs, classes = WorkerWindows(data).gather(tf.range(20), tf.constant(found.packed()))
-    np.testing.assert_allclose(np.std(inputs, 0), [1, 1, 1, 0], rtol=1e-5)
-    np.testing.assert_array_equal(classes, y[:20])
+    assert_allclose(np.std(inputs, 0), [1, 1, 1, 0], rtol=1e-5)
+    assert_array_equal(classes, y[:20])
     assert WorkerWindows(data).gather_weights(tf.range(3)) is None

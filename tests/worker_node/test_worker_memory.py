@@ -5,11 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
 
-from cluster.engine.runtime import trace
+from core.engine.messages import OVERTAKEN
+from core.engine.runtime import trace, transient
 from worker_node.sender import Remembered, WorkerMemory
 
 import tensorflow as tf  # isort: skip
+
+
+def owner(number: int) -> NDArray[np.int64]:
+    """A run of this number, whose shards were never fenced."""
+    return np.array([number, 0], np.int64)
 
 
 def offering(rows: int, size: int) -> Callable[..., Any]:
@@ -20,19 +28,25 @@ def offering(rows: int, size: int) -> Callable[..., Any]:
         turn = memory.take(owner)
         then = Remembered(turn.offered.rows + value, turn.offered.count + 1)
         with tf.control_dependencies([memory.offer(owner, turn, turn.offered, then)]):
-            numbers = [turn.number, turn.offered_turn, turn.kept.count, turn.offered.count, turn.sender]
+            numbers = [
+                turn.number,
+                turn.offered_turn,
+                turn.kept.count,
+                turn.offered.count,
+                turn.sender,
+            ]
             return turn.kept.rows, turn.offered.rows, tf.stack(numbers)
 
-    return trace(call, tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float32))
+    return trace(call, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.float32))
 
 
 def test_it_begins_with_zeros_and_keeps_what_is_and_what_was_offered() -> None:
     call = offering(2, 3)
     senders = set()
     for turn in range(1, 5):
-        kept, offered, numbers = call(np.int64(71), np.float32(1.5))
-        np.testing.assert_array_equal(offered, np.full((2, 3), 1.5 * (turn - 1)))
-        np.testing.assert_array_equal(kept, np.full((2, 3), 1.5 * max(0, turn - 2)))
+        kept, offered, numbers = call(owner(71), np.float32(1.5))
+        assert_array_equal(offered, np.full((2, 3), 1.5 * (turn - 1)))
+        assert_array_equal(kept, np.full((2, 3), 1.5 * max(0, turn - 2)))
         assert numbers.numpy()[:4].tolist() == [turn, turn - 1, max(0, turn - 2), turn - 1]
         senders.add(int(numbers[4]))
     assert len(senders) == 1
@@ -41,10 +55,10 @@ def test_it_begins_with_zeros_and_keeps_what_is_and_what_was_offered() -> None:
 
 def test_another_owner_begins_with_zeros_and_takes_the_place() -> None:
     call = offering(1, 4)
-    call(np.int64(81), np.float32(5.0))
+    call(owner(81), np.float32(5.0))
     senders = set()
-    for owner in (82, 81, 82):
-        kept, offered, numbers = call(np.int64(owner), np.float32(1.0))
+    for number in (82, 81, 82):
+        kept, offered, numbers = call(owner(number), np.float32(1.0))
         assert not kept.numpy().any()
         assert not offered.numpy().any()
         assert numbers.numpy()[:4].tolist() == [1, 0, 0, 0]
@@ -54,20 +68,20 @@ def test_another_owner_begins_with_zeros_and_takes_the_place() -> None:
 
 @pytest.mark.parametrize("size", [3, 9])
 def test_another_runs_memory_of_another_shape_is_in_nobodys_way(size: int) -> None:
-    offering(2, 6)(np.int64(91), np.float32(1.0))
+    offering(2, 6)(owner(91), np.float32(1.0))
     call = offering(1, size)
-    assert call(np.int64(92 + size), np.float32(2.0))[1].shape == (1, size)
-    np.testing.assert_array_equal(call(np.int64(92 + size), np.float32(2.0))[1], np.full((1, size), 2.0))
+    assert call(owner(92 + size), np.float32(2.0))[1].shape == (1, size)
+    assert_array_equal(call(owner(92 + size), np.float32(2.0))[1], np.full((1, size), 2.0))
 
 
 def test_a_turn_without_an_offer_changes_nothing() -> None:
     """A call that fails before it pushes."""
     call = offering(1, 2)
     memory = WorkerMemory(1, 2)
-    glance = trace(lambda owner: memory.take(owner).number, tf.TensorSpec([], tf.int64))
-    call(np.int64(301), np.float32(1.0))
-    assert int(glance(np.int64(301))) == 2
-    kept, offered, numbers = call(np.int64(301), np.float32(1.0))
+    glance = trace(lambda owner: memory.take(owner).number, tf.TensorSpec([2], tf.int64))
+    call(owner(301), np.float32(1.0))
+    assert int(glance(owner(301))) == 2
+    kept, offered, numbers = call(owner(301), np.float32(1.0))
     assert (kept.numpy().max(), offered.numpy().min()) == (0.0, 1.0)
     assert numbers.numpy()[:2].tolist() == [3, 1]
 
@@ -80,10 +94,13 @@ def test_an_offer_fails_once_a_later_call_has_its_turn() -> None:
         with tf.control_dependencies([first.number]):
             second = memory.take(owner)
         with tf.control_dependencies([second.number]):
-            offered = memory.offer(owner, first, first.kept, Remembered(first.kept.rows + 9.0, first.kept.count))
+            offered = memory.offer(
+                owner, first, first.kept, Remembered(first.kept.rows + 9.0, first.kept.count)
+            )
         with tf.control_dependencies([offered]):
             return tf.identity(first.number)
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="another call has taken a turn"):
-        trace(overtaken, tf.TensorSpec([], tf.int64))(np.int64(401))
-    assert not offering(1, 2)(np.int64(401), np.float32(0.0))[1].numpy().any()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=OVERTAKEN) as raised:
+        trace(overtaken, tf.TensorSpec([2], tf.int64))(owner(401))
+    assert transient(raised.value), "it is not the item's fault"
+    assert not offering(1, 2)(owner(401), np.float32(0.0))[1].numpy().any()

@@ -1,4 +1,4 @@
-"""The formats of `fab export`, one module each: how a model is written, and how what was written answers."""
+"""The formats of `fab export`, one module each: how a model is written and opened again."""
 
 EXTENSIONS = {
     "onnx": "onnx_file:OnnxFile",

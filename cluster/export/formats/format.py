@@ -4,13 +4,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cluster.errors import ClusterError
-from cluster.export.graph import INPUT, Answers
-from cluster.export.networks.writing import NETWORKS, Layers
-from cluster.export.writer import Tensor, Writer
-from cluster.exported.description import Description
-from cluster.models.network import BuiltIn
-from cluster.registry import Registry
+from cluster.export.graph import Answers
+from core.errors import ClusterError
+from core.exported.description import Description
+from core.registry import Registry
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
@@ -40,34 +37,24 @@ class Format(ABC):
         """What was written at `path`, as a function of raw windows, with one thread."""
 
 
-FORMATS: Registry[Format] = Registry("format", "cluster.export.formats", Format)  # type: ignore[type-abstract]
-
-
-def written(writer: Writer, model: "StoredModel") -> Tensor:
-    """The logits of a built-in network, written from the raw windows on. Raises UsageError for one without a module."""
-    network, standardization = model.network, model.standardization
-    assert isinstance(network, BuiltIn)
-    centred = writer.each("subtract", writer.windows, standardization.mean)
-    windows = writer.each("divide", centred, standardization.deviation)
-    layers = Layers(writer, network.layout.unpack(model.vector))
-    return NETWORKS[network.name].logits(layers, network, windows)
+FORMATS: Registry[Format] = Registry(
+    "format",
+    "cluster.export.formats",
+    Format,  # type: ignore[type-abstract]
+)
 
 
 def refuse_halves(function: Any, to: str) -> None:
-    """Raises ExportRefused for a concrete function that computes in bfloat16 or float16, as a `mixed_` policy does.
+    """Raise ExportRefused for a function that computes in bfloat16 or float16.
 
-    LiteRT has no such matrix product, and tf2onnx writes constants of both kinds into one operation.
+    A `mixed_` policy does so. LiteRT has no such matrix product, and tf2onnx writes constants of
+    both kinds into one operation.
     """
     for operation in function.graph.get_operations():
         for tensor in operation.outputs:
             if tensor.dtype.name in ("bfloat16", "float16"):
                 raise ExportRefused(
-                    f"--to {to}: the model computes in {tensor.dtype.name}, which only TensorFlow and Keras have: use "
-                    "--to savedmodel or keras, or train without the mixed policy"
+                    f"--to {to}: the model computes in {tensor.dtype.name}, which only TensorFlow"
+                    " and Keras have: use --to savedmodel or keras, or train without the mixed"
+                    " policy"
                 )
-
-
-def of_shape(model: "StoredModel") -> tuple[str, int, int]:
-    """What a writer is made with: the name of the input, steps and channels."""
-    problem = model.network.problem
-    return INPUT, problem.window_steps, problem.channels

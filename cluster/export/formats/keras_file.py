@@ -1,14 +1,14 @@
-"""`model.keras`: layers and operations of Keras alone, so that `keras.models.load_model` opens it without pscluster."""
+"""`model.keras`: Keras's own layers, which `keras.models.load_model` opens without pscluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import UsageError, reason_of
-from cluster.export.formats.format import ExportRefused, Format, of_shape, written
+from cluster.export.formats.format import ExportRefused, Format
 from cluster.export.graph import INPUT, OUTPUT, Answers
-from cluster.exported.description import Description
-from cluster.lazy import tf
-from cluster.models.network import BuiltIn
+from core.errors import UsageError, reason_of
+from core.exported.description import Description
+from core.lazy import tf
+from core.models.network import BuiltIn
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
@@ -18,7 +18,7 @@ REMEDY = "give its classes get_config() and @keras.saving.register_keras_seriali
 
 
 class KerasFile(Format):
-    """See the module."""
+    """A file of Keras."""
 
     name = "keras"
     quantizable = False
@@ -26,28 +26,34 @@ class KerasFile(Format):
 
     @staticmethod
     def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
-        """See Format."""
+        """Write the Keras model."""
         del quantized
         made = keras_model(model)
         try:
             made.save(path)
         except OSError:
             raise
-        except Exception as problem:  # whatever a layer of an app raises where it says how it is made
+        except (
+            Exception
+        ) as problem:  # whatever a layer of an app raises where it says how it is made
             raise ExportRefused(
-                f"--to keras: the app's model cannot be written ({reason_of(problem):.200}): {REMEDY}"
+                f"--to keras: the app's model cannot be written ({reason_of(problem):.200}):"
+                f" {REMEDY}"
             ) from None
 
     @staticmethod
     def opened(path: Path, description: Description) -> Answers:
-        """See Format."""
+        """Load the file as a Keras model and trace it."""
         import keras
 
         try:
             loaded = keras.models.load_model(path, compile=False)
-        except Exception as problem:  # whatever a class raises that Keras cannot find, or cannot make again
+        except (
+            Exception
+        ) as problem:  # whatever a class raises that Keras cannot find, or cannot make again
             raise ExportRefused(
-                f"--to keras: Keras cannot open what was written ({reason_of(problem):.200}): {REMEDY}"
+                f"--to keras: Keras cannot open what was written ({reason_of(problem):.200}):"
+                f" {REMEDY}"
             ) from None
         traced = tf.function(lambda windows: loaded(windows, training=False), autograph=False)
         return lambda windows: traced(tf.constant(windows))
@@ -62,14 +68,16 @@ def keras_model(model: "StoredModel") -> Any:
 
     network = model.network
     if isinstance(network, BuiltIn):
-        writer = KerasWriter(*of_shape(model))
-        return writer.model(written(writer, model), OUTPUT)
+        return KerasWriter(model).model()
     if not isinstance(network, KerasNetwork):
         raise UsageError("--to keras: the app's model is no Keras model: use --to savedmodel")
-    problem, standardization = network.problem, model.standardization
+    problem = network.problem
+    standardization = model.standardization
     inputs = keras.Input(problem.input_shape, dtype=problem.input_dtype, name=INPUT)
     found = inputs
     if len(standardization.mean):
-        found = keras.ops.divide(keras.ops.subtract(found, standardization.mean), standardization.deviation)
+        found = keras.ops.divide(
+            keras.ops.subtract(found, standardization.mean), standardization.deviation
+        )
     answer = network.filled(model.vector)(found)
     return keras.Model(inputs, keras.layers.Identity(name=OUTPUT)(answer), name="pscluster")

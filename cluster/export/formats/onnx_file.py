@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import UsageError
-from cluster.export.formats.format import Format, of_shape, written
-from cluster.export.graph import OUTPUT, Answers, traced
-from cluster.exported.description import Description
-from cluster.exported.runtimes import OnnxModel, no_telemetry
-from cluster.models.network import BuiltIn
+from cluster.export.formats.format import Format
+from cluster.export.graph import Answers, traced
+from core.errors import UsageError
+from core.exported.description import Description
+from core.exported.runtimes import OnnxModel, no_telemetry
+from core.models.network import BuiltIn
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
@@ -23,21 +23,19 @@ QUANTIZED = ("MatMul", "LSTM")
 
 
 class OnnxFile(Format):
-    """See the module."""
+    """A file of ONNX."""
 
     name = "onnx"
     quantizable = True
-    packages = {"onnx": "onnx", "onnxruntime": "onnxruntime"}  # noqa: RUF012  the registry asks for a plain fact
+    packages = {"onnx": "onnx", "onnxruntime": "onnxruntime"}  # noqa: RUF012  a plain fact
 
     @staticmethod
     def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
-        """See Format."""
-        network = model.network
-        if isinstance(network, BuiltIn):
+        """Write a built-in network node by node, an app's with tf2onnx."""
+        if isinstance(model.network, BuiltIn):
             from cluster.export.onnx_writer import OnnxWriter
 
-            writer = OnnxWriter(*of_shape(model))
-            path.write_bytes(writer.model(written(writer, model), OUTPUT, network.problem.classes))
+            path.write_bytes(OnnxWriter(model).model())
         else:
             _by_tf2onnx(model, path)
         if quantized:
@@ -45,15 +43,15 @@ class OnnxFile(Format):
 
     @staticmethod
     def opened(path: Path, description: Description) -> Answers:
-        """See Format."""
+        """Open the file in ONNX Runtime."""
         return OnnxModel(path.read_bytes(), description, threads=1).logits
 
 
 def _by_tf2onnx(model: "StoredModel", path: Path) -> None:
     if find_spec("tf2onnx") is None:
         raise UsageError(
-            "--to onnx: an app's model is written with the package tf2onnx, which is missing: install it with "
-            "`pip install tf2onnx`, or use --to litert or savedmodel"
+            "--to onnx: an app's model is written with the package tf2onnx, which is missing:"
+            " install it with `pip install tf2onnx`, or use --to litert or savedmodel"
         )
     from cluster.export.tf2onnx_writer import converted
 
@@ -69,7 +67,8 @@ def _quantize(path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="pscluster-quantize-") as folder:
             whole = Path(folder, path.name)
             shutil.copyfile(path, whole)
-            # 7 bits: with 8 the sums of processors with AVX2 and no VNNI overflow, and half of the labels are wrong.
+            # 7 bits: with 8 the sums of processors with AVX2 and no VNNI overflow, and half of the
+            # labels are wrong.
             quantization.quantize_dynamic(
                 whole,
                 path,
@@ -82,5 +81,8 @@ def _quantize(path: Path) -> None:
 
 
 def _without_advice(record: logging.LogRecord) -> bool:
-    """ONNX Runtime logs to the root that a model could be prepared first; ours has nothing to prepare."""
+    """Keep a record unless it advises to prepare the model.
+
+    ONNX Runtime logs this to the root; ours has nothing to prepare.
+    """
     return "pre-processing" not in record.getMessage()

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.export.formats.format import Format
 from cluster.export.graph import INPUT, OUTPUT, Answers, answering
-from cluster.exported.description import Description
-from cluster.lazy import tf
+from core.exported.description import Description
+from core.lazy import tf
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel
@@ -15,7 +15,7 @@ SIGNATURE = "serving_default"
 
 
 class SavedModel(Format):
-    """See the module."""
+    """A folder of TensorFlow's SavedModel."""
 
     name = "savedmodel"
     quantizable = False
@@ -23,9 +23,11 @@ class SavedModel(Format):
 
     @staticmethod
     def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
-        """See Format."""
+        """Save the traced function."""
         del quantized
-        problem, answer, module = model.network.problem, answering(model), tf.Module()
+        problem = model.network.problem
+        answer = answering(model)
+        module = tf.Module()
 
         def named(windows: Any) -> dict[str, Any]:
             return {OUTPUT: answer(windows)}
@@ -36,7 +38,7 @@ class SavedModel(Format):
 
     @staticmethod
     def opened(path: Path, description: Description) -> Answers:
-        """See Format."""
+        """Load the folder and return its serving function."""
         loaded = tf.saved_model.load(str(path))
         signature = loaded.signatures[SIGNATURE]
 

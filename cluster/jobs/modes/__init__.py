@@ -1,1 +1,1 @@
-"""The training modes: for each, what is traced for the workers, what is dispatched, and how replies are read."""
+"""The training modes: what is traced for the workers, what is dispatched, how replies are read."""

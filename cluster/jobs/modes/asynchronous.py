@@ -1,18 +1,17 @@
-"""`mode: async` and `mode: ssp`: each update is one batch, pulled, computed and pushed by one worker."""
+"""`mode: async` and `mode: ssp`: one worker pulls, computes and pushes each update, a batch."""
 
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-from cluster.consistency.policy import Grant
-from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
-from cluster.jobs.modes.mode import FUNCTION, ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.models.network import Network
-from ps_node.shards import ParameterShards
-from worker_node.gradient import GradientOfBatch
-from worker_node.recordings import WorkerWindows, standardized_channels
+from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
+from cluster.jobs.specs import float32, int32, int64, standardization_of
+from core.consistency.policy import Grant
+from core.engine.messages import Item, Outcome
+from core.engine.runtime import Traced, trace
+from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender
 
 import tensorflow as tf  # isort: skip
@@ -24,17 +23,31 @@ class AsynchronousMode(Mode):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.shards: ParameterShards = ParameterShards(
-            setup.network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
+            setup.network.layout,
+            setup.state,
+            setup.optimizer,
+            setup.devices,
+            setup.wire,
             staleness_power=setup.job.staleness_power,
-        )  # fmt: skip
-        self.functions = {FUNCTION: self._traced(setup.network, setup.windows, setup.gradient_of)}
+        )
+        self._train = self._traced(setup)
 
-    def _traced(self, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
-        job, shards = self._job, self.shards
+    def _traced(self, setup: Setup) -> Traced:
+        windows = setup.windows
+        gradient_of = setup.gradient_of
+        job = self._job
+        shards = self.shards
         sender = Sender(shards)
 
         def train(
-            identifier: Any, rows: Any, rate: Any, seed: Any, standardization: Any, owner: Any, teacher: Any
+            identifier: Any,
+            rows: Any,
+            rate: Any,
+            seed: Any,
+            standardization: Any,
+            owner: Any,
+            teacher: Any,
+            workers: Any,
         ) -> Any:
             begin = tf.timestamp()
             begun = sender.begin(owner)
@@ -44,7 +57,8 @@ class AsynchronousMode(Mode):
             of = gradient_of.of_fit(standardization, teacher)
             batch = of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
             computed = time_after(batch.gradient)
-            outcome = sender.push(begun, batch.gradient, batch.statistics, identifier, rate, versions)
+            header = Header(identifier, rate, versions, workers=workers)
+            outcome = sender.push(begun, batch.gradient, batch.statistics, header)
             pushed = time_after(outcome.fresh)
             figures = [batch.loss, batch.hits, batch.norm, outcome.staleness, begun.forgot]
             times = [pulled - begin, computed - pulled, pushed - computed]
@@ -52,27 +66,39 @@ class AsynchronousMode(Mode):
 
         return trace(
             train,
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([job.batch_size], tf.int32),
-            tf.TensorSpec([], tf.float32),
-            tf.TensorSpec([2], tf.int32),
-            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([], tf.int32),
+            int64(),
+            int32(job.batch_size),
+            float32(),
+            int32(2),
+            standardization_of(windows),
+            int64(2),
+            int32(),
+            float32(),
         )
 
+    @override
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """See Mode."""
-        number, batch = stretch.first_id + grant.update, update.batches[0]
+        number = stretch.first_id + grant.update
+        batch = update.batches[0]
         return self._item(
-            number, np.int64(number), update.rows[0], np.float32(stretch.rate_of(batch)), self._dropout_seed(batch),
-            stretch.standardization, np.int64(self._owner + stretch.first_id), self._teacher,
-        )  # fmt: skip
+            self._train,
+            number,
+            np.int64(number),
+            update.rows[0],
+            np.float32(stretch.rate_of(batch)),
+            self._dropout_seed(batch),
+            stretch.standardization,
+            self._owner_now(),
+            self._teacher,
+            self._workers_now(stretch),
+        )
 
+    @override
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
-        """See Mode."""
         self.policy.replied(grant, outcome.task, outcome.seconds)
-        loss, hits, norm, staleness, forgot, pull, compute, push = (float(value) for value in outcome.value)
+        loss, hits, norm, staleness, forgot, pull, compute, push = (
+            float(value) for value in outcome.value
+        )
         self.memories.heard(outcome.task, stretch.first_id, forgot=bool(forgot))
         step = Step({update.batches[0]: loss}, hits, norm)
         return ItemResult((pull, compute, push), self._job.batch_size, staleness, step)

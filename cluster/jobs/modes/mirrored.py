@@ -1,12 +1,13 @@
-"""`mode: mirrored`: one function a step over all devices of this machine; the processor's memory has the parameters.
+"""`mode: mirrored`: one function a step over all devices of this machine.
 
-Each device gets a copy of the parameters, computes its micro-batches, and adds them up to aligned subtrees. Their sums
-meet on the processor in the tree of all synchronous steps, so that the bits are those of `single`.
+The processor's memory has the parameters. Each device gets a copy of them, computes its
+slots, and adds them up to aligned subtrees. Their sums meet on the processor in the tree of
+all synchronous steps, so that the bits are those of `single`.
 """
 
-from cluster.consistency.policy import Speeds
 from cluster.jobs.modes.allreduce import AllreduceMode, runs_of
 from cluster.jobs.modes.mode import Setup
+from core.consistency.policy import Speeds
 
 
 class MirroredMode(AllreduceMode):

@@ -1,5 +1,6 @@
 """What every mode is to the trainer, and how a job's mode is made from its facts and options."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -8,27 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.consistency.policy import Grant, Policy, Speeds
-from cluster.engine.codecs.codec import Codec
-from cluster.engine.codecs.fp32 import Fp32
-from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import Traced
-from cluster.inventory.extensions import CODECS, OPTIMIZERS
-from cluster.inventory.fields import Choice
-from cluster.inventory.training import TrainJob
 from cluster.jobs.fit import Update
-from cluster.models.distillation import Teacher
-from cluster.models.network import Network
-from cluster.parameters import Vector
+from core.consistency.policy import Grant, Policy, Speeds
+from core.engine.codecs.codec import Codec
+from core.engine.codecs.fp32 import Fp32
+from core.engine.messages import Item, Outcome
+from core.engine.runtime import Traced
+from core.inventory.extensions import CODECS, OPTIMIZERS
+from core.inventory.fields import Choice
+from core.inventory.training import TrainJob
+from core.models.distillation import Teacher
+from core.models.native import OWN_THREADS
+from core.models.network import Network
+from core.parameters import Vector
+from ps_node.arithmetic import Arithmetic, arithmetic_of
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
+from ps_node.steps import StepRecipe
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows
 from worker_node.weights import LossWeights
 
 import tensorflow as tf  # isort: skip
 
-FUNCTION = "train"
 """The workers' function, where a mode has one."""
 
 
@@ -36,8 +39,8 @@ FUNCTION = "train"
 class Stretch:
     """What all items of one fit share.
 
-    `first_id` is the id of its first update, `rate_of` the learning rate of a batch by its number, `standardization`
-    float32 (2, channels), `live` the number of workers in the cluster now.
+    `first_id` is the id of its first update, `rate_of` the learning rate of a batch by its number,
+    `standardization` float32 (2, channels), `live` the number of workers in the cluster now.
     """
 
     first_id: int
@@ -48,9 +51,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one update: the mean loss of each of its batches by number, right answers and norm.
+    """The result of one update: the mean loss of each of its batches, right answers and norm.
 
-    `norm` is that of the gradient before clipping, the largest where there are several.
+    `losses` is by the batch's number. `norm` is that of the gradient before clipping, the largest
+    where there are several.
     """
 
     losses: Mapping[int, float]
@@ -60,7 +64,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """The result of one item: seconds of pull, compute and push on its worker, windows, and the update if complete."""
+    """The result of one item: seconds on its worker, windows, and the update if complete.
+
+    The seconds are of pull, compute and push.
+    """
 
     seconds: tuple[float, float, float]
     windows: int
@@ -72,29 +79,41 @@ class Memories:
     """Which workers remember something of a fit, and how many lost it with their process."""
 
     def __init__(self) -> None:
-        self.lost, self._known = 0, set[tuple[int, int]]()
+        self.lost = 0
+        self._fit = -1
+        self._heard, self._holders = set[int](), set[int]()
 
     def heard(self, task: int, fit: int, *, forgot: bool) -> None:
-        """Record a reply of `task` in the fit that begins with update `fit`, and whether the worker forgot it."""
-        self.lost += forgot and (task, fit) in self._known
-        self._known.add((task, fit))
+        """Record a reply of `task` in the fit from update `fit` on, and a memory that was empty."""
+        if fit != self._fit:
+            self._fit = fit
+            self._heard.clear()
+            self._holders.clear()
+        self.lost += forgot and task in self._heard
+        self._heard.add(task)
+        if forgot:  # only a worker that keeps something reports an empty memory, at its first reply
+            self._holders.add(task)
+
+    @property
+    def held(self) -> int:
+        """How many workers remember something of the present fit."""
+        return len(self._holders)
 
 
-class Mode:
+class Mode(ABC):
     """A mode, its shards and its traced functions."""
 
-    functions: Mapping[str, Traced]
-    """What the workers run, by name."""
     shards: PlacedVector[Any]
     """The parameters."""
 
     def __init__(self, setup: "Setup") -> None:
-        self._job, self._owner = setup.job, setup.owner
+        self._job = setup.job
+        self._owner = setup.owner
         self.weights = setup.weights
         self.policy = setup.policy
         self._teacher = np.int32(0)
         self.memories = Memories()
-        """Of workers that keep something between pushes: a codec's residual, an inner optimizer's slots."""
+        """What workers keep between pushes: a codec's residual, an inner optimizer's slots."""
 
     def begin_again(self, vector: Vector, seed: int, teacher: int = 0) -> None:
         """Train from `vector` with fresh optimizer slots; ids of updates continue. See `of_fit`."""
@@ -102,28 +121,40 @@ class Mode:
         self.of_fit(seed, teacher)
 
     def of_fit(self, seed: int, teacher: int = 0) -> None:
-        """From now on drop and augment by this seed; `teacher` is the place of the fit's teacher in the setup."""
+        """Drop and augment by this seed from now on.
+
+        `teacher` is the place of the fit's teacher in the setup.
+        """
         self._teacher = np.int32(teacher)
         self._job = self._job.model_copy(update={"seed": seed})
 
+    @abstractmethod
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
         """The granted part of `update` as an item for the dispatcher."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
         """The figures in the first reply to a grant; also records it with the policy."""
-        raise NotImplementedError
 
     def settle(self) -> Item | None:
-        """The item that must run after a stretch, before the parameters are read; None if there is none."""
+        """Return the item that must run after a stretch before parameters are read, or None."""
         return None
 
-    def _item(self, number: int, *arguments: Any, function: str = FUNCTION) -> Item:
+    def _item(self, function: Traced, number: int, *arguments: Any) -> Item:
         return Item(number, function, arguments, self._job.facts.repeatable)
 
-    def _dropout_seed(self, batch: int, micro_batch: int = 0) -> NDArray[np.int32]:
-        """int32 (2,): the seed of a micro-batch's dropout, from the job's seed and the micro-batch's number alone."""
-        draws = (batch * self._job.pieces + micro_batch) & 0x7FFFFFFF
+    def _owner_now(self) -> NDArray[np.int64]:
+        """int64 (2,): who owns what a worker remembers (`worker_node.sender.WorkerMemory`)."""
+        return np.array([self._owner, self.shards.generation], np.int64)
+
+    @staticmethod
+    def _workers_now(stretch: Stretch) -> np.float32:
+        """Return how many workers are in the cluster, at least 1: some may be off."""
+        return np.float32(max(1, stretch.live()))
+
+    def _dropout_seed(self, batch: int) -> NDArray[np.int32]:
+        """Return int32 (2,): a batch's seed of dropout, by the job's seed and its number."""
+        draws = (batch * self._job.pieces) & 0x7FFFFFFF
         return np.array([self._job.seed & 0x7FFFFFFF, draws], np.int32)
 
 
@@ -146,7 +177,6 @@ class Setup:
     windows: WorkerWindows
     state: VectorState
     places: Mapping[int, str]
-    workers: int
     speeds: Speeds
     owner: int = field(default_factory=_own_number)
     """A number of this run: a worker ignores what it remembers of another run."""
@@ -157,6 +187,8 @@ class Setup:
     updates_an_epoch: int = 1
     teachers: Sequence[Teacher] = ()
     """Whose answers `job.distill` has the network learn from; fits choose among them."""
+    threads: int = OWN_THREADS
+    """Of one call of the library."""
 
     @property
     def policy(self) -> Policy:
@@ -166,22 +198,35 @@ class Setup:
 
     @property
     def optimizer(self) -> Optimizer:
-        """The job's optimizer."""
-        return optimizer_of(self.job.optimizer)
+        """The job's optimizer, in the job's arithmetic."""
+        return self.arithmetic.optimizer(optimizer_of(self.job.optimizer))
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What computes sums, norms and updates."""
+        return arithmetic_of(self.job.arithmetic)
+
+    @property
+    def step_recipe(self) -> StepRecipe:
+        """How a step is made of its slots."""
+        job = self.job
+        return StepRecipe(job.pieces, job.clip_norm, job.l2, self.arithmetic)
 
     @property
     def gradient_of(self) -> GradientOfBatch:
         """The gradient of the job's loss."""
-        return GradientOfBatch(self.network, self.job, self.weights, self.teachers)
+        return GradientOfBatch(
+            self.network, self.job, self.weights, self.teachers, threads=self.threads
+        )
 
     @property
     def wire(self) -> Wire:
         """The job's codecs."""
-        return Wire(*(codec.within(self.workers, self.updates_an_epoch) for codec in wire_codecs(self.job.codec)))
+        return Wire(*(codec.within(self.updates_an_epoch) for codec in wire_codecs(self.job.codec)))
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Of `places`, in order."""
+        """The devices of `places`, in order."""
         return tuple(self.places.values())
 
     @property
@@ -201,7 +246,10 @@ def codec_of(config: Choice) -> Codec:
 
 
 def wire_codecs(config: Choice) -> tuple[Codec, Codec]:
-    """The codecs of pulls and pushes. A codec that keeps values back encodes changes only: pulls are then whole."""
+    """The codecs of pulls and pushes.
+
+    A codec that keeps values back encodes changes only: pulls are then whole.
+    """
     push = codec_of(config)
     return push if push.stateless else Fp32(), push
 

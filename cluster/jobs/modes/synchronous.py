@@ -1,7 +1,7 @@
-"""`mode: sync` and `mode: single`: one step after the other, computed in parts, with the same bits however it was cut.
+"""`mode: sync` and `mode: single`: step after step, computed in parts, always the same bits.
 
-A part pulls (which finishes the step before), computes an aligned subtree of the step's micro-batches, and pushes
-their sum.
+A part pulls (which finishes the step before), computes an aligned subtree of the step's
+slots, and pushes their sum.
 """
 
 from dataclasses import dataclass, field
@@ -9,32 +9,32 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from cluster.consistency.policy import Grant, subtree_sizes, tree_sum
-from cluster.engine.messages import Item, Outcome
-from cluster.engine.runtime import Traced, trace
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
-from cluster.models.network import Network
+from cluster.jobs.specs import float32, int32, int64, standardization_of
+from core.consistency.policy import Grant, subtree_sizes, tree_sum
+from core.engine.messages import Item, Outcome
+from core.engine.runtime import Traced, trace
 from ps_node.steps import StepShards
-from worker_node.gradient import GradientOfBatch, piece_sizes
-from worker_node.recordings import WorkerWindows, standardized_channels
+from worker_node.slots import LabelledExamples, slot_sizes
 
 import tensorflow as tf  # isort: skip
 
-SETTLE = "settle"
 HEAD = 4
-"""Elements of a reply before its losses: the norm of the step before; pull, compute and push seconds."""
+"""Elements of a reply before its losses: the norm of the step before; pull, compute and push
+seconds."""
 
 
 def part_function(slots: int) -> str:
-    """Name of the function that computes `slots` micro-batches."""
+    """Name of the function that computes `slots` slots."""
     return f"train_{slots}"
 
 
 @dataclass
 class _Open:
-    """Results of the present step so far, by micro-batch."""
+    """Results of the present step so far, by slot."""
 
     losses: dict[int, float] = field(default_factory=dict)
     hits: dict[int, float] = field(default_factory=dict)
@@ -47,69 +47,88 @@ class SynchronousMode(Mode):
     def __init__(self, setup: Setup) -> None:
         """Raises ValueError for a codec with a memory."""
         super().__init__(setup)
-        job, network, windows = setup.job, setup.network, setup.windows
-        self._sizes = np.array(piece_sizes(job.batch_size, job.pieces), np.int32)
+        job = setup.job
+        self._sizes = np.array(slot_sizes(job.batch_size, job.pieces), np.int32)
         self._borders = np.concatenate([[0], np.cumsum(self._sizes)])
         self.shards: StepShards = StepShards(
-            network.layout, setup.state, setup.optimizer, setup.devices, setup.wire,
-            slots=job.pieces, clip_norm=job.clip_norm,
-        )  # fmt: skip
+            setup.network.layout,
+            setup.state,
+            setup.optimizer,
+            setup.devices,
+            setup.wire,
+            recipe=setup.step_recipe,
+        )
         self._finish(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
-        gradient_of = setup.gradient_of
-        self.functions: dict[str, Traced] = {
-            part_function(count): self._traced(count, network, windows, gradient_of)
-            for count in subtree_sizes(job.pieces)
-        }
-        self.functions[SETTLE] = self._traced_settling()
+        self._train = {count: self._traced(count, setup) for count in subtree_sizes(job.pieces)}
+        """The function for each number of slots."""
+        self._settle = self._traced_settling()
 
     def _signature(self) -> list[Any]:
-        """Of the step before: its number, what counts of it, its share and rate."""
+        """Return the specs of the arguments about the step before, and of the generation.
+
+        The step before has its number, what counts of it, its share and its rate. The generation is
+        the shards'.
+        """
         return [
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([self._job.pieces], tf.float32),
-            tf.TensorSpec([], tf.float32),
-            tf.TensorSpec([], tf.float32),
+            int64(),
+            float32(self._job.pieces),
+            float32(),
+            float32(),
+            int64(),
         ]
 
-    def _traced(self, count: int, network: Network, windows: WorkerWindows, gradient_of: GradientOfBatch) -> Traced:
+    def _traced(self, count: int, setup: Setup) -> Traced:
+        windows = setup.windows
+        gradient_of = setup.gradient_of
         shards = self.shards
 
         def train(
-            before: Any, counted: Any, share: Any, before_rate: Any, step: Any, first: Any, rows: Any, sizes: Any,
-            seed: Any, standardization: Any, teacher: Any,
-        ) -> Any:  # fmt: skip
+            before: Any,
+            counted: Any,
+            share: Any,
+            before_rate: Any,
+            generation: Any,
+            step: Any,
+            first: Any,
+            rows: Any,
+            sizes: Any,
+            seed: Any,
+            standardization: Any,
+            teacher: Any,
+        ) -> Any:
             begin = tf.timestamp()
-            now = shards.advance(before, counted, share, before_rate)
+            now = shards.advance(before, counted, share, before_rate, generation)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
-            weights = windows.gather_weights(rows)
-            of = gradient_of.of_fit(standardization, teacher)
-            pieces = of.pieces(now.trained, now.statistics, inputs, classes, sizes, count, seed, weights)
-            leaves = [shards.nodes.leaf(piece.gradient, piece.statistics) for piece in pieces]
-            node = tree_sum(leaves, shards.nodes.add)
+            examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
+            found = gradient_of.of_fit(standardization, teacher).sums(
+                (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
+            )
+            (node,) = found.nodes
             computed = time_after(node)
-            pushed = time_after(shards.contribute(node, step, first))
+            pushed = time_after(shards.contribute(node, step, first, generation))
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            figures = [now.norm, *(piece.loss for piece in pieces), *(piece.hits for piece in pieces)]
-            reply = tf.stack([tf.cast(value, tf.float64) for value in figures])
+            figures = tf.concat([[now.norm], found.losses, found.hits], 0)
+            reply = tf.cast(figures, tf.float64)
             return tf.concat([reply[:1], times, reply[1:]], 0)
 
         return trace(
             train,
             *self._signature(),
-            tf.TensorSpec([], tf.int64),
-            tf.TensorSpec([], tf.int32),
-            tf.TensorSpec([None], tf.int32),
-            tf.TensorSpec([count], tf.int32),
-            tf.TensorSpec([2], tf.int32),
-            tf.TensorSpec([2, standardized_channels(windows.dataset)], tf.float32),
-            tf.TensorSpec([], tf.int32),
+            int64(),
+            int32(),
+            int32(None),
+            int32(count),
+            int32(2),
+            standardization_of(windows),
+            int32(),
+            name=part_function(count),
         )
 
     def _traced_settling(self) -> Traced:
-        def settle(before: Any, counted: Any, share: Any, before_rate: Any) -> Any:
-            return self.shards.advance(before, counted, share, before_rate).norm
+        def settle(before: Any, counted: Any, share: Any, before_rate: Any, generation: Any) -> Any:
+            return self.shards.advance(before, counted, share, before_rate, generation).norm
 
         return trace(settle, *self._signature())
 
@@ -117,19 +136,28 @@ class SynchronousMode(Mode):
         """Have the next pull apply the last complete step."""
         self._before = np.int64(step), counted, np.float32(share), np.float32(rate)
 
+    @override
     def item(self, grant: Grant, update: Update, stretch: Stretch) -> Item:
-        """See Mode."""
         step = stretch.first_id + grant.update
         places = slice(grant.first, grant.first + grant.slots)
         rows = update.rows[0][self._borders[grant.first] : self._borders[grant.first + grant.slots]]
-        seed = self._dropout_seed(update.batches[0], grant.first)
+        seed = self._dropout_seed(update.batches[0])
         return self._item(
-            step * self._job.pieces + grant.first, *self._before, np.int64(step), np.int32(grant.first), rows,
-            self._sizes[places], seed, stretch.standardization, self._teacher, function=part_function(grant.slots),
-        )  # fmt: skip
+            self._train[grant.slots],
+            step * self._job.pieces + grant.first,
+            *self._before,
+            np.int64(self.shards.generation),
+            np.int64(step),
+            np.int32(grant.first),
+            rows,
+            self._sizes[places],
+            seed,
+            stretch.standardization,
+            self._teacher,
+        )
 
+    @override
     def read(self, grant: Grant, update: Update, outcome: Outcome, stretch: Stretch) -> ItemResult:
-        """See Mode."""
         values = [float(value) for value in outcome.value]
         windows = int(self._sizes[grant.first : grant.first + grant.slots].sum())
         for place in range(grant.slots):
@@ -148,10 +176,14 @@ class SynchronousMode(Mode):
         share = float(self._sizes.sum() / self._sizes[counted].sum())
         rate = stretch.rate_of(update.batches[0])
         self._finish(stretch.first_id + number, mask, share, rate)
-        opened, self._open = self._open, _Open()
+        opened = self._open
+        self._open = _Open()
         loss = share * tree_sum([opened.losses[place] for place in counted], lambda a, b: a + b)
-        return Step({update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm)
+        return Step(
+            {update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm
+        )
 
+    @override
     def settle(self) -> Item | None:
-        """See Mode: the next pull applies the last step; without one, this item does."""
-        return Item(-1, SETTLE, self._before)
+        """Return the item that applies the last step, which the next pull applies otherwise."""
+        return Item(-1, self._settle, (*self._before, np.int64(self.shards.generation)))

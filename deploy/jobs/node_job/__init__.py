@@ -1,1 +1,1 @@
-"""A job on the coordinator's node: systemd runs it there, so it outlives the operator's connection."""
+"""A job on the coordinator's node, which systemd runs beyond the operator's connection."""

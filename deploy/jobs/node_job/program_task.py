@@ -1,37 +1,42 @@
 """A person's program on a worker's node: what its runner has to know, and its life as a unit."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cluster.apps.environments import ON_NODES, hold, is_there, python_of
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.logs.terminal import say
+from cluster.apps.ownership import as_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
-from cluster.server.systemd import notify
+from core.errors import ClusterError, ExitCode
+from core.logs.terminal import say
+from core.server.systemd import notify
 from deploy.common.interrupts import interruptible
+from deploy.jobs.node_job.cage import cage_of
 from deploy.jobs.node_job.records import JobFolder
 from deploy.jobs.program_files import ARCHIVE, FOLDER
+from deploy.jobs.request import SCHEMA, content_of, unreadable
 from deploy.jobs.run_archive import unpack
 
 NAME = "task"
-"""The word for such a job in its id: `20261121T2230-task`. It is no job that `fab job list` shows."""
+"""The word for such a job in its id: `20261121T2230-task`. It is no job that `fab job list` shows.
+"""
 TASK = "task.json"
 FILES = "files"
-MEMBERS = ("cluster.jobs.member",)
+MEMBERS = ("cluster.sweeps.driving.member",)
 """Modules of ours that a runner may run: a training of a sweep."""
-SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class ProgramTask:
     """One member of a program: `lead` is `host:port`, `ports` those of this node that it may take.
 
-    `environment` is the key of the one with the program's packages on this node; empty for the common one. A `program`
-    of MEMBERS is a module of ours, which comes without an archive.
+    `environment` is the key of the one with the program's packages on this node; empty for the
+    common one. A `program` of MEMBERS is a module of ours, which comes without an archive; it runs
+    the code of the operator's own `apps` alone, by their digests.
     """
 
     lead: str
@@ -40,6 +45,7 @@ class ProgramTask:
     ports: Sequence[int]
     program: str
     environment: str = ""
+    apps: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The content of `task.json`."""
@@ -49,35 +55,58 @@ class ProgramTask:
     def read(cls, path: Path) -> "ProgramTask":
         """Read what `to_bytes` wrote. Raises UsageError for anything else."""
         try:
-            content = json.loads(path.read_bytes())
-            if content["schema"] != SCHEMA:
-                raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-            ports = tuple(int(port) for port in content["ports"])
-            texts = [str(content[name]) for name in ("lead", "token", "member", "program")]
-            return cls(texts[0], texts[1], texts[2], ports, texts[3], str(content.get("environment", "")))
+            content = content_of(path)
+            return cls(
+                str(content["lead"]),
+                str(content["token"]),
+                str(content["member"]),
+                tuple(map(int, content["ports"])),
+                str(content["program"]),
+                str(content.get("environment", "")),
+                tuple(map(str, content.get("apps", ()))),
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{path}: expected the task that `fab job run` writes, got {type(error).__name__}: {error}; "
-                "`fab deploy start --no-jobs` brings the node to the version of `fab` that wrote it"
-            ) from error
+            raise unreadable(path, "the task that `fab job run`", error) from error
 
 
-def run_task(folder: JobFolder) -> int:
-    """Run the member of a program in this job's folder until the lead says that all is over. Main thread only."""
+def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
+    """Run the member of a program in this job's folder until the lead says that all is over.
+
+    Its processes change `writes` and the folder alone, where there are any.
+
+    Main thread only.
+    """
     try:
         with interruptible():
-            task, here = ProgramTask.read(folder.path / TASK), folder.path.resolve()
+            task = ProgramTask.read(folder.path / TASK)
+            here = folder.path.resolve()
             ours = task.program in MEMBERS
-            program = Path(task.program) if ours else _program(here, task)
+            if ours:
+                program = Path(task.program)
+            else:
+                program = _program(here, task)
             host, _, port = task.lead.rpartition(":")
-            python = _held(task.environment) if task.environment else this_python() if ours else ""
+            if task.environment:
+                python = _held(task.environment)
+            elif ours:
+                python = this_python()
+            else:
+                python = ""
+            os.environ.update(as_variable(task.apps))
             notify(f"READY=1\nSTATUS={task.member} of {task.program}")
             serve(
                 RunnerTask(
-                    (host, int(port)), task.token, task.member, task.ports, program, here / FILES, python,
+                    (host, int(port)),
+                    task.token,
+                    task.member,
+                    task.ports,
+                    program,
+                    here / FILES,
+                    python,
                     module=task.program if ours else "",
+                    cage=cage_of(here, writes),
                 )
-            )  # fmt: skip
+            )
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
     except (ClusterError, OSError, ValueError) as problem:
@@ -87,9 +116,11 @@ def run_task(folder: JobFolder) -> int:
 
 
 def this_python() -> str:
-    """Our Python, by a name that stays valid when `current` changes to another release while the job runs."""
+    """Return our Python's name that stays valid when `current` becomes another release."""
     python = Path(sys.executable)
-    return str(python.parent.resolve() / python.name)  # not resolved itself: the link makes it the environment's
+    return str(
+        python.parent.resolve() / python.name
+    )  # not resolved itself: the link makes it the environment's
 
 
 def _program(here: Path, task: ProgramTask) -> Path:
@@ -100,6 +131,8 @@ def _program(here: Path, task: ProgramTask) -> Path:
 def _held(key: str) -> str:
     """The Python of the environment, which stays as long as this process. Raises ClusterError."""
     if not is_there(ON_NODES, key):
-        raise ClusterError(f"{ON_NODES / key}: expected the packages of the program, they are gone: run it again")
+        raise ClusterError(
+            f"{ON_NODES / key}: expected the packages of the program, they are gone: run it again"
+        )
     hold(ON_NODES / key)
     return str(python_of(ON_NODES, key))

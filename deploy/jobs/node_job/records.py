@@ -1,7 +1,7 @@
 """Where jobs keep their files on the coordinator's node, and the record of each job.
 
-The locks correct a record where the job's process died before it could write. Every field has a type and bounds: the
-service account writes records, and the operator reads them from a node.
+The locks correct a record where the job's process died before it could write. Every field has a
+type and bounds: the service account writes records, and the operator reads them from a node.
 """
 
 import json
@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cluster.atomic_write import atomic_write
-from cluster.errors import ExitCode
+from core.atomic_write import atomic_write
+from core.errors import ExitCode
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.common.file_lock import held_by
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -25,12 +25,15 @@ ROOT_VARIABLE = "PSCLUSTER_JOBS_ROOT"
 
 
 def is_job_id(text: str) -> bool:
-    """Whether this can be a job's id: UTC time and name, and a number where several began in one minute."""
+    """Return whether this can be a job's id: UTC time, name, and a number for a busy minute."""
     return JOB_ID.fullmatch(text) is not None
 
 
 class JobFolder:
-    """The files of one job. The folder exists from the submission on; its name is the id, `20261121T2230-train`."""
+    """The files of one job.
+
+    The folder exists from the submission on; its name is the id, `20261121T2230-train`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,8 +42,12 @@ class JobFolder:
         self.inventory = path / "inventory.yaml"  # the cluster's file at the time of the submission
         self.state = path / "state.json"  # the job's record; the job writes it
         self.output = path / "output.log"  # everything the job prints
-        self.turn_lock = path / "turn.lock"  # a job that follows another one holds it with flock as long as it lives
-        self.app_archive = path / "app.tar"  # of the job's app; `fab job` writes it, the job unpacks it
+        self.turn_lock = (
+            path / "turn.lock"
+        )  # a job that follows another one holds it with flock as long as it lives
+        self.app_archive = (
+            path / "app.tar"
+        )  # of the job's app; `fab job` writes it, the job unpacks it
         self.app = path / "app"  # the app's files as long as the job lives: its run keeps a copy
         self.run_file = path / "run"  # names the folder in `runs`, as soon as the job has one
 
@@ -67,11 +74,13 @@ class JobsRoot:
             order = []
         places = {name: number for number, name in enumerate(order)}
         there = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
-        return [JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))]
+        return [
+            JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))
+        ]
 
 
 def _is_job(name: str) -> bool:
-    """Whether it is a job of the cluster: the part of a program that runs on this node is none (`program_task`)."""
+    """Return whether it is a job of the cluster, and not a program's part (`program_task`)."""
     return is_job_id(name) and name.split("-")[1] != "task"
 
 
@@ -94,7 +103,9 @@ class JobState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"  # a person ended it: the run's folder holds the result so far
-    INTERRUPTED = "interrupted"  # its process died without writing an end: killed, or the node went down
+    INTERRUPTED = (  # its process died without writing an end: killed, or the node went down
+        "interrupted"
+    )
 
     @property
     def ended(self) -> bool:
@@ -125,7 +136,7 @@ _ALWAYS = ("id", "job", "state")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job: `begun` and `ended` are UTC in ISO 8601, `run_folder` is a path on the coordinator's node."""
+    """One job: `begun` and `ended` are UTC in ISO 8601, `run_folder` is a path on its node."""
 
     id: str
     job: str
@@ -161,21 +172,26 @@ def now() -> str:
 
 def state_of(exit_code: int) -> JobState:
     """The state of a job that ended with this code."""
-    return {ExitCode.DONE: JobState.DONE, ExitCode.CANCELLED: JobState.CANCELLED}.get(
-        ExitCode(exit_code) if exit_code in set(ExitCode) else ExitCode.FAILED, JobState.FAILED
-    )
+    if exit_code == ExitCode.DONE:
+        return JobState.DONE
+    if exit_code == ExitCode.CANCELLED:
+        return JobState.CANCELLED
+    return JobState.FAILED
 
 
 def read_all(root: JobsRoot) -> list[JobRecord]:
-    """Every job, the oldest first; a running job whose process does not hold the lock counts as interrupted."""
+    """Return every job, the oldest first; one that runs without the lock was interrupted."""
     records = [_read(folder) for folder in root.all()]
     # The lock comes last: a job that ends meanwhile releases it only after it wrote its end.
     holder = held_by(root.lock)
-    return [record if _alive(record, holder, root) else _reread(root.job(record.id)) for record in records]
+    return [
+        record if _alive(record, holder, root) else _reread(root.job(record.id))
+        for record in records
+    ]
 
 
 def run_folder(folder: JobFolder) -> str | None:
-    """The folder that the job's coordinator named; None before it has one, or where the file holds no such path."""
+    """Return the folder that the coordinator named; None before, or where it is no path."""
     try:
         return run_folder_of(read_small(folder.run_file).decode().strip() or None)
     except (OSError, ValueError):
@@ -183,7 +199,10 @@ def run_folder(folder: JobFolder) -> str | None:
 
 
 def run_folder_of(content: Any) -> str | None:
-    """The absolute path of a run's folder, with no `..` in it and a plain name at its end. Raises ValueError."""
+    """The absolute path of a run's folder, with no `..` in it and a plain name at its end.
+
+    Raises ValueError.
+    """
     path: str | None = _checked("run_folder", content)
     return path
 
@@ -208,18 +227,24 @@ def _alive(record: JobRecord, holder: int | None, root: JobsRoot) -> bool:
 def _reread(folder: JobFolder) -> JobRecord:
     record = _read(folder)
     claims = record.state in (JobState.RUNNING, JobState.WAITING)
-    return replace(record, state=JobState.INTERRUPTED) if claims else record
+    if claims:
+        return replace(record, state=JobState.INTERRUPTED)
+    return record
 
 
 def _read(folder: JobFolder) -> JobRecord:
     try:
         content = json.loads(read_small(folder.state))
         # The id is the folder's name: only root makes those.
-        record = JobRecord.from_json({**content, "id": folder.id} if isinstance(content, dict) else None)
+        record = JobRecord.from_json(
+            {**content, "id": folder.id} if isinstance(content, dict) else None
+        )
     except (OSError, ValueError, RecursionError):
         name = folder.id.split("-")[1]
         return JobRecord(folder.id, name, JobState.SUBMITTED)
-    return record if record.run_folder else replace(record, run_folder=run_folder(folder))
+    if record.run_folder:
+        return record
+    return replace(record, run_folder=run_folder(folder))
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -229,7 +254,11 @@ def _checked(name: str, value: Any) -> Any:
         good = type(value) is int and least <= value <= most  # a bool is an int
     else:
         pattern, what = _TEXTS[name]
-        good = isinstance(value, str) and len(value) <= MOST_PATH_CHARACTERS and pattern.fullmatch(value) is not None
+        good = (
+            isinstance(value, str)
+            and len(value) <= MOST_PATH_CHARACTERS
+            and pattern.fullmatch(value) is not None
+        )
     if not good and (value is not None or name in _ALWAYS):
         raise ValueError(f"{name}: expected {what}, got {value!r:.60}")
     return value

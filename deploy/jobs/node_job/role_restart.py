@@ -1,4 +1,4 @@
-"""Every role of the cluster in a new process: requested on its metrics port, and awaited until it is ready."""
+"""Every role in a new process: requested on its metrics port, awaited until it is ready."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster.control.client import NoAnswerError, ask
-from cluster.control.server import PROCESS_HEADER
-from cluster.control.token import own_token
-from cluster.errors import ClusterError
+from core.control.client import NoAnswerError, ask, key_of
+from core.control.server import PROCESS_HEADER
+from core.control.token import own_token
+from core.errors import ClusterError
 
 ANSWER_SECONDS = 3.0
 MOST_ANSWER_BYTES = 65_536
@@ -38,26 +38,34 @@ class Verdict(StrEnum):
 class RestartPatience:
     """How long a job waits for its roles. Pure: no socket, no clock.
 
-    A Pi 3 with a cold SD card needs minutes to load TensorFlow, and a role that accepted the request will come. A
-    silent worker may be switched off: with every parameter server and one worker ready, the job does not wait for it.
+    A Pi 3 with a cold SD card needs minutes to load TensorFlow, and a role that accepted the
+    request will come. A silent worker may be switched off: with every parameter server and one
+    worker ready, the job does not wait for it.
     """
 
     deadline_seconds: float = 300.0
     silent_worker_seconds: float = 15.0
 
     def decide(self, roles: Mapping[str, RestartStep], elapsed_seconds: float) -> Verdict:
-        """The verdict for roles by name (`ps:0`): a job needs every parameter server and at least one worker."""
+        """Return the verdict for roles by name: a job needs all servers and one worker."""
         servers = [step for name, step in roles.items() if name.startswith("ps:")]
         workers = [step for name, step in roles.items() if not name.startswith("ps:")]
         if RestartStep.REFUSED in servers or all(step is RestartStep.REFUSED for step in workers):
             return Verdict.GIVE_UP
         overdue = elapsed_seconds >= self.deadline_seconds
-        if any(step is not RestartStep.READY for step in servers) or RestartStep.READY not in workers:
-            return Verdict.GIVE_UP if overdue else Verdict.WAIT
+        if (
+            any(step is not RestartStep.READY for step in servers)
+            or RestartStep.READY not in workers
+        ):
+            if overdue:
+                return Verdict.GIVE_UP
+            return Verdict.WAIT
         worth_waiting = RestartStep.RESTARTING in workers or (
             RestartStep.ASKING in workers and elapsed_seconds < self.silent_worker_seconds
         )
-        return Verdict.WAIT if worth_waiting and not overdue else Verdict.GO
+        if worth_waiting and not overdue:
+            return Verdict.WAIT
+        return Verdict.GO
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ def restart_roles(
 ) -> None:
     """Restart each role (its metrics address by its name) and return once enough of them are ready.
 
-    `say` receives a line about roles that are not. Raises ClusterError when the ready ones are too few for a job.
+    `say` receives a line about roles that are not. Raises ClusterError when the ready ones are too
+    few for a job.
     """
     _until_ready({name: RestartingRole(address) for name, address in roles.items()}, say, patience)
 
@@ -87,46 +96,59 @@ def await_roles(
     say: Callable[[str], None],
     patience: RestartPatience = RestartPatience(),  # noqa: B008  frozen
 ) -> None:
-    """Return once enough of the roles are ready, for a job that starts while they do. Otherwise as `restart_roles`."""
-    starting = {name: RestartingRole(address, RestartStep.RESTARTING) for name, address in roles.items()}
+    """Return once enough of the roles are ready, for a job that starts while they do.
+
+    Otherwise as `restart_roles`.
+    """
+    starting = {
+        name: RestartingRole(address, RestartStep.RESTARTING) for name, address in roles.items()
+    }
     _until_ready(starting, say, patience)
 
 
 def _until_ready(
     asked: Mapping[str, RestartingRole], say: Callable[[str], None], patience: RestartPatience
-) -> None:  # fmt: skip
+) -> None:
     if not asked:
         return
     begun = time.monotonic()
     end = begun + patience.deadline_seconds
     with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(asked)), thread_name_prefix="restart") as pool:
         while True:
-            asked = dict(zip(asked, pool.map(lambda one: _advance(one, end), asked.values()), strict=True))
-            verdict = patience.decide({name: one.step for name, one in asked.items()}, time.monotonic() - begun)
+            moved = pool.map(lambda each: _advance(each[0], each[1], end), asked.items())
+            asked = dict(zip(asked, moved, strict=True))
+            verdict = patience.decide(
+                {name: one.step for name, one in asked.items()}, time.monotonic() - begun
+            )
             if verdict is not Verdict.WAIT:
                 break
             time.sleep(_PAUSE_SECONDS)
-    behind = "; ".join(_words(name, one) for name, one in asked.items() if one.step is not RestartStep.READY)
+    behind = "; ".join(
+        _words(name, one) for name, one in asked.items() if one.step is not RestartStep.READY
+    )
     if verdict is Verdict.GIVE_UP:
         raise ClusterError(
-            f"the job cannot continue, its roles are not ready after {time.monotonic() - begun:.0f} s: "
-            f"{behind}; a job needs every parameter server and at least one worker; "
-            "`fab deploy status` shows them"
+            f"the job cannot continue, its roles are not ready after {time.monotonic() - begun:.0f}"
+            f" s: {behind}; a job needs every parameter server and at least one worker; `fab deploy"
+            " status` shows them"
         )
     if behind:
         say(f"continuing without: {behind}")
 
 
-def _advance(role: RestartingRole, end: float) -> RestartingRole:
+def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
     """Send one request, with an answer by `end` at the latest."""
     if role.step is RestartStep.ASKING:
-        status, process = _request(role.address, "POST", "/restart", end)
+        key = key_of(own_token(), name)
+        status, process = _request(role.address, "POST", "/restart", end, key)
         if status == 202:
             return RestartingRole(role.address, RestartStep.RESTARTING, process)
         if status == 200:  # it is only starting: the process that answers is the fresh one
             return RestartingRole(role.address, RestartStep.RESTARTING)
         # No answer, or one of a process that starts or ends: the next round asks again.
-        return RestartingRole(role.address, RestartStep.REFUSED, status=status) if status in (403, 404) else role
+        if status in (403, 404):
+            return RestartingRole(role.address, RestartStep.REFUSED, status=status)
+        return role
     if role.step is RestartStep.RESTARTING:
         status, process = _request(role.address, "GET", "/ready", end)
         if status == 200 and process != role.old:
@@ -134,11 +156,20 @@ def _advance(role: RestartingRole, end: float) -> RestartingRole:
     return role
 
 
-def _request(address: str, method: str, path: str, end: float) -> tuple[int, str]:
+def _request(
+    address: str, method: str, path: str, end: float, key: str | None = None
+) -> tuple[int, str]:
     """Status and process; 0 without an answer."""
     try:
         left = min(ANSWER_SECONDS, end - time.monotonic())
-        answer = ask(address, method, path, deadline_seconds=left, most_bytes=MOST_ANSWER_BYTES, token=own_token())
+        answer = ask(
+            address,
+            method,
+            path,
+            deadline_seconds=left,
+            most_bytes=MOST_ANSWER_BYTES,
+            key=key,
+        )
     except NoAnswerError:
         return 0, ""
     return answer.status, answer.headers.get(PROCESS_HEADER.lower(), "")
@@ -147,5 +178,8 @@ def _request(address: str, method: str, path: str, end: float) -> tuple[int, str
 def _words(name: str, role: RestartingRole) -> str:
     words = f"{name} ({role.address}) {role.step}"
     if role.step is RestartStep.REFUSED:
-        words += f" with HTTP status {role.status}: it runs for another coordinator; `fab deploy start` puts it right"
+        words += (
+            f" with HTTP status {role.status}: it runs for another coordinator; `fab deploy start`"
+            " puts it right"
+        )
     return words

@@ -8,17 +8,22 @@ from dataclasses import replace
 from os import getpid
 from pathlib import Path
 from shutil import rmtree
+from typing import NamedTuple
 
-from cluster.errors import ClusterError, ExitCode
-from cluster.logs.terminal import say
+from cluster.apps.ownership import as_variable
+from cluster.programs.request import ProgramRequest
 from cluster.programs.roster import TOKEN_VARIABLE
-from cluster.programs.wish import ProgramWish
-from cluster.server.systemd import notify
+from core.cage.landlock import Cage
+from core.errors import ClusterError, ExitCode
+from core.logs.terminal import say
+from core.server.systemd import notify
+from deploy.common.command_line import settings
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.app_archive import unpack as unpack_app
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end
+from deploy.jobs.node_job.cage import cage_of
 from deploy.jobs.node_job.records import (
     JobFolder,
     JobRecord,
@@ -38,21 +43,35 @@ from deploy.jobs.run_archive import unpack
 _POLL_SECONDS = 1.0
 
 
+class CagedCommand(NamedTuple):
+    """The command line that takes a job and flags, and the cage that its process enters."""
+
+    words: Sequence[str]
+    cage: Cage | None
+
+
 def run(
     root: JobsRoot,
     name: str,
     coordinator: Sequence[str],
     restarts: JobRestartPolicy = JobRestartPolicy(),  # noqa: B008  frozen
+    *,
+    writes: Sequence[str] = (),
 ) -> int:
-    """Run the job `name` to its end; its exit code. `coordinator` is the command that takes a job and flags.
+    """Run the job `name` to its end; its exit code.
 
-    A refused job, which was not submitted or found another one running, leaves no state. Main thread only.
+    `coordinator` is the command that takes a job and flags; its process changes `writes` alone,
+    where there are any.
+
+    A refused job, which was not submitted or found another one running, leaves no state. Main
+    thread only.
     """
     folder = root.job(name)
     try:
         if not is_job_id(name) or not folder.request.is_file():
             raise ClusterError(
-                f"{name}: expected a job that was submitted, found no {folder.request}: `fab job` submits one"
+                f"{name}: expected a job that was submitted, found no {folder.request}: `fab job`"
+                " submits one"
             )
         request = JobRequest.read(folder.request)
         with ExitStack() as held:
@@ -64,14 +83,15 @@ def run(
                 code = _await_turn(root, folder, request)
                 if code:
                     return code
-            return _take_the_cluster(root, folder, request, coordinator, restarts)
+            command = CagedCommand(coordinator, _cage(folder, writes))
+            return _take_the_cluster(root, folder, request, command, restarts)
     except ClusterError as problem:
         say(problem, error=True)
         return problem.exit_code
 
 
 def _await_turn(root: JobsRoot, folder: JobFolder, request: JobRequest) -> int:
-    """Wait for the end of the job `request.after`; 0 if it is done, else this job ends with the returned exit code."""
+    """Wait for the job `request.after`; return 0 if it is done, else this job's exit code."""
     waiting = JobRecord(folder.id, request.job, JobState.WAITING, getpid(), begun=now())
     try:
         with interruptible():
@@ -85,7 +105,10 @@ def _await_turn(root: JobsRoot, folder: JobFolder, request: JobRequest) -> int:
         if before is JobState.DONE:
             return ExitCode.DONE
         announce(f"{request.job}: not begun: {request.after}, which it was to follow, is {before}")
-        code = ExitCode.CANCELLED if before is JobState.CANCELLED else ExitCode.FAILED
+        if before is JobState.CANCELLED:
+            code = ExitCode.CANCELLED
+        else:
+            code = ExitCode.FAILED
     replace(waiting, state=state_of(code), exit_code=code, ended=now()).write(folder)
     return code
 
@@ -95,7 +118,8 @@ def _end_of(root: JobsRoot, name: str) -> JobState:
         found = [record.state for record in read_all(root) if record.id == name]
         if not found:
             raise ClusterError(
-                f"{name}: expected a job to wait for, found none of that name: begin this one by itself with `fab job`"
+                f"{name}: expected a job to wait for, found none of that name: begin this one by"
+                " itself with `fab job`"
             )
         if found[0].ended:
             return found[0]
@@ -103,22 +127,36 @@ def _end_of(root: JobsRoot, name: str) -> JobState:
 
 
 def _take_the_cluster(
-    root: JobsRoot, folder: JobFolder, request: JobRequest, coordinator: Sequence[str], restarts: JobRestartPolicy
+    root: JobsRoot,
+    folder: JobFolder,
+    request: JobRequest,
+    command: CagedCommand,
+    restarts: JobRestartPolicy,
 ) -> int:
     try:
         with FileLock(root.lock):
-            return _keep_state(root, folder, request, coordinator, restarts)
+            return _keep_state(root, folder, request, command, restarts)
     except LockHeldError as error:
         if request.after:  # another job took the cluster when the one before ended
-            failed = JobRecord(folder.id, request.job, JobState.FAILED, exit_code=ExitCode.FAILED, ended=now())
+            failed = JobRecord(
+                folder.id, request.job, JobState.FAILED, exit_code=ExitCode.FAILED, ended=now()
+            )
             failed.write(folder)
         raise ClusterError(_already_running(root, error.pid)) from error
 
 
 def _keep_state(
-    root: JobsRoot, folder: JobFolder, request: JobRequest, coordinator: Sequence[str], restarts: JobRestartPolicy
+    root: JobsRoot,
+    folder: JobFolder,
+    request: JobRequest,
+    command: CagedCommand,
+    restarts: JobRestartPolicy,
 ) -> int:
-    left_behind = [record for record in read_all(root) if record.state is JobState.INTERRUPTED and not record.ended]
+    left_behind = [
+        record
+        for record in read_all(root)
+        if record.state is JobState.INTERRUPTED and not record.ended
+    ]
     running = JobRecord(folder.id, request.job, JobState.RUNNING, getpid(), begun=now())
     code: int = ExitCode.FAILED
     try:
@@ -127,7 +165,7 @@ def _keep_state(
             notify(f"READY=1\nSTATUS={request.job} runs")
             if left_behind:
                 _clear_up(root, left_behind, request)
-            code = run_to_its_end(_process(folder, request, coordinator), _restart(request), restarts)
+            code = run_to_its_end(_process(folder, request, command), _restart(request), restarts)
     except KeyboardInterrupt:
         announce(f"{request.job}: interrupted")
         code = ExitCode.CANCELLED
@@ -136,41 +174,73 @@ def _keep_state(
         code = problem.exit_code
     finally:
         notify(f"STOPPING=1\nSTATUS={request.job} ended with {code}")
-        ended = replace(running, state=state_of(code), exit_code=code, ended=now(), run_folder=run_folder(folder))
+        ended = replace(
+            running,
+            state=state_of(code),
+            exit_code=code,
+            ended=now(),
+            run_folder=run_folder(folder),
+        )
         ended.write(folder)
     return code
 
 
-def _process(folder: JobFolder, request: JobRequest, coordinator: Sequence[str]) -> JobProcess:
-    overrides = [*request.overrides, *([f"jobs.train.app={json.dumps(str(folder.app))}"] if request.app else [])]
-    settings = [word for override in overrides for word in ("--set", override)]
-    wish: tuple[str, ...] = ("--wish", _program(folder, request.wish)) if request.wish else ()
+def _cage(folder: JobFolder, writes: Sequence[str]) -> Cage | None:
+    try:
+        return cage_of(folder.path, writes)
+    except OSError as problem:
+        raise ClusterError(f"{folder.id}: the cage of its process: {problem}") from None
+
+
+def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> JobProcess:
+    overrides = [*request.overrides]
+    if request.app:
+        overrides.append(f"jobs.train.app={json.dumps(str(folder.app))}")
+    words = [*command.words, request.job, "--inventory", str(folder.inventory)]
+    words += [*settings(overrides), *request.flags]
+    if request.wish:
+        words += ["--wish", _program(folder, request.wish)]
     if request.job == "sweep":
+        words += ["--sweep", str(folder.path / SWEEP)]
         table = folder.path / REFERENCES
-        wish = ("--sweep", str(folder.path / SWEEP), *(("--references", str(table)) if table.is_file() else ()))
+        if table.is_file():
+            words += ["--references", str(table)]
+    environment = {
+        **environment_for_any_folder(),
+        **as_variable((*request.apps, request.app)),
+    }
+    if request.token:
+        environment[TOKEN_VARIABLE] = request.token
     return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),
-        words=(*coordinator, request.job, "--inventory", str(folder.inventory), *settings, *request.flags, *wish),
-        environment={**environment_for_any_folder(), **({TOKEN_VARIABLE: request.token} if request.token else {})},
+        words=tuple(words),
+        environment=environment,
         run_file=folder.run_file,
         resumable=request.job in RESUMABLE,
         shown=lambda run: f"runs/{Path(run).name}",
+        cage=command.cage,
     )
 
 
 def _program(folder: JobFolder, text: str) -> str:
-    """The wish with its program as it lies in the job's folder: unpacked there. Raises ClusterError."""
-    wish = ProgramWish.of_text(text)
+    """The wish with its program as it lies in the job's folder: unpacked there.
+
+    Raises ClusterError.
+    """
+    wish = ProgramRequest.of_text(text)
     with (folder.path / ARCHIVE).open("rb") as archive:
         unpacked = unpack(archive, FOLDER, folder.path)
     return replace(wish, program=str(unpacked / Path(wish.program).name)).to_text()
 
 
 def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) -> None:
-    """Restart the roles once for jobs that were killed: their variables are still on the servers."""
+    """Restart the roles once for killed jobs, whose variables are still on the servers."""
     names = ", ".join(job.id for job in jobs)
-    announce(f"{request.job}: restarting the roles first: {names} was interrupted and has left its variables there")
+    announce(
+        f"{request.job}: restarting the roles first: {names} was interrupted and has left its"
+        " variables there"
+    )
     _restart(request)()
     for job in jobs:
         replace(job, ended=now()).write(root.job(job.id))
@@ -182,5 +252,11 @@ def _restart(request: JobRequest) -> Callable[[], None]:
 
 def _already_running(root: JobsRoot, pid: int | None) -> str:
     holders = [record.id for record in read_all(root) if record.state is JobState.RUNNING]
-    name = holders[-1] if holders else f"process {pid}"
-    return f"a job is running on this cluster already ({name}): wait for it, attach to it, or cancel it (`fab job`)"
+    if holders:
+        name = holders[-1]
+    else:
+        name = f"process {pid}"
+    return (
+        f"a job is running on this cluster already ({name}): wait for it, attach to it, or cancel"
+        " it (`fab job`)"
+    )

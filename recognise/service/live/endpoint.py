@@ -11,40 +11,40 @@ from typing import Any
 import pydantic_core
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from cluster.control.door import RateLimitedLog
-from cluster.errors import UsageError
-from cluster.exported.description import labels_of
-from recognise.service.limits import Limits
+from core.control.door import RateLimitedLog
+from core.data.inputs import inputs_of
+from core.errors import UsageError
+from core.exported.description import labels_of
+from recognise.service.limits import RequestError, bad
 from recognise.service.live import messages
-from recognise.service.live.rate import Rate
-from recognise.service.live.session import MOVED, Session
-from recognise.service.live.sockets import BROKEN, BUSY, POLICY, RESTART, SERVICE_ENDS, TOO_LARGE, refusal
-from recognise.service.metrics import ServiceMetrics
-from recognise.service.refusals import RefusedError, bad
+from recognise.service.live.first import first_message, refuse, text_of
+from recognise.service.live.session import MOVED, LiveSession, Rate
+from recognise.service.live.sockets import RESTART, close_code
 from recognise.service.serving import Serving
 
 log = logging.getLogger(__name__)
 
-_CODES = {413: TOO_LARGE, 500: BROKEN, 503: BUSY}
-"""Of a status; the others are 1008."""
-
 
 class LiveStreams:
-    """The endpoint over one model."""
+    """The endpoint of WebSockets over one model."""
 
-    def __init__(self, serving: Serving, metrics: ServiceMetrics, limits: Limits, token: str | None) -> None:
-        """`token`: what a client must send that had no Authorization header; None: nothing."""
-        self._serving, self._metrics, self._limits, self._token = serving, metrics, limits, token
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._metrics = serving.metrics
+        self._limits = serving.limits.streams
         self._open = 0
         self._log = RateLimitedLog(log, logging.ERROR)
 
-    async def __call__(self, websocket: WebSocket) -> None:
-        """One session, from behind the handshake to its end. `Guarded` has looked at the handshake's headers."""
+    async def __call__(self, websocket: WebSocket, first: str | None = None) -> None:
+        """Serve one session, from behind the handshake to its end.
+
+        Its client has named the token: in the headers, or in the `first` message.
+        """
         with suppress(WebSocketDisconnect):
             try:
                 with self._place():
-                    await self._session(websocket)
-            except RefusedError as problem:
+                    await self._session(websocket, first)
+            except RequestError as problem:
                 await self._refuse(websocket, problem)
             except UsageError as problem:
                 await self._refuse(websocket, bad(str(problem)))
@@ -52,17 +52,20 @@ class LiveStreams:
                 if isinstance(problem, WebSocketDisconnect):
                     raise
                 self._log.say(f"a session failed: {type(problem).__name__}: {problem!s:.300}")
-                await self._refuse(websocket, RefusedError(500, "the session failed: the service's log says why"))
+                await self._refuse(
+                    websocket, RequestError(500, "the session failed: the service's log says why")
+                )
 
-    async def _session(self, websocket: WebSocket) -> None:
-        limits = self._limits.streams
-        hello = messages.hello(await self._first(websocket))
-        if self._token is not None and "authorization" not in websocket.headers and not hello.may_come(self._token):
-            raise bad("expected token in the first message: the token that `fab serve` names")
+    async def _session(self, websocket: WebSocket, first: str | None) -> None:
+        limits = self._limits
+        if first is None:
+            first = await first_message(websocket, limits)
+        hello = messages.hello(first)
         description = self._serving.current.description
         settings = hello.settings(description, limits)
-        session = Session("stream", settings, self._serving, self._metrics, self._limits, hello.resume)
+        session = LiveSession("stream", settings, self._serving, hello.resume)
         try:
+            inputs = inputs_of(settings.signals)
             ready = {
                 "event": "ready",
                 "model": self._serving.name,
@@ -71,6 +74,8 @@ class LiveStreams:
                 "sampling_hz": settings.sampling_hz,
                 "window_steps": settings.window_steps,
                 "filters": description.filters,
+                "channels": inputs.channels,
+                "units": inputs.units,
                 "hop": settings.hop,
                 "votes": settings.votes,
                 "of": settings.of,
@@ -85,28 +90,16 @@ class LiveStreams:
         finally:
             session.close()
 
-    async def _first(self, websocket: WebSocket) -> str:
-        seconds = self._limits.streams.hello_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                text = await _text(websocket)
-        except TimeoutError:
-            raise bad(f"expected the first message within {seconds:g} s") from None
-        if text is None:  # it has no stream yet
-            await websocket.close(RESTART)
-            raise WebSocketDisconnect(RESTART)
-        return text
-
-    async def _read(self, websocket: WebSocket, session: Session, heard: "_Heard") -> None:
-        """Every message into the session, as fast as its client may."""
-        limits = self._limits.streams
+    async def _read(self, websocket: WebSocket, session: LiveSession, heard: "_Heard") -> None:
+        """Put every message into the session, as fast as its client may send."""
+        limits = self._limits
         now = perf_counter()
         messages_rate = Rate("messages", limits.messages_per_second, limits.burst_messages, now)
         readings_rate = Rate("readings", limits.readings_per_second, limits.burst_readings, now)
-        while (text := await _text(websocket)) is not None:
+        while (text := await text_of(websocket)) is not None:
             heard.at = arrived = perf_counter()
             messages_rate.take(1, arrived)
-            given = messages.readings(text)
+            given = messages.readings(text, len(session.settings.readings.channels))
             readings_rate.take(len(given.times), arrived)
             await session.take(given, arrived)
         await session.leave(limits.leave_seconds)
@@ -114,52 +107,38 @@ class LiveStreams:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        most = self._limits.streams.sessions
+        most = self._limits.sessions
         if self._open >= most:
-            raise RefusedError(503, f"{most} sessions are open already: come again later")
+            raise RequestError(503, f"{most} sessions are open already: come again later")
         self._open += 1
         try:
             yield
         finally:
             self._open -= 1
 
-    async def _refuse(self, websocket: WebSocket, problem: RefusedError) -> None:
-        code = _CODES.get(problem.status, POLICY)
-        self._metrics.session_refused(code)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.streams.room_seconds):  # a client may read nothing
-                await websocket.send_text(refusal(problem.words))
-                await websocket.close(code)
+    async def _refuse(self, websocket: WebSocket, problem: RequestError) -> None:
+        self._metrics.session_refused(close_code(problem))
+        await refuse(websocket, problem, self._limits.room_seconds)
 
 
 @dataclass
 class _Heard:
-    """When the client said something last. One timer a session: one a message would cost as much as the message."""
+    """The time of the client's last message.
+
+    One timer a session: one a message would cost as much as the message.
+    """
 
     at: float
 
     async def silence(self, seconds: float) -> None:
-        """Wait for that long a silence. Raises RefusedError."""
+        """Wait for that long a silence. Raises RequestError."""
         while (left := self.at + seconds - perf_counter()) > 0:
             await asyncio.sleep(left)
         raise bad(f"expected the next readings within {seconds:g} s")
 
 
-async def _text(websocket: WebSocket) -> str | None:
-    """The next message; None when the service ends."""
-    message = await websocket.receive()
-    if message.get("reason") == SERVICE_ENDS:
-        return None
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message["code"])
-    text: str | None = message.get("text")
-    if text is None:
-        raise bad("expected text, got a binary message")
-    return text
-
-
-async def _answer(websocket: WebSocket, session: Session) -> None:
-    """Every event of the session to its client; after the last one the connection closes."""
+async def _answer(websocket: WebSocket, session: LiveSession) -> None:
+    """Send every event of the session; after the last one the connection closes."""
     last = None
     while last != MOVED:
         for event in await session.events():

@@ -1,25 +1,30 @@
 """What a client of a stream sends, checked: the first message, and the readings. Pure."""
 
-import hmac
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 
-from cluster.errors import UsageError, reason_of
-from cluster.exported.description import Description
+from core.data.signals import Signals
+from core.errors import UsageError, reason_of
+from core.exported.description import Description
 from recognise.recogniser import settings_of
-from recognise.service.limits import StreamLimits
-from recognise.service.refusals import RefusedError, bad
+from recognise.service.limits import RequestError, StreamLimits, bad
 from recognise.stream import Settings
 from recognise.stream.resuming import MOST_TEXT
 from recognise.stream.stream import MOST_READINGS
 
-_COMMAS = 8 * MOST_READINGS
-"""More than the largest message of readings has."""
+_COMMAS = 2 * MOST_READINGS
+"""More than the largest message has for its times, and for each channel of its readings."""
+MOST_CHANNELS = 256
+_MOST_KEYS = 64
+_MOST_COLONS = _MOST_KEYS + 2 * MOST_CHANNELS
+"""One behind each key; names and units of channels may have some."""
 
 Word = Annotated[str, StringConstraints(max_length=256)]
 Value = float | None
-"""JSON has no NaN: a browser writes null for a value that its sensor does not have. It becomes a `bad_value`."""
+"""JSON has no NaN: a browser writes null for a value that its sensor does not have. It becomes a
+`bad_value`."""
 Three = tuple[Value, Value, Value]
 
 
@@ -27,75 +32,140 @@ class _Message(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-class Hello(_Message):
-    """The first message of a client: what its readings are, and what it wants."""
+class StreamRequest(_Message):
+    """What a client's readings are, and when it wants labels.
 
-    schema_: Literal[1] = Field(alias="schema")
-    token: Word | None = None
+    With `channels` and their `units` its readings are `values` in this order; without, they are
+    `acceleration` and `rotation`.
+    """
+
     acceleration_unit: Word = "g"
     rotation_unit: Word = "rad/s"
+    channels: Annotated[list[Word], Field(max_length=MOST_CHANNELS)] = []
+    units: Annotated[list[Word], Field(max_length=MOST_CHANNELS)] = []
     hop: int | None = Field(None, ge=1)
     votes: int = 2
     of: int = 3
+
+    def settings(self, description: Description, limits: StreamLimits) -> Settings:
+        """Return the settings of its stream. Raises RequestError."""
+        if len(set(self.channels)) != len(self.channels) or len(self.units) != len(self.channels):
+            raise bad(
+                "channels: expected different names, and a unit for each in units, got"
+                f" {', '.join(self.channels):.120} and {', '.join(self.units):.80}"
+            )
+        given = None
+        if self.channels:
+            given = Signals(tuple(self.channels), tuple(self.units))
+        asked = ("acceleration_unit", "rotation_unit", "hop", "votes", "of")
+        found = {name: getattr(self, name) for name in asked}
+        return settings_within(limits, description, given=given, **found)
+
+
+def settings_within(limits: StreamLimits, description: Description, **asked: Any) -> Settings:
+    """Return the settings of a stream within the limits of the service. Raises RequestError."""
+    hop = asked.get("hop")
+    if hop is not None and hop < limits.least_hop:
+        raise bad(f"hop: expected {limits.least_hop} samples or more, got {hop}")
+    try:
+        return settings_of(description, **asked)
+    except UsageError as problem:
+        raise bad(str(problem)) from None
+
+
+class Hello(StreamRequest):
+    """The first message of a client."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    token: Word | None = None
     resume: Annotated[str, StringConstraints(max_length=MOST_TEXT)] | None = None
     """The state of a session that another service ended, as its event `moved` gave it."""
 
-    def may_come(self, token: str) -> bool:
-        """Whether it names the token of the service; compared in constant time."""
-        return self.token is not None and hmac.compare_digest(self.token.encode(), token.encode())
-
-    def settings(self, description: Description, limits: StreamLimits) -> Settings:
-        """The settings of its stream. Raises RefusedError."""
-        if self.hop is not None and self.hop < limits.least_hop:
-            raise bad(f"hop: expected {limits.least_hop} samples or more, got {self.hop}")
-        try:
-            return settings_of(
-                description, hop=self.hop, votes=self.votes, of=self.of,
-                acceleration_unit=self.acceleration_unit, rotation_unit=self.rotation_unit,
-            )  # fmt: skip
-        except UsageError as problem:
-            raise bad(str(problem)) from None
-
 
 class Readings(_Message):
-    """Readings in the order of time: seconds, acceleration and angular velocity."""
+    """Readings in the order of time: seconds, acceleration and angular velocity.
 
-    times: Annotated[list[Value], Field(min_length=1, max_length=MOST_READINGS)]
-    acceleration: Annotated[list[Three], Field(max_length=MOST_READINGS)]
-    rotation: Annotated[list[Three], Field(max_length=MOST_READINGS)]
+    Those of a client that names its channels have `values` in the place of both.
+    """
+
+    times: Annotated[list[Value], Field(min_length=1, max_length=MOST_READINGS), FailFast()]
+    acceleration: Annotated[list[Three], Field(max_length=MOST_READINGS), FailFast()] = []
+    rotation: Annotated[list[Three], Field(max_length=MOST_READINGS), FailFast()] = []
+    values: Annotated[
+        list[Annotated[list[Value], Field(max_length=MOST_CHANNELS), FailFast()]],
+        Field(max_length=MOST_READINGS),
+        FailFast(),
+    ] = []
+
+    def rows(self, channels: int, *, named: bool) -> Sequence[Sequence[Value]]:
+        """Return the values of each reading. Raises RequestError for others than were named."""
+        if not named:
+            if self.values:
+                raise bad("values: expected their names as channels in the first message")
+            both = zip(self.acceleration, self.rotation, strict=True)
+            return [(*felt, *turned) for felt, turned in both]
+        is_odd = any(len(row) != channels for row in self.values)
+        if self.acceleration or is_odd or len(self.values) != len(self.times):
+            raise bad(
+                f"expected {channels} values of each reading in `values`, as the first message"
+                " names channels"
+            )
+        return self.values
+
+
+Kind = TypeVar("Kind", bound=Readings)
 
 
 def hello(text: str) -> Hello:
-    """The first message. Raises RefusedError."""
-    _count(text)
+    """Return the first message. Raises RequestError."""
+    _count_keys(text)
+    if text.count(",") > _MOST_KEYS + 2 * MOST_CHANNELS:
+        raise RequestError(413, f"expected at most {MOST_CHANNELS} channels in the first message")
     try:
         return Hello.model_validate_json(text)
     except ValidationError as problem:
-        raise bad(f'expected {{"schema": 1, ...}} as the first message: {_reason(problem)}') from None
+        raise bad(
+            f'expected {{"schema": 1, ...}} as the first message: {_reason(problem)}'
+        ) from None
 
 
-def readings(text: str) -> Readings:
-    """A message of readings. Raises RefusedError."""
-    _count(text)
+def readings(text: str, channels: int = 6) -> Readings:
+    """Return a message of readings of so many channels. Raises RequestError."""
+    _count(text, channels)
+    return readings_as(Readings, text)
+
+
+def readings_as(kind: type[Kind], content: str | bytes) -> Kind:
+    """Return a message of this kind of readings. Raises RequestError."""
+    _count_keys(content)
     try:
-        found = Readings.model_validate_json(text)
+        found = kind.model_validate_json(content)
     except ValidationError as problem:
-        raise bad(f"expected readings (times, acceleration, rotation): {_reason(problem)}") from None
-    refuse_uneven(found)
-    return found
-
-
-def refuse_uneven(given: Readings) -> None:
-    """Raise RefusedError unless each reading has a time, an acceleration and a rotation."""
-    if not len(given.times) == len(given.acceleration) == len(given.rotation):
-        counts = f"{len(given.times)}, {len(given.acceleration)} and {len(given.rotation)}"
+        raise bad(
+            f"expected readings (times, acceleration, rotation): {_reason(problem)}"
+        ) from None
+    if found.values and len(found.values) != len(found.times):
+        counts = f"{len(found.times)} and {len(found.values)}"
+        raise bad(f"expected as many times as values, got {counts}")
+    if not found.values and not len(found.times) == len(found.acceleration) == len(found.rotation):
+        counts = f"{len(found.times)}, {len(found.acceleration)} and {len(found.rotation)}"
         raise bad(f"expected as many times as acceleration and rotation, got {counts}")
+    return found
 
 
 def _reason(problem: ValidationError) -> str:
     return reason_of(problem).removeprefix(": ")  # of the whole message
 
 
-def _count(text: str) -> None:
-    if text.count(",") > _COMMAS:
-        raise RefusedError(413, f"expected at most {MOST_READINGS} readings in a message")
+def _count_keys(content: str | bytes) -> None:
+    """Refuse a message of very many keys: each unknown one costs an error of its own."""
+    colon: str | bytes = ":"
+    if isinstance(content, bytes):
+        colon = b":"
+    if content.count(colon) > _MOST_COLONS:  # type: ignore[arg-type]
+        raise RequestError(413, f"expected at most {_MOST_KEYS} keys in a message")
+
+
+def _count(text: str, channels: int = 6) -> None:
+    if text.count(",") > _COMMAS + channels * MOST_READINGS:
+        raise RequestError(413, f"expected at most {MOST_READINGS} readings in a message")

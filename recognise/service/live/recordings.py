@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from recognise.service.limits import Limits
+from recognise.service.limits import Limits, RequestError
 from recognise.service.live.messages import Readings
-from recognise.service.live.rate import Rate
-from recognise.service.live.session import Session
-from recognise.service.refusals import RefusedError
+from recognise.service.live.session import LiveSession, Rate
 
 MOST_EVENTS = 1024
-"""Of one recording that nothing has taken; the oldest go."""
+"""One recording keeps so many events until its client takes them; the oldest go."""
 
 Given = TypeVar("Given")
 
@@ -25,21 +23,29 @@ Given = TypeVar("Given")
 class Recording(ABC, Generic[Given]):
     """One recording: its session, and the events that its client has not taken."""
 
-    def __init__(self, session: Session, limits: Limits) -> None:
+    def __init__(self, session: LiveSession, limits: Limits) -> None:
         self.lock = asyncio.Lock()
         self.heard = perf_counter()
         self.session = session
         streams = limits.streams
-        self._rate = Rate("readings", streams.readings_per_second, streams.burst_readings, self.heard)
+        self._rate = Rate(
+            "readings", streams.readings_per_second, streams.burst_readings, self.heard
+        )
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._hearing = asyncio.ensure_future(self._hear())
 
     @abstractmethod
     def readings(self, given: Given) -> tuple[int, Iterable[Readings], list[dict[str, Any]]]:
-        """How many readings these are, the readings in parts, and events of their own. Raises RefusedError."""
+        """Return how many readings these are, the readings in parts, and events of their own.
+
+        Raises RequestError.
+        """
 
     async def take(self, given: Given) -> list[dict[str, Any]]:
-        """The events up to these readings. Raises RefusedError; the recording then begins again."""
+        """Return the events up to these readings.
+
+        Raises RequestError; the recording then begins again.
+        """
         arrived = self.heard
         count, parts, events = self.readings(given)
         self._rate.take(count, arrived)
@@ -70,8 +76,8 @@ class Recording(ABC, Generic[Given]):
 Kind = TypeVar("Kind", bound=Recording[Any])
 
 
-class Recordings(Generic[Kind]):
-    """The recordings of one way in, by name."""
+class RecordingRegistry(Generic[Kind]):
+    """The recordings of one kind of client, by name."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -83,21 +89,26 @@ class Recordings(Generic[Kind]):
         for name in list(self._open):
             self._end(name)
 
-    async def take(self, name: str, given: Any, begin: Callable[[], Kind]) -> tuple[Kind, list[dict[str, Any]]]:
-        """The recording of that name, begun where there is none, and its events. Raises RefusedError."""
+    async def take(
+        self, name: str, given: Any, begin: Callable[[], Kind]
+    ) -> tuple[Kind, list[dict[str, Any]]]:
+        """Return the recording of that name, begun where there is none, and its events.
+
+        Raises RequestError.
+        """
         found = self._open.get(name) or self._begin(name, begin)
         async with found.lock:
             found.heard = perf_counter()
             try:
                 return found, await found.take(given)
-            except RefusedError:
+            except RequestError:
                 self._end(name)
                 raise
 
     def _begin(self, name: str, begin: Callable[[], Kind]) -> Kind:
         most = self._limits.streams.sessions
         if len(self._open) >= most:
-            raise RefusedError(503, f"{most} sessions are open already: come again later")
+            raise RequestError(503, f"{most} sessions are open already: come again later")
         made = self._open[name] = begin()
         self._look_after(name, self._limits.streams.idle_seconds)
         return made
@@ -106,7 +117,8 @@ class Recordings(Generic[Kind]):
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._look, name)
 
     def _look(self, name: str) -> None:
-        found, idle = self._open[name], self._limits.streams.idle_seconds
+        found = self._open[name]
+        idle = self._limits.streams.idle_seconds
         left = found.heard + idle - perf_counter()
         if left <= 0 and not found.lock.locked():
             self._end(name)

@@ -1,34 +1,60 @@
 """The JSON of the app Sensor Logger (github.com/tszheichoi/awesome-sensor-logger), checked. Pure.
 
-The app sends accelerometer and gravity apart, in m/s^2, and the time in nanoseconds. An iPhone's signs of both are the
-opposite of Android's, unless "Standardise Units & Frames" is on; rotation has the same signs. The training's
-recordings have Android's.
+The app sends accelerometer and gravity apart, in m/s^2, and the time in nanoseconds. An iPhone's
+signs of both are the opposite of Android's, unless "Standardise Units & Frames" is on; rotation has
+the same signs. The training's recordings have Android's.
+
+A watch sends all of them in one entry, `wrist motion`: in g from an Apple Watch, unless
+"Standardise Units & Frames" is on. Source of the names and units: UNITS.md and CROSSPLATFORM.md
+there.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from cluster.errors import UsageError, reason_of
-from cluster.exported.description import Description
-from recognise.recogniser import settings_of
-from recognise.service.limits import StreamLimits
-from recognise.service.refusals import bad
-from recognise.stream import Settings, intake
+from core.data import intake
+from core.data.inputs import inputs_of, of_device
+from core.data.signals import ACCELERATION, MAGNETIC, ROTATION, Signals
+from core.errors import UsageError, reason_of
+from core.exported.description import Description
+from core.plausible import STANDARD_GRAVITY
+from recognise.service.limits import StreamLimits, bad
+from recognise.service.live.messages import settings_within
+from recognise.signals import signals_of
+from recognise.stream import Settings
 
-ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE = "accelerometer", "totalacceleration", "gravity", "gyroscope"
-SENSORS = (ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE)
+ACCELEROMETER = "accelerometer"
+TOTAL = "totalacceleration"
+GRAVITY = "gravity"
+GYROSCOPE = "gyroscope"
+MAGNETOMETER = "magnetometer"
+SENSORS = (ACCELEROMETER, TOTAL, GRAVITY, GYROSCOPE, MAGNETOMETER)
+BESIDE: Mapping[str, tuple[str, str]] = {
+    ROTATION: (GYROSCOPE, "rad/s"),
+    MAGNETIC: (MAGNETOMETER, "uT"),
+}
+"""By what a sensor measures beside acceleration: its name, and the unit of its values."""
+WRIST = "wristmotion"
+"""Without its space, as in the app's files."""
+PHONE = "phone"
+WATCH = "watch"
+_OF_WATCH = {ACCELEROMETER: "acceleration", GRAVITY: "gravity", GYROSCOPE: "rotationRate"}
+"""The names of a watch's values begin so; X, Y and Z follow."""
 LARGEST_VALUE = 10 * intake.LARGEST_VALUE
-"""In the app's units, of which ten are more than one of the stream's, which refuses what is between.
+"""In the app's units, of which ten are more than one of the stream's, which refuses what is
+between.
 
 JSON's 1e999 is infinite, and what takes the sensors together would compute with it."""
 MOST_ENTRIES = 16_384
-"""Of one post, those of other sensors included."""
+"""One post has so many entries at most, with those of other sensors."""
 NANOSECONDS = 1e-9
 _APPLE = ("CFNetwork", "Darwin", "iPhone")
-"""Of the header User-Agent of a program on an iPhone."""
+"""Words in the header User-Agent of a program on an iPhone."""
 
+Row = tuple[float, float, float, float]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
@@ -37,17 +63,18 @@ class _Part(BaseModel):
 
 
 class _Entry(_Part):
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+
     name: Name
     time: Annotated[int, Field(ge=0, lt=2**63)]
     values: Any = None
-    x: Any = None
-    y: Any = None
-    z: Any = None
 
     @property
     def vector(self) -> Any:
-        """The three numbers: the app writes them as `values`, its documentation shows them beside the time."""
-        return {"x": self.x, "y": self.y, "z": self.z} if self.values is None else self.values
+        """The numbers, which the app writes as `values` and its documentation beside the time."""
+        if self.values is None:
+            return self.model_extra
+        return self.values
 
 
 class _Vector(_Part):
@@ -60,7 +87,24 @@ class Post(_Part):
     """One post of the app; keys that are not here are left."""
 
     session: Name = Field(alias="sessionId")
-    payload: Annotated[list[_Entry], Field(max_length=MOST_ENTRIES)]
+    payload: Annotated[
+        list[Annotated[_Entry | Any, Field(union_mode="left_to_right")]],
+        Field(max_length=MOST_ENTRIES),
+    ]
+    """Entries; what is none of ours may be anything, and costs no other one."""
+
+    @property
+    def source(self) -> str | None:
+        """Whose sensors these are, `phone` or `watch`; None without sensors of ours.
+
+        Where both are, it is the phone.
+        """
+        names = {_name_of(entry) for entry in self.payload}
+        if names & set(SENSORS):
+            return PHONE
+        if WRIST in names:
+            return WATCH
+        return None
 
 
 class Query(BaseModel):
@@ -75,60 +119,130 @@ class Query(BaseModel):
     of: int = 3
 
     def settings(self, description: Description, limits: StreamLimits) -> Settings:
-        """The settings of its stream. Raises RefusedError."""
-        if self.hop is not None and self.hop < limits.least_hop:
-            raise bad(f"hop: expected {limits.least_hop} samples or more, got {self.hop}")
+        """Return the settings of its stream, for the sensors that the model takes.
+
+        Raises RequestError.
+        """
+        beside = sensors_beside(signals_of(description))
+        units = [self.acceleration_unit, *(BESIDE[kind][1] for kind in beside)]
         try:
-            return settings_of(
-                description, hop=self.hop, votes=self.votes, of=self.of, acceleration_unit=self.acceleration_unit
-            )
+            given = of_device(signals_of(description), (ACCELERATION, *beside), units)
         except UsageError as problem:
             raise bad(str(problem)) from None
+        asked = self.model_dump(exclude={"platform"})
+        return settings_within(limits, description, given=given, **asked)
+
+    @property
+    def of_watch(self) -> float:
+        """The factor from a watch's acceleration to the session's unit: an Apple Watch sends g."""
+        is_in_g = self.platform == "ios" and self.acceleration_unit == "m/s2"
+        if is_in_g:
+            return STANDARD_GRAVITY
+        return 1.0
 
     def sign(self, agent: str) -> float:
-        """-1.0 where acceleration has an iPhone's signs. Raises RefusedError where nothing says which they are."""
+        """Return -1.0 where acceleration has an iPhone's signs, else 1.0.
+
+        Raises RequestError where nothing says which they are.
+        """
         if self.platform is None and any(word in agent for word in _APPLE):
             raise bad(
-                "an iPhone: expected ?platform=ios behind the address, or ?platform=standard with the app's "
-                "`Standardise Units & Frames`: the signs of acceleration differ"
+                "an iPhone: expected ?platform=ios behind the address, or ?platform=standard with"
+                " the app's `Standardise Units & Frames`: the signs of acceleration differ"
             )
-        return -1.0 if self.platform == "ios" else 1.0
+        if self.platform == "ios":
+            return -1.0
+        return 1.0
 
 
-def post(body: bytes) -> Post:
-    """A post. Raises RefusedError."""
+def sensors_beside(model: Signals) -> tuple[str, ...]:
+    """Return what else than acceleration the model takes of a phone."""
+    kinds = {one.kind for one in inputs_of(model).sensors}
+    return tuple(kind for kind in BESIDE if kind in kinds)
+
+
+def post(body: bytes | bytearray) -> Post:
+    """Return a post. Raises RequestError."""
     try:
         return Post.model_validate_json(body)
     except ValidationError as problem:
-        raise bad(f"expected a post of Sensor Logger: {reason_of(problem).removeprefix(': ')}") from None
+        raise bad(
+            f"expected a post of Sensor Logger: {reason_of(problem).removeprefix(': ')}"
+        ) from None
 
 
 def query(given: dict[str, str]) -> Query:
-    """What stands behind the `?`. Raises RefusedError."""
+    """Return what stands behind the `?`. Raises RequestError."""
     try:
         return Query.model_validate(given)
     except ValidationError as problem:
         raise bad(f"the address behind `?`: {reason_of(problem)}") from None
 
 
-def by_sensor(given: Post) -> dict[str, list[tuple[float, float, float, float]]]:
-    """Time in seconds and x, y, z of each of our sensors, in the order of arrival. Raises RefusedError.
+def by_sensor(
+    given: Post, source: str | None = PHONE, of_watch: float = 1.0
+) -> dict[str, list[Row]]:
+    """Return time in seconds and x, y, z of each of our sensors, in the order of arrival.
 
-    NaN stands for a value that is missing or no sensor's: its reading becomes a `bad_value`.
+    Raises RequestError.
+
+    source: whose sensors count; of_watch: factor from a watch's unit of acceleration to the
+    session's. NaN stands for a value that is missing or no sensor's: its reading becomes a
+    `bad_value`.
     """
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
-    for entry in given.payload:
-        name = entry.name.lower()
-        if name not in SENSORS:
+    found: dict[str, list[Row]] = {}
+    ours = (WRIST,) if source == WATCH else SENSORS
+    for place, given_entry in enumerate(given.payload):
+        name = _name_of(given_entry)
+        if name not in ours:
             continue
-        try:
-            vector = _Vector.model_validate(entry.vector)
-        except ValidationError as problem:
-            raise bad(f"{name}: values: expected x, y and z: {reason_of(problem)}") from None
-        x, y, z = _sane(vector.x), _sane(vector.y), _sane(vector.z)
-        found.setdefault(name, []).append((entry.time * NANOSECONDS, x, y, z))
+        entry = _checked(place, given_entry)
+        if name != WRIST:
+            found.setdefault(name, []).append(
+                (entry.time * NANOSECONDS, *_three(name, entry.vector, "", "xyz"))
+            )
+            continue
+        for sensor, begin in _OF_WATCH.items():
+            x, y, z = _three(name, entry.vector, begin, "XYZ")
+            factor = 1.0 if sensor == GYROSCOPE else of_watch
+            found.setdefault(sensor, []).append(
+                (entry.time * NANOSECONDS, factor * x, factor * y, factor * z)
+            )
     return found
 
 
+def _name_of(entry: Any) -> str:
+    """Return the entry's name in small letters and without spaces, or an empty text."""
+    name = entry.get("name") if isinstance(entry, dict) else getattr(entry, "name", None)
+    return name.lower().replace(" ", "") if isinstance(name, str) else ""
+
+
+def _checked(place: int, entry: Any) -> _Entry:
+    if isinstance(entry, _Entry):
+        return entry
+    try:
+        return _Entry.model_validate(entry)
+    except ValidationError as problem:
+        raise bad(
+            f"expected a post of Sensor Logger: payload.{place}.{reason_of(problem)}"
+        ) from None
+
+
+def _three(name: str, values: Any, begin: str, axes: str) -> tuple[float, float, float]:
+    """Return three numbers of an entry. Raises RequestError."""
+    if isinstance(values, dict):
+        found = {axis.lower(): values.get(begin + axis, ...) for axis in axes}
+    else:
+        found = values
+    try:
+        vector = _Vector.model_validate(found)
+    except ValidationError as problem:
+        wanted = ", ".join(begin + axis for axis in axes)
+        raise bad(f"{name}: values: expected {wanted}: {reason_of(problem)}") from None
+    return _sane(vector.x), _sane(vector.y), _sane(vector.z)
+
+
 def _sane(value: float | None) -> float:
-    return math.nan if value is None or not abs(value) <= LARGEST_VALUE else value
+    if value is None or not abs(value) <= LARGEST_VALUE:
+        return math.nan
+    return value

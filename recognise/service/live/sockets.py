@@ -1,6 +1,7 @@
 """The WebSocket connections: uvicorn's, with bounds of their own, and a reason for each end."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,37 +13,68 @@ from websockets.exceptions import InvalidState
 from websockets.frames import Frame
 from websockets.protocol import State
 
-from recognise.service.limits import StreamLimits
+from recognise.service.bodies import Budget
+from recognise.service.limits import RequestError, StreamLimits
+from recognise.service.places import PROVE, UnprovenPlaces
 
-POLICY, TOO_LARGE, BROKEN, RESTART, BUSY = 1008, 1009, 1011, 1012, 1013
+POLICY = 1008
+TOO_LARGE = 1009
+BROKEN = 1011
+RESTART = 1012
+BUSY = 1013
 """Close codes: RFC 6455, and its registry for 1012 and 1013."""
 SERVICE_ENDS = "the service ends".ljust(124)
-"""Reason by which a session learns that no more readings come. A client's has at most 123 bytes."""
-INVALID_TEXT = 1007
+"""Reason by which a session learns that no more readings come. A client's reason has at most 123
+bytes."""
 CLOSE_SECONDS = 1.0
 """From our close frame to the end of the connection."""
 MOST_FRAGMENTS = 1024
 """Frames of one message."""
-SMALL_BYTES, MOST_SMALL = 1 << 14, 8
+SMALL_BYTES = 1 << 14
+MOST_SMALL = 8
 """Messages that may wait without a pause of the connection."""
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
+MOST_UNPROVEN_BYTES = 320 << 10
+"""What a client may send before the token: the largest state to resume, and the rest of a message.
+"""
+UNPROVEN_BYTES = 4 << 20
+"""What all clients before the token may have sent."""
 READ_BYTES = 1 << 16
-"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each message."""
+"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each
+message."""
+
+
+def close_code(problem: RequestError) -> int:
+    """Return the close code for a refusal: that of its status, or 1008."""
+    return {413: TOO_LARGE, 500: BROKEN, 503: BUSY}.get(problem.status, POLICY)
 
 
 def refusal(words: str) -> str:
-    """The event before the end of a session: why it ends."""
+    """Return the event that says why a session ends."""
     return pydantic_core.to_json({"event": "refused", "error": words}).decode()
 
 
 class Sockets:
-    """Makes the connections of WebSockets for uvicorn, and knows how many there are."""
+    """The WebSockets of a service; uvicorn makes each by a call (its `ws_protocol_class`)."""
 
-    def __init__(self, limits: StreamLimits, refused: Callable[[int], None]) -> None:
-        """`refused` gets the close code of each one that a connection refuses itself."""
-        self.limits, self.refused = limits, refused
-        self.open: set[Socket] = set()
+    def __init__(
+        self,
+        limits: StreamLimits,
+        refused: Callable[[int], None],
+        places: UnprovenPlaces,
+        budget: Budget,
+    ) -> None:
+        """`refused` gets the close code of each WebSocket that the service itself closes.
+
+        `places` are those of clients without the token, `budget` is that of all bodies.
+        """
+        self.limits = limits
+        self.refused = refused
+        self.places = places
+        self.budget = budget
+        self.unproven_budget = Budget(UNPROVEN_BYTES)
+        self.proven: set[Socket] = set()
         self.ending = False
         """Whether the service ends: a session that began now would have no time to."""
 
@@ -53,72 +85,162 @@ class Sockets:
     @property
     def full(self) -> bool:
         """Whether there is no room, not even for one that only gets the reason."""
-        return len(self.open) >= self.limits.sessions + max(8, self.limits.sessions // 8)
+        return len(self.proven) >= self.limits.sessions + max(8, self.limits.sessions // 8)
 
     def __call__(self, **given: Any) -> "Socket":
-        """See uvicorn's `ws_protocol_class`."""
+        """Make the protocol of one connection (called by uvicorn)."""
         return Socket(self, **given)
 
 
 class Socket(WebSocketsSansIOProtocol):
-    """One connection."""
+    """One connection.
+
+    Names of uvicorn's that it overrides: `connection_made`, `connection_lost`, `shutdown`,
+    `data_received`, `receive`, `send_receive_event_to_app`, `send`, `handle_cont`, `handle_ping`
+    and `handle_parser_exception`. Those that it reads or sets: `app_state`, `close_sent`,
+    `close_timeout`, `close_timer`, `conn`, `frames`, `handshake_complete`, `loop`, `queue`,
+    `read_paused`, `stop_keepalive` and `transport`. The other names are ours.
+    """
 
     def __init__(self, sockets: Sockets, **given: Any) -> None:
         super().__init__(**given)
+        self.app_state = {PROVE: self.prove}
         self._sockets = sockets
         self.close_timeout = CLOSE_SECONDS
-        self.is_leaving = False
+        self._is_moving = False
+        """Whether the session ends with the service and continues elsewhere."""
         self._has_refused = False
+        self._is_over = False
+        self._queued: deque[int] = deque()
+        """Bytes of each message that the session has not taken."""
+        self._held = 0
+        """Bytes of its messages in the budget of the service."""
+
+    def prove(self) -> None:
+        """Count the connection among those of clients with the token."""
+        if self in self._sockets.places:
+            held = self._held
+            self._hold(0)
+            self._sockets.places.leave(self)
+            self._sockets.proven.add(self)
+            try:
+                self._hold(held)
+            except RequestError as problem:
+                self._overfull(BUSY, problem.words)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
-        self._sockets.open.add(self)
+        """Give the connection a place, and read less at once (overrides uvicorn's)."""
+        address = (transport.get_extra_info("peername") or ("",))[0]
+        # a connection of asyncio's; the interface does not name `abort`
+        self._sockets.places.enter(self, address, transport.abort)  # type: ignore[attr-defined]
         if getattr(transport, "max_size", 0) > READ_BYTES:  # TLS has a buffer of its own
             transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
-        self._sockets.open.discard(self)
+        """Count the connection no more (overrides uvicorn's)."""
+        self._is_over = True
+        self._hold(0)
+        self._sockets.places.leave(self)
+        self._sockets.proven.discard(self)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The service ends: the session says where its stream stands, and closes the connection itself.
+        """Notify the session that the service ends (overrides uvicorn's).
 
-        What came before is still its; what comes now is not, and the client sends it again elsewhere.
+        The session closes the connection itself. Messages that came before belong to it. Later
+        ones do not, and the client sends them again elsewhere.
         """
         if not self.handshake_complete or self.close_sent:
             super().shutdown()
             return
         self.stop_keepalive()
-        self.is_leaving = True
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": RESTART, "reason": SERVICE_ENDS})
+        self._is_moving = True
+        self.queue.put_nowait(
+            {"type": "websocket.disconnect", "code": RESTART, "reason": SERVICE_ENDS}
+        )
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
-        if self.conn.parser_exc is None:  # else it is closing, and what comes is left
+        """Read no more after bytes that are no WebSocket, or too many (overrides uvicorn's)."""
+        if self.conn.parser_exc is None and not self._is_over:
             super().data_received(data)
+            self._count()
+
+    async def receive(self) -> Any:
+        """Return the next message for the session (overrides uvicorn's)."""
+        message = await super().receive()
+        if message["type"] == "websocket.receive" and self._queued:
+            self._queued.popleft()
+            self._count()
+        return message
+
+    def _count(self) -> None:
+        """Have what this connection holds in the budget of its kind; refuse it beyond that."""
+        if self._is_over:
+            return
+        parts = sum(map(len, self.frames))
+        size = len(self.conn.reader.buffer) + parts + sum(self._queued)
+        if self in self._sockets.places and size > MOST_UNPROVEN_BYTES:
+            self._overfull(
+                TOO_LARGE, f"expected at most {MOST_UNPROVEN_BYTES} bytes before the token"
+            )
+            return
+        try:
+            self._hold(size)
+        except RequestError as problem:
+            self._overfull(BUSY, problem.words)
+
+    def _hold(self, size: int) -> None:
+        """Change what it holds. Raises RequestError."""
+        budget = self._sockets.budget
+        if self in self._sockets.places:
+            budget = self._sockets.unproven_budget
+        budget.take(size - self._held)
+        self._held = size
+
+    def _overfull(self, code: int, words: str) -> None:
+        """End a connection that holds too much, and forget what it sent."""
+        self._is_over = True
+        self.frames = []
+        self._queued.clear()
+        self.conn.reader.buffer.clear()
+        self._hold(0)
+        self._refuse(code, words)
 
     def send_receive_event_to_app(self) -> None:
-        """A message is whole."""
-        if self.is_leaving:
+        """Queue a whole message, unless too many wait (overrides uvicorn's)."""
+        if self._is_moving:
             self.frames = []
             return
         waiting = self.queue.qsize()
-        if self.close_sent or waiting < self._sockets.limits.queued:
-            # uvicorn pauses reading for each message, which costs two calls of the kernel. A few small ones may wait.
-            is_paused, is_small = self.read_paused, sum(map(len, self.frames)) <= SMALL_BYTES
-            may_wait = is_small and waiting < MOST_SMALL
-            self.read_paused = is_paused or may_wait
-            with suppress(InvalidState):  # text that is not UTF-8, in one read with the client's own close
-                super().send_receive_event_to_app()
-            self.read_paused = is_paused if may_wait else self.read_paused
+        if not self.close_sent and waiting >= self._sockets.limits.queued:
+            self.frames = []
+            self._refuse(
+                POLICY,
+                f"too fast: {waiting} messages wait already: send slower, in larger messages",
+            )
             return
-        self.frames = []
-        self._refuse(POLICY, f"too fast: {self.queue.qsize()} messages wait already: send slower, in larger messages")
+        # uvicorn pauses reading for each message, which costs two calls of the kernel. It does not
+        # where it believes that reading is paused: so a few small messages may wait.
+        is_paused = self.read_paused
+        is_small = sum(map(len, self.frames)) <= SMALL_BYTES
+        may_wait = is_small and waiting < MOST_SMALL
+        if may_wait:
+            self.read_paused = True
+        # raised for text that is not UTF-8, in one read with the client's own close
+        size = sum(map(len, self.frames))
+        with suppress(InvalidState):
+            super().send_receive_event_to_app()
+        if self.queue.qsize() > waiting:
+            self._queued.append(size)
+        if may_wait:
+            self.read_paused = is_paused
 
     async def send(self, message: Any) -> None:
-        """See ASGI. Where the connection refused the client itself, the session learns that it is over."""
+        """Send a message of the session (overrides uvicorn's).
+
+        Where the connection refused the client itself, the session learns that it is over.
+        """
         try:
             await super().send(message)
         except RuntimeError:
@@ -127,7 +249,7 @@ class Socket(WebSocketsSansIOProtocol):
             raise
 
     def handle_cont(self, event: Frame) -> None:
-        """A fragment came; an empty one costs nothing but its place in the list."""
+        """Take a fragment; an empty one counts too (overrides uvicorn's)."""
         if len(self.frames) >= MOST_FRAGMENTS:
             self.frames = []
             self._refuse(TOO_LARGE, f"expected a message of at most {MOST_FRAGMENTS} frames")
@@ -135,14 +257,18 @@ class Socket(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def handle_ping(self) -> None:
-        """Answer it, unless the client reads no answers."""
+        """Answer a ping, unless the client reads no answers (overrides uvicorn's)."""
         if self.transport.get_write_buffer_size() > MOST_UNREAD_BYTES:
             self.transport.abort()
             return
         super().handle_ping()
 
     def handle_parser_exception(self) -> None:
-        """The bytes are no WebSocket, or more than a message may have; `websockets` has written its close frame."""
+        """Say why the bytes are refused (overrides uvicorn's).
+
+        They are no WebSocket, or more than a message may have. `websockets` has written its close
+        frame.
+        """
         if self.close_sent or self.conn.close_sent is None:
             self.transport.close()
             return
@@ -151,29 +277,28 @@ class Socket(WebSocketsSansIOProtocol):
         if code == TOO_LARGE:
             words = f"expected a message of at most {self._sockets.limits.message_bytes} bytes"
         else:
-            words = f"expected frames of RFC 6455 with text in UTF-8: {self.conn.close_sent.reason or 'others came'}"
+            words = (
+                "expected frames of RFC 6455 with text in UTF-8:"
+                f" {self.conn.close_sent.reason or 'others came'}"
+            )
         event = Frame(opcode=1, data=refusal(words).encode())  # type: ignore[arg-type]
         self.transport.write(event.serialize(mask=False) + b"".join(close))
-        self._sockets.refused(code)
         self._leave(code)
 
     def _refuse(self, code: int, words: str) -> None:
         if self.conn.state is not State.OPEN:  # the client's own close came with it, and is next
             return
         self.conn.send_text(refusal(words).encode())
-        self._sockets.refused(code)
-        self._end(code)
-        self._leave(code)
-
-    def _end(self, code: int) -> None:
         self.conn.send_close(code)
         self.transport.write(b"".join(self.conn.data_to_send()))
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": ""})
+        self._leave(code)
 
     def _leave(self, code: int) -> None:
         """Let the client read why: a connection that closes with unread bytes resets."""
+        self._sockets.refused(code)
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": ""})
-        self.close_sent = self._has_refused = True
+        self.close_sent = True
+        self._has_refused = True
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False

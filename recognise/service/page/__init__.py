@@ -1,1 +1,1 @@
-"""The page that shows a phone what its own sensors say: HTML, styles and scripts, all from this service."""
+"""The page that shows a phone what its own sensors say: HTML, styles and scripts."""

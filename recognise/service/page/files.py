@@ -1,7 +1,9 @@
-"""The page's files as routes: read once, served to everybody who reaches the port. They hold no secret.
+"""The page's files as routes: read once, served to everybody who reaches the port.
 
-The token is in the fragment of the page's address, which a browser never sends; the page sends it in the first message
-of its stream.
+They hold no secret.
+
+The token is in the fragment of the page's address, which a browser never sends; the page sends it
+in the first message of its stream.
 """
 
 import re
@@ -11,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-import cluster.pages
+from core.web import STATIC as SHARED
 
 STATIC = Path(__file__).parent / "static"
-SHARED = Path(next(iter(cluster.pages.__path__))) / "static"
-"""Style and icon of the other pages."""
-INDEX, BELOW, AUTHORITY = "/", "/page/", "/authority.crt"
+INDEX = "/"
+BELOW = "/page/"
+AUTHORITY = "/authority.crt"
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -27,13 +29,15 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 
 def is_page(path: str) -> bool:
-    """Whether this path is a file of the page, which needs no token and may be linked to."""
+    """Return whether this path is a file of the page, which needs no token and may be linked to."""
     return path in (INDEX, AUTHORITY) or path.startswith(BELOW)
 
 
 def routes(authority: Path | None) -> list[Route]:
-    """`authority`: the certificate that phones may install, where the service has one of its own."""
-    files = {path.name: path for path in (SHARED / "style.css", SHARED / "icon.svg", *STATIC.iterdir())}
+    """Return the routes. Phones may install the certificate `authority`."""
+    files = {
+        path.name: path for path in (SHARED / "style.css", SHARED / "icon.svg", *STATIC.iterdir())
+    }
     contents = {name: (path.read_bytes(), _KINDS[path.suffix]) for name, path in files.items()}
 
     async def index(request: Request) -> Response:
@@ -48,18 +52,29 @@ def routes(authority: Path | None) -> list[Route]:
 
     async def certificate(_request: Request) -> Response:
         if authority is None:
-            return JSONResponse({"error": "this service has no certificate authority of its own"}, 404)
-        return Response(authority.read_bytes(), headers={"content-type": "application/x-x509-ca-cert"})
+            return JSONResponse(
+                {"error": "this service has no certificate authority of its own"}, 404
+            )
+        return Response(
+            authority.read_bytes(), headers={"content-type": "application/x-x509-ca-cert"}
+        )
 
     return [Route(INDEX, index), Route(BELOW + "{name}", file), Route(AUTHORITY, certificate)]
 
 
 def _policy(host: str) -> dict[str, str]:
-    """No request elsewhere. Some versions of Safari do not count the own WebSocket among 'self'."""
+    """Return headers that allow requests to this service alone.
+
+    Some versions of Safari do not count the own WebSocket among 'self'.
+    """
     sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
     return {
-        "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        f"connect-src 'self'{sockets}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "content-security-policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src"
+            f" 'self'{sockets}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
         "referrer-policy": "no-referrer",
-        "permissions-policy": "accelerometer=(self), gyroscope=(self), camera=(), microphone=(), geolocation=()",
+        "permissions-policy": (
+            "accelerometer=(self), gyroscope=(self), camera=(), microphone=(), geolocation=()"
+        ),
     }

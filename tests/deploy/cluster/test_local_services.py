@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ExitCode
-from cluster.inventory import load
+from core.errors import ExitCode
+from core.inventory import load
 from deploy.cluster.cluster import local
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import RoleState, Stopped
@@ -50,7 +50,9 @@ def job(inventory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
 def services_of(path: Path) -> tuple[Supervised, ForegroundJobs]:
     inventory = load(path)
     services = Supervised(inventory, ())
-    return services, ForegroundJobs(local(inventory, (), services), lambda: services.restart_in_place(()))
+    return services, ForegroundJobs(
+        local(inventory, (), services), lambda: services.restart_in_place(())
+    )
 
 
 def stop(path: Path) -> Stopped:
@@ -60,7 +62,9 @@ def stop(path: Path) -> Stopped:
 
 def journal(inventory: Path) -> list[str]:
     path = inventory.with_name("journal")
-    return path.read_text().splitlines() if path.exists() else []
+    if path.exists():
+        return path.read_text().splitlines()
+    return []
 
 
 def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> None:
@@ -71,13 +75,20 @@ def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> 
     ]
     assert jobs.running_job() is None
     assert stop(inventory) == Stopped({})
-    assert [log.name for log in services.logs()] == ["supervisor", "ps:0", "worker:0", "coordinator:0"]
+    assert [log.name for log in services.logs()] == [
+        "supervisor",
+        "ps:0",
+        "worker:0",
+        "coordinator:0",
+    ]
 
 
 def test_a_job_knows_its_supervisor(inventory: Path) -> None:
     with job(inventory, "socket") as running:
         assert running.wait(PATIENCE_SECONDS) == 0
-    assert journal(inventory) == [str(inventory.parent / ".pscluster" / "quiet" / "supervisor.sock")]
+    assert journal(inventory) == [
+        str(inventory.parent / ".pscluster" / "quiet" / "supervisor.sock")
+    ]
 
 
 def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands towards machines whose SSH closes at once, says nothing or is none: a line a node, and no traceback."""
+"""Machines whose SSH closes at once, says nothing or is none: a line a node, and no traceback."""
 
 import getpass
 import json
@@ -39,16 +39,29 @@ CASES = [
 
 def write(folder: Path, port: int) -> None:
     text = THREE.format(user=getpass.getuser(), port=port, key=f"{folder}/key")
-    (folder / "inventory.yaml").write_text(text.replace("ssh: {user", "ssh: {connect_seconds: 1, user", 1))
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
+    (folder / "inventory.yaml").write_text(
+        text.replace("ssh: {user", "ssh: {connect_seconds: 1, user", 1)
+    )
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True
+    )
 
 
-@pytest.mark.parametrize(("answer", "reason"), CASES, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("answer", "reason"), CASES, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_line_a_node_with_the_reason(
-    answer: Callable[[socket.socket], None], reason: str, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
+    answer: Callable[[socket.socket], None],
+    reason: str,
+    tmp_path: Path,
+    fab: Fab,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # how long a busy server is left alone
-    # pytest's own handler is there, and Python's for records that none takes is not asked: so it is as in a process.
+    monkeypatch.setattr(
+        random, "uniform", lambda low, high: 0.0
+    )  # how long a busy server is left alone
+    # pytest's own handler is there, and Python's for records that none takes is not asked: so it is
+    # as in a process.
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with serving(answer) as port:
         write(tmp_path, port)
@@ -68,8 +81,11 @@ def test_a_line_a_node_with_the_reason(
 def test_as_a_process_of_its_own(tmp_path: Path) -> None:
     with serving(closes) as port:
         write(tmp_path, port)
-        words = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", "status", "--json"]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        fab = str(Path(sys.executable).with_name("fab"))
+        words = [fab, "-r", str(ROOT), "deploy", "status", "--json"]
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        )
     assert done.returncode == 3
     assert done.stderr == "cluster three: inventory.yaml (from ./inventory.yaml)\n"
     assert "MaxStartups" in json.dumps(json.loads(done.stdout)["nodes"])

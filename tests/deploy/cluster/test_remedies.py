@@ -6,24 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError
-from cluster.inventory import load
-from cluster.inventory.templates import local_inventory
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished, unfinished
+from core.errors import ClusterError
+from core.inventory import load
+from core.inventory.templates import local_inventory
 from deploy.cluster.selection import select
 from deploy.jobs.request import JobRequest
 from deploy.supervisor.services import Supervised
 from tests.deploy.typed import Fab
 
 ADVICE = re.compile(
-    r"`[^`]+`|\b(add|give|leave|set|use|write|name|run|start|wait|choose|expected|put|take|is there|is it|are they)\b"
+    r"`[^`]+`|\b(add|give|leave|set|use|write|name|run|start|wait|choose|expected|put|take|is"
+    r" there|is it|are they)\b"
 )
 
 
 def advised(problem: str) -> bool:
-    """Whether the message says more than what went wrong: a command, an instruction, or what to look at."""
+    """Whether the message names a command, an instruction, or what to look at."""
     *_, last = re.split(r"[:;] ", problem.strip())
     return bool(ADVICE.search(last))
+
+
+def inventory_in(folder: Path) -> Path:
+    path = folder / "inventory.yaml"
+    path.write_text(local_inventory(1, 1, lambda count: range(2222, 2222 + count)))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -43,37 +50,33 @@ def advised(problem: str) -> bool:
 )
 def test_what_is_typed_wrongly(fab: Fab, tmp_path: Path, line: str) -> None:
     if line != "deploy status":  # that one without an inventory
-        (tmp_path / "inventory.yaml").write_text(local_inventory(1, 1, lambda count: range(2222, 2222 + count)))
+        inventory_in(tmp_path)
     done = fab(line)
     assert done.code in (1, 2)
     assert advised(done.stderr), done.stderr
 
 
-def failing(folder: Path) -> dict[str, Callable[[], object]]:
-    (folder / "inventory.yaml").write_text(local_inventory(1, 1, lambda count: range(2222, 2222 + count)))
-    inventory = load(folder / "inventory.yaml")
-    (folder / "taken").write_text("a file where a folder should be")
-    (folder / "request.json").write_text("{}")
-    (folder / "done").mkdir()
-    (folder / "done" / "coordinator.log").touch()
-    (folder / "done" / "result.json").write_text('{"status": "done"}')
-    return {
-        "no run": lambda: newest_unfinished(folder),
-        "no model": lambda: newest_model(folder),
-        "not a run": lambda: unfinished(folder),
-        "a finished run": lambda: unfinished(folder / "done"),
-        "no room": lambda: RunFolder(folder / "taken", "train"),
-        "another request": lambda: JobRequest.read(folder / "request.json"),
-        "stopped": lambda: Supervised(inventory, ()).restart_in_place(()),
-        "nobody there": lambda: select(inventory.tasks(), ["worker"], ["rpi03"]),
-    }
+FAILING: dict[str, Callable[[Path], object]] = {
+    "no run": newest_unfinished,
+    "no model": newest_model,
+    "not a run": unfinished,
+    "a finished run": lambda folder: unfinished(folder / "done"),
+    "no room": lambda folder: RunFolder(folder / "taken", "train"),
+    "another request": lambda folder: JobRequest.read(folder / "request.json"),
+    "stopped": lambda folder: Supervised(load(inventory_in(folder)), ()).restart_in_place(()),
+    "nobody there": lambda folder: select(
+        load(inventory_in(folder)).tasks(), ["worker"], ["rpi03"]
+    ),
+}
 
 
-NAMES = ("no run", "no model", "not a run", "a finished run", "no room", "another request", "stopped", "nobody there")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_cannot_be_done(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("fails", FAILING.values(), ids=FAILING)
+def test_what_cannot_be_done(tmp_path: Path, fails: Callable[[Path], object]) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    (tmp_path / "request.json").write_text("{}")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "coordinator.log").touch()
+    (tmp_path / "done" / "result.json").write_text('{"status": "done"}')
     with pytest.raises(ClusterError) as raised:
-        failing(tmp_path)[name]()
+        fails(tmp_path)
     assert advised(str(raised.value)), raised.value

@@ -1,4 +1,4 @@
-"""A cluster of processes takes the flags of machines: two nodes that are this machine, with real roles."""
+"""A cluster of processes takes the flags of machines: two nodes that are this machine."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.inventory.templates import free_ports
+from core.inventory.templates import free_ports
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Outcome
@@ -20,20 +20,24 @@ cluster: two
 nodes:
   - name: left
     address: 127.0.0.1
-    roles: [coordinator: {{port: {0}, metrics_port: {1}, page_port: {2}}}, ps: {{port: {3}, metrics_port: {4}}}]
+    roles:
+      - coordinator: {{port: {0}, metrics_port: {1}, page_port: {2}}}
+      - ps: {{port: {3}, metrics_port: {4}}}
   - {{name: right, address: 127.0.0.2, roles: [worker: {{port: {5}, metrics_port: {6}}}]}}
 jobs: {{pi: {{samples: 1000}}}}
 """
+BOTH = {"ps:0": "ready", "worker:0": "ready"}
 
 
 @pytest.fixture
 def fab(tmp_path: Path) -> Fab:
     """`fab LINE` as a process of its own, which leaves its supervisor behind."""
-    words = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT)]
+    fab = str(Path(sys.executable).with_name("fab"))
 
     def typed(line: str) -> Outcome:
+        words = [fab, "-r", str(ROOT), *line.split()]
         done = subprocess.run(
-            [*words, *line.split()], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -50,62 +54,66 @@ def state(tmp_path: Path, fab: Fab) -> Iterator[Path]:
     assert held_by(folder / "supervisor.lock") is None
 
 
-def states(fab: Fab, flags: str = "") -> dict[str, str]:
+def roles(fab: Fab, column: str = "state", flags: str = "") -> dict[str, str]:
     shown = json.loads(fab(f"deploy status --json {flags}").stdout)
-    return {role["task"]: role["state"] for role in shown["roles"]}
+    return {role["task"]: role[column] for role in shown["roles"]}
 
 
-def recap(state: Path) -> Any:
-    return json.loads(max((state / "deployments").glob("*.json")).read_text())
+def recap(state: Path) -> tuple[bool, dict[str, str]]:
+    """Of the last deployment: whether it was complete, and what became of each node."""
+    kept = json.loads(max((state / "deployments").glob("*.json")).read_text())
+    return kept["complete"], {name: node["state"] for name, node in kept["nodes"].items()}
+
+
+def last(done: Outcome) -> tuple[int, str]:
+    return done.code, done.stdout.splitlines()[-1]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, fab: Fab) -> None:
     dry = fab("deploy start --dry-run --json --limit right")
-    plan = json.loads(dry.stdout)
+    plan: Any = json.loads(dry.stdout)
     assert (dry.code, [step["subject"] for step in plan["steps"]]) == (0, ["worker:0", "pi"])
     assert [change["subject"] for change in plan["phases"]["services"]["right"]] == ["worker:0"]
     assert not state.exists()
 
     first = fab("deploy start --no-jobs --limit ps")
     assert (first.code, "running: 1 ps, 0 workers" in first.stdout) == (0, True), first.stderr
-    assert states(fab) == {"ps:0": "ready", "worker:0": "stopped"}
-    assert states(fab, "--limit right") == {"worker:0": "stopped"}
+    assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
+    assert roles(fab, flags="--limit right") == {"worker:0": "stopped"}
     assert fab("deploy status --limit left").code == 0
-    assert (recap(state)["complete"], list(recap(state)["nodes"])) == (True, ["left"])
+    complete, nodes = recap(state)
+    assert (complete, list(nodes)) == (True, ["left"])
 
     second = fab("deploy start --no-jobs")
     assert (second.code, "running: 1 ps, 1 workers" in second.stdout) == (0, True), second.stderr
-    assert {name: node["state"] for name, node in recap(state)["nodes"].items()} == {"left": "ok", "right": "changed"}
+    assert recap(state)[1] == {"left": "ok", "right": "changed"}
 
     restarted = fab("deploy restart --serial 1")
     assert restarted.code == 0, restarted.stderr
     assert restarted.stdout.splitlines()[1:] == ["restarted ps:0", "restarted worker:0"]
 
-    assert fab("deploy stop --limit right").stdout.splitlines()[-1] == "stopped"
-    assert states(fab) == {"ps:0": "ready", "worker:0": "stopped"}
-    assert fab("deploy stop --limit right").stdout.splitlines()[-1] == "nothing was running"
+    assert last(fab("deploy stop --limit right")) == (0, "stopped")
+    assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
+    assert last(fab("deploy stop --limit right")) == (0, "nothing was running")
     assert fab("deploy restart --role worker:0").code == 0
-    assert states(fab) == {"ps:0": "ready", "worker:0": "ready"}
+    assert roles(fab) == BOTH
 
 
 @pytest.mark.long
 def test_a_start_without_its_only_worker_is_retried_on_all_nodes(state: Path, fab: Fab) -> None:
     assert "--retry: no node failed in the last deployment" in fab("deploy start --retry").stderr
-    shown = json.loads(fab("deploy status --json").stdout)
-    host, port = next(role["address"] for role in shown["roles"] if role["task"] == "worker:0").split(":")
+    host, port = roles(fab, "address")["worker:0"].split(":")
     with socket.create_server((host, int(port))):
         failed = fab("deploy start --no-jobs")
     assert failed.code == 3, failed.stderr
     assert failed.stderr.splitlines()[-2].startswith("worker:0 failed: ")
-    assert {name: node["state"] for name, node in recap(state)["nodes"].items()} == {
-        "left": "changed",
-        "right": "failed",
-    }
+    assert recap(state)[1] == {"left": "changed", "right": "failed"}
     fab("deploy stop")
 
     again = fab("deploy start --retry --no-jobs")
 
-    assert (again.code, "cut short; once more: left, right" in again.stderr) == (0, True), again.stderr
-    assert states(fab) == {"ps:0": "ready", "worker:0": "ready"}
+    assert again.code == 0, again.stderr
+    assert "cut short; once more: left, right" in again.stderr
+    assert roles(fab) == BOTH

@@ -1,215 +1,233 @@
 """The command lines themselves, as somebody types them."""
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from invoke.exceptions import Exit
 
-from deploy.commands.edge import end_as_the_job_did
+from deploy.cluster.way import Way
+from deploy.commands import opening
+from deploy.commands.action import end_as_the_job_did
+from deploy.commands.registry import COMMANDS
 from deploy.common.project import ROOT
-from tests.deploy.typed import Fab
+from tests.deploy.typed import Fab, as_process
 
-FAB = Path(sys.executable).with_name("fab")
-LISTED = (
-    "deploy.check",
-    "deploy.plan",
-    "deploy.start",
-    "deploy.stop",
-    "deploy.restart",
-    "deploy.status",
-    "deploy.logs",
-)
-PLAIN = """schema: 1
-cluster: plain
-connection: {connection}
-nodes: [{{name: here, address: {address}, roles: [ps, worker, coordinator]}}]
-jobs: {{pi: {{samples: 1000}}}}
-"""
+HEADER = "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """A cluster of processes, in the folder where commands are typed."""
+    return plain(tmp_path)
+
+
+def plain(folder: Path, connection: str = "local", address: str = "127.0.0.1") -> Path:
+    path = folder / "inventory.yaml"
+    path.write_text(
+        f"schema: 1\ncluster: plain\nconnection: {connection}\nnodes: [{{name: here, address:"
+        f" {address}, roles: [ps, worker, coordinator]}}]\n"
+        "jobs: {pi: {samples: 1000}, train: {}}\n"
+    )
+    return path
 
 
 def test_the_list_shows_every_command() -> None:
-    listed = subprocess.run([str(FAB), "--list"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
-    for name in (
-        *LISTED,
-        "app.new",
-        "app.check",
-        "data.fetch",
-        "data.show",
-        "job.train",
-        "job.evaluate",
-        "job.recognise",
-        "job.pi",
-        "init",
-        "report",
-    ):
-        assert name in listed.stdout
+    listed = as_process("--list", ROOT).says()
+    assert {row.split()[0] for row in listed.stdout.splitlines() if row[2:3].isalpha()} >= {
+        name.replace(" ", ".") for name in COMMANDS
+    }
 
 
 def test_loading_the_fabfile_imports_nothing_heavy() -> None:
     program = (
         "import sys, fabfile; "
         "print([name for name in ('tensorflow', 'pydantic', 'scipy', 'numpy', 'rich', 'psutil', "
-        "'cluster.inventory.schema') if name in sys.modules])"
+        "'core.inventory.schema', 'cluster.sweeps.sweep_file') if name in sys.modules])"
     )
-    asked = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert asked.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "words"),
-    [
-        (
-            "deploy dance",
-            2,
-            "deploy: no action 'dance'; there are check, plan, push, storage, start, stop, restart,",
-        ),
-        ("job dance", 2, "job: no action 'dance'; there are train, cv, evaluate, recognise, pi, list, attach, cancel"),
-        ("deploy stop --follow", 2, "deploy stop: does not take --follow"),
-        ("job pi --hidden 3 --set a=b", 2, "job pi: does not take --hidden"),
-        ("deploy start", 2, "no inventory: expected --inventory FILE, $PSCLUSTER_INVENTORY or ./inventory.yaml"),
-        ("deploy status --inventory nothing.yaml", 2, "nothing.yaml"),
-        ("deploy start --jobs --no-jobs", 2, "--jobs and --no-jobs: give one of them"),
-        ("deploy logs --lines many", 2, "--lines: expected a whole number from 0 to 1000000, got 'many'"),
-        ("job train --run runs/x", 2, "--run: names the training run for --resume"),
-        ("job evaluate --resume", 2, "job evaluate: does not take --resume"),
-        ("job train --epochs x", 2, "--epochs: expected a whole number"),
-        ("init", 2, "expected one of --local and --hosts"),
-        ("report", 2, "--run: expected the folder of a run"),
-        ("report --run nowhere", 2, "--run nowhere: expected the folder of a run"),
-        ("init --local --workers 0", 2, "--workers: expected a whole number from 1 to 64, got '0'"),
-        ("-H a,b deploy status", 2, "-H/--hosts: the inventory says which machines"),
-        ("deploy start -i x", 2, "no inventory"),
-        ("deploy", 1, "action"),
-    ],
+    "line", ["deploy start --help", "deploy start -h", "deploy.start --help", "--help deploy start"]
 )
-def test_what_cannot_be_done_is_one_line_without_a_traceback(
-    tmp_path: Path, fab: Fab, line: str, code: int, words: str
-) -> None:
-    done = fab(line)
-    assert done.code == code
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
-def test_ssh_without_storage_is_refused_in_one_line_by_every_action(tmp_path: Path, fab: Fab, action: str) -> None:
-    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="ssh", address="192.168.1.26"))
-    done = fab(f"deploy {action}")
-    assert done.code == 2
-    assert "no section `storage`" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stdout == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
-
-
-@pytest.mark.parametrize(("action", "code"), [("stop", 0), ("status", 3), ("logs", 0), ("start", 2), ("plan", 2)])
-def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
-    tmp_path: Path, fab: Fab, action: str, code: int
-) -> None:
-    text = PLAIN.format(connection="local", address="10.11.12.13")
-    (tmp_path / "inventory.yaml").write_text(text + "interface: unplugged0\n")
-    done = fab(f"deploy {action}")
-    assert done.code == code
-    assert ("unplugged0" in done.stderr) == (code == 2)
+def test_help_is_that_of_the_action(fab: Fab, line: str) -> None:
+    shown = fab(line).says("Usage: fab deploy start [--flags]\n", "--dry-run")
+    assert shown.stderr == ""
+    assert "--run-command" not in shown.stdout, "a flag of `deploy ssh`"
 
 
 @pytest.mark.parametrize(
-    ("ended", "code"),
-    [(0, None), (1, 1), (2, 2), (3, 3), (130, 130), (20, 1), (21, 1), (23, 1), (24, 1), (120, 1), (255, 1)],
+    ("line", "named"),
+    [
+        ("deploy --help", "reset"),
+        ("job -h", "train"),
+        ("-h job", "train"),
+        ("--inventory x -h", "job pi"),
+    ],
 )
-def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int, code: int | None) -> None:
-    seen = None
-    try:
+def test_help_of_a_group_names_its_actions(fab: Fab, line: str, named: str) -> None:
+    assert fab(line).says(f"  {named} ").stderr == ""
+
+
+@pytest.mark.usefixtures("inventory")
+def test_one_call_says_once_which_inventory_it_means(fab: Fab) -> None:
+    assert fab("deploy plan deploy plan --inventory inventory.yaml").stdout.count(HEADER) == 1
+
+
+def test_several_commands_of_one_call_keep_their_own_flags(fab: Fab) -> None:
+    done = fab("deploy stop deploy start --jobs --no-jobs")
+    assert (done.code, "does not take" in done.stderr) == (2, False)
+
+
+@pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
+def test_ssh_without_storage_is_refused_in_one_line_by_every_action(
+    tmp_path: Path, fab: Fab, action: str
+) -> None:
+    plain(tmp_path, "ssh", "192.168.1.26")
+    assert fab(f"deploy {action}").refuses("no section `storage`").stdout == HEADER
+
+
+@pytest.mark.parametrize(
+    ("action", "code"), [("stop", 0), ("status", 3), ("logs", 0), ("start", 2), ("plan", 2)]
+)
+def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
+    tmp_path: Path, fab: Fab, action: str, code: int
+) -> None:
+    with plain(tmp_path, address="10.11.12.13").open("a") as inventory:
+        inventory.write("interface: unplugged0\n")
+    done = fab(f"deploy {action}").says(code=code)
+    assert ("unplugged0" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize("ended", [1, 2, 3, 130, 20, 21, 23, 24, 120, 255])
+def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int) -> None:
+    end_as_the_job_did(0)
+    with pytest.raises(SystemExit) as leaving:
         end_as_the_job_did(ended)
-    except Exit as leaving:
-        seen = leaving.code
-    assert seen == code
+    assert leaving.value.code == (ended if ended in (1, 2, 3, 130) else 1)
 
 
-def test_an_override_is_checked_like_the_file(tmp_path: Path, fab: Fab) -> None:
-    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
-    done = fab("deploy plan --set jobs.pi.sample=3 --set jobs.train.epochs=x")
-    assert done.code == 2
-    assert "jobs.pi.sample" in done.stderr
-    assert "jobs.train.epochs" in done.stderr
+@pytest.mark.usefixtures("inventory")
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("deploy stop --limit=", 2, ["names no node: expected a node or a role: "]),
+        ("deploy stop --limit ,", 2, ["names no node: expected a node or a role: "]),
+        (
+            "deploy plan --set jobs.pi.sample=3 --set jobs.train.epochs=x",
+            2,
+            ["jobs.pi.sample", "jobs.train.epochs"],
+        ),
+        (
+            "deploy plan deploy plan --inventory other.yaml",
+            2,
+            ["this call began with ", "/other.yaml"],
+        ),
+        (
+            "job pi --samples 1e3",
+            1,
+            [
+                "cluster plain is stopped: a job needs every parameter server and at least one"
+                " worker",
+                "`fab deploy start --no-jobs --inventory inventory.yaml` starts them",
+                "`fab deploy status --inventory inventory.yaml` shows them",
+            ],
+        ),
+        (
+            "deploy start --data nothere.npz",
+            2,
+            ["nothere.npz: no such file or folder"],
+        ),
+    ],
+)
+def test_what_the_inventory_does_not_allow_is_said_before_anything_starts(
+    tmp_path: Path, fab: Fab, line: str, code: int, words: list[str]
+) -> None:
+    shutil.copy(tmp_path / "inventory.yaml", tmp_path / "other.yaml")
+    fab(line).warns(*words, code=code)
+    assert not (tmp_path / ".pscluster").exists(), "something was started"
 
 
+@pytest.mark.usefixtures("inventory")
 def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) -> None:
-    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
     status = fab("deploy status --json")
-    assert status.code == 3
-    assert json.loads(status.stdout)["state"] == "stopped"
-    assert status.stderr == "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
-    plan = fab("deploy plan --json")
-    assert plan.code == 0
-    assert [step["kind"] for step in json.loads(plan.stdout)["steps"]] == ["start", "start", "run"]
+    assert (status.json(code=3)["state"], status.stderr) == ("stopped", HEADER)
+    plan = fab("deploy plan --json").json()
+    assert [step["kind"] for step in plan["steps"]] == ["start", "start", "run", "run"]
     check = json.loads(fab("deploy check --json --set jobs.train.data.source=synthetic").stdout)
     levels = {finding["subject"]: finding["level"] for finding in check["findings"]}
     assert levels["data"] == levels["tensorflow"] == levels["platform"] == "ok"
     assert not (tmp_path / ".pscluster").exists()
 
 
-def test_two_tasks_of_one_call_must_mean_one_inventory(tmp_path: Path, fab: Fab) -> None:
-    for name in ("inventory", "other"):
-        (tmp_path / f"{name}.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
-    done = fab("deploy plan deploy plan --inventory other.yaml")
-    assert done.code == 2
-    assert "this call began with" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("file", "cluster"),
-    [("pi-2.yaml", "pi-2"), ("zwei_Öfen.v2.yaml", "zwei_-fen-v2"), ("-.yaml", "local"), (f"{'x' * 80}.yaml", "x" * 63)],
+    [
+        ("pi-2.yaml", "pi-2"),
+        ("zwei_Öfen.v2.yaml", "zwei_-fen-v2"),
+        ("-.yaml", "local"),
+        (f"{'x' * 80}.yaml", "x" * 63),
+    ],
 )
 def test_init_names_a_local_cluster_after_its_file(fab: Fab, file: str, cluster: str) -> None:
-    assert fab(f"init --local --out={file}").code == 0
+    fab(f"init --local --out={file}").says()
     assert fab(f"deploy plan --inventory={file}").stdout.startswith(f"cluster {cluster}: {file} ")
 
 
-def test_a_hint_can_be_copied(tmp_path: Path, fab: Fab) -> None:
-    (tmp_path / "pi.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
-    assert (
-        "3 to change; `fab deploy start --inventory pi.yaml` does it" in fab("deploy plan --inventory pi.yaml").stdout
+def test_a_hint_can_be_copied(inventory: Path, fab: Fab) -> None:
+    inventory.rename(inventory.with_name("pi.yaml"))
+    fab("deploy plan --inventory pi.yaml").says(
+        "4 to change; `fab deploy start --inventory pi.yaml` does it"
     )
-    refused = fab("job pi --inventory pi.yaml").stderr
-    assert "`fab deploy start --no-jobs --inventory pi.yaml` starts them" in refused
-    assert "`fab deploy status --inventory pi.yaml` shows them" in refused
-
-
-def test_a_job_needs_a_running_cluster(tmp_path: Path, fab: Fab) -> None:
-    (tmp_path / "inventory.yaml").write_text(PLAIN.format(connection="local", address="127.0.0.1"))
-    done = fab("job pi --samples 1e3")
-    assert done.code == 1
-    assert "cluster plain is stopped: a job needs every parameter server and at least one worker" in done.stderr
 
 
 def test_init_writes_an_inventory_and_never_over_another(tmp_path: Path, fab: Fab) -> None:
-    done = fab("init --local --workers 3 --ps 2 --out mine.yaml")
-    assert done.code == 0
-    assert "cluster mine: " in fab("deploy plan --inventory mine.yaml").stdout
-    plan = fab("deploy plan --inventory mine.yaml --json")
-    roles = [step["subject"] for step in json.loads(plan.stdout)["steps"] if step["kind"] == "start"]
+    fab("init --local --workers 3 --ps 2 --out mine.yaml").says()
+    plan = fab("deploy plan --inventory mine.yaml --json").json()
+    roles = [step["subject"] for step in plan["steps"] if step["kind"] == "start"]
     assert roles == ["ps:0", "ps:1", "worker:0", "worker:1", "worker:2"]
     before = (tmp_path / "mine.yaml").read_text()
-    refused = fab("init --local --out mine.yaml")
-    assert refused.code == 2
-    assert refused.stderr == "mine.yaml exists: --force overwrites it\n"
+    fab("init --local --out mine.yaml").refuses("mine.yaml exists: --force overwrites it\n")
     assert (tmp_path / "mine.yaml").read_text() == before
-    assert fab("init --hosts 192.168.1.16-31 --user pi --out mine.yaml --force").code == 0
+    fab("init --hosts 192.168.1.16-31 --user pi --out mine.yaml --force").says()
     assert "192.168.1.31" in (tmp_path / "mine.yaml").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
-def test_recordings_that_are_not_there_are_told_before_anything_starts(fab: Fab, tmp_path: Path) -> None:
-    text = PLAIN.format(connection="local", address="127.0.0.1").replace("jobs: {", "jobs: {train: {}, ")
-    (tmp_path / "inventory.yaml").write_text(text)
+@pytest.fixture
+def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent to the example's addresses, which may be somebody's."""
 
-    told = fab("deploy start --data nothere.npz")
+    def refused(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
 
-    assert told.code == 2
-    assert told.stderr.splitlines()[-1].startswith("nothere.npz: no such file or folder")
-    assert not (tmp_path / ".pscluster").exists(), "something was started"
+    monkeypatch.setattr(Way, "open", refused)
+
+
+@pytest.mark.parametrize("example", [False, True], ids=["no inventory", "the shipped example"])
+def test_a_job_that_needs_no_cluster_takes_none(fab: Fab, tmp_path: Path, example: bool) -> None:
+    shipped = ROOT / "inventory.yaml"
+    assert hashlib.sha256(shipped.read_bytes()).hexdigest() == opening.EXAMPLE_SHA256
+    if example:
+        shutil.copy(shipped, tmp_path)
+    fab("job train --mode single --data nowhere.npz --epochs 1 --quiet").says(
+        "cluster single: .pscluster/single/inventory.yaml (written for this job, which", code=2
+    )
+
+
+@pytest.mark.usefixtures("no_connections")
+@pytest.mark.parametrize("line", ["deploy plan", "job pi", "job train", "job cv"])
+def test_the_shipped_example_is_named_as_such(fab: Fab, tmp_path: Path, line: str) -> None:
+    shipped = (ROOT / "inventory.yaml").read_text()
+    for text, more in ((shipped, ", the example that pscluster ships"), (f"{shipped}# mine\n", "")):
+        (tmp_path / "inventory.yaml").write_text(text)
+        assert fab(line).stdout.startswith(
+            f"cluster thesis: inventory.yaml (from ./inventory.yaml{more})\n"
+        )

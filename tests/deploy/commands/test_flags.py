@@ -1,18 +1,21 @@
-import ast
+"""The flags of every action, their values, and what becomes of them."""
+
 import inspect
-import textwrap
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+import yaml
 
-from cluster.errors import UsageError
-from cluster.inventory.task import Task
+from core.errors import UsageError
+from core.inventory.extensions import CODECS, MODELS, MODES
+from core.inventory.task import Task
 from deploy.cluster.selection import select
-from deploy.commands.actions import ACTIONS
-from deploy.commands.apps import APP_ACTIONS
-from deploy.commands.edge import flags_of
-from deploy.commands.flags import FLAGS, Flags, whole_number
-from deploy.commands.init import init
-from deploy.commands.jobs import JOB_ACTIONS, OF_CV, OF_DATA, OF_TRAIN, report, run_flags, with_overrides
+from deploy.commands.action import Action
+from deploy.commands.flags import with_overrides
+from deploy.commands.jobs import CvFlags, TrainFlags, run_flags
+from deploy.commands.registry import COMMANDS
+from deploy.commands.values import real_number, whole_number
 from deploy.terminal.console import duration, megabytes
 
 TASKS = (
@@ -25,68 +28,114 @@ TASKS = (
 @pytest.mark.parametrize("text", ["1000000", "1_000_000", "1e6", " 1000000 "])
 def test_numbers_are_read_the_ways_people_write_them(text: str) -> None:
     assert whole_number("--samples", text, 1, 10**15) == 10**6
+    assert real_number("--share", "0.5", 0, 1) == 0.5
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.5", "nan", "inf", "-1", "1e30", "0x10", "१.५"])
-def test_what_is_no_number_is_one_line_naming_the_flag(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--lines: expected a whole number from 0 to 99, got"):
-        whole_number("--lines", text, 0, 99)
+@pytest.mark.parametrize(
+    ("read", "texts", "said"),
+    [
+        (
+            whole_number,
+            ["", "x", "1.5", "nan", "inf", "-1", "100", "1e30", "0x10", "१.५"],
+            "--lines: expected a whole number from 0 to 99, got",
+        ),
+        (
+            real_number,
+            ["", "x", "nan", "inf", "-0.1", "99.1"],
+            "--lines: expected a number from 0 to 99, got",
+        ),
+    ],
+)
+def test_what_is_no_number_is_one_line_naming_the_flag(
+    read: Callable[[str, str, int, int], object], texts: list[str], said: str
+) -> None:
+    for text in texts:
+        with pytest.raises(UsageError, match=said):
+            read("--lines", text, 0, 99)
 
 
 def test_flags_become_overrides_and_absent_ones_do_not() -> None:
-    given = Flags(model="residual", refit=True, epochs="3", set_=("jobs.train.seed=4",))
-    assert with_overrides(given, OF_TRAIN).set_ == (
+    given = TrainFlags(model="residual", refit=True, epochs=3, seed=0, set_=("jobs.pi.seed=4",))
+    assert set(with_overrides(given).set_[:-1]) == {
         'jobs.train.model.name="residual"',
         "jobs.train.refit=true",
         "jobs.train.epochs=3",
-        "jobs.train.seed=4",
-    )
-    assert with_overrides(Flags(), OF_TRAIN) == Flags()
-    with pytest.raises(UsageError, match=r"--seed: expected a whole number from 0 to"):
-        with_overrides(Flags(seed="x"), OF_TRAIN)
+        "jobs.train.seed=0",
+    }
+    assert with_overrides(given).set_[-1] == "jobs.pi.seed=4", "what --set says comes last"
+    assert with_overrides(TrainFlags()).set_ == ()
 
 
 @pytest.mark.parametrize(
     ("given", "made"),
     [
         ({"folds": "5", "seeds": "3"}, ("jobs.cv.folds=5", "jobs.cv.seeds=3")),
-        ({"folds": "groups", "seeds": "0,3, 7"}, ('jobs.cv.folds="groups"', "jobs.cv.seeds=[0, 3, 7]")),
+        (
+            {"folds": "groups", "seeds": "0,3, 7"},
+            ('jobs.cv.folds="groups"', "jobs.cv.seeds=[0, 3, 7]"),
+        ),
         ({"seeds": "4,"}, ("jobs.cv.seeds=[4]",)),
     ],
 )
-def test_folds_and_seeds_are_numbers_groups_or_lists(given: dict[str, str], made: tuple[str, ...]) -> None:
-    assert with_overrides(Flags(**given), OF_CV).set_ == made  # type: ignore[arg-type]
+def test_folds_and_seeds_are_numbers_groups_or_lists(
+    given: dict[str, str], made: tuple[str, ...]
+) -> None:
+    assert with_overrides(CvFlags(**read(CvFlags, given))).set_ == made
 
 
 @pytest.mark.parametrize("given", [{"folds": "each"}, {"seeds": "0,x"}, {"seeds": "-1"}])
 def test_other_folds_and_seeds_name_their_flag(given: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=f"--{next(iter(given))}: expected a whole number"):
-        with_overrides(Flags(**given), OF_CV)  # type: ignore[arg-type]
+        read(CvFlags, given)
+
+
+def read(kind: type[CvFlags], given: dict[str, str]) -> dict[str, Any]:
+    """The values as the command line would read them."""
+    flags = {flag.attribute: flag for flag in kind.declared()}
+    return {
+        name: flags[name].read(f"--{name}", text)  # type: ignore[misc]
+        for name, text in given.items()
+    }
 
 
 def test_what_concerns_one_run_alone_is_passed_on_to_the_coordinator() -> None:
-    assert run_flags(Flags()) == []
-    assert run_flags(Flags(resume=True, chaos="kill-worker:0.1")) == ["--resume", "--chaos", "kill-worker:0.1"]
-    assert run_flags(Flags(resume=True, run="runs/one")) == ["--resume", "runs/one"]
+    assert run_flags(TrainFlags()) == []
+    assert run_flags(TrainFlags(resume=True)) == ["--resume"]
+    assert run_flags(TrainFlags(resume=True, run="runs/one")) == ["--resume", "runs/one"]
+    with pytest.raises(UsageError, match="--run: names the training run for --resume"):
+        run_flags(TrainFlags(run="runs/one"))
 
 
 def test_a_path_with_yaml_in_it_stays_a_path() -> None:
-    import yaml
-
     path = "/data/a: b #c 'd' \"e\" [f] é"
-    (override,) = with_overrides(Flags(data=path), OF_DATA).set_
+    (override,) = with_overrides(TrainFlags(data=path)).set_
     assert yaml.safe_load(override.removeprefix("jobs.train.data.source=")) == path
 
 
-def test_a_command_reads_no_flag_that_it_does_not_take() -> None:
-    for body in (*ACTIONS, *JOB_ACTIONS, *APP_ACTIONS, init, report):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(body))))
-        read = {
-            node.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "flags" and node.attr in FLAGS
-        }
-        assert read <= {one.name for one in flags_of(body)}, body.__name__
+def test_unknown_values_are_a_mistake_of_the_program() -> None:
+    with pytest.raises(TypeError, match="TrainFlags: unexpected epoch"):
+        TrainFlags(epoch=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_and_each_of_its_flags(name: str) -> None:
+    action = COMMANDS[name]
+    assert isinstance(action, Action)
+    assert action.summary
+    assert len(action.summary) <= 100
+    spelled = [flag.spelled for flag in action.flags]
+    assert len(set(spelled)) == len(spelled), "two flags of one name"
+    assert all(flag.help for flag in action.flags)
+    assert sum(flag.word for flag in action.flags) <= 1
+    (parameter,) = inspect.signature(action.body).parameters.values()
+    assert parameter.annotation is action.kind, "mypy checks what the body reads by this class"
+
+
+@pytest.mark.parametrize(("flag", "known"), [("mode", MODES), ("codec", CODECS), ("model", MODELS)])
+def test_choices_are_those_of_the_registries(flag: str, known: Any) -> None:
+    (found,) = [each for each in COMMANDS["job train"].flags if each.spelled == flag]
+    assert found.choices == known.names
+    assert known.words() in found.help
 
 
 @pytest.mark.parametrize(
@@ -99,7 +148,9 @@ def test_a_command_reads_no_flag_that_it_does_not_take() -> None:
         ([], ["rpi12"], ["worker:1"]),
     ],
 )
-def test_roles_are_selected_by_role_task_and_node(roles: list[str], nodes: list[str], names: list[str]) -> None:
+def test_roles_are_selected_by_role_task_and_node(
+    roles: list[str], nodes: list[str], names: list[str]
+) -> None:
     assert [task.name for task in select(TASKS, roles, nodes)] == names
 
 
@@ -111,14 +162,23 @@ def test_roles_are_selected_by_role_task_and_node(roles: list[str], nodes: list[
         (["ps"], ["rpi12"], "no ps on rpi12"),
     ],
 )
-def test_names_that_match_nothing_say_what_there_is(roles: list[str], nodes: list[str], message: str) -> None:
+def test_names_that_match_nothing_say_what_there_is(
+    roles: list[str], nodes: list[str], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         select(TASKS, roles, nodes)
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, "-"), (0.9, "0 s"), (59.9, "59 s"), (185, "3 min 05 s"), (7620, "2 h 07 min"), (273_600, "3 d 04 h")],
+    [
+        (None, "-"),
+        (0.9, "0 s"),
+        (59.9, "59 s"),
+        (185, "3 min 05 s"),
+        (7620, "2 h 07 min"),
+        (273_600, "3 d 04 h"),
+    ],
 )
 def test_durations_in_two_units(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words

@@ -1,4 +1,5 @@
-"""What a role wrote into its log comes out of `fab deploy logs` on a terminal, and nothing of it is obeyed."""
+"""What a role wrote into its log comes out of `fab deploy logs` on a terminal, and nothing of it is
+obeyed."""
 
 import json
 import os
@@ -8,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.inventory import load
-from cluster.inventory.task import RoleName
-from cluster.inventory.templates import local_inventory
+from core.inventory import load
+from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
 from tests.deploy.pseudo_terminal import on_a_terminal
+from tests.deploy.typed import PROGRAM, as_process
 
-FAB = Path(sys.executable).with_name("fab")
-LOGS = [str(FAB), "-r", str(ROOT), "deploy", "logs"]
+LOGS = [*PROGRAM, "deploy", "logs"]
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
 SHOWN = r"\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
 
@@ -24,16 +24,11 @@ TF_PRINT = """
 import os, sys
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tests.server.interoperate import definition
-coordinator, ps, worker = map(int, sys.argv[1:4])
-context.set_server_def(definition(coordinator, ps, [worker]))
-@tf.function
-def speak(words):
-    with tf.device("/job:worker/task:0"):
-        tf.print(words)
-        return tf.identity(words)
-speak(tf.constant(sys.argv[4]))
+graph = tf.Graph()
+with graph.as_default():
+    spoken = tf.print(sys.argv[2])
+with tf.compat.v1.Session(f"grpc://127.0.0.1:{sys.argv[1]}", graph=graph) as session:
+    session.run(spoken)
 sys.stdout.flush()
 os._exit(0)
 """
@@ -54,14 +49,18 @@ def controls(written: bytes) -> set[str]:
     return {c for c in text if not c.isprintable() and c != "\n"}
 
 
+def shown_lines(folder: Path, *flags: str) -> list[str]:
+    """What `fab deploy logs` shows on a terminal, which has nothing to obey in it."""
+    with on_a_terminal([*LOGS, *flags], folder, columns=300) as terminal:
+        assert terminal.end() == 0
+    assert not controls(terminal.written), terminal.text
+    return terminal.text.splitlines()
+
+
 def test_a_hostile_line_is_shown_and_not_obeyed(state: StateFolder, tmp_path: Path) -> None:
     state.log("worker:0").write_text(f"{HOSTILE}\n", encoding="utf-8")
-    for flags in ((), ("--json",)):
-        with on_a_terminal([*LOGS, *flags], tmp_path, columns=300) as terminal:
-            assert terminal.end() == 0
-        assert not controls(terminal.written), terminal.text
-        last = terminal.text.splitlines()[-1]
-        assert (json.loads(last)["message"] == HOSTILE) if flags else (SHOWN in last)
+    assert SHOWN in shown_lines(tmp_path)[-1]
+    assert json.loads(shown_lines(tmp_path, "--json")[-1])["message"] == HOSTILE
 
 
 def test_followed_too(state: StateFolder, tmp_path: Path) -> None:
@@ -80,11 +79,9 @@ def test_followed_too(state: StateFolder, tmp_path: Path) -> None:
 
 def test_a_json_line_with_controls_stays_json(state: StateFolder, tmp_path: Path) -> None:
     fields = {"time": "2026-11-22T00:00:00.987Z", "message": "x\x9b\x7f\u202e", "more": "\u2028"}
-    state.log("worker:0").write_text(json.dumps(fields, ensure_ascii=False) + "\n", encoding="utf-8")
-    with on_a_terminal([*LOGS, "--json"], tmp_path, columns=300) as terminal:
-        assert terminal.end() == 0
-    assert not controls(terminal.written), terminal.text
-    assert json.loads(terminal.text.splitlines()[-1]) == fields
+    written = json.dumps(fields, ensure_ascii=False)
+    state.log("worker:0").write_text(f"{written}\n", encoding="utf-8")
+    assert json.loads(shown_lines(tmp_path, "--json")[-1]) == fields
 
 
 def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Path) -> None:
@@ -95,31 +92,24 @@ def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Pa
         "quiet_until_a_command_begins()\n"
         f"raise RuntimeError({HOSTILE!r})\n"
     )
-    with on_a_terminal([str(FAB), "--list"], tmp_path, columns=300) as terminal:
+    with on_a_terminal([PROGRAM[0], "--list"], tmp_path, columns=300) as terminal:
         assert terminal.end() == 1
     assert not controls(terminal.written), terminal.text
     assert f"RuntimeError: {SHOWN}" in terminal.text
 
 
-ROLES: tuple[RoleName, ...] = ("coordinator", "ps", "worker")
-
-
 @pytest.mark.long
-def test_a_graph_of_a_stranger_prints_in_a_real_role(tmp_path: Path) -> None:
-    (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
+def test_a_graph_of_a_stranger_prints_in_a_real_role(state: StateFolder, tmp_path: Path) -> None:
     inventory = load(tmp_path / "inventory.yaml")
-    fab = [str(FAB), "-r", str(ROOT), "deploy"]
-    started = subprocess.run([*fab, "start", "--no-jobs"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     try:
-        assert started.returncode == 0, started.stderr
-        (coordinator,), (server,), (worker,) = map(inventory.of_role, ROLES)
-        ports = [str(task.port) for task in (coordinator, server, worker)]
+        as_process("deploy start --no-jobs", tmp_path).says()
+        port = str(inventory.task("worker", 0).port)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        words = [sys.executable, "-c", TF_PRINT, *ports, HOSTILE]
-        subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True)
-        with on_a_terminal([*LOGS, "--role", "worker"], tmp_path, columns=300) as terminal:
-            assert terminal.end() == 0
-        assert SHOWN in terminal.text
-        assert not controls(terminal.written), terminal.text
+        words = [sys.executable, "-c", TF_PRINT, port, HOSTILE]
+        subprocess.run(
+            words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True
+        )
+        shown = shown_lines(tmp_path, "--role", "worker")
+        assert SHOWN in "\n".join(shown)
     finally:
-        subprocess.run([*fab, "stop"], cwd=tmp_path, check=True, timeout=60, capture_output=True)
+        as_process("deploy stop", tmp_path).says()

@@ -1,4 +1,5 @@
-"""`fab job inference`: what it refuses, what it reads of the workers' files, its table, and all of it here."""
+"""`fab job inference`: what it refuses, what it reads of the workers' files, its table, and all of
+it here."""
 
 import json
 import subprocess
@@ -8,21 +9,29 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.commands import inference
 from deploy.commands.inference import gathered, table
 from deploy.common.project import ROOT
 from deploy.jobs import timing_program
-from tests.deploy.typed import Fab
-from tests.programs.test_examples import here, typed
+from tests.cluster.programs.test_examples import here
+from tests.deploy.typed import as_process
 
 __all__ = ["here"]
 
 ROW: dict[str, Any] = {
-    "name": "onnx float32", "runtime": "onnxruntime 1.32", "bytes": 31_000, "median_ms": 0.5, "p99_ms": 1.0,
-    "process_mb": 30.0, "model_and_runtime_mb": 10.0, "first_answer_seconds": 0.1, "greatest_difference": 0.0,
-    "same_labels": 1.0, "windows": 40,
-}  # fmt: skip
+    "name": "onnx float32",
+    "runtime": "onnxruntime 1.32",
+    "bytes": 31_000,
+    "median_ms": 0.5,
+    "p99_ms": 1.0,
+    "process_mb": 30.0,
+    "model_and_runtime_mb": 10.0,
+    "first_answer_seconds": 0.1,
+    "greatest_difference": 0.0,
+    "same_labels": 1.0,
+    "windows": 40,
+}
 TENSORFLOW = {**ROW, "name": "tensorflow", "bytes": None, "median_ms": 2.0}
 PI: dict[str, Any] = {
     "model": "Raspberry Pi 4 Model B Rev 1.4",
@@ -37,82 +46,91 @@ def left(folder: Path, content: Any) -> Path:
     (folder / "files/worker-0").mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"tasks": {"worker:0": {"node": "pi4"}}}))
     if content is not None:
-        text = content if isinstance(content, str) else json.dumps(content)
-        (folder / "files/worker-0/inference.json").write_text(text)
+        (folder / "files/worker-0/inference.json").write_text(content)
     return folder
 
 
 def test_the_table_has_each_runtime_of_each_worker(tmp_path: Path) -> None:
-    found = gathered(left(tmp_path, {"machine": PI, "rows": [ROW, TENSORFLOW]}), "a-train")
+    measured = json.dumps({"machine": PI, "rows": [ROW, TENSORFLOW]})
+    found = gathered(left(tmp_path, measured), "a-train")
     assert found["run"] == "a-train"
-    head, first, last = table(found)
-    assert head.split() == ["worker", "node", "machine", "runtime", "ms", "p99", "ms", "over", "MB", "kB"]
-    assert first.split()[:3] == ["worker:0", "pi4", "Raspberry"]
-    assert first.split()[-6:] == ["0.50", "1.00", "1.0", "x", "30", "31"]
-    assert last.split()[-5:] == ["2.00", "1.00", "4.0", "x", "30"]
+    head, *rows = (" ".join(line.split()) for line in table(found))
+    assert head == "worker node machine runtime ms p99 ms over MB kB"
+    assert rows[0].startswith("worker:0 pi4 Raspberry")
+    assert rows[0].endswith("0.50 1.00 1.0 x 30 31")
+    assert rows[1].endswith("2.00 1.00 4.0 x 30")
 
 
 @pytest.mark.parametrize(
     "content",
-    [None, "no json", "[" * 100_000, {"machine": PI}, {"machine": PI, "rows": [{"name": "x"}]}, [],
-     {"machine": PI | {"model": ["x"]}, "rows": [ROW]}, {"machine": PI, "rows": ["x" * (1 << 20)]}],
-)  # fmt: skip
-def test_what_a_worker_has_not_measured_is_one_line(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(ClusterError, match=r"inference\.json: expected what worker:0 measured, got") as caught:
+    [
+        None,
+        "no json",
+        "[" * 100_000,
+        json.dumps({"machine": PI}),
+        json.dumps({"machine": PI, "rows": [{"name": "x"}]}),
+        "[]",
+        json.dumps({"machine": PI | {"model": ["x"]}, "rows": [ROW]}),
+        json.dumps({"machine": PI, "rows": ["x" * (1 << 20)]}),
+    ],
+    ids=lambda content: str(content)[:40],
+)
+def test_what_a_worker_has_not_measured_is_one_line(tmp_path: Path, content: str | None) -> None:
+    with pytest.raises(
+        ClusterError, match=r"^[^\n]*inference\.json: expected what worker:0 measured, got[^\n]*$"
+    ):
         gathered(left(tmp_path, content), "a-train")
-    assert "\n" not in str(caught.value)
 
 
-def test_a_run_without_a_model_is_refused(fab: Fab, tmp_path: Path) -> None:
-    assert "--run: expected the folder of a finished training" in fab("job inference").stderr
-    refused = fab(f"job inference --run {tmp_path}")
-    assert (refused.code, "which has a folder `model`" in refused.stderr) == (2, True)
-    assert "--rounds: expected a whole number" in fab(f"job inference --run {tmp_path} --rounds 0").stderr
+class Exports:
+    """Stands for the processes of exports, of which these formats are `refused`."""
+
+    def __init__(self, *refused: str) -> None:
+        self._refused = {f"--to={name}" for name in refused}
+
+    def run(self, command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        if self._refused.intersection(command):
+            return subprocess.CompletedProcess(command, 2, "", "not for this network\n")
+        (out,) = [word.removeprefix("--out=") for word in command if word.startswith("--out=")]
+        Path(out).mkdir()
+        return subprocess.CompletedProcess(command, 0, "", "")
 
 
 def test_an_export_that_this_network_has_not_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
-        out = next(word.partition("=")[2] for word in command if word.startswith("--out="))
-        if "--to=litert" in command:
-            return subprocess.CompletedProcess(command, 2, "", "litert: not for this network\n")
-        Path(out).mkdir()
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", Exports("litert").run)
     inference.exported(tmp_path, tmp_path / "exports", None)
-    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == ["onnx", "onnx-dynamic"]
-    assert "litert is left out: litert: not for this network" in capsys.readouterr().err
+    made = sorted(path.name for path in (tmp_path / "exports").iterdir())
+    assert made == ["onnx", "onnx-dynamic"]
+    assert "litert is left out: not for this network" in capsys.readouterr().err
 
 
-def test_a_run_without_any_export_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
-        return subprocess.CompletedProcess(command, 2, "", "an app's own network\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    with pytest.raises(ClusterError, match="it cannot be exported: an app's own network"):
+def test_a_run_without_any_export_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", Exports("litert", "onnx").run)
+    with pytest.raises(ClusterError, match="it cannot be exported: not for this network"):
         inference.exported(tmp_path, tmp_path / "exports", None)
 
 
 def test_the_runtimes_are_those_of_the_exports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert set(timing_program._PACKAGES) <= set(project["project"]["optional-dependencies"]["export"])
+    assert set(timing_program._PACKAGES) <= set(
+        project["project"]["optional-dependencies"]["export"]
+    )
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_worker_times_every_export(here: Path) -> None:
-    trained = typed(here, "job", "train", "--mode", "single", "--epochs", "1", "--data", "synthetic", "--hidden", "8")
-    assert trained.returncode == 0, trained.stderr
+    small = "--mode single --epochs 1 --data synthetic --hidden 8"
+    as_process(f"job train {small}", here).says()
     (run,) = here.glob("runs/*-train")
-    words = ("job", "inference", "--run", str(run), "--rounds", "1", "--data", "synthetic")
-    ended = typed(here, *words, "--json")
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
-    assert list(found["workers"]) == ["worker:0", "worker:1"]
-    for worker in found["workers"].values():
-        assert [row["name"] for row in worker["rows"]] == [
-            *("onnx float32", "onnx dynamic", "litert float32", "litert dynamic", "tensorflow")
-        ]
+    ended = as_process(f"job inference --run {run} --rounds 1 --data synthetic --json", here)
+    workers = ended.json()["workers"]
+    assert list(workers) == ["worker:0", "worker:1"]
+    names = ["onnx float32", "onnx dynamic", "litert float32", "litert dynamic", "tensorflow"]
+    for worker in workers.values():
+        assert [row["name"] for row in worker["rows"]] == names
         assert all(row["same_labels"] >= 0.9 for row in worker["rows"])

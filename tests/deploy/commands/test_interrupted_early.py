@@ -1,38 +1,46 @@
-"""Ctrl-C in the first second of `fab`, while Python starts and Fabric is imported: nothing to read, and 130."""
+"""Ctrl-C in the first second of `fab`, while Python starts and Fabric is imported: nothing to read,
+and 130."""
 
+import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from cluster.inventory.templates import local_inventory
-from deploy.common.project import ROOT
+from core.inventory.templates import local_inventory
+from tests.deploy.typed import PROGRAM
 from tools.write_fab import written
 
-FAB = Path(sys.executable).with_name("fab")
-SOME, MANY = (0.03, 0.2, 0.5), [number * 0.05 for number in range(20)]
+SOME = (0.03, 0.2, 0.5)
+MANY = [number * 0.05 for number in range(20)]
 
 
 def interrupted_after(seconds: float, folder: Path) -> tuple[int, str]:
     """Exit code, and what standard error has."""
-    words = [str(FAB), "-r", str(ROOT), "deploy", "status"]
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*PROGRAM, "deploy", "status"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         time.sleep(seconds)  # the moment itself is what is tried
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     return process.returncode, said
 
 
-@pytest.mark.parametrize("moments", [SOME, pytest.param(MANY, marks=pytest.mark.long)], ids=["some", "twenty"])
+@pytest.mark.parametrize(
+    "moments", [SOME, pytest.param(MANY, marks=pytest.mark.long)], ids=["some", "twenty"]
+)
 def test_nothing_but_130(moments: list[float], tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
     for seconds in moments:
         code, said = interrupted_after(seconds, tmp_path)
-        # A shell shows 130 for a process that SIGINT ended too: the first moment may hit `env`, the last ones Python's
-        # end. A command that was done by then has its own code: 3, nothing runs.
+        # A shell shows 130 for a process that SIGINT ended too: the first moment may hit `env`, the
+        # last ones Python's end. A command that was done by then has its own code: 3, nothing runs.
         assert code in (130, -signal.SIGINT, 3), (seconds, code, said)
         assert said == "", (seconds, code, said)
 
@@ -40,12 +48,18 @@ def test_nothing_but_130(moments: list[float], tmp_path: Path) -> None:
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     """Under `nohup`, or behind a shell's `&`."""
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
-    script = f"trap '' INT; '{FAB}' -r '{ROOT}' deploy status & sleep 0.2; kill -INT $!; wait $!"
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    status = shlex.join([*PROGRAM, "deploy", "status"])
+    script = f"trap '' INT; {status} & sleep 0.2; kill -INT $!; wait $!"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr) == (3, "")
 
 
-SCRIPT = "#!/a/python\n# -*- coding: utf-8 -*-\nimport sys\nfrom fabric.main import program\nsys.exit(program.run())\n"
+SCRIPT = (
+    "#!/a/python\n# -*- coding: utf-8 -*-\nimport sys\nfrom fabric.main import"
+    " program\nsys.exit(program.run())\n"
+)
 
 
 @pytest.mark.parametrize("can_block", [True, False])

@@ -1,17 +1,16 @@
-"""`deploy status --watch` over SSH, on a terminal: two nodes that are one real sshd, whose connections break."""
+"""`deploy status --watch` over SSH, on a terminal: two nodes that are one real sshd, whose
+connections break."""
 
 import getpass
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from deploy.common.project import ROOT
 from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 from tests.deploy.pseudo_terminal import on_a_terminal
-from tests.deploy.typed import Fab
+from tests.deploy.typed import PROGRAM, Fab
 
 TWO = """\
 schema: 1
@@ -20,10 +19,11 @@ connection: ssh
 ssh: {{user: {user}, port: {port}, key: "{key}", connect_seconds: 2}}
 storage: {{server: pi-1}}
 nodes:
-  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}}, roles: [storage, ps, coordinator]}}
+  - {{name: pi-1, address: 10.77.0.1, ssh: {{address: 127.0.0.2}},
+     roles: [storage, ps, coordinator]}}
   - {{name: pi-2, address: 10.77.0.2, ssh: {{address: 127.0.0.3}}, roles: [worker]}}
 """
-WATCH = [str(Path(sys.executable).with_name("fab")), "-r", str(ROOT), "deploy", "status", "--watch", "0.2"]
+WATCH = [*PROGRAM, "deploy", "status", "--watch", "0.2"]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def sshd(tmp_path: Path, fab: Fab) -> Iterator[Sshd]:
     with running_sshd(tmp_path / "sshd", hosts=("127.0.0.2", "127.0.0.3")) as server:
         filled = TWO.format(user=getpass.getuser(), port=server.port, key=server.user_key)
         (tmp_path / "inventory.yaml").write_text(filled)
-        assert fab("deploy trust --yes").code == 0
+        fab("deploy trust --yes").says()
         yield server
 
 
@@ -43,7 +43,7 @@ def hang_up(sshd: Sshd) -> None:
     (server,) = {
         connection.pid
         for connection in psutil.net_connections("tcp4")
-        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == sshd.port
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (sshd.port,)
     }
     sessions = psutil.Process(server).children()
     assert sessions
@@ -51,7 +51,9 @@ def hang_up(sshd: Sshd) -> None:
         session.kill()
 
 
-def test_a_watched_cluster_comes_back_after_its_connections_broke(tmp_path: Path, sshd: Sshd) -> None:
+def test_a_watched_cluster_comes_back_after_its_connections_broke(
+    tmp_path: Path, sshd: Sshd
+) -> None:
     with on_a_terminal(WATCH, tmp_path, 120) as terminal:
         terminal.until("no job runs", times=2)
         hang_up(sshd)

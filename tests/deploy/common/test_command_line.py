@@ -8,20 +8,21 @@ from hypothesis import strategies as st
 
 from deploy.common.command_line import as_account, checked, quoted, shell
 
-WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20), min_size=1, max_size=4)
+WORDS = st.lists(
+    st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20),
+    min_size=1,
+    max_size=4,
+)
 
 
 @given(WORDS)
 def test_a_shell_reads_back_the_same_words(words: list[str]) -> None:
-    printed = subprocess.run(["sh", "-c", f"printf '%s\\0' {quoted(*words)}"], capture_output=True, check=True).stdout
-    assert printed.decode().split("\0")[:-1] == words
-
-
-@given(WORDS)
-def test_values_of_a_script_are_its_arguments(words: list[str]) -> None:
-    line = quoted(*shell("printf '%s\\0' \"$@\"", *words))
-    printed = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
-    assert printed.decode().split("\0")[:-1] == words
+    for line in (
+        f"printf '%s\\0' {quoted(*words)}",
+        quoted(*shell("printf '%s\\0' \"$@\"", *words)),  # the arguments of a script
+    ):
+        printed = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
+        assert printed.decode().split("\0")[:-1] == words
 
 
 def test_an_account_s_command_is_no_option_of_sudo() -> None:

@@ -5,19 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError, UsageError
-from deploy.commands.flags import Flags
-from deploy.commands.opening import InventoryOpener, choose
+from core.errors import ClusterError, UsageError
+from deploy.commands.opening import choose
 from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
 from deploy.supervisor import processes
-
-INVENTORY = """schema: 1
-cluster: {name}
-connection: local
-nodes: [{{name: here, address: 127.0.0.1, roles: [ps, worker, coordinator]}}]
-"""
 
 
 def test_the_flag_names_the_inventory_before_the_environment_and_the_folder(tmp_path: Path) -> None:
@@ -30,19 +23,9 @@ def test_the_flag_names_the_inventory_before_the_environment_and_the_folder(tmp_
     assert choose(None, {}, tmp_path) == (Path("inventory.yaml"), "./inventory.yaml")
 
 
-def test_one_call_means_one_inventory_and_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.yaml").write_text(INVENTORY.format(name=name))
-    opener = InventoryOpener()
-    one = str(tmp_path / "one.yaml")
-    assert opener.open(Flags(inventory=one)).cluster == "one"
-    assert capsys.readouterr().out == f"cluster one: {one} (from --inventory)\n"
-    assert opener.open(Flags(inventory=one)).cluster == "one"
-    with pytest.raises(UsageError, match=r"this call began with .*one.yaml and names .*two.yaml"):
-        opener.open(Flags(inventory=str(tmp_path / "two.yaml")))
-
-
-def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp_path: Path) -> None:
+def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(
+    tmp_path: Path,
+) -> None:
     shallow = StateFolder(Path("/a"))
     assert shallow.control_socket == Path("/a/supervisor.sock")
     deep = StateFolder(tmp_path / ("deep" * 20) / ("deeper" * 10))
@@ -59,8 +42,8 @@ def test_sockets_of_a_deep_folder_move_to_where_their_paths_are_short_enough(tmp
 
 def test_the_state_keeps_itself_out_of_git(tmp_path: Path) -> None:
     StateFolder.beside(tmp_path / "inventory.yaml", "local").create()
-    assert (tmp_path / ".pscluster" / ".gitignore").read_text().endswith("*\n")
-    assert (tmp_path / ".pscluster" / "local" / "logs").is_dir()
+    assert (tmp_path / ".pscluster/.gitignore").read_text().endswith("*\n")
+    assert (tmp_path / ".pscluster/local/logs").is_dir()
 
 
 def test_a_state_folder_that_cannot_be_made_is_one_error_with_a_remedy(tmp_path: Path) -> None:

@@ -12,17 +12,24 @@ NASTY = "a b'c\"d $(touch /x) `y`; z\n"
 
 
 def said(made: str) -> str:
-    return subprocess.run(["sh", "-s"], input=made, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["sh", "-s"], input=made, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_value_stays_one_word() -> None:
     made = filled("release/frame.sh", body="converge/interrupt.sh", values={"value": NASTY})
-    assert said(made.replace("\nmain\n", '\nprintf %s "$value"\n')).rstrip("\n") == NASTY.rstrip("\n")
+    assert said(made.replace("\nmain\n", '\nprintf %s "$value"\n')).rstrip("\n") == NASTY.rstrip(
+        "\n"
+    )
 
 
 def test_the_words_of_a_list_stay_words() -> None:
     made = filled("converge/runs.sh", units=[NASTY, "b c"])
-    assert said(made.replace("    pid=", '    printf "<%s>" "$unit"; continue; pid=')) == f"<{NASTY}><b c>"
+    assert (
+        said(made.replace("    pid=", '    printf "<%s>" "$unit"; continue; pid='))
+        == f"<{NASTY}><b c>"
+    )
 
 
 def test_shell_of_ours_stands_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""A folder that stands for a node's root: scripts of a deployment run in it, with real tools and a real apt.
+"""A folder that stands for a node's root: scripts of a deployment run in it, with real tools.
 
 What would reach beyond the folder (systemd, accounts, mounts) is only written down.
 """
@@ -6,20 +6,20 @@ What would reach beyond the folder (systemd, accounts, mounts) is only written d
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.habits import needs
 
 OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
-_OWN_PATH = re.compile(rf"(?<![\w.$/}}])/(?={'|'.join(OWN_FOLDERS)}\b)")
 TOOLS = (
-    *("awk", "basename", "cat", "chmod", "comm", "cp", "cut", "dirname", "env", "false", "grep", "head", "install"),
-    *("ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sha256sum", "sort", "sync", "tail", "touch", "tr", "true"),
+    *("awk", "basename", "cat", "chmod", "comm", "cp", "cut", "dirname", "env", "false", "grep"),
+    *("head", "install", "ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sha256sum", "sort"),
+    *("sync", "tail", "touch", "tr", "true"),
 )
 NOTED = (
-    *("systemctl", "systemd-escape", "nft", "umount", "exportfs", "userdel", "groupdel", "useradd", "groupadd"),
-    *("journalctl", "id"),
+    *("systemctl", "systemd-escape", "nft", "umount", "exportfs", "userdel", "groupdel", "useradd"),
+    *("groupadd", "journalctl", "id"),
 )
 """Commands that only leave a line in `done`, and succeed."""
 ABSENT = ("getent",)
@@ -29,8 +29,9 @@ APT = """\
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 echo "apt-get $*" >>{root}/done
 {before}
-exec apt-get -q -o Dir={root} -o Dir::State::status={root}/var/lib/dpkg/status -o Dir::Bin::dpkg=/usr/bin/dpkg \\
-    -o DPkg::Options::=--root={root} -o Dir::Bin::methods=/usr/lib/apt/methods "$@"
+exec apt-get -q -o Dir={root} -o Dir::State::status={root}/var/lib/dpkg/status \\
+    -o Dir::Bin::dpkg=/usr/bin/dpkg -o DPkg::Options::=--root={root} \\
+    -o Dir::Bin::methods=/usr/lib/apt/methods "$@"
 """
 
 
@@ -42,22 +43,33 @@ def about_package(name: str, depends: str = "", state: str = "installed") -> str
 
 
 class PlayedNode:
-    """`root` is the node's `/`; `done` has a line for each command that was only noted, and for each call of apt."""
+    """`root` is the node's `/`; `done` has a line for each noted command and each call of apt."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, own_folders: Sequence[str] = OWN_FOLDERS) -> None:
+        """`own_folders` are those of `/` that the scripts have below `root`."""
         self.root = root
+        self.own_folders = own_folders
         self.commands = root / "commands"
         self.commands.mkdir(parents=True)
-        for folder in (*OWN_FOLDERS, "etc/systemd/system", "var/lib/dpkg/info", "var/lib/dpkg/updates", "proc/self"):
+        for folder in (
+            *own_folders,
+            "etc/systemd/system",
+            "var/lib/dpkg/info",
+            "var/lib/dpkg/updates",
+            "proc/self",
+        ):
             (root / folder).mkdir(parents=True, exist_ok=True)
         for name in TOOLS:
-            (self.commands / name).symlink_to(needs.tool(name))
+            self.link(name, needs.tool(name))
         for name in NOTED:
             self.command(name, f'echo "{name} $*" >>{root}/done')
         for name in ABSENT:
             self.command(name, "exit 2")
         # The scripts run as root in some checkouts: nothing outside of the folder is ever removed.
-        self.command("rm", f'for one; do case $one in -*|{root}/*) ;; *) exit 99 ;; esac; done; exec /bin/rm "$@"')
+        self.command(
+            "rm",
+            f'for one; do case $one in -*|{root}/*) ;; *) exit 99 ;; esac; done; exec /bin/rm "$@"',
+        )
         for name in ("mounts", "self/mountinfo"):
             (root / "proc" / name).touch()
         (root / "done").touch()
@@ -69,25 +81,38 @@ class PlayedNode:
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
 
+    def link(self, name: str, target: Path) -> None:
+        """A command that is the program `target`."""
+        path = self.commands / name
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
     def write(self, path: str, text: str) -> Path:
         """A file of the node, by its path there."""
-        file = self.root / path.lstrip("/")
+        file = self.at(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         return file
 
     def packages(self, depends: Mapping[str, str], before_apt: str = "") -> None:
-        """Installed ones, each with what it depends on; a shell line before each call of apt. Takes Debian's tools."""
+        """Installed ones, each with what it depends on; a shell line before each call of apt.
+
+        Takes Debian's tools.
+        """
         needs.root("dpkg into a folder of a test's own")
         needs.tools("apt-get", "dpkg", "dpkg-query")
         for name in depends:
             self.write(f"/var/lib/dpkg/info/{name}.list", "")
-        self.write("/var/lib/dpkg/status", "".join(about_package(name, needed) for name, needed in depends.items()))
+        self.write(
+            "/var/lib/dpkg/status",
+            "".join(about_package(name, needed) for name, needed in depends.items()),
+        )
         for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/log"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self.apt(before_apt)
-        self.command("dpkg", f'PATH=/usr/sbin:/usr/bin:/sbin:/bin exec /usr/bin/dpkg --root={self.root} "$@"')
-        self.command("dpkg-query", f'exec /usr/bin/dpkg-query --admindir={self.root}/var/lib/dpkg "$@"')
+        dpkg = f"PATH=/usr/sbin:/usr/bin:/sbin:/bin exec /usr/bin/dpkg --root={self.root}"
+        self.command("dpkg", f'{dpkg} "$@"')
+        self.command("dpkg-query", f'exec /usr/bin/dpkg-query {self._list} "$@"')
 
     def apt(self, before: str) -> None:
         """apt-get, with a shell line before each call."""
@@ -95,26 +120,57 @@ class PlayedNode:
 
     def installed(self) -> set[str]:
         """What dpkg has now."""
-        words = ["dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n"]
+        form = r"${db:Status-Abbrev} ${Package}\n"
+        words = ["dpkg-query", self._list, "-W", "-f", form]
         listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
         return {line.split()[1] for line in listed.splitlines() if line.startswith("ii")}
+
+    @property
+    def _list(self) -> str:
+        return f"--admindir={self.root}/var/lib/dpkg"
 
     @property
     def done(self) -> list[str]:
         """The lines so far."""
         return (self.root / "done").read_text().splitlines()
 
-    def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        """Run a script of a deployment with the node's paths and commands in place of this machine's."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its scripts."""
+        return {"PATH": str(self.commands), "LANG": "de_DE.UTF-8", "HOME": os.devnull}
+
+    def here(self, script: str) -> str:
+        """The script with the node's paths and commands in place of this machine's."""
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        here = _OWN_PATH.sub(f"{self.root}/", script.replace(path, f"PATH={self.commands}"))
-        left = re.findall(rf"/(?:{'|'.join(OWN_FOLDERS)})/\S*", here.replace(str(self.root), ""))
+        ours = "|".join(self.own_folders)
+        here = re.sub(
+            rf"(?<![\w.$/}}])/(?=(?:{ours})\b)",
+            f"{self.root}/",
+            script.replace(path, f"PATH={self.commands}"),
+        )
+        if (self.commands / "python3").exists():
+            here = here.replace("/usr/bin/python3", f"{self.commands}/python3")
+        left = re.findall(rf"/(?:{ours})/\S*", here.replace(str(self.root), ""))
         assert all(f"{self.root}{one}" in here for one in left), left
+        return here
+
+    def does(self, script: str) -> str:
+        """Run a script that has nothing to complain of; what it printed."""
+        done = self.run(script)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def at(self, path: str) -> Path:
+        """Where a path of the node is here."""
+        return self.root / path.lstrip("/")
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of a deployment on the node."""
         return subprocess.run(
-            ["/bin/sh", "-c", here],
+            ["/bin/sh", "-c", self.here(script)],
             capture_output=True,
             text=True,
-            env={"PATH": str(self.commands), "LC_ALL": "C", "HOME": os.devnull},
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             timeout=60,
             check=False,

@@ -1,80 +1,67 @@
-"""The node with the role `monitor`: Debian's Prometheus from a unit of ours, and nothing of it elsewhere."""
+"""The node with the role `monitor` runs Debian's Prometheus from a unit of ours, others nothing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from cluster.inventory import Inventory, load
-from deploy.common.project import ROOT
+import pytest
+
 from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import plan
-from deploy.converge.machine_facts import UnitFact
-from deploy.converge.memory_estimate import estimate
+from deploy.converge.desired import Machines
+from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.node_table import node_rows
-from deploy.converge.preflight import examine
-from deploy.converge.subject import NodeWish
 from deploy.converge.subjects import reset_script
 from deploy.converge.survey import Survey
 from deploy.render import units
+from tests.deploy.converge import examined
 from tests.deploy.converge.pi import (
-    ENVIRONMENT,
-    after,
-    all_changes,
-    converged,
+    Cluster,
+    PlayedPis,
+    machines_for,
+    named,
+    on_node,
     thesis,
-    untouched,
     untouched_cluster,
-    wish_for,
+    with_file,
+    with_unit,
 )
-from tests.inventory.cases import machine
 
 UNIT = "pscluster-monitor.service"
+PATH = units.unit_path(UNIT)
+FOLDER = "/etc/pscluster/monitor"
+INVENTORY = thesis(rpi02="monitor")
+MACHINES = machines_for(INVENTORY)
 
 
-def watched(folder: Path, *overrides: str, node: str = "rpi02") -> Inventory:
-    """The shipped inventory, with a monitor on one of the nodes."""
-    text = (ROOT / "inventory.yaml").read_text(encoding="utf-8")
-    lines = [
-        line.replace("[worker]", "[worker, monitor]") if f"name: {node}," in line else line
-        for line in text.splitlines()
-    ]
-    assert lines != text.splitlines()
-    path = folder / "watched.yaml"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return load(path, overrides, check_interfaces=False, machine=machine())
+def changes_of(machines: Machines, cluster: Cluster) -> Sequence[Change]:
+    """What is planned for the monitor on its node."""
+    return plan(machines, cluster)["monitor"]["rpi02"]
 
 
-def test_an_untouched_pi_becomes_the_monitor(tmp_path: Path) -> None:
-    wish = wish_for(watched(tmp_path))
-    plans = plan(wish, untouched_cluster(wish.inventory))
-    prepared = [(change.action, change.subject) for change in plans["prepare"]["rpi02"]]
-    assert prepared.index(("mask", "prometheus.service")) < prepared.index(
-        ("install", "nfs-common, nftables, prometheus")
-    )
+def test_an_untouched_pi_becomes_the_monitor() -> None:
+    plans = plan(MACHINES, untouched_cluster(INVENTORY))
+    prepared = named(plans["prepare"]["rpi02"])
+    packages = prepared.index("install nfs-common, openssh-client, nftables, prometheus")
+    assert prepared.index("mask prometheus.service") < packages
     assert [change.subject for change in plans["monitor"]["rpi02"]] == [
-        *("/etc/pscluster/monitor", "/var/lib/pscluster/monitor"),
-        "/etc/pscluster/monitor/targets/pscluster-thesis.json",
-        "/etc/pscluster/monitor/rules/pscluster-recording.yml",
-        "/etc/pscluster/monitor/rules/pscluster-alerts.yml",
-        "/etc/pscluster/monitor/prometheus.yml",
-        f"/etc/systemd/system/{UNIT}",
+        FOLDER,
+        "/var/lib/pscluster/monitor",
+        f"{FOLDER}/guard.py",
+        f"{FOLDER}/targets/pscluster-thesis.json",
+        f"{FOLDER}/rules/pscluster-recording.yml",
+        f"{FOLDER}/rules/pscluster-alerts.yml",
+        f"{FOLDER}/prometheus.yml",
+        PATH,
         UNIT,
     ]
     assert plans["monitor"]["rpi01"] == ()
 
 
-def test_what_was_planned_and_done_leaves_nothing_to_plan(tmp_path: Path) -> None:
-    wish = wish_for(watched(tmp_path))
-    cluster, _ = converged(wish, {})
-    assert all_changes(plan(wish, cluster)) == []
-
-
-def test_another_node_changes_the_targets_and_restarts_nothing(tmp_path: Path) -> None:
-    cluster, _ = converged(wish_for(watched(tmp_path)), {})
-    wish = wish_for(watched(tmp_path, "nodes.rpi03.address=192.168.1.99"))
-    (change,) = plan(wish, {"rpi02": cluster["rpi02"]})["monitor"]["rpi02"]
-    assert change.subject.endswith("targets/pscluster-thesis.json")
-    assert '+      "192.168.1.99:9201"' in change.diff
-    assert f"systemctl reload {UNIT}" in told(change)
+@pytest.fixture(scope="module")
+def running(pis: PlayedPis) -> Cluster:
+    """What the monitor's node is after a deployment, which leaves nothing to plan."""
+    return pis.deploy(MACHINES, "rpi02")[0]
 
 
 def told(change: Change) -> str:
@@ -82,102 +69,89 @@ def told(change: Change) -> str:
     return "\n".join(step.script for step in change.steps if isinstance(step, Shell))
 
 
-def test_a_deployment_that_was_cut_off_before_prometheus_read_its_files_is_made_up_for(tmp_path: Path) -> None:
-    cluster, _ = converged(wish_for(watched(tmp_path)), {})
-    wish = wish_for(watched(tmp_path, "nodes.rpi03.address=192.168.1.99"))
-    (change,) = plan(wish, {"rpi02": cluster["rpi02"]})["monitor"]["rpi02"]
-    reread = next(index for index, step in enumerate(change.steps) if f"reload {UNIT}" in getattr(step, "script", ""))
-    cut_off = after(cluster["rpi02"], replace(change, steps=change.steps[:reread]))
-    (made_up,) = plan(wish, {"rpi02": cut_off})["monitor"]["rpi02"]
-    assert (made_up.subject, made_up.detail) == ("/etc/pscluster/monitor", "Prometheus has not read it yet")
-    assert f"systemctl reload {UNIT}" in told(made_up)
-    assert plan(wish, {"rpi02": after(cut_off, made_up)})["monitor"]["rpi02"] == ()
+def test_another_node_changes_the_targets_and_restarts_nothing(
+    pis: PlayedPis, running: Cluster
+) -> None:
+    """A deployment that was cut off before Prometheus read its files is made up for."""
+    machines = machines_for(thesis("nodes.rpi03.address=192.168.1.99", rpi02="monitor"))
+    (change,) = changes_of(machines, running)
+    assert change.subject.endswith("targets/pscluster-thesis.json")
+    assert '+      "192.168.1.99:9201"' in change.diff
+    reload = f"systemctl reload {UNIT}"
+    assert reload in told(change)
+
+    scripts = [getattr(step, "script", "") for step in change.steps]
+    reread = next(index for index, script in enumerate(scripts) if reload in script)
+    pis.apply("rpi02", [replace(change, steps=change.steps[:reread])])
+    (made_up,) = changes_of(machines, pis.facts(machines, "rpi02"))
+    assert (made_up.subject, made_up.detail) == (FOLDER, "Prometheus has not read it yet")
+    assert reload in told(made_up)
+    pis.apply("rpi02", [made_up])
+    assert changes_of(machines, pis.facts(machines, "rpi02")) == ()
 
 
-def test_another_port_restarts_it(tmp_path: Path) -> None:
-    cluster, _ = converged(wish_for(watched(tmp_path)), {})
-    wish = wish_for(watched(tmp_path, "monitor.port=9095"))
-    planned = [
-        (change.action, change.subject) for change in plan(wish, {"rpi02": cluster["rpi02"]})["monitor"]["rpi02"]
-    ]
-    assert planned == [("change", f"/etc/systemd/system/{UNIT}"), ("restart", UNIT)]
+def test_another_port_restarts_it(running: Cluster) -> None:
+    machines = machines_for(thesis("monitor.port=9095", rpi02="monitor"))
+    assert named(changes_of(machines, running)) == [f"change {PATH}", f"restart {UNIT}"]
 
 
-def test_a_node_that_is_it_no_longer_loses_unit_and_folder(tmp_path: Path) -> None:
-    cluster, _ = converged(wish_for(watched(tmp_path)), {})
-    cluster, plans = converged(wish_for(watched(tmp_path, node="rpi05")), cluster)
-    gone = [(change.action, change.subject) for name, change in all_changes(plans) if name == "rpi02"]
-    assert ("remove", f"/etc/systemd/system/{UNIT}") in gone
-    assert ("remove", "/etc/pscluster/monitor") in gone
-    cluster, plans = converged(wish_for(thesis()), cluster)
-    assert ("remove", "/etc/pscluster/monitor") in [(one.action, one.subject) for _, one in all_changes(plans)]
+def test_a_unit_file_that_somebody_edited_is_put_back(running: Cluster) -> None:
+    edited = with_file(running["rpi02"], PATH, b"[Service]\n")
+    assert f"restart {UNIT}" in named(changes_of(MACHINES, {"rpi02": edited}))
 
 
-def lines_about(folder: Path, **changes: object) -> list[tuple[str, str]]:
-    inventory = watched(folder)
-    facts = untouched(inventory.hosts["rpi02"], **({"controllers": ("cpu", "memory")} | changes))
-    found = examine(NodeWish(inventory, "rpi02", estimate(32), ENVIRONMENT), facts)
-    return [(one.level, one.line) for one in found]
+@pytest.mark.usefixtures("running")
+def test_a_node_that_is_it_no_longer_loses_unit_and_folder(pis: PlayedPis) -> None:
+    _, plans = pis.deploy(machines_for(thesis(rpi05="monitor")), "rpi02")
+    assert {f"remove {PATH}", f"remove {FOLDER}"} <= {*on_node(plans, "rpi02")}
 
 
-def test_its_memory_counts(tmp_path: Path) -> None:
-    assert ("ok", "worker 193 + monitor 256 = 449 MB of 950 MB") in lines_about(tmp_path)
-    (problem,) = [line for level, line in lines_about(tmp_path, memory_bytes=500_000_000) if level == "problem"]
-    assert "worker 193 + monitor 256" in problem
+def problem(**changes: Any) -> str:
+    return examined.problem("rpi02", INVENTORY, **changes)
 
 
-def test_a_prometheus_of_somebody_else_s_is_left_alone(tmp_path: Path) -> None:
-    running = UnitFact("loaded", "active", "running", "enabled", False, "success", 900, 0)
-    (problem,) = [
-        line for level, line in lines_about(tmp_path, units={"prometheus.service": running}) if level == "problem"
-    ]
-    assert "prometheus.service runs here for another user" in problem
-    assert "--out DIR" in problem
+def test_its_memory_counts() -> None:
+    lines = [one.line for one in examined.findings("rpi02", INVENTORY)]
+    assert "worker 193 + monitor 256 = 449 MB of 950 MB" in lines
+    assert "worker 193 + monitor 256" in problem(memory_bytes=500_000_000)
 
 
-def test_a_taken_port_is_found_before(tmp_path: Path) -> None:
+def test_a_prometheus_of_somebody_else_s_is_left_alone() -> None:
+    line = problem(units={"prometheus.service": examined.running()})
+    assert "prometheus.service runs here for another user" in line
+    assert "--out DIR" in line
+
+
+def test_a_taken_port_is_found_before() -> None:
     taken = {9090: "process 7 (cockpit)"}
-    (problem,) = [line for level, line in lines_about(tmp_path, listening=taken) if level == "problem"]
-    assert "port 9090 of the monitor is taken by process 7 (cockpit)" in problem
-    ours = UnitFact("loaded", "active", "running", "enabled", False, "success", 900, 0)
-    found = lines_about(tmp_path, listening=taken, units={UNIT: ours})
-    assert [line for level, line in found if level == "problem"] == []
+    said = "port 9090 of the monitor is taken by process 7 (cockpit)"
+    assert said in problem(listening=taken)
+    assert problem(listening=taken, units={UNIT: examined.running()}) == ""
 
 
-def test_status_has_it_in_the_row_of_its_node(tmp_path: Path) -> None:
-    wish = wish_for(watched(tmp_path))
-    cluster, _ = converged(wish, {})
-    facts = replace(cluster["rpi02"], listening={**cluster["rpi02"].listening, 9090: "process 900 (prometheus)"})
-    (row,) = node_rows(wish, Survey({"rpi02": facts}, {}))
-    assert (row.roles, row.ports, row.trouble) == ("worker:1 ready, monitor ready", "2223 9201 9090", "")
-    failed = replace(facts.units[UNIT], active="failed", sub="failed")
-    facts = replace(facts, units={**facts.units, UNIT: failed})
-    (row,) = node_rows(wish, Survey({"rpi02": facts}, {}))
-    assert "monitor failed" in row.trouble
+def test_status_has_it_in_the_row_of_its_node(running: Cluster) -> None:
+    listening = {**running["rpi02"].listening, 9090: "process 900 (prometheus)"}
+
+    def row(facts: MachineFacts) -> tuple[str, str, str]:
+        survey = Survey({"rpi02": replace(facts, listening=listening)}, {})
+        (shown,) = node_rows(MACHINES, survey)
+        return shown.roles, shown.ports, shown.trouble
+
+    well = ("worker:1 ready, monitor ready", "2223 9201 9090", "")
+    assert row(running["rpi02"]) == well
+    failed = with_unit(running["rpi02"], UNIT, active="failed", sub="failed")
+    assert "monitor failed" in row(failed)[2]
 
 
-def test_reset_removes_its_unit_with_the_others(tmp_path: Path) -> None:
-    script = reset_script(watched(tmp_path), "rpi02", data=False)
-    for path in (units.unit_path(units.MONITOR_UNIT), units.MONITOR_FOLDER, units.MONITOR_DATA):
-        whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
+def test_reset_removes_its_unit_with_the_others() -> None:
+    whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
+    for path in (PATH, units.MONITOR_FOLDER, units.MONITOR_DATA):
         assert path.startswith(whole)
+    script = reset_script(INVENTORY, "rpi02", data=False)
     assert "rm -rf /etc/systemd/system/pscluster-*" in script
 
 
-def test_facts_are_asked_of_the_monitor_s_node_alone(tmp_path: Path) -> None:
-    wish = wish_for(watched(tmp_path))
-    assert "prometheus.service" in wish.questions("rpi02").units
-    files = wish.questions("rpi02").files
-    assert "/etc/pscluster/monitor/prometheus.yml" in files
-    assert "/etc/pscluster/monitor/read" in files
-    assert "prometheus.service" not in wish.questions("rpi01").units
-
-
-def test_a_unit_file_that_somebody_edited_is_put_back(tmp_path: Path) -> None:
-    wish = wish_for(watched(tmp_path))
-    cluster, _ = converged(wish, {})
-    facts = cluster["rpi02"]
-    edited = replace(facts.files[units.unit_path(units.MONITOR_UNIT)], content=b"[Service]\n")
-    facts = replace(facts, files={**facts.files, units.unit_path(units.MONITOR_UNIT): edited})
-    planned = [(change.action, change.subject) for change in plan(wish, {"rpi02": facts})["monitor"]["rpi02"]]
-    assert ("restart", UNIT) in planned
+def test_facts_are_asked_of_the_monitor_s_node_alone() -> None:
+    asked, others = (MACHINES.questions(name) for name in ("rpi02", "rpi01"))
+    assert "prometheus.service" in {*asked.units} - {*others.units}
+    assert {f"{FOLDER}/prometheus.yml", f"{FOLDER}/read"} <= {*asked.files}

@@ -2,15 +2,15 @@
 
 import json
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.errors import ClusterError, UsageError
-from cluster.inventory import Inventory, load
+from core.errors import ClusterError, UsageError
+from core.inventory import load
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge import extras as of_nodes
@@ -19,72 +19,37 @@ from deploy.release import extras
 from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
-from tests.deploy.release.wheels import EXECUTABLE, MACHINE, PYTHON, pure_wheel, requirements, uv_wheel
+from tests.deploy.release.signed import new_signer, pinning
+from tests.deploy.release.wheels import (
+    EXECUTABLE,
+    MACHINE,
+    PYTHON,
+    only_from,
+    pure_wheel,
+    requirements,
+    run,
+    uv_wheel,
+    verifies_here,
+)
 
 INVENTORY = """schema: 1
 cluster: pi
 connection: ssh
 nodes: [{{name: rpi11, address: 127.0.0.1, roles: [storage, ps, worker, coordinator]}}]
+deployment: {{signing_key: {folder}/keys/signer}}
 storage: {{server: rpi11, mount: {folder}/share, export: {folder}/share}}
 """
-
-
-@pytest.fixture
-def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a node has its environments; the common one is there."""
-    index = tmp_path / "index"
-    pure_wheel(index, "beta", "2.0")
-    committed = requirements(uv_wheel(index))
-    monkeypatch.setenv("UV_FIND_LINKS", str(index))
-    (tmp_path / "simple").mkdir()
-    monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "simple").as_uri())
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    folder = tmp_path / "opt"
-    key = environment_key(committed, PYTHON, MACHINE)
-    home = folder / "environments" / key
-    (home / "bin").mkdir(parents=True)
-    (home / "bin" / "python").symlink_to(EXECUTABLE)
-    (home / "pyvenv.cfg").write_text(f"home = {Path(EXECUTABLE).parent}\n")
-    site = home / "lib" / f"python{PYTHON}"
-    site.mkdir(parents=True)
-    (site / "site-packages").symlink_to(sysconfig.get_path("purelib"))
-    (folder / "current").mkdir()
-    (folder / "current" / "environment").symlink_to(f"../environments/{key}")
-    (tmp_path / "share" / "shared" / "wheels").mkdir(parents=True)
-    for module, name, value in (
-        (extras, "committed", lambda **_: committed),
-        (extras, "ENVIRONMENTS", str(folder / "environments")),
-        (of_nodes, "CURRENT", str(folder / "current")),
-        (of_nodes, "EXTRAS", str(folder / "extras")),
-        (of_nodes, "make_wheelhouse", partial(make_wheelhouse, cache=tmp_path / "wheels")),
-        (of_nodes, "install_environment", partial(install_environment, python=EXECUTABLE)),
-        (of_nodes, "prune_extras", partial(prune_extras, root=str(folder / "extras"))),
-        (of_nodes, "locked", partial(extras.locked, cache=tmp_path / "locks")),
-    ):
-        monkeypatch.setattr(module, name, value)
-    return folder
-
-
-@pytest.fixture
-def inventory(tmp_path: Path) -> Inventory:
-    (tmp_path / "inventory.yaml").write_text(INVENTORY.format(folder=tmp_path))
-    return load(tmp_path / "inventory.yaml")
-
-
-@pytest.fixture
-def wanted(tmp_path: Path) -> Path:
-    (tmp_path / "requirements.txt").write_text("beta\n")
-    return tmp_path / "requirements.txt"
+OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
+HELLO = {"platform": "hello"}
 
 
 class Heard(Local):
     """This machine, and the commands that came."""
 
-    def __init__(self, answers: dict[str, str] | None = None, name: str = "rpi11") -> None:
+    def __init__(self, name: str = "rpi11", **answers: str) -> None:
         super().__init__(name)
         self.commands: list[str] = []
-        self._answers = {"list-units": "", **(answers or {})}  # a bare machine has no systemctl
+        self._answers = {"list-units": "", **answers}  # a bare machine has no systemctl
 
     def run(self, words: Any, **how: Any) -> Any:
         self.commands.append(" ".join(map(str, words)))
@@ -93,67 +58,123 @@ class Heard(Local):
                 words = ["echo", answer]
         return super().run(words, **how)
 
-
-def bring(inventory: Inventory, wanted: Path, node: Heard) -> str:
-    return bring_to_all(inventory, wanted, node)[node.name]
-
-
-def bring_to_all(inventory: Inventory, wanted: Path, *nodes: Heard) -> Mapping[str, str]:
-    with Fleet([Heard(), *nodes], parallel=1) as fleet:
-        return NodeExtras(inventory).bring(fleet, wanted, [node.name for node in nodes])
+    def heard(self, part: str) -> bool:
+        return any(part in command for command in self.commands)
 
 
-def test_it_is_installed_once_and_the_second_job_finds_it(
-    inventory: Inventory, wanted: Path, opt: Path, tmp_path: Path
-) -> None:
-    first, second = Heard(), Heard()
-    key = bring(inventory, wanted, first)
-    home = opt / "extras" / "environments" / key
+class Nodes:
+    """A requirements file, and where a node has its environments; the common one is there."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.index = folder / "index"
+        self.share = folder / "share" / "shared" / "wheels"
+        self.opt = folder / "opt"
+        self.wanted = folder / "requirements.txt"
+        self.wanted.write_text("beta\n")
+        pure_wheel(self.index, "beta", "2.0")
+        committed = requirements(uv_wheel(self.index))
+        only_from(self.index, patch)
+        verifies_here(patch)
+        self.share.mkdir(parents=True)
+        (folder / "inventory.yaml").write_text(INVENTORY.format(folder=folder))
+        self.inventory = load(folder / "inventory.yaml")
+        key = environment_key(committed, PYTHON, MACHINE)
+        home = self.environment(key, EXECUTABLE)
+        site = home / "lib" / f"python{PYTHON}"
+        site.mkdir(parents=True)
+        (site / "site-packages").symlink_to(sysconfig.get_path("purelib"))
+        self.current = self.opt / "current" / "environment"
+        self.current.parent.mkdir()
+        self.current.symlink_to(f"../environments/{key}")
+        run(pinning(new_signer(folder / "keys"), self.opt))
+        extras_root = str(self.opt / "extras")
+        for module, name, value in (
+            (extras, "committed", lambda **_: committed),
+            (extras, "ENVIRONMENTS", str(self.opt / "environments")),
+            (of_nodes, "CURRENT", str(self.opt / "current")),
+            (of_nodes, "EXTRAS", extras_root),
+            (of_nodes, "make_wheelhouse", partial(make_wheelhouse, cache=folder / "wheels")),
+            (of_nodes, "install_environment", self.installing()),
+            (of_nodes, "prune_extras", partial(prune_extras, root=extras_root)),
+            (of_nodes, "locked", partial(extras.locked, cache=folder / "locks")),
+        ):
+            patch.setattr(module, name, value)
+
+    def installing(self, python: str = EXECUTABLE) -> Callable[..., str]:
+        """Return what makes the script, for nodes that pinned the operator's signer."""
+        return partial(install_environment, python=python, signers=str(self.opt / "signers"))
+
+    def environment(self, key: str, python: str) -> Path:
+        """One with this program as its Python."""
+        home = self.opt / "environments" / key
+        (home / "bin").mkdir(parents=True, exist_ok=True)
+        (home / "bin" / "python").unlink(missing_ok=True)
+        (home / "bin" / "python").symlink_to(python)
+        (home / "pyvenv.cfg").write_text(f"home = {Path(EXECUTABLE).parent}\n")
+        return home
+
+    def bring(self, *nodes: Heard) -> Mapping[str, str]:
+        """The key on each."""
+        with Fleet([Heard(), *nodes], parallel=1) as fleet:
+            names = [node.name for node in nodes]
+            return NodeExtras(self.inventory).bring(fleet, self.wanted, names)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    return Nodes(tmp_path, monkeypatch)
+
+
+def test_it_is_installed_once_and_the_second_job_finds_it(nodes: Nodes) -> None:
+    first = Heard()
+    second = Heard()
+    keys = nodes.bring(first)
+    home = nodes.opt / "extras" / "environments" / keys["rpi11"]
     asked = "import beta, packaging, json; print(json.dumps([beta.__file__, packaging.__file__]))"
-    beta, packaging = json.loads(Local("here").run([str(home / "bin" / "python"), "-c", asked]).text)
+    said = Local("here").run([str(home / "bin" / "python"), "-c", asked]).text
+    beta, packaging = json.loads(said)
     assert beta.startswith(str(home))
     assert not packaging.startswith(str(home))
-    assert list((tmp_path / "share" / "shared" / "wheels").glob("*/beta-2.0-py3-none-any.whl"))
-    assert bring(inventory, wanted, second) == key
+    assert list(nodes.share.glob("*/beta-2.0-py3-none-any.whl"))
+    assert nodes.bring(second) == keys
     assert len(second.commands) < len(first.commands)
-    assert not any("wheels" in command for command in second.commands)
+    assert not second.heard("wheels")
 
 
-def test_nothing_is_removed_while_a_job_runs_or_waits(inventory: Inventory, wanted: Path, opt: Path) -> None:
-    node = Heard({"list-units": "pscluster-job@20261123T0500-train.service loaded active running a job"})
-    bring(inventory, wanted, node)
-    assert not any("most=" in command for command in node.commands)
-    idle = Heard()
-    bring(inventory, wanted, idle)
-    assert any("most=" in command for command in idle.commands)
-
-
-def test_what_the_common_environment_has_needs_no_other(
-    inventory: Inventory, wanted: Path, opt: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("units", "removes"),
+    [("pscluster-job@20261123T0500-train.service loaded active running a job", False), ("", True)],
+)
+def test_nothing_is_removed_while_a_job_runs_or_waits(
+    nodes: Nodes, units: str, removes: bool
 ) -> None:
-    monkeypatch.setattr(extras, "INSTALLER", "none of them")  # so that the list's uv counts as a package of ours
-    wanted.write_text("uv\n")
-    assert bring(inventory, wanted, Heard()) == ""
-    assert not (opt / "extras").exists()
+    node = Heard(**{"list-units": units})
+    nodes.bring(node)
+    assert node.heard("most=") == removes
 
 
+def test_what_the_common_environment_has_needs_no_other(nodes: Nodes) -> None:
+    nodes.patch.setattr(extras, "INSTALLER", "none")  # so that the list's uv counts as a package
+    nodes.wanted.write_text("uv\n")
+    assert nodes.bring(Heard()) == {"rpi11": ""}
+    assert not (nodes.opt / "extras").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        (EXECUTABLE, f"runs the environment {'0' * 16}, not .*`fab deploy start --no-jobs"),
+        ("/bin/false", "expected the environment of its release, got .*deploy start"),
+    ],
+)
 def test_a_node_with_another_release_is_put_right_first(
-    inventory: Inventory, wanted: Path, opt: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, python: str, words: str
 ) -> None:
-    (opt / "current" / "environment").unlink()
-    (opt / "environments" / ("0" * 16) / "bin").mkdir(parents=True)
-    other = opt / "environments" / ("0" * 16)
-    (other / "bin" / "python").symlink_to(EXECUTABLE)
-    (other / "pyvenv.cfg").write_text(f"home = {Path(EXECUTABLE).parent}\n")
-    (opt / "current" / "environment").symlink_to(other)
-    with pytest.raises(
-        ClusterError, match=rf"rpi11: runs the environment {'0' * 16}, not .*`fab deploy start --no-jobs"
-    ):
-        bring(inventory, wanted, Heard())
-    (other / "bin" / "python").unlink()
-    (other / "bin" / "python").symlink_to("/bin/false")
-    with pytest.raises(ClusterError, match=r"rpi11: expected the environment of its release, got .*deploy start"):
-        bring(inventory, wanted, Heard())
+    nodes.current.unlink()
+    nodes.current.symlink_to(nodes.environment("0" * 16, python))
+    with pytest.raises(ClusterError, match=f"rpi11: {words}"):
+        nodes.bring(Heard())
 
 
 @pytest.mark.parametrize(
@@ -165,71 +186,62 @@ def test_a_node_with_another_release_is_put_right_first(
         ("hello", "expected the environment of its release"),
     ],
 )
-def test_a_foreign_answer_is_one_line(inventory: Inventory, wanted: Path, opt: Path, answer: str, words: str) -> None:
-    with pytest.raises(ClusterError, match=words) as refused:
-        bring(inventory, wanted, Heard({"platform": answer}))
-    assert "\n" not in str(refused.value)
+def test_a_foreign_answer_is_one_line(nodes: Nodes, answer: str, words: str) -> None:
+    with pytest.raises(ClusterError, match=rf"^[^\n]*{words}[^\n]*$"):
+        nodes.bring(Heard(platform=answer))
 
 
-def test_a_refusal_of_the_node_is_said(
-    inventory: Inventory, wanted: Path, opt: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install = partial(install_environment, python="/bin/false")
-    monkeypatch.setattr(of_nodes, "install_environment", install)
-    with pytest.raises(ClusterError, match=r"rpi11: the packages cannot be installed: .*does not start"):
-        bring(inventory, wanted, Heard())
+def test_a_refusal_of_the_node_is_said(nodes: Nodes) -> None:
+    nodes.patch.setattr(of_nodes, "install_environment", nodes.installing("/bin/false"))
+    said = r"rpi11: the packages cannot be installed: .*does not start"
+    with pytest.raises(ClusterError, match=said):
+        nodes.bring(Heard())
 
 
-def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(
-    inventory: Inventory, wanted: Path, opt: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(nodes: Nodes) -> None:
     locks: list[str] = []
 
     def counted(requirements: Path, base: extras.Base) -> extras.Lock:
         locks.append(base.target.machine)
         return extras.locked(requirements, base, requirements.parent / "locks")
 
-    monkeypatch.setattr(of_nodes, "locked", counted)
-    monkeypatch.setattr(of_nodes, "install_environment", lambda *_, **__: "echo changed: wheels")
-    has_it = Heard({"test -e": "there"}, "rpi01")
-    lacking = [Heard(name="rpi02"), Heard(name="rpi03")]
-    keys = bring_to_all(inventory, wanted, has_it, *lacking)
+    nodes.patch.setattr(of_nodes, "locked", counted)
+    installs = "echo changed: wheels"
+    nodes.patch.setattr(of_nodes, "install_environment", lambda *_, **__: installs)
+    three = [Heard("rpi01", **{"test -e": "there"}), Heard("rpi02"), Heard("rpi03")]
+    keys = nodes.bring(*three)
     assert locks == [MACHINE]
     assert keys.keys() == {"rpi01", "rpi02", "rpi03"}
     assert len({*keys.values()}) == 1
-    installed = [any("changed: wheels" in command for command in node.commands) for node in (has_it, *lacking)]
-    assert installed == [False, True, True]
+    assert [node.heard(installs) for node in three] == [False, True, True]
 
 
-def test_the_error_names_the_nodes_whose_lock_cannot_be_had(
-    inventory: Inventory, wanted: Path, opt: Path, tmp_path: Path
-) -> None:
+def test_the_error_names_the_nodes_whose_lock_cannot_be_had(nodes: Nodes) -> None:
     """The package is a wheel for this machine's kind alone."""
-    other = "aarch64" if MACHINE == "x86_64" else "x86_64"
-    pure_wheel(tmp_path / "index", "gamma").rename(
-        tmp_path / "index" / f"gamma-1.0-py3-none-manylinux_2_17_{MACHINE}.whl"
-    )
-    wanted.write_text("gamma\n")
-    foreign = {"platform": f"{PYTHON}.2 {other} {extras.Base.of_nodes(Target(f'{PYTHON}.2', other)).key}"}
-    nodes = [Heard(foreign, "rpi01"), Heard(name="rpi02"), Heard(foreign, "rpi03")]
+    native = nodes.index / f"gamma-1.0-py3-none-manylinux_2_17_{MACHINE}.whl"
+    pure_wheel(nodes.index, "gamma").rename(native)
+    nodes.wanted.write_text("gamma\n")
+    key = extras.Base.of_nodes(Target(f"{PYTHON}.2", OTHER_MACHINE)).key
+    foreign = f"{PYTHON}.2 {OTHER_MACHINE} {key}"
     with pytest.raises(UsageError) as refused:
-        bring_to_all(inventory, wanted, *nodes)
+        nodes.bring(
+            Heard("rpi01", platform=foreign), Heard("rpi02"), Heard("rpi03", platform=foreign)
+        )
     line = str(refused.value)
-    assert line.startswith(f"rpi01, rpi03: {wanted}: no versions fit CPython {PYTHON} on {other}")
+    unfit = f"no versions fit CPython {PYTHON} on {OTHER_MACHINE}"
+    assert line.startswith(f"rpi01, rpi03: {nodes.wanted}: {unfit}")
     assert "\n" not in line
     assert "rpi02" not in line
-    assert not (opt / "extras").exists()
+    assert not (nodes.opt / "extras").exists()
 
 
-def test_each_node_that_cannot_be_asked_is_a_line_and_a_bad_file_asks_none(
-    inventory: Inventory, wanted: Path, opt: Path
-) -> None:
-    nodes = [Heard({"platform": "hello"}, "rpi01"), Heard(name="rpi02"), Heard({"platform": "hello"}, "rpi03")]
+def test_each_node_that_cannot_be_asked_is_a_line_and_a_bad_file_asks_none(nodes: Nodes) -> None:
     with pytest.raises(ClusterError) as refused:
-        bring_to_all(inventory, wanted, *nodes)
-    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["rpi01", "rpi03"]
-    wanted.write_text("-e .\n")
+        nodes.bring(Heard("rpi01", **HELLO), Heard("rpi02"), Heard("rpi03", **HELLO))
+    lines = str(refused.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["rpi01", "rpi03"]
+    nodes.wanted.write_text("-e .\n")
     unasked = Heard()
     with pytest.raises(UsageError, match="line 1: expected a package"):
-        bring_to_all(inventory, wanted, unasked)
+        nodes.bring(unasked)
     assert unasked.commands == []

@@ -1,298 +1,264 @@
 """From facts to changes and back: a plan that was carried out leaves nothing to plan."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from cluster.inventory import Inventory
+from core.inventory import Inventory
 from deploy.cluster.places import UNIT_FOLDER
-from deploy.converge.change import Shell
+from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import PHASES, plan
-from deploy.converge.machine_facts import UnitFact
-from deploy.converge.memory_estimate import estimate
-from deploy.converge.preflight import examine
-from deploy.converge.subject import NodeWish
+from deploy.converge.machine_facts import MachineFacts
+from tests.core.inventory.cases import read
+from tests.deploy.converge.examined import problem
 from tests.deploy.converge.pi import (
-    ENVIRONMENT,
     Cluster,
     Plans,
-    after,
+    PlayedPis,
     all_changes,
-    converged,
+    machines_for,
+    named,
+    on_node,
     thesis,
     untouched,
     untouched_cluster,
-    wish_for,
+    with_file,
+    with_unit,
 )
-from tests.inventory.cases import machine, read
+from tests.deploy.converge.played_machine import ENVIRONMENT
+from tests.deploy.converge.tables import rows
+
+ADDRESSES = f"change {UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"
+WORKER = "pscluster-worker-0.service"
 
 
-def small(workers: int, *, names: str = "pi", first: int = 1, more: str = "") -> Inventory:
-    """A server and some workers, each on a node of its own."""
-    nodes = [f"  - {{name: {names}-0, address: 10.1.0.1, roles: [storage, ps, coordinator]}}"]
+def small(workers: int, *, without: int = 0, more: str = "") -> Inventory:
+    """A server and some workers, each on a node of its own; the worker `without` is gone."""
+    nodes = ["{name: pi-0, address: 10.1.0.1, roles: [storage, ps, coordinator]}"]
     nodes += [
-        f"  - {{name: {names}-{number}, address: 10.1.0.{number + 1}, roles: [worker]}}"
-        for number in range(first, first + workers)
+        f"{{name: pi-{number}, address: 10.1.0.{number + 1}, roles: [worker]}}"
+        for number in range(1, workers + 1)
+        if number != without
     ]
-    text = f"schema: 1\ncluster: small\nconnection: ssh\nstorage: {{server: {names}-0}}\nnodes:\n" + "\n".join(nodes)
-    return read(f"{text}\n{more}", on=machine())
+    head = "schema: 1\ncluster: small\nconnection: ssh\nstorage: {server: pi-0}"
+    return read(f"{head}\nnodes: [{', '.join(nodes)}]\n{more}")
 
 
-def without(inventory: Inventory, name: str) -> Inventory:
-    """The inventory with a node less."""
-    text = ["schema: 1", f"cluster: {inventory.cluster}", "connection: ssh", "storage: {server: pi-0}", "nodes:"]
-    for node in inventory.nodes:
-        if node.name != name:
-            roles = ", ".join(entry.role for entry in node.roles)
-            text.append(f"  - {{name: {node.name}, address: {node.address}, roles: [{roles}]}}")
-    return read("\n".join(text), on=machine())
+SMALL = machines_for(small(1))
 
 
-def subjects(plans: Plans, node: str) -> list[str]:
-    return [f"{change.action} {change.subject}" for name, change in all_changes(plans) if name == node]
-
-
-def verbs(plans: Plans) -> set[tuple[str, str]]:
-    """What is done to roles: (action, unit)."""
-    units = [change for _, change in all_changes(plans) if change.kind == "unit" and "/" not in change.subject]
-    return {(change.action, change.subject) for change in units}
+def of_roles(plans: Plans) -> set[str]:
+    """What is done to roles."""
+    changes = [change for _, change in all_changes(plans) if change.kind == "unit"]
+    return {line for line in named(changes) if "/" not in line}
 
 
 def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
-    wish = wish_for(thesis())
-    plans = plan(wish, untouched_cluster(wish.inventory))
+    machines = machines_for(thesis())
+    plans = plan(machines, untouched_cluster(machines.inventory))
     of_phase = {phase: [change.subject for change in plans[phase]["rpi11"]] for phase in PHASES}
     assert of_phase["prepare"] == [
         "/var/lib/pscluster-deploy/folders",
         "/etc/nfs.conf.d/pscluster.conf",
         "rpcbind.socket, rpcbind.service, rpc-statd.service",
-        "nfs-kernel-server, nftables",
+        "nfs-kernel-server, openssh-client, nftables",
         "pscluster",
-        *("/opt/pscluster", "/opt/pscluster/environments", "/opt/pscluster/releases", "/etc/pscluster"),
-        *("/var/lib/pscluster-deploy", "/var/lib/pscluster", "/var/lib/pscluster/home", "/var/lib/pscluster/jobs"),
+        "pscluster-role",
+        "pscluster-service",
+        "pscluster-monitor",
+        "/opt/pscluster",
+        "/opt/pscluster/environments",
+        "/opt/pscluster/releases",
+        "/etc/pscluster",
+        "/var/lib/pscluster-deploy",
+        "/var/lib/pscluster",
+        "/var/lib/pscluster/home",
+        "/opt/pscluster/prepared",
+        "/var/lib/pscluster/jobs",
     ]
+    parts = ("shared", "data", "runs")
     assert of_phase["storage"] == [
-        *("/srv/pscluster", "/srv/pscluster/shared", "/srv/pscluster/data", "/srv/pscluster/runs"),
+        *("/srv/pscluster", *(f"/srv/pscluster/{part}" for part in parts)),
         *("nfs-server.service", "/etc/exports.d/pscluster.exports"),
+        "/var/lib/pscluster-deploy/storage",
     ]
-    assert of_phase["mounts"] == [
-        *("/etc/fstab", "/mnt/pscluster/shared", "/mnt/pscluster/data", "/mnt/pscluster/runs")
-    ]
+    assert of_phase["mounts"] == ["/etc/fstab", *(f"/mnt/pscluster/{part}" for part in parts)]
     assert of_phase["publish"] == [f"wheels/{ENVIRONMENT}"]
-    assert of_phase["code"] == [ENVIRONMENT, "feedfacefeedface", "/opt/pscluster/current"]
-    assert of_phase["firewall"] == [
-        *("pscluster", f"{UNIT_FOLDER}/pscluster-firewall.service", "pscluster-firewall.service")
+    assert of_phase["code"] == [
+        "/opt/pscluster/signers",
+        ENVIRONMENT,
+        "feedfacefeedface",
+        "/opt/pscluster/current",
     ]
+    firewall = "pscluster-firewall.service"
+    assert of_phase["firewall"] == ["pscluster", f"{UNIT_FOLDER}/{firewall}", firewall]
     units = ("pscluster-ps-0.service", "pscluster-worker-10.service")
     others = ("pscluster.slice", "pscluster-.service.d/10-addresses.conf", "pscluster-job@.service")
-    assert of_phase["services"] == [*(f"{UNIT_FOLDER}/{name}" for name in (*units, *others)), *units]
+    assert of_phase["services"] == [
+        *(f"{UNIT_FOLDER}/{name}" for name in (*units, *others)),
+        *units,
+    ]
+    assert len(all_changes(plans)) > 16 * 15, "all sixteen"
 
 
 def test_a_worker_s_node_gets_a_client_and_one_unit_and_publishes_nothing() -> None:
-    wish = wish_for(thesis())
-    plans = plan(wish, untouched_cluster(wish.inventory))
-    assert "install nfs-common, nftables" in subjects(plans, "rpi01")
+    machines = machines_for(thesis())
+    plans = plan(machines, untouched_cluster(machines.inventory))
+    assert "install nfs-common, openssh-client, nftables" in on_node(plans, "rpi01")
     assert plans["storage"]["rpi01"] == plans["publish"]["rpi01"] == ()
     points = ["/mnt/pscluster/shared", "/mnt/pscluster/data"]
     assert [change.subject for change in plans["mounts"]["rpi01"]] == ["/etc/fstab", *points]
-    assert plans["services"]["rpi01"][-1].subject == "pscluster-worker-0.service"
+    assert plans["services"]["rpi01"][-1].subject == WORKER
 
 
-def test_what_was_planned_and_done_leaves_nothing_to_plan() -> None:
-    wish = wish_for(thesis())
-    cluster, plans = converged(wish, {})
-    assert len(all_changes(plans)) > 16 * 15
-    assert all_changes(plan(wish, cluster)) == []
+@pytest.fixture(scope="module")
+def running(pis: PlayedPis) -> Cluster:
+    """What a server and a worker are after a deployment."""
+    return pis.deploy(SMALL, "pi-0", "pi-1")[0]
 
 
-SETTINGS = ("", "deployment: {node_exporter: true}", "deployment: {firewall: false}", "deployment: {service_uid: 901}")
+def test_units_whose_files_systemd_has_not_read_are_read(pis: PlayedPis, running: Cluster) -> None:
+    kept = pis.machines["pi-1"].node.root / "state.json"
+    state = json.loads(kept.read_text())
+    state["units"][WORKER]["read"] = "another text"
+    kept.write_text(json.dumps(state))
+    _, plans = pis.deploy(SMALL, "pi-1")
+    assert {*on_node(plans, "pi-1")} == {"change systemd"}
+
+
+DEPLOYMENTS = st.fixed_dictionaries(
+    {
+        "node_exporter": st.booleans(),
+        "firewall": st.booleans(),
+        "keep_releases": st.integers(1, 3),
+    }
+)
 
 
 @given(
-    workers=st.integers(1, 6), more=st.sampled_from(SETTINGS), then=st.sampled_from(SETTINGS), key=st.sampled_from("ab")
+    node=st.sampled_from(["pi-0", "pi-1"]),
+    deployment=DEPLOYMENTS,
+    workers=st.integers(1, 20),
+    key=st.integers(1, 2**63),
 )
-@settings(max_examples=25, deadline=None)
-def test_any_two_inventories_in_turn_converge(workers: int, more: str, then: str, key: str) -> None:
-    first = wish_for(small(workers, more=more))
-    cluster, _ = converged(first, {})
-    assert all_changes(plan(first, cluster)) == []
-    if "901" in more or "901" in then:
-        then = more  # an account with another uid is refused before anything is planned
-    second = wish_for(small(workers, more=then), key * 16)
-    cluster, plans = converged(second, cluster)
-    assert all_changes(plan(second, cluster)) == []
-    # Another release restarts every role and nothing else does: the drop-ins, the firewall and exports are read anew.
-    assert {unit for action, unit in verbs(plans) if action == "restart"} >= {
-        f"pscluster-worker-{number}.service" for number in range(workers)
-    }
+@settings(max_examples=4, phases=[Phase.generate], deadline=None, database=None)
+def test_inventories_in_turn_converge(
+    pis: PlayedPis, running: Cluster, node: str, deployment: Any, workers: int, key: int
+) -> None:
+    """`deploy` asserts that each leaves nothing to plan, whatever was there before."""
+    more = f"deployment: {json.dumps(deployment)}"
+    _, plans = pis.deploy(machines_for(small(workers, more=more), f"{key:016x}"), node)
+    role = {"pi-0": "pscluster-ps-0.service", "pi-1": WORKER}[node]
+    assert f"restart {role}" in of_roles(plans), "another release"
 
 
-@given(workers=st.integers(2, 7), data=st.data())
-@settings(max_examples=25, deadline=None)
-def test_a_node_less_moves_the_roles_after_it_and_no_others(workers: int, data: st.DataObject) -> None:
-    gone = data.draw(st.integers(1, workers))
-    before = small(workers)
-    cluster, _ = converged(wish_for(before), {})
-    wish = wish_for(without(before, f"pi-{gone}"))
-    cluster = {name: facts for name, facts in cluster.items() if name != f"pi-{gone}"}
-    for name, facts in cluster.items():
-        wanted = NodeWish(wish.inventory, name, estimate(32), ENVIRONMENT)
-        assert [one.line for one in examine(wanted, facts) if one.level == "problem"] == []
-    cluster, plans = converged(wish, cluster)
-    moved = range(gone, workers)  # pi-(gone+1) had index `gone`, and has the one before it now
-    for number in range(1, workers + 1):
-        if number == gone:
-            continue
-        own = [line for line in subjects(plans, f"pi-{number}") if "worker" in line]
-        if number - 1 in moved:
-            stale, fresh = f"pscluster-worker-{number - 1}.service", f"pscluster-worker-{number - 2}.service"
-            assert own == [f"remove {UNIT_FOLDER}/{stale}", f"create {UNIT_FOLDER}/{fresh}", f"start {fresh}"]
-        else:
-            assert own == []
-    everywhere = [line for name in cluster for line in subjects(plans, name) if "addresses" in line]
-    assert everywhere == [f"change {UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf"] * len(cluster)
-    assert "change /etc/exports.d/pscluster.exports" in subjects(plans, "pi-0")
-    assert not any("ps-0" in line for line in subjects(plans, "pi-0"))
-    assert all_changes(plan(wish, cluster)) == []
-
-
-def test_a_node_more_restarts_nobody() -> None:
-    cluster, _ = converged(wish_for(small(3)), {})
-    more, plans = converged(wish_for(small(4)), cluster)
-    assert verbs(plans) - {("start", "pscluster-worker-3.service"), ("start", "pscluster-firewall.service")} == set()
-    assert subjects(plans, "pi-1") == [
-        "change pscluster",  # the firewall
-        f"change {UNIT_FOLDER}/pscluster-.service.d/10-addresses.conf",
+def test_the_accounts_have_the_numbers_of_the_inventory() -> None:
+    machines = machines_for(small(1, more="deployment: {service_uid: 901}"))
+    changes = plan(machines, {"pi-1": untouched()})["prepare"]["pi-1"]
+    assert [one.detail for one in changes if one.kind == "user"] == [
+        f"uid and gid {number}" for number in (901, 902, 903, 904)
     ]
-    assert all_changes(plan(wish_for(small(4)), more)) == []
 
 
-def test_the_seventeenth_worker_crosses_the_step_of_threads_and_the_plan_says_why() -> None:
-    cluster, _ = converged(wish_for(small(16)), {})
-    _, plans = converged(wish_for(small(17)), cluster)
-    restarts = {change.subject: change for _, change in all_changes(plans) if change.action == "restart"}
-    assert set(restarts) == {"pscluster-ps-0.service", *(f"pscluster-worker-{number}.service" for number in range(16))}
-    assert {change.detail for change in restarts.values()} == {"its unit file changes"}
-    (file,) = [
-        change for name, change in all_changes(plans) if name == "pi-1" and change.subject.endswith("0.service")
-    ][:1]
+def test_a_node_less_moves_the_roles_after_it_and_no_others(tmp_path: Path) -> None:
+    """A unit that is stale is stopped before it is removed, and before others start."""
+    pis = PlayedPis(tmp_path)
+    cluster, _ = pis.deploy(machines_for(small(3)), "pi-3")
+    inventory = small(3, without=2)
+    assert problem("pi-3", inventory, facts=cluster["pi-3"]) == ""
+    _, plans = pis.deploy(machines_for(inventory), "pi-3")
+    stale, fresh = "pscluster-worker-2.service", "pscluster-worker-1.service"
+    assert [line for line in on_node(plans, "pi-3") if not line.startswith("install")] == [
+        "change pscluster",  # the firewall
+        f"remove {UNIT_FOLDER}/{stale}",
+        f"create {UNIT_FOLDER}/{fresh}",
+        ADDRESSES,
+        f"start {fresh}",
+    ]
+    first, *_ = plans["services"]["pi-3"][0].steps
+    assert isinstance(first, Shell)
+    assert first.script.startswith(f"systemctl disable --now {stale}")
+
+
+@pytest.mark.parametrize("inventory", [small(2), small(3, without=1)], ids=["more", "other"])
+def test_another_node_changes_who_may_come_and_restarts_nobody(
+    running: Cluster, inventory: Inventory
+) -> None:
+    plans = plan(machines_for(inventory), {"pi-0": running["pi-0"]})
+    exports = "change /etc/exports.d/pscluster.exports"
+    assert on_node(plans, "pi-0") == [exports, "change pscluster", ADDRESSES]
+
+
+def test_a_node_more_restarts_no_worker(running: Cluster) -> None:
+    plans = plan(machines_for(small(2)), {"pi-1": running["pi-1"]})
+    assert on_node(plans, "pi-1") == ["change pscluster", ADDRESSES]
+
+
+def test_the_seventeenth_worker_crosses_the_step_of_threads_and_the_plan_says_why(
+    running: Cluster,
+) -> None:
+    sixteen = of_roles(plan(machines_for(small(16)), running))
+    assert not [line for line in sixteen if line.startswith("restart")]
+    machines = machines_for(small(17))
+    plans = plan(machines, running)
+    restarts = [change for _, change in all_changes(plans) if change.action == "restart"]
+    assert {change.subject: change.detail for change in restarts} == {
+        "pscluster-ps-0.service": "its unit file changes",
+        WORKER: "its unit file changes",
+    }
+    file = next(one for one in plans["services"]["pi-1"] if one.subject.endswith("0.service"))
     assert "--peers 16" in file.diff
     assert "--peers 32" in file.diff
+    # One that is still starting from the old file is restarted too.
+    starting = with_unit(running["pi-1"], WORKER, active="activating", sub="start")
+    assert f"restart {WORKER}" in of_roles(plan(machines, {"pi-1": starting}))
 
 
-def test_stale_units_are_stopped_before_they_are_removed_and_before_others_start() -> None:
-    cluster, _ = converged(wish_for(small(2)), {})
-    plans = plan(wish_for(without(small(2), "pi-1")), {"pi-2": cluster["pi-2"]})
-    changes = plans["services"]["pi-2"]
-    assert [change.action for change in changes] == ["remove", "create", "change", "start"]
-    first, *_ = changes[0].steps
-    assert isinstance(first, Shell)
-    assert first.script.startswith("systemctl disable --now pscluster-worker-1.service")
+def planned(facts: MachineFacts) -> Sequence[Change]:
+    """The changes on pi-1 of the running cluster."""
+    return [change for _, change in all_changes(plan(SMALL, {"pi-1": facts}))]
 
 
-def test_a_folder_of_drop_ins_is_no_stale_unit() -> None:
-    wish = wish_for(small(1))
-    cluster, _ = converged(wish, {})
-    drop_ins = f"{UNIT_FOLDER}/pscluster-.service.d"
-    folder = replace(cluster["pi-1"].files["/opt/pscluster"], kind="folder")
-    facts = replace(cluster["pi-1"], files={**cluster["pi-1"].files, drop_ins: folder})
-    assert all_changes(plan(wish, {"pi-1": facts})) == []
+def test_a_folder_of_drop_ins_is_no_stale_unit(running: Cluster) -> None:
+    facts = running["pi-1"]
+    files = {**facts.files, f"{UNIT_FOLDER}/pscluster-.service.d": facts.files["/opt/pscluster"]}
+    assert planned(replace(facts, files=files)) == []
 
 
-def with_unit(cluster: Cluster, node: str, name: str, **changes: object) -> Cluster:
-    unit: UnitFact = replace(cluster[node].units[name], **changes)  # type: ignore[arg-type]
-    return {**cluster, node: replace(cluster[node], units={**cluster[node].units, name: unit})}
+@rows("reasons")
+def test_a_role_is_touched_for_these_reasons_alone(running: Cluster, row: Any) -> None:
+    changes = planned(with_unit(running["pi-1"], WORKER, **row["unit"]))
+    made = [(change.action, change.detail) for change in changes]
+    assert made == ([row["planned"]] if "planned" in row else [])
 
 
-REASONS: Sequence[Any] = [
-    ({"active": "failed", "sub": "failed", "result": "exit-code"}, "start", "failed (failed), result exit-code"),
-    ({"active": "inactive", "sub": "dead", "result": "success"}, "start", "inactive (dead)"),
-    ({"active": "activating", "sub": "auto-restart"}, "start", "activating (auto-restart)"),
-    ({"active": "activating", "sub": "start"}, "start", "activating (start)"),
-    (
-        {"active": "activating", "sub": "start", "release": "0000000000000000"},
-        *("restart", "activating (start), runs release 0000000000000000"),
-    ),
-    (
-        {"active": "activating", "sub": "start", "started_seconds": -100.0},
-        *("restart", "activating (start), its unit file is newer than its process"),
-    ),
-    (
-        {"active": "activating", "sub": "auto-restart", "release": None, "pid": 0, "result": "exit-code"},
-        *("start", "activating (auto-restart), result exit-code"),
-    ),
-    ({"active": "failed", "sub": "failed", "release": None, "pid": 0}, "start", "failed (failed)"),
-    ({"release": "0000000000000000"}, "restart", "runs release 0000000000000000"),
-    ({"release": None}, "restart", "runs release unknown"),
-    ({"started_seconds": -100.0}, "restart", "its unit file is newer than its process"),
-    ({"enabled": "disabled"}, "enable", "it does not start at boot"),
-    ({"restarts": 7, "anonymous_memory_bytes": 1}, None, None),
-    ({"started_seconds": None}, None, None),
-]
+def test_a_unit_file_that_somebody_edited_is_put_back_and_its_role_restarted(
+    running: Cluster,
+) -> None:
+    path = f"{UNIT_FOLDER}/{WORKER}"
+    changes = planned(with_file(running["pi-1"], path, b"[Service]\nRestart=no\n"))
+    assert named(changes) == [f"change {path}", f"restart {WORKER}"]
+    assert "-Restart=no" in changes[0].diff
 
 
-def test_a_role_is_touched_for_these_reasons_alone() -> None:
-    for changes, action, reason in REASONS:
-        wish = wish_for(small(1))
-        cluster, _ = converged(wish, {})
-        cluster = with_unit(cluster, "pi-1", "pscluster-worker-0.service", **changes)
-        planned = [(change.action, change.detail) for _, change in all_changes(plan(wish, cluster))]
-        assert planned == ([] if action is None else [(action, reason)])
-
-
-def test_a_unit_file_that_somebody_edited_is_put_back_and_its_role_restarted() -> None:
-    wish = wish_for(small(1))
-    cluster, _ = converged(wish, {})
-    path = f"{UNIT_FOLDER}/pscluster-worker-0.service"
-    file = replace(cluster["pi-1"].files[path], content=b"[Service]\nRestart=no\n")
-    cluster["pi-1"] = replace(cluster["pi-1"], files={**cluster["pi-1"].files, path: file})
-    planned = [change for _, change in all_changes(plan(wish, cluster))]
-    assert [(change.action, change.subject) for change in planned] == [
-        ("change", path),
-        ("restart", "pscluster-worker-0.service"),
-    ]
-    assert "-Restart=no" in planned[0].diff
-
-
-def test_a_role_that_is_still_starting_from_the_old_unit_file_is_restarted() -> None:
-    cluster, _ = converged(wish_for(small(16)), {})
-    cluster = with_unit(cluster, "pi-1", "pscluster-worker-0.service", active="activating", sub="start")
-    plans = plan(wish_for(small(17)), {"pi-1": cluster["pi-1"]})
-    assert verbs(plans) >= {("restart", "pscluster-worker-0.service")}
-
-
-def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone() -> None:
-    wish = wish_for(small(1))
-    cluster, _ = converged(wish, {})
-    facts = replace(cluster["pi-1"], controllers=("cpu", "memory"))
-    (change,) = plan(wish, {"pi-1": facts})["services"]["pi-1"]
+def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone(running: Cluster) -> None:
+    (change,) = planned(replace(running["pi-1"], controllers=("cpu", "memory")))
     assert change.subject.endswith("pscluster.slice")
     assert "+MemoryMax=90%" in change.diff
 
 
-def test_units_whose_files_systemd_has_not_read_are_read() -> None:
-    wish = wish_for(small(1))
-    cluster, _ = converged(wish, {})
-    cluster = with_unit(cluster, "pi-1", "pscluster-worker-0.service", needs_reload=True)
-    planned = [change for _, change in all_changes(plan(wish, cluster))]
-    assert {change.subject for change in planned} == {"systemd"}
-    facts = cluster["pi-1"]
-    for change in planned:
-        facts = after(facts, change)
-    assert all_changes(plan(wish, {**cluster, "pi-1": facts})) == []
-
-
 def test_a_node_without_python_gets_no_code() -> None:
-    wish = wish_for(small(1))
-    assert plan(wish, {"pi-1": untouched("10.1.0.2", python=None)})["code"]["pi-1"] == ()
+    assert plan(SMALL, {"pi-1": untouched("10.1.0.2", python=None)})["code"]["pi-1"] == ()
 
 
 def test_what_would_be_done_can_be_written_as_json() -> None:
-    wish = wish_for(small(1))
-    for _, change in all_changes(plan(wish, untouched_cluster(wish.inventory))):
+    for _, change in all_changes(plan(SMALL, untouched_cluster(SMALL.inventory))):
         plain = change.to_json()
         assert {"kind", "subject", "action", "detail"} <= set(plain)
         assert "steps" not in plain

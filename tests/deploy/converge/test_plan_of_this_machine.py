@@ -1,78 +1,84 @@
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.inventory.task import Task
+from core.inventory.task import Task
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.this_machine import disagreement, plan_start
 
 PI = Path("pi.yaml")
-TASKS = (Task("ps", 0, "here", "127.0.0.1", 2222, 9200), Task("worker", 0, "here", "127.0.0.1", 2223, 9201))
+TASKS = (
+    Task("ps", 0, "here", "127.0.0.1", 2222, 9200),
+    Task("worker", 0, "here", "127.0.0.1", 2223, 9201),
+)
 
 
-def status(*states: RoleState) -> ClusterStatus:
+def status(*states: str) -> ClusterStatus:
     roles = [
-        RoleStatus(task.role, task.index, task.node, task.address, task.metrics_address, state, reason="no reason")
+        RoleStatus(
+            *(task.role, task.index, task.node, task.address, task.metrics_address),
+            RoleState(state),
+            reason="no reason",
+        )
         for task, state in zip(TASKS, states, strict=True)
     ]
     return ClusterStatus("local", tuple(roles))
 
 
+STOPPED = status("stopped", "stopped")
+READY = status("ready", "ready")
+
+
 def kinds(now: ClusterStatus, wanted: bool | None = None) -> dict[str, str]:
-    return {step.subject: step.kind for step in plan_start(TASKS, now, ("pi", "train"), wanted, PI).steps}
+    steps = plan_start(TASKS, now, ("pi", "train"), wanted, PI).steps
+    return {step.subject: step.kind for step in steps}
 
 
 def test_a_stopped_cluster_is_started_and_its_jobs_are_run_in_order() -> None:
-    plan = plan_start(TASKS, status(RoleState.STOPPED, RoleState.STOPPED), ("train", "pi"), None, PI)
-    assert [(step.kind, step.subject) for step in plan.steps] == [
-        ("start", "ps:0"),
-        ("start", "worker:0"),
-        ("run", "train"),
-        ("run", "pi"),
+    plan = plan_start(TASKS, STOPPED, ("train", "pi"), None, PI)
+    assert [f"{step.kind} {step.subject}" for step in plan.steps] == [
+        *("start ps:0", "start worker:0", "run train", "run pi")
     ]
     assert plan.changes == 4
     assert plan.steps[0].detail == "127.0.0.1:2222, metrics on 127.0.0.1:9200, on here"
 
 
 def test_a_running_cluster_keeps_its_roles_and_does_not_repeat_jobs() -> None:
-    plan = plan_start(TASKS, status(RoleState.READY, RoleState.READY), ("pi",), None, PI)
+    plan = plan_start(TASKS, READY, ("pi",), None, PI)
     assert [step.kind for step in plan.steps] == ["keep", "keep", "skip"]
-    assert plan.changes == 0
+    assert (plan.changes, plan.refusals) == (0, ())
     assert plan.steps[-1].detail.startswith("already running, jobs not repeated")
 
 
 def test_jobs_asks_for_them_again_and_no_jobs_never_runs_them() -> None:
-    assert kinds(status(RoleState.READY, RoleState.READY), True)["pi"] == "run"
-    assert kinds(status(RoleState.STOPPED, RoleState.STOPPED), False)["pi"] == "skip"
+    assert kinds(READY, True)["pi"] == "run"
+    assert kinds(STOPPED, False)["pi"] == "skip"
 
 
 def test_only_what_is_not_well_is_restarted_and_what_is_on_its_way_is_waited_for() -> None:
-    assert kinds(status(RoleState.FAILED, RoleState.READY)) == {
-        "ps:0": "restart",
-        "worker:0": "keep",
-        "pi": "run",
-        "train": "run",
-    }
-    assert kinds(status(RoleState.FROZEN, RoleState.WAITING))["ps:0"] == "restart"
-    assert kinds(status(RoleState.FROZEN, RoleState.WAITING))["worker:0"] == "wait"
+    jobs = {"pi": "run", "train": "run"}
+    assert kinds(status("failed", "ready")) == {"ps:0": "restart", "worker:0": "keep", **jobs}
+    assert kinds(status("frozen", "waiting")) == {"ps:0": "restart", "worker:0": "wait", **jobs}
+
+
+def worker(index: int, port: int) -> tuple[Task, Task]:
+    return TASKS[0], Task("worker", index, "here", "127.0.0.1", port, 9201)
 
 
 def test_a_cluster_that_runs_with_other_roles_is_refused_with_the_differences() -> None:
-    now = status(RoleState.READY, RoleState.READY)
-    moved = (TASKS[0], Task("worker", 1, "here", "127.0.0.1", 3333, 9201))
-    plan = plan_start(moved, now, ("pi",), None, PI)
-    assert [step.kind for step in plan.steps] == ["refuse"]
-    assert "worker:0 runs and is not in the inventory; worker:1 is new" in plan.refusals[0].detail
-    assert "`fab deploy restart --inventory pi.yaml` changes it over" in plan.refusals[0].detail
-    elsewhere = (TASKS[0], Task("worker", 0, "here", "127.0.0.1", 3333, 9201))
-    assert "worker:0 runs at 127.0.0.1:2223, not 127.0.0.1:3333" in disagreement(elsewhere, now, PI)
-
-
-def test_a_stopped_cluster_never_disagrees() -> None:
-    assert disagreement(TASKS[:1], status(RoleState.STOPPED, RoleState.STOPPED), PI) == ""
+    plan = plan_start(worker(1, 3333), READY, ("pi",), None, PI)
+    (refused,) = plan.refusals
+    assert plan.steps == (refused,)
+    assert "worker:0 runs and is not in the inventory; worker:1 is new" in refused.detail
+    assert "`fab deploy restart --inventory pi.yaml` changes it over" in refused.detail
+    moved = disagreement(worker(0, 3333), READY, PI)
+    assert "worker:0 runs at 127.0.0.1:2223, not 127.0.0.1:3333" in moved
+    assert disagreement(TASKS[:1], STOPPED, PI) == ""
 
 
 def test_a_cluster_that_another_file_of_the_folder_started_is_named() -> None:
-    now = replace(status(RoleState.READY, RoleState.READY), inventory=str(Path("other.yaml").resolve()))
-    assert "cluster local, started from other.yaml, runs with other roles" in disagreement(TASKS[:1], now, PI)
-    same = replace(now, inventory=str(PI.resolve()))
-    assert "cluster local runs with other roles" in disagreement(TASKS[:1], same, PI)
+    def told(file: Path) -> str:
+        return disagreement(TASKS[:1], replace(READY, inventory=str(file.resolve())), PI)
+
+    other = "cluster local, started from other.yaml, runs with other roles"
+    assert other in told(Path("other.yaml"))
+    assert "cluster local runs with other roles" in told(PI)

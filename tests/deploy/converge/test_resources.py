@@ -1,4 +1,4 @@
-"""Resources whose changes are scripts of some size: the scripts on real files, and the texts they are told by."""
+"""Resources whose changes are scripts of some size: the scripts run on real files."""
 
 import subprocess
 from pathlib import Path
@@ -7,57 +7,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.inventory import Inventory
 from deploy.cluster.places import shared_folders
-from deploy.converge.accounts import ServiceUser
+from deploy.converge.accounts import NodeAccount
 from deploy.converge.change import Resource, Shell, Upload
 from deploy.converge.firewall import Firewall
-from deploy.converge.machine_facts import FileFact
-from deploy.converge.packages import Packages
-from deploy.converge.resources import (
-    FSTAB_BEGIN,
-    FSTAB_END,
-    Absent,
-    Exports,
-    Folder,
-    FstabLines,
-    Mounted,
-    NotedFolders,
-    Running,
-    own_fstab_lines,
-)
+from deploy.converge.folders import NotedFolders
+from deploy.converge.machine_facts import FileFact, MachineFacts
+from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted, own_fstab_lines
+from deploy.converge.resources import Absent, Folder, RunningUnit
+from deploy.converge.storage import Exports, export_again
 from deploy.render import firewall, storage
-from deploy.render.storage import fstab_lines
+from tests.deploy.converge.examined import roots
 from tests.deploy.converge.pi import thesis, untouched
+from tests.deploy.converge.played_node import PlayedNode
 
 MOUNT = "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro,nofail 0 0"
+WANTED = FstabLines((MOUNT,))
 
 
-@pytest.fixture
-def inventory() -> Inventory:
-    return thesis()
-
-
-def only_script(resource: FstabLines, fstab: tuple[str, ...]) -> str:
-    (change,) = resource.changes(untouched(fstab=fstab))
-    (step,) = change.steps
-    assert isinstance(step, Shell)
-    return step.script
+def scripts(resource: Resource, facts: MachineFacts) -> list[str]:
+    """Those of its one change, uploads and connections apart."""
+    (change,) = resource.changes(facts)
+    return [step.script for step in change.steps if isinstance(step, Shell)]
 
 
 def written(folder: Path, resource: FstabLines, fstab: tuple[str, ...]) -> tuple[str, ...]:
     """What the real script makes of a file."""
     path = folder / "fstab"
     path.write_text("".join(f"{line}\n" for line in fstab))
-    script = only_script(resource, fstab).replace("/etc/fstab", str(path))
-    script = script.replace("systemctl daemon-reload", "true")
+    (script,) = scripts(resource, untouched(fstab=fstab))
+    script = script.replace("/etc/fstab", str(path)).replace("systemctl daemon-reload", "true")
     subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=20)
     assert path.stat().st_mode & 0o777 == 0o644
-    assert sorted(one.name for one in folder.iterdir()) == ["fstab"]
+    assert [one.name for one in folder.iterdir()] == ["fstab"]
     return tuple(path.read_text().splitlines())
 
 
-LINE = st.sampled_from(["# a comment", "", "proc /proc proc 0 0", "UUID=1 /  ext4 noatime\\040x 0 1", "%s $HOME"])
+LINE = st.sampled_from(
+    ["# a comment", "", "proc /proc proc 0 0", "UUID=1 /  ext4 noatime\\040x 0 1", "%s $HOME"]
+)
 
 
 @given(before=st.lists(LINE), after=st.lists(LINE), old=st.lists(LINE, max_size=2))
@@ -66,17 +54,16 @@ def test_fstab_keeps_the_lines_of_others(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str], old: list[str]
 ) -> None:
     fstab = (*before, FSTAB_BEGIN, "old one", *old, FSTAB_END, *after)
-    wanted = FstabLines((MOUNT,))
-    made = written(tmp_path_factory.mktemp("etc"), wanted, fstab)
+    made = written(tmp_path_factory.mktemp("etc"), WANTED, fstab)
     assert made == (*before, *after, FSTAB_BEGIN, MOUNT, FSTAB_END)
-    assert wanted.changes(untouched(fstab=made)) == ()
+    assert WANTED.changes(untouched(fstab=made)) == ()
 
 
 def test_fstab_with_one_mark_loses_nothing(tmp_path: Path) -> None:
-    fstab = ("proc", FSTAB_BEGIN, "ours", "/dev/sda1 /data ext4 defaults 0 2")
-    made = written(tmp_path, FstabLines((MOUNT,)), fstab)
-    assert made == ("proc", "ours", "/dev/sda1 /data ext4 defaults 0 2", FSTAB_BEGIN, MOUNT, FSTAB_END)
-    assert FstabLines((MOUNT,)).changes(untouched(fstab=made)) == ()
+    others = ("ours", "/dev/sda1 /data ext4 defaults 0 2")
+    made = written(tmp_path, WANTED, ("proc", FSTAB_BEGIN, *others))
+    assert made == ("proc", *others, FSTAB_BEGIN, MOUNT, FSTAB_END)
+    assert WANTED.changes(untouched(fstab=made)) == ()
 
 
 def test_fstab_without_lines_of_ours_has_no_marks(tmp_path: Path) -> None:
@@ -90,81 +77,75 @@ def test_own_lines() -> None:
     assert own_fstab_lines((FSTAB_END, "a")) == ()
 
 
-def test_fstab_of_each_kind_of_node(inventory: Inventory) -> None:
-    folders = shared_folders(inventory)
-    worker, data = fstab_lines(inventory, "rpi01", folders)
-    assert data.startswith("192.168.1.26:/srv/pscluster/data /mnt/pscluster/data nfs4 ro,hard,_netdev,nofail,")
-    assert worker.startswith("192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro,hard,_netdev,nofail,")
-    assert "x-systemd.automount" in worker
-    assert fstab_lines(inventory, "rpi11", folders) == (
-        "/srv/pscluster/shared /mnt/pscluster/shared none bind,nofail 0 0",
-        "/srv/pscluster/data /mnt/pscluster/data none bind,nofail 0 0",
-        "/srv/pscluster/runs /mnt/pscluster/runs none bind,nofail 0 0",
-    )
-
-
-def test_exports_are_written_and_exported_but_the_server_is_never_restarted(inventory: Inventory) -> None:
+def test_exports_are_written_and_exported_but_the_server_is_never_restarted() -> None:
+    inventory = thesis()
     text = storage.exports(inventory, shared_folders(inventory))
     wanted = Exports(storage.EXPORTS_PATH, text)
-    (change,) = wanted.changes(untouched())
-    scripts = [step.script for step in change.steps if isinstance(step, Shell)]
-    assert scripts[-1] == "exportfs -ra"
-    assert not any("restart" in script for script in scripts)
+    *others, last = scripts(wanted, untouched())
+    assert "exportfs -ra" in last
+    assert not any("restart" in script for script in (*others, last))
     shared = tuple(
         f"{line.split()[0]} {client.partition('(')[0]}(sync,wdelay,hide,ro,sec=sys)"
         for line in text.splitlines()[1:]
         for client in line.split()[1:]
     )
-    file = {storage.EXPORTS_PATH: FileFact("file", 0o644, "root", "root", text.encode())}
-    assert wanted.changes(untouched(files=file, exports=shared)) == ()
-    assert wanted.changes(untouched(files=file, exports=shared[1:])) != ()  # the running server lost one
-
-
-def test_packages_that_are_there_are_not_asked_for() -> None:
-    wanted = Packages(("nftables", "nfs-common"))
-    assert wanted.changes(untouched(packages={"nftables": "1", "nfs-common": "1"})) == ()
-    (change,) = wanted.changes(untouched(packages={"nftables": "1"}))
-    assert change.subject == "nfs-common"
+    files = {storage.EXPORTS_PATH: roots(text)}
+    assert wanted.changes(untouched(files=files, exports=shared)) == ()
+    lost_one = untouched(files=files, exports=shared[1:])  # the running server
+    assert wanted.changes(lost_one) != ()
 
 
 def test_the_account_is_made_once() -> None:
-    assert ServiceUser(890).changes(untouched(users={"pscluster": (890, 890)})) == ()
-    (change,) = ServiceUser(890).changes(untouched())
-    (step,) = change.steps
-    assert isinstance(step, Shell)
-    assert "--shell /usr/sbin/nologin" in step.script
+    assert NodeAccount("pscluster", 890).changes(untouched(users={"pscluster": (890, 890)})) == ()
+    (script,) = scripts(NodeAccount("pscluster", 890), untouched())
+    assert "--shell /usr/sbin/nologin" in script
 
 
 def test_folders_are_remembered_once_for_each_set_of_them() -> None:
     noted = NotedFolders(("/mnt", "/mnt/x"))
     (change,) = noted.changes(untouched())
-    path = change.subject
-    kept = {path: FileFact("file", 0o644, "root", "root", b"# /mnt /mnt/x\n/mnt/x\n")}
-    assert noted.changes(untouched(files=kept)) == ()
-    assert NotedFolders(("/mnt", "/mnt/y")).changes(untouched(files=kept)) != ()
+    kept = untouched(files={change.subject: roots("# /mnt /mnt/x\n/mnt/x\n")})
+    assert noted.changes(kept) == ()
+    assert NotedFolders(("/mnt", "/mnt/y")).changes(kept) != ()
+
+
+@pytest.mark.parametrize(
+    ("owner", "verb"), [("pscluster", "give"), ("pscluster-service", "folder")]
+)
+def test_what_another_account_had_is_given_over_whole(owner: str, verb: str) -> None:
+    wanted = Folder("/x", 0o700, "pscluster-service", whole=True)
+    found = FileFact("folder", 0o750, owner, owner)
+    (script,) = scripts(wanted, untouched(files={"/x": found}))
+    assert script.endswith(f" {verb} /x 700 pscluster-service")
 
 
 def test_what_is_not_there_need_not_be_removed() -> None:
     assert Absent("/etc/x").changes(untouched()) == ()
 
 
-def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept(inventory: Inventory) -> None:
-    rules = firewall.ruleset(inventory)
-    (change,) = Firewall(rules).changes(untouched())
+def test_the_firewall_is_tried_from_a_new_connection_before_it_is_kept() -> None:
+    rules = firewall.ruleset(thesis(), "rpi11")
+    wanted = Firewall(rules)
+    (change,) = wanted.changes(untouched())
     kinds = [type(step).__name__ for step in change.steps]
     assert kinds == ["Shell", "Upload", "Shell", "Reconnect", "Shell"]
-    upload, load = change.steps[1], change.steps[2]
+    _, upload, load, *_ = change.steps
     assert isinstance(upload, Upload)
     assert isinstance(load, Shell)
     assert upload.path.endswith(".trial")
     assert load.script.index("systemd-run") < load.script.index("\nnft -f")
-    kept = {firewall.PATH: FileFact("file", 0o644, "root", "root", rules.encode())}
-    assert Firewall(rules).changes(untouched(files=kept, firewall=firewall.loaded_mark(rules))) == ()
-    assert Firewall(rules).changes(untouched(files=kept, firewall="0" * 16)) != ()
-    assert Firewall(rules).changes(untouched(files=kept, firewall=None)) != ()
+
+    def left(loaded: str | None) -> int:
+        kept = {firewall.PATH: roots(rules)}
+        return len(wanted.changes(untouched(files=kept, firewall=loaded)))
+
+    assert [left(mark) for mark in (firewall.loaded_mark(rules), "0" * 16, None)] == [0, 1, 1]
 
 
-QUIET = ("install", "mkdir", "rm", "systemctl", "systemd-escape", "umount", "mv", "journalctl", "chmod", "awk")
+QUIET = (
+    *("install", "mkdir", "rm", "systemctl", "systemd-escape", "umount", "mv", "journalctl"),
+    *("chmod", "awk"),
+)
 
 
 def test_a_value_is_a_word_of_its_script(tmp_path: Path) -> None:
@@ -176,23 +157,42 @@ def test_a_value_is_a_word_of_its_script(tmp_path: Path) -> None:
     for name in QUIET:
         (commands / name).symlink_to("/bin/true")
     (commands / "touch").symlink_to("/usr/bin/touch")
-    facts = untouched(files={awkward: FileFact("file", 0o644, "root", "root")})
+
+    def run(script: str) -> bytes:
+        words = ["/bin/sh", "-c", script]
+        path = {"PATH": str(commands)}
+        done = subprocess.run(words, capture_output=True, env=path, timeout=20, check=False)
+        return done.stderr
+
     resources: tuple[Resource, ...] = (
         Folder(f"{awkward}/x"),
         Absent(awkward),
         Mounted(awkward, awkward, automount=True),
-        Running(awkward),
+        RunningUnit(awkward),
         FstabLines((f"x {awkward} nfs4 ro 0 0",)),
         NotedFolders((awkward,)),
     )
     for resource in resources:
-        for step in [step for change in resource.changes(facts) for step in change.steps]:
-            assert isinstance(step, Shell)
-            script = step.script.replace("/etc/fstab", f"{tmp_path}/fstab").replace("/var/lib/", f"{tmp_path}/")
-            done = subprocess.run(
-                ["/bin/sh", "-c", script], capture_output=True, env={"PATH": str(commands)}, timeout=20, check=False
-            )
-            assert b"yntax error" not in done.stderr, script
+        for script in scripts(resource, untouched(files={awkward: roots("")})):
+            here = script.replace("/etc/fstab", f"{tmp_path}/fstab")
+            assert b"yntax error" not in run(here.replace("/var/lib/", f"{tmp_path}/")), script
     assert not (tmp_path / "trapped").exists()
-    subprocess.run(["/bin/sh", "-c", trap], env={"PATH": str(commands)}, check=True)
+    run(trap)
     assert (tmp_path / "trapped").exists()
+
+
+STALE = "exportfs: Failed to stat /media/pi/OLD_USB: No such file or directory"
+
+
+@pytest.mark.parametrize("exported", ["/shared  10.0.0.2(ro,sync)", ""])
+def test_an_export_has_failed_when_it_is_not_exported_whatever_exportfs_says(
+    node: PlayedNode, exported: str
+) -> None:
+    """Its exit code is also that of the owner's own entries."""
+    folder = f"{node.root}/srv/pscluster"
+    fails = f'{{ echo "{STALE}" >&2; exit 1; }}'
+    node.command("exportfs", f'[ "$1" = -s ] && echo "{folder}{exported}" || {fails}')
+    done = node.run(export_again([("/srv/pscluster/shared", "10.0.0.2")]))
+    assert done.returncode == (not exported), done.stderr
+    if not exported:
+        assert done.stderr.splitlines() == [STALE, f"{folder}/shared 10.0.0.2 is not exported"]

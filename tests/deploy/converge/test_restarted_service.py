@@ -1,6 +1,9 @@
-"""The script that restarts a node's service and waits for it, with a played systemd and a real port."""
+"""The script that restarts a node's service and waits for it; systemd is played, the port real."""
 
 import http.server
+import os
+import shlex
+import ssl
 import subprocess
 import sys
 import threading
@@ -8,29 +11,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge.change import Change, DeploymentDisplay, Shell
 from deploy.converge.deployment import Desired, PlanRunner, plan
+from deploy.converge.listening import until_it_listens
 from deploy.converge.recap import Recap
-from deploy.converge.serving import READY_SECONDS, SCRIPT, SPARE_SECONDS, restart_service, waits, words_of
-from tests.deploy.converge.pi import untouched_cluster, wish_for
-from tests.deploy.converge.test_service_role import serving
+from deploy.converge.serving import (
+    READY_SECONDS,
+    SCRIPT,
+    SPARE_SECONDS,
+    restart_service,
+    waits,
+    words_of,
+)
+from recognise.service.authority import server_certificate
+from recognise.service.state import made
+from tests.deploy.converge.pi import machines_for, thesis, untouched_cluster
 
 UNIT = "pscluster-service.service"
 SYSTEMCTL = """\
 #!/bin/sh
-echo "$*" >>{folder}/done
 case $1 in
-    restart) [ ! -e {folder}/broken ] ;;
-    show) [ -e {folder}/flapping ] && echo $$ || echo 4711 ;;
+    restart) echo "$*" >>{folder}/done; [ ! -e {folder}/broken ] ;;
+    show) [ -e {folder}/flapping ] && echo $$ || echo {pid} ;;
 esac
 """
+JOURNALCTL = "#!/bin/sh\necho no such certificate\n"
 
 
 @dataclass
@@ -40,30 +52,45 @@ class Played:
     folder: Path
 
     def restart(
-        self, port: int, seconds: float = 5.0, scheme: str = "http", pointer: str = "", verb: str = "restart"
-    ) -> "subprocess.CompletedProcess[str]":
-        words = verb, UNIT, "127.0.0.1", str(port), scheme, pointer or str(self.folder), f"{seconds:g}", "0.5"
-        return subprocess.run(
-            [sys.executable, "-", *words], input=SCRIPT.decode(), capture_output=True, text=True, check=False,
-            timeout=60, env={"PATH": f"{self.folder}:/usr/bin:/bin"},
-        )  # fmt: skip
+        self,
+        port: int = 1,
+        *,
+        seconds: float = 5.0,
+        certificate: str = "",
+        pointer: str = "",
+        verb: str = "restart",
+    ) -> tuple[int, str, str]:
+        """Exit code, output and errors; `pointer` is below the folder."""
+        where = (str(port), certificate, str(self.folder / pointer))
+        done = subprocess.run(
+            [sys.executable, "-", verb, UNIT, "127.0.0.1", *where, f"{seconds:g}", "0.5"],
+            input=SCRIPT.decode(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={"PATH": f"{self.folder}:/usr/bin:/bin"},
+        )
+        return done.returncode, done.stdout, done.stderr
 
     @property
     def done(self) -> list[str]:
+        if not (self.folder / "done").exists():
+            return []
         return (self.folder / "done").read_text().splitlines()
 
 
 @pytest.fixture
 def played(tmp_path: Path) -> Played:
-    for name, script in (("systemctl", SYSTEMCTL), ("journalctl", "#!/bin/sh\necho no such certificate\n")):
-        (tmp_path / name).write_text(script.format(folder=tmp_path))
+    for name, script in (("systemctl", SYSTEMCTL), ("journalctl", JOURNALCTL)):
+        (tmp_path / name).write_text(script.format(folder=tmp_path, pid=os.getpid()))
         (tmp_path / name).chmod(0o755)
     return Played(tmp_path)
 
 
 @contextmanager
-def answering(status: int = 200) -> Iterator[int]:
-    """A port where something answers so."""
+def answering(status: int = 200, certificate: Path | None = None) -> Iterator[int]:
+    """A port where this process answers so, with a certificate by TLS."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -73,111 +100,133 @@ def answering(status: int = 200) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_service_that_answers_is_ready(played: Played) -> None:
+    """One that systemd has started is waited for alone."""
     with answering() as port:
-        done = played.restart(port)
-    assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
+        assert played.restart(port, verb="wait") == (0, "ready\n", "")
+        assert played.done == []
+        assert played.restart(port) == (0, "ready\n", "")
     assert played.done == [f"restart {UNIT}"]
 
 
-def test_one_that_systemd_has_started_is_waited_for_alone(played: Played) -> None:
-    with answering() as port:
-        assert played.restart(port, verb="wait").stdout == "ready\n"
-    assert not (played.folder / "done").exists()
-
-
 def test_one_without_a_promoted_version_waits(played: Played) -> None:
-    done = played.restart(1, pointer=str(played.folder / "current.json"))
-    assert (done.returncode, done.stdout) == (0, "waiting\n"), done.stderr
+    assert played.restart(pointer="current.json") == (0, "waiting\n", "")
 
 
-def test_one_that_has_a_version_and_does_not_answer_fails_with_its_last_words(played: Played) -> None:
+def test_one_that_has_a_version_and_does_not_answer_fails_with_its_last_words(
+    played: Played,
+) -> None:
     with answering(503) as port:
-        done = played.restart(port, seconds=1.0)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"no such certificate\nno answer at http://127.0.0.1:{port}/v2/health/ready within 1 s\n"
-    )  # fmt: skip
+        code, output, errors = played.restart(port, seconds=1.0)
+    assert (code, output) == (1, "")
+    late = f"no answer at http://127.0.0.1:{port}/v2/health/ready within 1 s"
+    assert errors.splitlines() == ["no such certificate", late]
 
 
-def test_one_that_speaks_no_tls_is_not_ready_with_it(played: Played) -> None:
-    with answering() as port:
-        done = played.restart(port, seconds=1.0, scheme="https")
-    assert (done.returncode, f"no answer at https://127.0.0.1:{port}" in done.stderr) == (1, True), done.stderr
+@pytest.mark.parametrize("shown", ["its own", "another's", "none"])
+def test_one_is_ready_with_the_node_s_own_certificate_alone(
+    played: Played, tmp_path: Path, shown: str
+) -> None:
+    own, other = (server_certificate(made(tmp_path / name), ("node",)) for name in ("a", "b"))
+    with answering(certificate={"its own": own, "another's": other}.get(shown)) as port:
+        code, output, _ = played.restart(port, seconds=1.0, certificate=str(own))
+    assert (code, output) == ((0, "ready\n") if shown == "its own" else (1, ""))
+
+
+def test_another_process_that_has_taken_the_port_is_not_the_service(
+    played: Played, tmp_path: Path
+) -> None:
+    """It shows what the service would: the node's certificate, and a name like ss's own text."""
+    (played.folder / "flapping").touch()  # the unit's process is systemctl itself
+    own = server_certificate(made(tmp_path / "own"), ("node",))
+    with answering(certificate=own) as port:
+        code, output, _ = played.restart(port, seconds=1.0, certificate=str(own))
+        assert (code, output) == (1, "")
+        words = shlex.split(until_it_listens(UNIT, port).replace("range(50)", "range(3)"))
+        environment = {"PATH": f"{played.folder}:/usr/bin:/bin"}
+        assert subprocess.run(words, env=environment, timeout=60, check=False).returncode == 1
+        (played.folder / "flapping").unlink()
+        assert subprocess.run(words, env=environment, timeout=60, check=False).returncode == 0
 
 
 def test_one_that_ends_again_and_again_fails_before_the_deadline(played: Played) -> None:
     (played.folder / "flapping").touch()
-    done = played.restart(1, seconds=50.0, pointer=str(played.folder / "current.json"))
-    assert (done.returncode, done.stderr) == (1, "no such certificate\nit ends again and again\n")
+    ended = played.restart(seconds=50.0, pointer="current.json")
+    assert ended == (1, "", "no such certificate\nit ends again and again\n")
 
 
 def test_one_that_systemd_does_not_start_fails_at_once(played: Played) -> None:
     (played.folder / "broken").touch()
-    done = played.restart(1)
-    assert (done.returncode, done.stderr) == (1, "no such certificate\nsystemd does not start it\n")
+    assert played.restart() == (1, "", "no such certificate\nsystemd does not start it\n")
     assert played.done == [f"restart {UNIT}"]
 
 
-def test_the_script_is_told_where_the_node_s_service_answers(tmp_path: Path) -> None:
-    assert words_of("wait", serving(tmp_path), "rpi02", 90.0) == [
-        "wait", UNIT, "192.168.1.17", "8470", "https", "/var/lib/pscluster/service/models/har/current.json", "90", "5",
-    ]  # fmt: skip
-    plain = words_of("restart", serving(tmp_path, "service.tls=false", "service.model=steps"), "rpi02")
-    assert plain[4:6] == ["http", "/var/lib/pscluster/service/models/steps/current.json"]
-    own = serving(tmp_path, "service.certificate=/etc/har/chain.pem", "service.key=/etc/har/key.pem")
-    assert words_of("restart", own, "rpi02")[4] == "https"
+def test_the_script_is_told_where_the_node_s_service_answers() -> None:
+    def words(verb: Any, *settings: str) -> list[str]:
+        given = (f"service.{setting}" for setting in settings)
+        return words_of(verb, thesis(*given, rpi02="service"), "rpi02", 90.0)
+
+    models = "/var/lib/pscluster/service/models"
+    own = "/etc/pscluster/service/server.pem"
+    where = ["192.168.1.17", "8470", own, f"{models}/har/current.json"]
+    assert words("wait") == ["wait", UNIT, *where, "90", "5"]
+    assert words("restart", "tls=false", "model=steps")[4:6] == [
+        *("", f"{models}/steps/current.json")
+    ]
+    given = ("certificate=/etc/har/chain.pem", "key=/etc/har/key.pem")
+    assert words("restart", *given)[4] == "/etc/har/chain.pem"
 
 
-def test_a_start_waits_for_the_service_that_it_starts(tmp_path: Path) -> None:
-    inventory = serving(tmp_path)
-    plans = plan(wish_for(inventory), untouched_cluster(inventory))
+def test_a_start_waits_for_the_service_that_it_starts() -> None:
+    inventory = thesis(rpi02="service")
+    plans = plan(machines_for(inventory), untouched_cluster(inventory))
     (step,) = plans["service"]["rpi02"][-1].steps
     assert isinstance(step, Shell)
     assert step.script.endswith(waits(inventory, "rpi02"))
-    syntax = subprocess.run(["sh", "-n"], input=step.script, capture_output=True, text=True, check=False)
-    assert (syntax.returncode, syntax.stderr) == (0, "")
     assert step.deadline_seconds > READY_SECONDS + SPARE_SECONDS
 
 
 def test_services_are_started_in_turn_and_a_failure_leaves_the_others(tmp_path: Path) -> None:
     """Each node writes its name; the second one fails."""
     names = ("one", "two", "three")
-    fleet = Fleet([Local(name) for name in names], parallel=4)
 
-    def change(name: str, phase: str) -> tuple[Change, ...]:
-        script = f"echo {phase} {name} >>{tmp_path}/done; [ {name} != two ]"
+    def change(name: str) -> tuple[Change, ...]:
+        script = f"echo {name} >>{tmp_path}/done; [ {name} != two ]"
         return (Change("unit", name, "restart", "for a test", (Shell("restart it", script),)),)
 
-    runner = PlanRunner(fleet, cast(Desired, None), Recap("start", "three", names), DeploymentDisplay())
-    runner.carry_out({"service": {name: change(name, "service") for name in names}}, ("service",))
-    assert (tmp_path / "done").read_text().splitlines() == ["service one", "service two"]
-    assert sorted(runner.recap.failures) == ["three", "two"]
-    assert runner.recap.failures["three"].line == (
-        "three: wait for its turn: two is not ready; `fab deploy start --retry` takes these nodes again"
-    )
+    recap = Recap("start", "three", names)
+    fleet = Fleet([Local(name) for name in names], parallel=4)
+    runner = PlanRunner(fleet, cast(Desired, None), recap, DeploymentDisplay())
+    runner.carry_out({"service": {name: change(name) for name in names}}, ("service",))
+    assert (tmp_path / "done").read_text().splitlines() == ["one", "two"]
+    assert sorted(recap.failures) == ["three", "two"]
+    waits = "three: wait for its turn: two is not ready"
+    remedy = "`fab deploy start --retry` takes these nodes again"
+    assert recap.failures["three"].line == f"{waits}; {remedy}"
 
 
-def test_a_failure_is_one_line_with_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_one_line_with_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     class Done:
         ok = False
         last_lines = ("no such certificate", "it ends again and again")
 
     monkeypatch.setattr(Local, "run", lambda *_, **__: Done())
     with pytest.raises(ClusterError) as failed:
-        restart_service(serving(tmp_path), Local("rpi02"))
-    assert str(failed.value) == (
-        "rpi02: service not ready: no such certificate | it ends again and again; `fab deploy logs --node rpi02` says "
-        "more, `fab deploy ssh --node rpi02` looks at it by hand"
-    )
+        restart_service(thesis(rpi02="service"), Local("rpi02"))
+    said = "rpi02: service not ready: no such certificate | it ends again and again"
+    remedy = "`fab deploy logs --node rpi02` says more, `fab deploy ssh --node rpi02` looks at it"
+    assert str(failed.value) == f"{said}; {remedy} by hand"

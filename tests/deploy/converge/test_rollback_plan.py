@@ -1,58 +1,76 @@
 """Where a rollback goes, and what each node needs for it."""
 
-import subprocess
-
 import pytest
 
-from deploy.converge.rollback_plan import Need, Rollback, Standing, goes_on, read_runs, runs_script, target
+from deploy.converge.rollback_plan import (
+    Need,
+    Rollback,
+    Standing,
+    goes_on,
+    read_runs,
+    target,
+)
 from deploy.release.history import Installed, Release
 
 ENVIRONMENT = "e" * 16
 
 
-def standing(*history: str, runs: str | None = None, environments: tuple[str, ...] = (ENVIRONMENT,)) -> Standing:
-    """A node with these releases, the current one first, whose one role runs `runs`, or the current one."""
+def standing(*history: str, runs: str = "", complete: bool = True) -> Standing:
+    """A node with these releases, the current one first; its one role runs `runs`, or that."""
     releases = tuple(Release(key, ENVIRONMENT, 0, 100 - place) for place, key in enumerate(history))
-    current = history[0] if history else None
-    return Standing(Installed(current, releases, frozenset(environments)), {"a.service": runs or current})
+    current = next(iter(history), None)
+    environments = {ENVIRONMENT} if complete else set()
+    installed = Installed(current, releases, frozenset(environments))
+    return Standing(installed, {"a.service": runs or current})
 
 
-def test_most_nodes_say_where_to_go() -> None:
-    missed_one = standing("old", "oldest")
-    nodes = {"a": missed_one, "b": standing("new", "old"), "c": standing("new", "old", "oldest")}
-    assert target(nodes, "a") == "old"
-    assert missed_one.need("old") is Need.NOTHING
+OLD_NEW = standing("old", "new")
+NEW_OLD = standing("new", "old")
+BARE = standing()
 
 
-def test_between_equals_the_coordinators_node_decides() -> None:
-    nodes = {"a": standing("new", "old"), "b": standing("old", "new")}
-    assert target(nodes, "a") == "old"
-    assert target(nodes, "b") == "new"
-    assert target(nodes, "another one") == "old"
-    assert target({**nodes, "c": standing("old", "new")}, "a") == "new"
+@pytest.mark.parametrize(
+    ("nodes", "coordinator", "where"),
+    [
+        # Most nodes say where to go.
+        ([standing("old", "oldest"), NEW_OLD, standing("new", "old", "oldest")], "a", "old"),
+        # Between equals the coordinator's node decides.
+        ([NEW_OLD, OLD_NEW], "a", "old"),
+        ([NEW_OLD, OLD_NEW], "b", "new"),
+        ([NEW_OLD, OLD_NEW], "another one", "old"),
+        ([NEW_OLD, OLD_NEW, OLD_NEW], "a", "new"),
+        # Nowhere to go.
+        ([], "a", None),
+        ([BARE, standing("new")], "a", None),
+        ([standing("new", "old", complete=False)], "a", None),
+    ],
+)
+def test_where_it_goes(nodes: list[Standing], coordinator: str, where: str | None) -> None:
+    assert target(dict(zip("abc", nodes, strict=False)), coordinator) == where
 
 
-def test_nowhere_to_go() -> None:
-    assert target({}, "a") is None
-    assert target({"a": standing(), "b": standing("new")}, "a") is None
-    assert target({"a": standing("new", "old", environments=())}, "a") is None
-
-
-def test_what_a_node_needs() -> None:
-    assert standing("new", "old").need("old") is Need.FLIP
-    assert standing("old", "new", runs="new").need("old") is Need.RESTART
-    assert standing("old", "new").need("old") is Need.NOTHING
-    assert standing("new", "oldest").need("old") is Need.RELEASE
-    assert standing("new", "old", environments=()).need("old") is Need.RELEASE
-    assert Standing(standing("old").installed, {"a.service": None}).need("old") is Need.RESTART
-    assert Standing(standing("old").installed, {}).need("old") is Need.NOTHING
+@pytest.mark.parametrize(
+    ("node", "need"),
+    [
+        (standing("old", "oldest"), Need.NOTHING),
+        (NEW_OLD, Need.FLIP),
+        (standing("old", "new", runs="new"), Need.RESTART),
+        (OLD_NEW, Need.NOTHING),
+        (standing("new", "oldest"), Need.RELEASE),
+        (standing("new", "old", complete=False), Need.RELEASE),
+        (Standing(standing("old").installed, {"a.service": None}), Need.RESTART),
+        (Standing(standing("old").installed, {}), Need.NOTHING),
+    ],
+)
+def test_what_a_node_needs(node: Standing, need: Need) -> None:
+    assert node.need("old") is need
 
 
 def test_it_is_over_when_somebody_deployed_since() -> None:
     begun = Rollback("old", {"a": "new", "b": "new", "off": "new"}, ("b",))
-    assert goes_on(begun, {"a": standing("old", "new"), "b": standing("new", "old"), "c": standing("else")})
-    assert goes_on(begun, {"a": standing()})
-    assert not goes_on(begun, {"a": standing("newest", "new", "old"), "b": standing("new", "old")})
+    assert goes_on(begun, {"a": OLD_NEW, "b": NEW_OLD, "c": standing("else")})
+    assert goes_on(begun, {"a": BARE})
+    assert not goes_on(begun, {"a": standing("newest", "new", "old"), "b": NEW_OLD})
 
 
 @pytest.mark.parametrize(
@@ -68,8 +86,3 @@ def test_it_is_over_when_somebody_deployed_since() -> None:
 )
 def test_what_a_role_runs_is_read(line: str, release: str | None) -> None:
     assert read_runs(f"hello\n{line}\n", ["a.service"]) == {"a.service": release}
-
-
-def test_the_question_is_a_shell_s() -> None:
-    script = runs_script(["a b.service", "c.service"])
-    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0

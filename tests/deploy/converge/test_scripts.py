@@ -4,53 +4,70 @@ import subprocess
 
 import pytest
 
-from cluster.inventory import Inventory
+from core.inventory import Inventory
 from deploy.converge.change import Shell
 from deploy.converge.deployment import plan
+from deploy.converge.rollback_plan import runs_script
 from deploy.converge.subjects import reset_script
 from deploy.converge.survey import fact_script
 from deploy.converge.systemd import interrupt_script, restart_script, stop_script
-from tests.deploy.converge.pi import all_changes, converged, thesis, untouched_cluster, wish_for
+from tests.deploy.converge.pi import (
+    Cluster,
+    all_changes,
+    machines_for,
+    thesis,
+    untouched_cluster,
+)
 from tests.habits import needs
 
-ODD = ("storage.mount=/mnt/a~b+c@d.e-f", "storage.export=/srv/übung", "ssh.user=a.b-c", "deployment.node_exporter=true")
+ODD = (
+    *("storage.mount=/mnt/a~b+c@d.e-f", "storage.export=/srv/übung", "ssh.user=a.b-c"),
+    "deployment.node_exporter=true",
+)
 
 
-def scripts(inventory: Inventory) -> dict[str, str]:
-    """By what they do, for an untouched cluster and for one that runs something else."""
-    wish = wish_for(inventory)
-    cluster, _ = converged(wish_for(inventory, "a" * 16), {})
+def scripts(inventory: Inventory, of_others: Cluster) -> dict[str, str]:
+    """By what they do, for untouched nodes and for two that run something else."""
+    machines = machines_for(inventory, "a" * 16)
+    odd = ["a b'.service", "c.service"]
     made = {
-        "ask": fact_script(wish.questions("rpi11")),
+        "ask": fact_script(machines.questions("rpi11")),
         "stop": stop_script(),
         "interrupt": interrupt_script(),
-        "restart": restart_script(["pscluster-ps-0.service"]),
-        **{f"reset {name}": reset_script(inventory, name, data=True) for name in ("rpi01", "rpi11")},
+        "restart": restart_script(odd),
+        "runs": runs_script(odd),
+        "reset a worker's": reset_script(inventory, "rpi01", data=True),
+        "reset": reset_script(inventory, "rpi11", data=True),
     }
-    for facts in (untouched_cluster(inventory), cluster):
-        for name, change in all_changes(plan(wish, facts)):
-            if name in ("rpi01", "rpi11"):
-                made |= {f"{name}: {one.what}": one.script for one in change.steps if isinstance(one, Shell)}
+    for facts in (untouched_cluster(inventory), of_others):
+        for name, change in all_changes(plan(machines, facts)):
+            for step in change.steps:
+                if name in of_others and isinstance(step, Shell):
+                    made[f"{name}: {step.what}"] = step.script
     return made
 
 
-@pytest.mark.parametrize("overrides", [(), ODD, ("deployment.firewall=false",)])
-def test_a_shell_can_read_every_script(overrides: tuple[str, ...]) -> None:
-    made = scripts(thesis(*overrides))
+def checked(script: str, *words: str) -> tuple[int, str]:
+    done = subprocess.run(words, input=script, text=True, capture_output=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "role"),
+    [((), "worker"), (ODD, "worker"), (("deployment.firewall=false",), "service")],
+)
+def test_a_shell_can_read_every_script(
+    overrides: tuple[str, ...], role: str, deployed: Cluster
+) -> None:
+    inventory = thesis(*overrides) if role == "worker" else thesis(*overrides, rpi01=role)
+    made = scripts(inventory, deployed)
     assert len(made) > 40
     for what, script in made.items():
-        done = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), what
+        assert checked(script, "sh", "-n") == (0, ""), what
 
 
-def test_shellcheck_finds_no_error_in_them() -> None:
-    whole = scripts(thesis())
-    for what in ("ask", "stop", "restart", "reset rpi11", *(name for name in whole if name.startswith("rpi11: "))):
-        done = subprocess.run(
-            [needs.tool("shellcheck"), "--shell=dash", "--severity=error", "--format=gcc", "-"],
-            input=whole[what],
-            text=True,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{what}\n{done.stdout}"
+def test_shellcheck_finds_no_error_in_them(deployed: Cluster) -> None:
+    words = [str(needs.tool("shellcheck")), "--shell=dash", "--severity=error", "--format=gcc", "-"]
+    for what, script in scripts(thesis(), deployed).items():
+        if not what.startswith("rpi01"):
+            assert checked(script, *words) == (0, ""), what

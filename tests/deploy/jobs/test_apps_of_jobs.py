@@ -2,32 +2,40 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from cluster.apps.files import look
-from cluster.errors import ClusterError, ExitCode, UsageError
-from cluster.inventory import Inventory, load
-from cluster.programs.wish import ProgramWish
+from cluster.programs.request import ProgramRequest
+from core.errors import ClusterError, ExitCode, UsageError
+from core.inventory import Inventory, load
+from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local, over_ssh
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.jobs import attached_job
-from deploy.jobs.apps import NO_APP, AppOfJob, app_of_job, reads_its_data, refuse_missing_data, refuse_missing_recording
+from deploy.jobs.apps import (
+    NO_APP,
+    AppOfJob,
+    app_of_job,
+    reads_its_data,
+    refuse_missing_data,
+    refuse_missing_recording,
+)
 from deploy.jobs.program_runners import program_tasks
 from deploy.jobs.request import JobRequest, request_of
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
-from tests.apps.two_files import write_app
+from tests.cluster.apps.trees import write_app
 from tests.deploy.job_node import JobNode
 
 KEY = "0123456789abcdef"
-HERE = "schema: 1\ncluster: here\nnodes: [{name: pi, address: 127.0.0.1, roles: [ps, worker, coordinator]}]\n"
 
 THREE = """schema: 1
 cluster: three
@@ -38,13 +46,6 @@ nodes:
   - {name: c, address: 192.168.1.18, roles: [worker]}
 storage: {server: a}
 """
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[JobNode]:
-    made = JobNode(tmp_path)
-    yield made
-    made.end()
 
 
 @pytest.fixture
@@ -83,18 +84,19 @@ def test_a_damaged_archive_refuses_the_job_before_it_begins(
 ) -> None:
     monkeypatch.setattr("deploy.jobs.node_jobs.pack", lambda app: b"no archive")
     node.play("0")
-    with pytest.raises(ClusterError, match=r"rpi11: the job was not begun: .*the app cannot be unpacked"):
+    said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
+    with pytest.raises(ClusterError, match=said):
         node.jobs().submit("train", [], app=look(app))
     assert node.jobs().records() == []
     assert not node.journal.exists()
 
 
-def test_an_app_that_does_not_arrive_leaves_no_job(node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def break_off(*_: object, **__: object) -> None:
-        raise NodeUnreachableError("rpi11: the connection broke")
-
+def test_an_app_that_does_not_arrive_leaves_no_job(
+    node: JobNode, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.play("0")
-    monkeypatch.setattr(node.shell, "put", break_off)
+    broken = NodeUnreachableError("rpi11: the connection broke")
+    monkeypatch.setattr(node.shell, "put", Mock(side_effect=broken))
     with pytest.raises(NodeUnreachableError):
         node.jobs().submit("train", [], app=look(app))
     assert node.jobs().records() == []
@@ -105,32 +107,34 @@ def test_of_jobs_in_order_each_takes_its_own_along(node: JobNode, app: Path) -> 
     apps = {"train": AppOfJob(look(app), ("--environment", KEY))}
     order: list[tuple[str, list[str]]] = [("pi", []), ("train", [])]
     assert attached_job.run_in_order(node.jobs(), order, ["--quiet"], apps=apps) == ExitCode.DONE
-    pi, train = (JobRequest.read(node.root.job(record.id).request) for record in node.jobs().records())
-    assert (pi.app, pi.flags) == ("", ("--quiet",))
-    assert (train.app, train.flags) == (look(app).digest, ("--quiet", "--environment", KEY))
+    ids = [record.id for record in node.jobs().records()]
+    requests = [JobRequest.read(node.root.job(each).request) for each in ids]
+    assert [(request.app, request.flags) for request in requests] == [
+        ("", ("--quiet",)),
+        (look(app).digest, ("--quiet", "--environment", KEY)),
+    ]
 
 
-def test_a_training_takes_files_and_an_evaluation_the_environment_alone(node: JobNode, app: Path) -> None:
-    asked: list[Path] = []
+def test_a_training_takes_files_and_an_evaluation_the_environment_alone(
+    node: JobNode, app: Path
+) -> None:
     inventory = inventory_with(node, app)
     assert app_of_job(inventory, "train", [], never) == AppOfJob(look(app), (), reads_data=True)
     (app / "requirements.txt").write_text("humanize\n")
+    asked: list[Path] = []
 
     def environment(requirements: Path) -> str:
         asked.append(requirements)
         return KEY
 
-    flags = ("--environment", KEY)
-    assert app_of_job(inventory, "train", [], environment) == AppOfJob(look(app), flags, reads_data=True)
-    assert app_of_job(inventory, "evaluate", [], environment) == AppOfJob(None, flags, reads_data=True)
+    for job, files in (("train", look(app)), ("evaluate", None)):
+        found = app_of_job(inventory, job, [], environment)
+        assert found == AppOfJob(files, ("--environment", KEY), reads_data=True)
     assert app_of_job(inventory, "pi", [], never) == NO_APP
     assert app_of_job(node.inventory, "train", [], never) == NO_APP
     assert asked == [app / "requirements.txt"] * 2
-
-
-def test_packages_that_our_environment_has_need_no_other(node: JobNode, app: Path) -> None:
-    (app / "requirements.txt").write_text("numpy\n")
-    assert app_of_job(inventory_with(node, app), "train", [], lambda _: "").flags == ()
+    # Ours has it: no other is needed.
+    assert app_of_job(inventory, "train", [], lambda _: "").flags == ()
 
 
 def test_what_is_wrong_ends_a_new_training_and_is_a_line_for_a_run_that_has_its_copy(
@@ -165,31 +169,38 @@ READS = {
 
 
 @pytest.mark.parametrize("source", READS)
-def test_whether_an_app_reads_its_data_is_seen_without_running_it(node: JobNode, app: Path, source: str) -> None:
+def test_whether_an_app_reads_its_data_is_seen_without_running_it(
+    node: JobNode, app: Path, source: str
+) -> None:
     (app / "app.py").write_text(source)
     assert reads_its_data(inventory_with(node, app)) is READS[source]
 
 
-def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("refuse", "key", "said"),
+    [
+        (refuse_missing_data, "train.data.source", r"on rpi11, where .*copy it there"),
+        (
+            refuse_missing_recording,
+            "recognise.data",
+            r"--data .*missing: the coordinator reads .* on rpi11, .*copy it there",
+        ),
+    ],
+)
+def test_data_has_to_be_there_on_the_coordinators_node(
+    node: JobNode, app: Path, refuse: Callable[..., None], key: str, said: str
+) -> None:
     there = Local("rpi11")
-    for given in ("null", tmp_path):
-        refuse_missing_data(inventory_with(node, app, f"jobs.train.data.source={given}"), there, "pscluster")
-    for given in (tmp_path / "nothing", "relative/folder"):
-        with pytest.raises(UsageError, match=r"on rpi11, where .*copy it there"):
-            refuse_missing_data(inventory_with(node, app, f"jobs.train.data.source={given}"), there, "pscluster")
+    for given in ("null", app / "app.py"):
+        refuse(inventory_with(node, app, f"jobs.{key}={given}"), there, "pscluster")
+    for given in (app / "missing", "relative/missing"):
+        with pytest.raises(UsageError, match=said):
+            refuse(inventory_with(node, app, f"jobs.{key}={given}"), there, "pscluster")
 
 
-def test_a_recording_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path, tmp_path: Path) -> None:
-    there, recording = Local("rpi11"), tmp_path / "day.csv"
-    refuse_missing_recording(inventory_with(node, app), there, "pscluster")
-    for given in (recording, "day.csv"):
-        with pytest.raises(UsageError, match=r"--data .*day.csv: the coordinator reads .* on rpi11, .*copy it there"):
-            refuse_missing_recording(inventory_with(node, app, f"jobs.recognise.data={given}"), there, "pscluster")
-    recording.touch()
-    refuse_missing_recording(inventory_with(node, app, f"jobs.recognise.data={recording}"), there, "pscluster")
-
-
-def test_the_run_of_a_recognition_is_the_one_of_that_name_on_the_node(node: JobNode, app: Path) -> None:
+def test_the_run_of_a_recognition_is_the_one_of_that_name_on_the_node(
+    node: JobNode, app: Path
+) -> None:
     described = inventory_with(node, app, "jobs.recognise.run=runs/20260101T000000Z-train")
     request = request_of(described, "recognise", (), (), "/mnt/runs")
     assert 'jobs.recognise.run="/mnt/runs/20260101T000000Z-train"' in request.overrides
@@ -202,80 +213,93 @@ def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:
     assert JobRequest.read(tmp_path / "request.json").app == ""
 
 
+NOTED = """
+import json, os, sys
+from pathlib import Path
+Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]))
+Path("result.json").touch()
+Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(os.getcwd())
+"""
+
+
 def test_a_job_here_begins_with_the_environment_of_its_app(
     app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (app / "requirements.txt").write_text("humanize\n")
-    (tmp_path / "here.yaml").write_text(HERE)
-    inventory = load(tmp_path / "here.yaml", ["jobs.train.app=digits"])
+    file = tmp_path / "here.yaml"
+    file.write_text(local_inventory(1, 1))
+    settings = ("jobs.train.app=digits",)
+    inventory = load(file, settings)
     monkeypatch.setattr("deploy.jobs.services.environment_here", lambda requirements: KEY)
-    noted = (
-        "import json, os, sys; from pathlib import Path; Path(sys.argv[1]).write_text(json.dumps(sys.argv[2:]));"
-        "Path('result.json').touch(); Path(os.environ['PSCLUSTER_RUN_FILE']).write_text(os.getcwd())"
-    )
     monkeypatch.chdir(tmp_path)
-    coordinator = [sys.executable, "-c", noted, str(tmp_path / "words")]
-    cluster = local(inventory, ("jobs.train.app=digits",), Supervised(inventory, ()))
-    jobs = ForegroundJobs(cluster, lambda: Supervised(inventory, ()).restart_in_place(()), coordinator)
+    supervised = Supervised(inventory, ())
+    coordinator = [sys.executable, "-c", NOTED, str(tmp_path / "words")]
+    jobs = ForegroundJobs(
+        local(inventory, settings, supervised), lambda: supervised.restart_in_place(()), coordinator
+    )
     assert jobs.run_job("train", ["--quiet"]) == 0
-    words = json.loads((tmp_path / "words").read_text())
-    assert words == [
-        *("train", "--inventory", str(tmp_path / "here.yaml"), "--set", "jobs.train.app=digits"),
-        *("--quiet", "--environment", KEY),
-    ]
+    assert " ".join(json.loads((tmp_path / "words").read_text())) == (
+        f"train --inventory {file} --set jobs.train.app=digits --quiet --environment {KEY}"
+    )
     (app / "app.py").unlink()
     with pytest.raises(UsageError, match=r"expected app\.py"):
         jobs.run_job("train", [])
 
 
-def test_a_program_on_a_node_gets_the_python_of_its_packages(
-    node: JobNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = tmp_path / "wanted.txt"
-    submitted: list[ProgramWish] = []
-    wanted.write_text("humanize\n")
-    program = tmp_path / "program.py"
-    program.touch()
+def submitted_jobs(
+    inventory: Inventory, *nodes: str, keys: Mapping[str, str]
+) -> attached_job.SubmittedJobs:
+    """Jobs on nodes that are this machine, where packages have these environments."""
+
+    def bring(fleet: Fleet, requirements: Path, asked: Sequence[str]) -> Mapping[str, str]:
+        assert (requirements.name, list(asked)) == ("wanted.txt", list(keys))
+        return keys
+
     cluster = replace(
-        over_ssh(node.inventory, (), Supervised(node.inventory, ())), fleet=lambda: Fleet([Local("rpi11")], parallel=1)
+        over_ssh(inventory, (), Supervised(inventory, ())),
+        fleet=lambda: Fleet([Local(name) for name in nodes], 1),
     )
+    return attached_job.SubmittedJobs(cluster, lambda fleet: (), bring)
+
+
+@pytest.fixture
+def wish(tmp_path: Path) -> ProgramRequest:
+    """A program with packages of its own."""
+    (tmp_path / "wanted.txt").write_text("humanize\n")
+    (tmp_path / "program.py").touch()
+    return ProgramRequest(str(tmp_path / "program.py"), requirements=str(tmp_path / "wanted.txt"))
+
+
+def test_a_program_on_a_node_gets_the_python_of_its_packages(
+    node: JobNode, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[ProgramRequest] = []
     monkeypatch.setattr(attached_job, "run_attached", lambda *_, wish: submitted.append(wish))
-    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, file, nodes: dict.fromkeys(nodes, KEY))
-    wish = ProgramWish(str(program), requirements=str(wanted))
-    jobs.run_program(wish, [])
-    assert submitted[0].python == f"/opt/pscluster/extras/environments/{KEY}/bin/python"
-    bare = attached_job.SubmittedJobs(cluster, lambda fleet: (), lambda fleet, file, nodes: dict.fromkeys(nodes, ""))
-    bare.run_program(wish, [])
-    assert submitted[1].python == ""
-    with pytest.raises(UsageError, match=r"--requirements .*gone\.txt: cannot be read"):
-        jobs.run_program(replace(wish, requirements=str(tmp_path / "gone.txt")), [])
+    for key in (KEY, ""):
+        jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
+        jobs.run_program(wish, [])
+    own = f"/opt/pscluster/extras/environments/{KEY}/bin/python"
+    assert [each.python for each in submitted] == [own, ""]
+    with pytest.raises(UsageError, match=r"--requirements gone\.txt: cannot be read"):
+        jobs.run_program(replace(wish, requirements="gone.txt"), [])
 
 
 def test_a_program_on_the_workers_gets_the_packages_of_each_node(
-    node: JobNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inventory = tmp_path / "three.yaml"
-    inventory.write_text(THREE)
-    three = load(inventory)
-    (tmp_path / "wanted.txt").write_text("humanize\n")
-    cluster = replace(
-        over_ssh(three, (), Supervised(three, ())), fleet=lambda: Fleet([Local("a"), Local("b"), Local("c")], 1)
-    )
+    (tmp_path / "three.yaml").write_text(THREE)
+    three = load(tmp_path / "three.yaml")
     given: list[Any] = []
-    monkeypatch.setattr(attached_job, "run_on_workers", lambda jobs, fleet, wish, flags, keys: given.append(keys))
+    monkeypatch.setattr(attached_job, "run_on_workers", lambda *words: given.append(words[-1]))
     keys = {"b": KEY, "c": "fedcba9876543210"}
-    asked: list[list[str]] = []
-
-    def bring(fleet: Fleet, requirements: Path, nodes: Sequence[str]) -> Mapping[str, str]:
-        asked.append([requirements.name, *nodes])
-        return keys
-
-    jobs = attached_job.SubmittedJobs(cluster, lambda fleet: (), bring)
-    wish = ProgramWish(str(tmp_path / "p.py"), on="workers", requirements=str(tmp_path / "wanted.txt"))
+    jobs = submitted_jobs(three, "a", "b", "c", keys=keys)
+    wish = replace(wish, on="workers")
     jobs.run_program(wish, [])
-    assert asked == [["wanted.txt", "b", "c"]]
-    assert given == [keys]
-    tasks = {task.name: told.environment for task, told in program_tasks(three, wish, "token", {"b": KEY})}
-    assert tasks == {"worker:0": KEY, "worker:1": KEY, "worker:2": ""}
     jobs.run_program(replace(wish, requirements=""), [])
     assert given == [keys, {}]
+    tasks = program_tasks(three, wish.name, "token", {"b": KEY})
+    assert {task.name: told.environment for task, told in tasks} == {
+        "worker:0": KEY,
+        "worker:1": KEY,
+        "worker:2": "",
+    }

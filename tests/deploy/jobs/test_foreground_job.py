@@ -8,11 +8,14 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from cluster.errors import ExitCode
+from core.errors import ExitCode
 from deploy.common.project import environment_for_any_folder
+from deploy.jobs import foreground_job
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 
 HERE = Path(__file__).parents[1]
@@ -21,7 +24,9 @@ HERE = Path(__file__).parents[1]
 class Job:
     """A driver that runs a played job in its foreground, on a terminal of its own."""
 
-    def __init__(self, journal: Path, how: str, deadline_seconds: float, stderr_on_terminal: bool) -> None:
+    def __init__(
+        self, journal: Path, how: str, deadline_seconds: float, stderr_on_terminal: bool
+    ) -> None:
         self._journal = journal
         self.terminal, side = pty.openpty()
         command = [sys.executable, str(HERE / "play_job.py"), str(journal), *how.split()]
@@ -38,7 +43,9 @@ class Job:
 
     @property
     def journal(self) -> list[str]:
-        return self._journal.read_text().splitlines() if self._journal.exists() else []
+        if self._journal.exists():
+            return self._journal.read_text().splitlines()
+        return []
 
     def pid(self) -> int:
         eventually(lambda: len(self.journal) > 0, "the start of the job")
@@ -51,7 +58,10 @@ class Job:
 
 @contextmanager
 def job(
-    journal: Path, how: str, deadline_seconds: float = PATIENCE_SECONDS, stderr_on_terminal: bool = False
+    journal: Path,
+    how: str,
+    deadline_seconds: float = PATIENCE_SECONDS,
+    stderr_on_terminal: bool = False,
 ) -> Iterator[Job]:
     made = Job(journal, how, deadline_seconds, stderr_on_terminal)
     try:
@@ -67,6 +77,14 @@ def job(
             eventually(lambda: gone(pid), "the death of the job with its command")
 
 
+def interrupted(one: Job) -> int:
+    """Ctrl-C while the job runs; the job's pid."""
+    pid = one.pid()
+    os.write(one.terminal, b"\x03")
+    eventually(lambda: one.journal == [str(pid), "SIGINT"], "the interrupt")
+    return pid
+
+
 @pytest.mark.parametrize("code", [0, 2, 130])
 def test_the_exit_code_is_passed_on(tmp_path: Path, code: int) -> None:
     with job(tmp_path / "journal", f"exit {code}") as one:
@@ -75,25 +93,23 @@ def test_the_exit_code_is_passed_on(tmp_path: Path, code: int) -> None:
 
 def test_ctrl_c_reaches_the_job_once(tmp_path: Path) -> None:
     with job(tmp_path / "journal", "result") as one:
-        pid = one.pid()
-        os.write(one.terminal, b"\x03")
+        pid = interrupted(one)
         code, words = one.end()
-    assert code == ExitCode.CANCELLED
-    assert one.journal == [str(pid), "SIGINT"]
+    assert (code, one.journal) == (ExitCode.CANCELLED, [str(pid), "SIGINT"])
     assert "result so far" in words
 
 
 def test_on_a_terminal_the_message_has_a_line_of_its_own(tmp_path: Path) -> None:
     with job(tmp_path / "journal", "result", stderr_on_terminal=True) as one:
-        one.pid()
-        os.write(one.terminal, b"\x03")
+        interrupted(one)
         one.end()
-        shown = os.read(one.terminal, 4096)
-    assert b"\r\ninterrupted: the job has" in shown
+        assert b"\r\ninterrupted: the job has" in os.read(one.terminal, 4096)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_command_alone_becomes_one_interrupt(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_to_the_command_alone_becomes_one_interrupt(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with job(tmp_path / "journal", "result") as one:
         pid = one.pid()
         one.driver.send_signal(number)
@@ -101,24 +117,22 @@ def test_a_signal_to_the_command_alone_becomes_one_interrupt(tmp_path: Path, num
     assert one.journal == [str(pid), "SIGINT"]
 
 
-def test_a_second_ctrl_c_kills_a_job_that_does_not_end(tmp_path: Path) -> None:
-    with job(tmp_path / "journal", "deaf") as one:
-        pid = one.pid()
-        os.write(one.terminal, b"\x03")
-        eventually(lambda: one.journal == [str(pid), "SIGINT"], "the interrupt")
-        os.write(one.terminal, b"\x03")
-        assert one.end()[0] == ExitCode.CANCELLED
-        assert gone(pid)
-
-
-def test_a_job_that_does_not_end_is_killed_at_the_deadline(tmp_path: Path) -> None:
-    with job(tmp_path / "journal", "deaf", deadline_seconds=0.5) as one:
-        pid = one.pid()
-        one.driver.send_signal(signal.SIGINT)
+@pytest.mark.parametrize(
+    ("deadline_seconds", "said"),
+    [(PATIENCE_SECONDS, ""), (0.5, "did not end within 0 s: killed")],
+    ids=["by a second Ctrl-C", "at the deadline"],
+)
+def test_a_job_that_does_not_end_is_killed(
+    tmp_path: Path, deadline_seconds: float, said: str
+) -> None:
+    with job(tmp_path / "journal", "deaf", deadline_seconds) as one:
+        pid = interrupted(one)
+        if not said:
+            os.write(one.terminal, b"\x03")
         code, words = one.end()
         assert gone(pid)
     assert code == ExitCode.CANCELLED
-    assert "did not end within 0 s: killed" in words
+    assert said in words
 
 
 def test_a_job_dies_with_its_command(tmp_path: Path) -> None:
@@ -128,10 +142,61 @@ def test_a_job_dies_with_its_command(tmp_path: Path) -> None:
         eventually(lambda: gone(pid), "the death of the job")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, ExitCode.FAILED), (signal.SIGTERM, ExitCode.CANCELLED)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, ExitCode.FAILED), (signal.SIGTERM, ExitCode.CANCELLED)]
+)
 def test_a_job_that_is_killed_failed_and_one_that_was_asked_to_end_is_cancelled(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     with job(tmp_path / "journal", "deaf") as one:
         os.kill(one.pid(), number)
         assert one.end()[0] == code
+
+
+class CountingJob:
+    """Stands for a job; counts its interrupts."""
+
+    interrupts = 0
+
+    def __init__(self, command: object, **how: object) -> None: ...
+
+    def __enter__(self) -> "CountingJob":
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    def interrupt(self) -> None:
+        type(self).interrupts += 1
+
+    def wait(self) -> int:
+        return 0
+
+
+def test_one_interrupt_is_one_at_every_line_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one would kill the job. Ctrl-C may come between its start and the wait for it."""
+    monkeypatch.setattr(foreground_job, "Child", CountingJob)
+    code = foreground_job.run_in_foreground.__code__
+    lines = sorted({line for *_, line in code.co_lines() if line is not None})
+    for wanted in lines:
+        CountingJob.interrupts = 0
+        sent = False
+
+        def traced(frame: FrameType, event: str, _found: object, at: int = wanted) -> Any:
+            nonlocal sent
+            if frame.f_code is not code:
+                return None
+            handled = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+            if event == "line" and frame.f_lineno == at and handled and not sent:
+                sent = True
+                os.kill(os.getpid(), signal.SIGINT)
+            return traced
+
+        before = sys.gettrace()
+        sys.settrace(traced)
+        try:
+            ending = foreground_job.run_in_foreground(["job"], {})
+        finally:
+            sys.settrace(before)
+        assert ending.interrupted == sent
+        assert CountingJob.interrupts <= 1
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -1,4 +1,5 @@
-"""Records of jobs as the account writes them: parsed with types and bounds, on the node and on the operator's side."""
+"""Records of jobs as the account writes them: parsed with types and bounds, on the node and on the
+operator's side."""
 
 import json
 import os
@@ -11,8 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import ClusterError
-from deploy.jobs.node_job.records import MOST_BYTES, JobRecord, JobsRoot, JobState, read_all, run_folder, run_folder_of
+from core.errors import ClusterError
+from deploy.common.project import ROOT
+from deploy.jobs.node_job.records import (
+    MOST_BYTES,
+    JobRecord,
+    JobsRoot,
+    JobState,
+    read_all,
+    run_folder,
+    run_folder_of,
+)
 from tests.deploy.job_node import JobNode
 
 ID = "20261121T2230-pi"
@@ -99,7 +109,8 @@ def test_a_run_folder_is_an_absolute_path_with_a_plain_name(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[" * 10000, b'{"a":' * 3000, b"\xff", b"null", b" " * (MOST_BYTES + 1), b"1" * 5000]
+    "content",
+    [b"", b"[" * 10000, b'{"a":' * 3000, b"\xff", b"null", b" " * (MOST_BYTES + 1), b"1" * 5000],
 )
 def test_a_file_of_another_kind_is_a_job_that_never_began(root: JobsRoot, content: bytes) -> None:
     root.job(ID).state.write_bytes(content)
@@ -128,26 +139,26 @@ def test_links_and_pipes_are_not_read(root: JobsRoot, tmp_path: Path) -> None:
     ],
     ids=lambda text: text[-60:-2],
 )
-def test_a_report_of_a_hostile_node_is_one_line(tmp_path: Path, printed: str) -> None:
-    node = JobNode(tmp_path)
-    environment = node.folder / "release" / "environment"
-    environment.unlink()
-    (environment / "bin").mkdir(parents=True)
+def test_a_report_of_a_hostile_node_is_one_line(node: JobNode, printed: str) -> None:
     (node.folder / "printed").write_text(printed)
-    python = environment / "bin" / "python"
+    environment = node.folder / "release/environment"
+    environment.unlink()
+    python = environment / "bin/python"
+    python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec cat "{node.folder}/printed"\n')
     python.chmod(0o755)
-    with pytest.raises(ClusterError, match=r"rpi11: its jobs cannot be listed: .*deploy start --no-jobs") as caught:
+    with pytest.raises(
+        ClusterError, match=r"^rpi11: its jobs cannot be listed: .{,900}deploy start --no-jobs"
+    ):
         node.jobs().records()
-    assert len(str(caught.value)) < 1000
 
 
 def test_the_job_s_own_log_is_no_link(root: JobsRoot, tmp_path: Path) -> None:
-    """The process that opens it is the account's: it says why it does not begin, and writes nowhere else."""
+    """The process that opens it is the account's: it says why it does not begin, and writes nowhere
+    else."""
     (tmp_path / "secret").write_text("of root\n")
     root.job(ID).output.symlink_to(tmp_path / "secret")
     words = [sys.executable, "-m", "deploy.jobs.node_job", ID, "--root", str(root.path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
-    assert done.returncode == 1
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, (tmp_path / "secret").read_text()) == (1, "of root\n")
     assert done.stderr.startswith(f"{ID}: its log cannot be opened")
-    assert (tmp_path / "secret").read_text() == "of root\n"

@@ -1,7 +1,7 @@
-"""A job as its unit runs it: `python -m deploy.jobs.node_job`, and what it leaves in `state.json`."""
+"""A job as its unit runs it: `python -m deploy.jobs.node_job`, and what it leaves in
+`state.json`."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ExitCode, UsageError
+from core.errors import ExitCode
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
 from deploy.jobs.request import JobRequest
@@ -20,7 +20,8 @@ from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
 
 HERE = Path(__file__).parents[1]
-FIRST, SECOND = "20261121T2230-train", "20261121T2231-pi"
+FIRST = "20261121T2230-train"
+SECOND = "20261121T2231-pi"
 
 
 def submit(root: JobsRoot, name: str = FIRST, **more: Any) -> None:
@@ -33,7 +34,7 @@ def submit(root: JobsRoot, name: str = FIRST, **more: Any) -> None:
 
 @contextmanager
 def begun(root: JobsRoot, endings: str, name: str = FIRST) -> Iterator["subprocess.Popen[str]"]:
-    """The job's process, with a coordinator that ends that way."""
+    """The job's process, with a coordinator that ends that way; one that waits does so already."""
     player = [str(HERE / "play_attempts.py"), str(root.path / "journal"), endings]
     with subprocess.Popen(
         [sys.executable, str(HERE / "drive_node_job.py"), str(root.path), name, *player],
@@ -43,6 +44,8 @@ def begun(root: JobsRoot, endings: str, name: str = FIRST) -> Iterator["subproce
         text=True,
     ) as process:
         try:
+            if endings == "waits":
+                eventually((root.path / "journal.waits").exists, "the coordinator's wait")
             yield process
         finally:
             process.kill()
@@ -59,6 +62,19 @@ def record(root: JobsRoot, name: str = FIRST) -> JobRecord:
     return found
 
 
+def state(root: JobsRoot, name: str = FIRST) -> JobState:
+    return record(root, name).state
+
+
+def waiting(root: JobsRoot, name: str = SECOND) -> None:
+    """Returns when the job waits for the one before."""
+    eventually(lambda: state(root, name) is JobState.WAITING, "the wait")
+
+
+def run_of(root: JobsRoot) -> str:
+    return f"{root.path}/runs/one"
+
+
 def attempts(root: JobsRoot) -> list[str | None]:
     return [json.loads(line)["resume"] for line in (root.path / "journal").read_text().splitlines()]
 
@@ -69,26 +85,26 @@ def root(tmp_path: Path) -> JobsRoot:
 
 
 @pytest.mark.parametrize(
-    ("code", "state"), [(0, JobState.DONE), (1, JobState.FAILED), (20, JobState.FAILED), (130, JobState.CANCELLED)]
+    ("code", "ending"),
+    [(0, JobState.DONE), (1, JobState.FAILED), (20, JobState.FAILED), (130, JobState.CANCELLED)],
 )
-def test_the_state_tells_how_it_ended(root: JobsRoot, code: int, state: JobState) -> None:
+def test_the_state_tells_how_it_ended(root: JobsRoot, code: int, ending: JobState) -> None:
     submit(root)
-    assert record(root).state is JobState.SUBMITTED
+    assert state(root) is JobState.SUBMITTED
     assert ended(root, str(code))[0] == code
     left = record(root)
-    assert (left.state, left.exit_code, left.run_folder) == (state, code, str(root.path / "runs" / "one"))
-    assert left.begun is not None
-    assert left.ended is not None
-    assert left.begun <= left.ended
+    assert (left.state, left.exit_code, left.run_folder) == (ending, code, run_of(root))
+    assert "" < str(left.begun) <= str(left.ended) < "9"  # times, not None
 
 
 def test_a_training_goes_on_with_fresh_roles(root: JobsRoot) -> None:
-    server, worker = PlayedRole(), PlayedRole()
+    server = PlayedRole()
+    worker = PlayedRole()
     with played_roles(ps_0=server, worker_0=worker) as roles:
         submit(root, roles=roles, flags=("--resume", "asked"))
         code, output = ended(root, "24,killed,0")
     assert code == 0
-    assert attempts(root) == ["asked", *[str(root.path / "runs" / "one")] * 2]
+    assert attempts(root) == ["asked", run_of(root), run_of(root)]
     assert (server.restarts, worker.restarts) == (2, 2)
     assert "train: started again, resuming runs/one\n" in output
 
@@ -97,69 +113,66 @@ def test_another_job_begins_anew_and_its_run_is_known(root: JobsRoot) -> None:
     submit(root, SECOND)
     assert ended(root, "killed,0", SECOND)[0] == 0
     assert attempts(root) == [None, None]
-    assert record(root, SECOND).run_folder == str(root.path / "runs" / "one")
+    assert record(root, SECOND).run_folder == run_of(root)
 
 
 def test_a_job_that_gets_nowhere_says_how_the_operator_goes_on(root: JobsRoot) -> None:
     submit(root)
     code, output = ended(root, "24,24,24")
-    assert code == ExitCode.SERVER_LOST
-    assert record(root).state is JobState.FAILED
-    assert output.splitlines()[-1] == "`fab job train --resume --run runs/one --inventory pi.yaml` resumes it"
+    assert (code, state(root)) == (ExitCode.SERVER_LOST, JobState.FAILED)
+    hint = "`fab job train --resume --run runs/one --inventory pi.yaml` resumes it"
+    assert output.splitlines()[-1] == hint
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_interrupts_it_once(root: JobsRoot, number: signal.Signals) -> None:
     submit(root)
     with begun(root, "waits") as process:
-        eventually((root.path / "journal.waits").exists, "the coordinator's wait")
-        assert record(root).state is JobState.RUNNING
-        assert record(root).pid == process.pid
+        running = record(root)
+        assert (running.state, running.pid) == (JobState.RUNNING, process.pid)
         process.send_signal(number)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == ExitCode.CANCELLED, output
-    assert record(root).state is JobState.CANCELLED
+    assert state(root) is JobState.CANCELLED
 
 
 def test_only_one_runs_at_a_time_and_the_holder_is_named(root: JobsRoot) -> None:
     submit(root)
     submit(root, SECOND)
-    with begun(root, "waits") as process:
-        eventually((root.path / "journal.waits").exists, "the coordinator's wait")
+    with begun(root, "waits"):
         code, output = ended(root, "0", SECOND)
         assert code == ExitCode.FAILED
         assert output.startswith(f"a job is running on this cluster already ({FIRST}): ")
-        assert record(root, SECOND).state is JobState.SUBMITTED
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_SECONDS)
+        assert state(root, SECOND) is JobState.SUBMITTED
 
 
-def test_a_killed_job_is_recognised_and_the_next_one_clears_up_after_it_once(root: JobsRoot) -> None:
+def test_a_killed_job_is_recognised_and_the_next_one_clears_up_after_it_once(
+    root: JobsRoot,
+) -> None:
     submit(root)
-    with begun(root, "waits") as process:
-        eventually((root.path / "journal.waits").exists, "the coordinator's wait")
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(PATIENCE_SECONDS)
+    with begun(root, "waits"):
+        pass  # and killed
     left = record(root)
     assert (left.state, left.exit_code, left.ended) == (JobState.INTERRUPTED, None, None)
-    assert left.run_folder == str(root.path / "runs" / "one")
-    server, worker = PlayedRole(), PlayedRole()
+    assert left.run_folder == run_of(root)
+    server = PlayedRole()
+    worker = PlayedRole()
     with played_roles(ps_0=server, worker_0=worker) as roles:
-        for number, name in enumerate((SECOND, "20261121T2232-pi"), start=2):
+        for name in (SECOND, "20261121T2232-pi"):
             submit(root, name, roles=roles)
             (root.path / "journal").unlink()
             code, output = ended(root, "0", name)
             assert code == 0
-            assert (f"{FIRST} was interrupted" in output) == (number == 2)
+            assert (f"{FIRST} was interrupted" in output) == (name == SECOND)
             assert (server.restarts, worker.restarts) == (1, 1)
-    assert record(root).state is JobState.INTERRUPTED
+    assert state(root) is JobState.INTERRUPTED
     assert record(root).ended is not None
 
 
 def test_what_was_never_submitted_is_one_line(root: JobsRoot) -> None:
-    code, output = ended(root, "0", "20261121T2230-train")
+    code, output = ended(root, "0")
     assert code == ExitCode.FAILED
-    assert output.startswith("20261121T2230-train: expected a job that was submitted, found no ")
+    assert output.startswith(f"{FIRST}: expected a job that was submitted, found no ")
     assert not is_job_id("../../etc")
 
 
@@ -167,16 +180,23 @@ def test_what_was_never_submitted_is_one_line(root: JobsRoot) -> None:
 def test_a_request_of_another_kind_is_refused(root: JobsRoot, content: bytes) -> None:
     submit(root)
     root.job(FIRST).request.write_bytes(content)
-    with pytest.raises(UsageError, match=r"request\.json: expected the request that `fab job` writes"):
-        JobRequest.read(root.job(FIRST).request)
-    assert ended(root, "0")[0] == ExitCode.BAD_USAGE
+    code, output = ended(root, "0")
+    assert code == ExitCode.BAD_USAGE
+    assert "request.json: expected the request that `fab job` writes" in output
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:
     heavy = ("tensorflow", "pydantic", "yaml", "psutil", "rich")
-    program = f"import sys, deploy.jobs.node_job.__main__; print([name for name in {heavy} if name in sys.modules])"
+    program = (
+        f"import sys, deploy.jobs.node_job.__main__; print([name for name in {heavy} if name in"
+        " sys.modules])"
+    )
     asked = subprocess.run(
-        [sys.executable, "-c", program], env=environment_for_any_folder(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=environment_for_any_folder(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert asked.stdout.strip() == "[]"
 
@@ -185,34 +205,41 @@ def test_a_job_waits_for_the_one_before_and_begins_when_that_is_done(root: JobsR
     submit(root)
     submit(root, SECOND, after=FIRST)
     with begun(root, "0,0", SECOND) as process:
-        eventually(lambda: record(root, SECOND).state is JobState.WAITING, "the wait")
+        waiting(root)
         assert record(root, SECOND).pid == process.pid
         assert ended(root, "0")[0] == 0
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output
-    assert record(root, SECOND).state is JobState.DONE
+    assert state(root, SECOND) is JobState.DONE
 
 
-@pytest.mark.parametrize(("code", "state"), [(1, JobState.FAILED), (130, JobState.CANCELLED)])
-def test_a_job_is_not_begun_when_the_one_before_is_not_done(root: JobsRoot, code: int, state: JobState) -> None:
+@pytest.mark.parametrize(("code", "ending"), [(1, JobState.FAILED), (130, JobState.CANCELLED)])
+def test_a_job_is_not_begun_when_the_one_before_is_not_done(
+    root: JobsRoot, code: int, ending: JobState
+) -> None:
     submit(root)
     submit(root, SECOND, after=FIRST)
     assert ended(root, str(code))[0] == code
     (root.path / "journal").unlink()
-    ended_with, output = ended(root, "0", SECOND)
-    assert ended_with == code
-    assert output == f"pi: not begun: {FIRST}, which it was to follow, is {state}\n"
-    assert record(root, SECOND).state is state
+    assert ended(root, "0", SECOND) == (
+        code,
+        f"pi: not begun: {FIRST}, which it was to follow, is {ending}\n",
+    )
+    assert state(root, SECOND) is ending
     assert not (root.path / "journal").exists()
 
 
-def test_a_waiting_job_can_be_interrupted_and_a_killed_one_is_recognised(root: JobsRoot) -> None:
+@pytest.mark.parametrize(
+    ("number", "ending"),
+    [(signal.SIGINT, JobState.CANCELLED), (signal.SIGKILL, JobState.INTERRUPTED)],
+)
+def test_a_waiting_job_can_be_interrupted_and_a_killed_one_is_recognised(
+    root: JobsRoot, number: signal.Signals, ending: JobState
+) -> None:
     submit(root)
-    for number, state in ((signal.SIGINT, JobState.CANCELLED), (signal.SIGKILL, JobState.INTERRUPTED)):
-        name = f"20261121T2231-{'pi' if number is signal.SIGINT else 'evaluate'}"
-        submit(root, name, after=FIRST)
-        with begun(root, "0", name) as process:
-            eventually(lambda name=name: record(root, name).state is JobState.WAITING, "the wait")  # type: ignore[misc]
-            process.send_signal(number)
-            process.wait(PATIENCE_SECONDS)
-        assert record(root, name).state is state
+    submit(root, SECOND, after=FIRST)
+    with begun(root, "0", SECOND) as process:
+        waiting(root)
+        process.send_signal(number)
+        process.wait(PATIENCE_SECONDS)
+    assert state(root, SECOND) is ending

@@ -1,18 +1,21 @@
-"""A real job on real roles that something else keeps running: its coordinator is killed, and it comes to its end."""
+"""A real job on real roles that something else keeps running: its coordinator is killed, and it
+comes to its end."""
 
 import contextlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from cluster.inventory import Inventory, load
-from cluster.inventory.templates import local_inventory
-from cluster.server.probe import answers
+from core.inventory import Inventory, load
+from core.inventory.templates import local_inventory
+from core.server.probe import answers
+from core.server.rights import COPIES
 from deploy.common.project import ROOT, environment_for_any_folder, module_command
 from deploy.jobs.node_job.records import JobsRoot, JobState, read_all
 from deploy.jobs.request import JobRequest
@@ -23,19 +26,12 @@ HANG_SECONDS = 250.0
 """Two coordinators load TensorFlow, and one trains: what passes it hangs."""
 
 
-@pytest.fixture
-def inventory(tmp_path: Path) -> Inventory:
-    path = tmp_path / "inventory.yaml"
-    path.write_text(local_inventory(workers=1))
-    return load(path)
-
-
 @contextlib.contextmanager
-def kept_running(inventory: Inventory) -> Iterator["subprocess.Popen[str]"]:
-    names = [task.name for task in inventory.tasks() if task.role != "coordinator"]
+def kept_running(inventory: Inventory, roles: list[str]) -> Iterator["subprocess.Popen[str]"]:
+    """What keeps the roles running, once each of them answers."""
     script = str(Path(__file__).parents[1] / "keep_running.py")
     with subprocess.Popen(
-        [sys.executable, script, str(inventory.path), *names],
+        [sys.executable, script, str(inventory.path), *roles],
         cwd=ROOT,
         env=environment_for_any_folder(),
         stdout=subprocess.PIPE,
@@ -43,8 +39,9 @@ def kept_running(inventory: Inventory) -> Iterator["subprocess.Popen[str]"]:
     ) as keeper:
         try:
             for task in inventory.tasks():
-                if task.role != "coordinator":
-                    eventually(lambda task=task: answers(task.host, task.port, 1.0), f"an answer of {task.name}")  # type: ignore[misc]
+                if task.name in roles:
+                    answering = partial(answers, task.host, task.port, 1.0)
+                    eventually(answering, f"an answer of {task.name}")
             yield keeper
         finally:
             children = psutil.Process(keeper.pid).children()
@@ -54,17 +51,30 @@ def kept_running(inventory: Inventory) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path, inventory: Inventory) -> None:
-    folder = JobsRoot(tmp_path / "state").job(NAME)
+def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path) -> None:
+    root = JobsRoot(tmp_path / "state")
+    folder = root.job(NAME)
     folder.path.mkdir(parents=True)
-    small = ("jobs.train.model.hidden=8", "jobs.train.model.n_stacked_layers=1", "jobs.train.epochs=2")
-    overrides = (f"runs={tmp_path / 'runs'}", 'jobs.train.data.source="synthetic"', *small)
-    roles = {task.name: task.metrics_address for task in inventory.tasks() if task.role != "coordinator"}
-    folder.request.write_bytes(JobRequest("train", "pi.yaml", overrides, ("--quiet",), roles).to_bytes())
-    folder.inventory.write_text(inventory.path.read_text())
-    with kept_running(inventory) as keeper, (tmp_path / "out").open("w") as output:
+    folder.inventory.write_text(local_inventory(workers=1))
+    inventory = load(folder.inventory)
+    roles = {
+        task.name: task.metrics_address for task in inventory.tasks() if task.role != "coordinator"
+    }
+    overrides = (
+        f"runs={tmp_path}/runs",
+        'jobs.train.data.source="synthetic"',
+        "jobs.train.model.hidden=8",
+        "jobs.train.model.n_stacked_layers=1",
+        "jobs.train.epochs=2",
+    )
+    request = JobRequest("train", "pi.yaml", overrides, ("--quiet",), roles)
+    folder.request.write_bytes(request.to_bytes())
+    caged = [f"--writes={path}" for path in (tmp_path / "cache", tmp_path / "runs", COPIES)]
+    for name in ("cache", "runs"):
+        (tmp_path / name).mkdir()
+    with kept_running(inventory, [*roles]) as keeper, (tmp_path / "out").open("w") as output:
         job = subprocess.Popen(
-            module_command("deploy.jobs.node_job", NAME, "--root", str(tmp_path / "state")),
+            module_command("deploy.jobs.node_job", NAME, "--root", str(root.path), *caged),
             cwd=ROOT,
             env={**environment_for_any_folder(), "XDG_CACHE_HOME": str(tmp_path / "cache")},
             stdout=output,
@@ -82,14 +92,12 @@ def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path, i
         assert job.returncode == 0, said
         keeper.kill()
         assert keeper.stdout is not None
-        started = [line.split()[0] for line in keeper.stdout]
-    assert sorted(started) == ["ps:0", "ps:0", "worker:0", "worker:0"]
+        started = sorted(line.split()[0] for line in keeper.stdout)
+    assert started == ["ps:0", "ps:0", "worker:0", "worker:0"]
     assert "train: ended with signal 9 (SIGKILL) after " in said
-    (record,) = read_all(JobsRoot(tmp_path / "state"))
+    (record,) = read_all(root)
     assert (record.state, record.exit_code) == (JobState.DONE, 0)
-    assert record.run_folder is not None
-    assert Path(record.run_folder).parent == tmp_path / "runs"
-    result = json.loads((Path(record.run_folder) / "result.json").read_text())
-    assert result["status"] == "done"
-    assert len(list((tmp_path / "runs").iterdir())) == 1
-    assert said.splitlines()[-1] == f"result: {record.run_folder}/result.json"
+    (run,) = (tmp_path / "runs").iterdir()
+    assert record.run_folder == str(run)
+    assert json.loads((run / "result.json").read_text())["status"] == "done"
+    assert said.splitlines()[-1] == f"result: {run}/result.json"

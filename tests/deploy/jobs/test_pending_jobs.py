@@ -9,12 +9,12 @@ from deploy.jobs.services import PendingJobs, reusable
 
 
 def test_the_note_is_there_until_it_is_forgotten(tmp_path: Path) -> None:
-    pending = PendingJobs(tmp_path / "not yet there" / "pending_jobs.json")
+    pending = PendingJobs(tmp_path / "not yet there/pending_jobs.json")
     assert (pending.noted, pending.submitted) == (False, ())
     pending.note()
     assert (pending.noted, pending.submitted) == (True, ())
     pending.note(["1-pi"])
-    assert PendingJobs(tmp_path / "not yet there" / "pending_jobs.json").submitted == ("1-pi",)
+    assert PendingJobs(tmp_path / "not yet there/pending_jobs.json").submitted == ("1-pi",)
     pending.forget()
     pending.forget()
     assert not pending.noted

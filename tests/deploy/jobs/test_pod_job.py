@@ -4,21 +4,22 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.control.token import VARIABLE
-from cluster.errors import ClusterError, ExitCode
-from cluster.inventory import Inventory
-from cluster.inventory.templates import local_inventory
+from core.backoff import Backoff
+from core.control.token import VARIABLE
+from core.errors import ClusterError, ExitCode
+from core.inventory.templates import local_inventory
+from deploy.common.file_lock import FileLock
 from deploy.jobs import pod_job
 from deploy.jobs.foreground_job import JobRestartPolicy
-from deploy.jobs.node_job.role_restart import RestartPatience, await_roles
+from tests.core.inventory.cases import machine, read
 from tests.deploy.played_roles import PlayedRole, played_roles
-from tests.inventory.cases import machine, read
 
-QUICK = JobRestartPolicy(first_delay_seconds=0.01, limit=2)
+QUICK = JobRestartPolicy(Backoff(first_seconds=0.01), limit=2)
 COORDINATOR = """\
 import json, os, sys
 from pathlib import Path
@@ -37,106 +38,126 @@ sys.exit(code)
 
 
 class Played:
-    """An inventory with played roles, and a played coordinator that ends with these codes, one a start."""
+    """An inventory with played roles, and a played coordinator that ends with these codes, one a
+    start."""
 
-    def __init__(self, folder: Path, roles: dict[str, str]) -> None:
-        (ps, worker) = (address.split(":") for address in roles.values())
+    def __init__(self, folder: Path) -> None:
+        self.ps = PlayedRole()
+        self.worker = PlayedRole()
         self.runs = folder / "runs"
         self.runs.mkdir()
-        self.program = folder / "coordinator.py"
-        self.program.write_text(COORDINATOR)
-        self.inventory: Inventory = read(
-            f"schema: 1\ncluster: boxes\nruns: {self.runs}\nnodes:\n"
-            f"  - {{name: here, address: 127.0.0.1, roles: [{{ps: {{port: 20001, metrics_port: {ps[1]}}}}}, "
-            f"{{worker: {{port: 20002, metrics_port: {worker[1]}}}}}, coordinator]}}\n",
+        self.holder = self.runs / pod_job.HOLDER
+        self._program = folder / "coordinator.py"
+        self._program.write_text(COORDINATOR)
+        self._inventory = read(
+            f"schema: 1\ncluster: boxes\nruns: {self.runs}\nnodes:\n  - {{name: here, address:"
+            f" 127.0.0.1, roles: [{{ps: {{port: 20001, metrics_port: {self.ps.port}}}}}, {{worker:"
+            f" {{port: 20002, metrics_port: {self.worker.port}}}}}, coordinator]}}\n",
             on=machine(),
         )
 
+    def left_by(self, pod: str) -> None:
+        """As a pod of that identity leaves the volume when it is killed."""
+        self.holder.write_text(pod)
+        (self.runs / pod_job.RUN_FILE).write_text(f"{self.runs}/0-train")
+
     def run(self, codes: str, identity: str = "uid-1") -> int:
         (self.runs / "codes").write_text(codes)
-        command = (sys.executable, str(self.program), str(self.runs))
-        return pod_job.run(self.inventory, "train", ["jobs.train.epochs=1"], identity, QUICK, command)
+        command = (sys.executable, str(self._program), str(self.runs))
+        settings = ["jobs.train.epochs=1"]
+        return pod_job.run(self._inventory, "train", settings, identity, QUICK, command)
 
     @property
-    def calls(self) -> list[list[str]]:
-        return [json.loads(line)[2:] for line in (self.runs / "calls").read_text().splitlines()]
+    def resumed(self) -> list[str]:
+        """Of each start the run that it resumes, or nothing."""
+        calls = map(json.loads, (self.runs / "calls").read_text().splitlines())
+        return [" ".join(call).partition(" --resume ")[2] for call in calls]
+
+    @property
+    def restarts(self) -> tuple[int, int]:
+        return (self.ps.restarts, self.worker.restarts)
 
 
-def test_a_first_pod_waits_for_the_roles_and_restarts_none(tmp_path: Path) -> None:
-    ps, worker = PlayedRole(), PlayedRole()
-    with played_roles(ps_0=ps, worker_0=worker) as addresses:
-        played = Played(tmp_path, addresses)
-        assert played.run("0") == ExitCode.DONE
-    assert (ps.restarts, worker.restarts) == (0, 0)
-    assert len(played.calls) == 1
-    assert "--resume" not in played.calls[0]
-    assert not (played.runs / pod_job.HOLDER).exists()
+@pytest.fixture
+def played(tmp_path: Path) -> Iterator[Played]:
+    made = Played(tmp_path)
+    with played_roles(ps_0=made.ps, worker_0=made.worker):
+        yield made
 
 
-def test_a_lost_server_is_a_restart_of_the_roles_and_of_the_same_run(tmp_path: Path) -> None:
-    ps, worker = PlayedRole(), PlayedRole()
-    with played_roles(ps_0=ps, worker_0=worker) as addresses:
-        played = Played(tmp_path, addresses)
-        assert played.run(f"{int(ExitCode.SERVER_LOST)} 0") == ExitCode.DONE
-    assert (ps.restarts, worker.restarts) == (1, 1)
-    assert played.calls[1][-2:] == ["--resume", str(played.runs / "1-train")]
+def test_a_first_pod_waits_for_the_roles_and_restarts_none(played: Played) -> None:
+    assert played.run("0") == ExitCode.DONE
+    assert (played.restarts, played.resumed) == ((0, 0), [""])
+    assert not played.holder.exists()
+
+
+def test_a_lost_server_is_a_restart_of_the_roles_and_of_the_same_run(played: Played) -> None:
+    assert played.run(f"{int(ExitCode.SERVER_LOST)} 0") == ExitCode.DONE
+    assert (played.restarts, played.resumed) == ((1, 1), ["", f"{played.runs}/1-train"])
 
 
 @pytest.mark.parametrize(("identity", "resumes"), [("uid-1", True), ("uid-2", False)])
 def test_a_pod_after_one_that_was_killed_restarts_the_roles_and_its_own_job_resumes(
-    identity: str, resumes: bool, tmp_path: Path
+    identity: str, resumes: bool, played: Played
 ) -> None:
-    ps, worker = PlayedRole(), PlayedRole()
-    with played_roles(ps_0=ps, worker_0=worker) as addresses:
-        played = Played(tmp_path, addresses)
-        (played.runs / pod_job.HOLDER).write_text("uid-1")
-        (played.runs / pod_job.RUN_FILE).write_text(str(played.runs / "0-train"))
-        assert played.run("0", identity) == ExitCode.DONE
-    assert (ps.restarts, worker.restarts) == (1, 1)
-    assert (played.calls[0][-2:] == ["--resume", str(played.runs / "0-train")]) == resumes
+    played.left_by("uid-1")
+    assert played.run("0", identity) == ExitCode.DONE
+    assert (played.restarts, played.resumed) == ((1, 1), [f"{played.runs}/0-train" * resumes])
 
 
-def test_a_job_that_failed_leaves_its_mark_for_the_next_pod(tmp_path: Path) -> None:
-    with played_roles(ps_0=PlayedRole(), worker_0=PlayedRole()) as addresses:
-        played = Played(tmp_path, addresses)
-        assert played.run("1") == ExitCode.FAILED
-    assert (played.runs / pod_job.HOLDER).read_text() == "uid-1"
+def test_a_second_pod_beside_one_that_runs_touches_nothing(played: Played) -> None:
+    """The node of the first one cannot be reached, so Kubernetes starts another; the first one goes
+    on."""
+
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in played.runs.iterdir()}
+
+    played.left_by("uid-1")
+    (played.runs / "codes").write_text("0")
+    with FileLock(played.runs / pod_job.LOCK):
+        before = content()
+        with pytest.raises(
+            ClusterError, match=r"another pod runs a job .* uid-1\): nothing was restarted"
+        ):
+            played.run("0")
+        assert (content(), played.restarts) == (before, (0, 0))
+    assert played.run("0") == ExitCode.DONE
+
+
+def test_a_job_that_failed_leaves_its_mark_for_the_next_pod(played: Played) -> None:
+    assert played.run("1") == ExitCode.FAILED
+    assert played.holder.read_text() == "uid-1"
 
 
 @pytest.mark.parametrize("kept", [None, "uid-1"])
 def test_sigterm_ends_a_pod_that_waits_for_the_roles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kept: str | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    kept: str | None,
 ) -> None:
-    """It is the first process of its container, for which a signal without a handler does nothing."""
-    runs = tmp_path / "runs"
-    runs.mkdir()
+    """It is the first process of its container, for which a signal without a handler does
+    nothing."""
+    holder = tmp_path / pod_job.HOLDER
     if kept is not None:
-        (runs / pod_job.HOLDER).write_text(kept)
+        holder.write_text(kept)
     for name in ("await_roles", "restart_roles"):
         monkeypatch.setattr(pod_job, name, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(local_inventory(1, 1))
     before = signal.getsignal(signal.SIGTERM)
-    assert pod_job.main(["pi", "--inventory", str(inventory), "--set", f"runs={runs}"]) == ExitCode.CANCELLED
+    words = ["pi", "--inventory", str(inventory), "--set", f"runs={tmp_path}"]
+    assert pod_job.main(words) == ExitCode.CANCELLED
     assert "interrupted before it was started" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
-    assert (runs / pod_job.HOLDER).exists() == (kept is not None)
+    assert holder.exists() == (kept is not None)
 
 
-def test_a_mark_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    with played_roles(ps_0=PlayedRole(), worker_0=PlayedRole()) as addresses:
-        played = Played(tmp_path, addresses)
-        (played.runs / pod_job.HOLDER).mkdir()
-        with pytest.raises(ClusterError, match=r"cannot be read .* give the volume of the runs to the uid"):
-            played.run("0")
-
-
-def test_roles_that_never_come_end_the_wait_with_one_line() -> None:
-    with (
-        played_roles(ps_0=PlayedRole()) as roles,
-        pytest.raises(ClusterError, match=r"worker:0 \(127.0.0.1:1\) was asked and is not ready; a job needs every"),
-    ):
-        await_roles({**roles, "worker:0": "127.0.0.1:1"}, print, RestartPatience(0.5, 0.1))
+def test_a_mark_that_cannot_be_read_is_one_line(played: Played) -> None:
+    played.holder.mkdir()
+    said = r"cannot be read .* give the volume of the runs to the uid"
+    with pytest.raises(ClusterError, match=said):
+        played.run("0")
 
 
 def test_recordings_that_are_missing_are_one_line_and_bad_usage(
@@ -149,9 +170,9 @@ def test_recordings_that_are_missing_are_one_line_and_bad_usage(
         "schema: 1\ncluster: boxes\nconnection: ssh\nnodes:\n"
         "  - {name: a, address: 10.0.0.1, roles: [ps, coordinator]}\n"
         "  - {name: b, address: 10.0.0.2, roles: [worker]}\n"
-        f"jobs: {{train: {{data: {{source: {tmp_path}/nothing.zip}}}}}}\n"
     )
-    assert pod_job.main(["train", "--inventory", str(inventory)]) == ExitCode.BAD_USAGE
+    data = f"{tmp_path}/nothing.zip"
+    words = ["train", "--inventory", str(inventory), "--set", f"jobs.train.data.source={data}"]
+    assert pod_job.main(words) == ExitCode.BAD_USAGE
     said = capfd.readouterr().err
-    assert f"{tmp_path}/nothing.zip" in said
-    assert "Traceback" not in said
+    assert (data in said, "Traceback" in said) == (True, False)

@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ExitCode
-from cluster.inventory import load
+from core.errors import ExitCode
+from core.inventory import load
 from deploy.cluster.fleet import Fleet
 from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
@@ -69,37 +68,44 @@ def attempts(root: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (root / "journal").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("ending", "named"), [("24", "exit code 24 (SERVER_LOST)"), ("killed", "signal 9 (SIGKILL)")])
-def test_a_training_is_continued_in_its_folder_with_fresh_roles(roles: PlayedCluster, ending: str, named: str) -> None:
-    code, words = done(roles.root, f"{ending},0")
+@pytest.mark.parametrize(
+    ("ending", "named"), [("24", "exit code 24 (SERVER_LOST)"), ("killed", "signal 9 (SIGKILL)")]
+)
+def test_a_training_is_continued_in_its_folder_with_fresh_roles(
+    roles: PlayedCluster, ending: str, named: str
+) -> None:
+    code, (decision, again) = done(roles.root, f"{ending},0")
     assert code == 0
     first, second = attempts(roles.root)
-    folder = str(roles.root / "runs" / "one")
+    folder = f"{roles.root}/runs/one"
     assert (first["resume"], second["resume"]) == ("asked", folder)
     assert first["state"] == second["state"] == "running"
     assert not set(first["pids"]) & set(second["pids"])
-    decision, again = words
     assert decision.startswith(f"train: ended with {named} after ")
     assert decision.endswith("; restart 1 of 5 within 600 s, in 0.0 s")
     assert again == f"train: started again, resuming {folder}"
     assert not roles.folder.run_file.exists()
 
 
-def test_a_training_that_had_no_folder_yet_is_simply_run_again(roles: PlayedCluster) -> None:
+@pytest.mark.parametrize(
+    ("name", "endings"),
+    [("train", ["killed-early", "0"]), ("pi", ["24", "killed", "0"])],
+    ids=["a training that had no folder yet", "another job"],
+)
+def test_what_cannot_be_continued_is_run_again_from_the_beginning(
+    roles: PlayedCluster, name: str, endings: list[str]
+) -> None:
     roles.folder.run_file.write_text("/of/a/job/before\n")
-    code, words = done(roles.root, "killed-early,0")
+    code, words = done(roles.root, ",".join(endings), name)
     assert code == 0
-    assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked", "asked"]
-    assert words[-1] == "train: started again"
-
-
-def test_another_job_is_run_again_from_the_beginning(roles: PlayedCluster) -> None:
-    assert done(roles.root, "24,killed,0", name="pi")[0] == 0
-    assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked"] * 3
+    assert [attempt["resume"] for attempt in attempts(roles.root)] == ["asked"] * len(endings)
+    assert words[-1] == f"{name}: started again"
 
 
 @pytest.mark.parametrize("name", ["train", "evaluate"])
-def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(roles: PlayedCluster, name: str) -> None:
+def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(
+    roles: PlayedCluster, name: str
+) -> None:
     code, words = done(roles.root, "empty", name)
     assert code == 1
     assert len(attempts(roles.root)) == 1
@@ -108,44 +114,44 @@ def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(roles: PlayedCl
 
 @pytest.mark.parametrize(("ending", "code"), [("24", 24), ("killed", 1)])
 def test_a_job_that_gets_nowhere_is_given_up(roles: PlayedCluster, ending: str, code: int) -> None:
-    ended, words = done(roles.root, f"{ending},{ending},{ending}", limit=2)
-    assert ended == code
-    assert len(attempts(roles.root)) == 3
-    *_, decision, hint = words
+    ended, (*_, decision, hint) = done(roles.root, f"{ending},{ending},{ending}", limit=2)
+    assert (ended, len(attempts(roles.root))) == (code, 3)
     assert decision.endswith("not restarted: 2 restarts in the last 600 s, 2 are allowed")
-    folder = roles.root / "runs" / "one"
-    assert hint == f"`fab job train --resume --run {folder} --inventory {roles.root / 'inventory.yaml'}` resumes it"
+    which = f"--run {roles.root}/runs/one --inventory {roles.root}/inventory.yaml"
+    assert hint == f"`fab job train --resume {which}` resumes it"
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 20, 130])
-def test_other_ends_are_ends(roles: PlayedCluster, code: int) -> None:
-    assert done(roles.root, str(code)) == (code, [])
-    assert len(attempts(roles.root)) == 1
+def test_other_ends_are_ends(roles: PlayedCluster) -> None:
+    for attempt, code in enumerate((0, 1, 2, 20, 130), start=1):
+        assert done(roles.root, "0,1,2,20,130") == (code, [])
+        assert len(attempts(roles.root)) == attempt
 
 
-@pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None])
-def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster, interrupt: signal.Signals | None) -> None:
-    with job(roles.root, "24,0", delay_seconds=900.0) as process:
-        assert process.stderr is not None
-        assert "restart 1 of 5 within 600 s, in 900.0 s" in process.stderr.readline()
-        assert held_by(roles.folder.job_lock) == process.pid
-        if interrupt is None:
-            inventory = load(roles.root / "inventory.yaml")
-            Supervised(inventory, ()).stop(Fleet.here(inventory), [node.name for node in inventory.nodes])
-        else:
-            os.kill(process.pid, interrupt)
-        _, words = process.communicate(timeout=PATIENCE_SECONDS)
+def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster) -> None:
+    inventory = load(roles.root / "inventory.yaml")
+    for attempt, interrupt in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None), 1):
+        with job(roles.root, "24,24,24,24,0", delay_seconds=900.0) as process:
+            assert process.stderr is not None
+            assert "restart 1 of 5 within 600 s, in 900.0 s" in process.stderr.readline()
+            assert held_by(roles.folder.job_lock) == process.pid
+            if interrupt is None:
+                Supervised(inventory, ()).stop(Fleet.here(inventory), ["here"])
+            else:
+                process.send_signal(interrupt)
+            _, words = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == ExitCode.CANCELLED
-    assert len(attempts(roles.root)) == 1
-    assert "train: interrupted before it was started again" in words
-    assert held_by(roles.folder.job_lock) is None
+        assert len(attempts(roles.root)) == attempt
+        assert "train: interrupted before it was started again" in words
+        assert held_by(roles.folder.job_lock) is None
 
 
 def test_a_cluster_that_does_not_come_back_ends_the_job(roles: PlayedCluster) -> None:
     roles.script(ps_0="exit 2")
     code, words = done(roles.root, "killed,0")
     assert code == ExitCode.FAILED
-    assert words[-1].startswith("the job cannot be started again, its roles do not restart: ps:0 failed: this role")
+    assert words[-1].startswith(
+        "the job cannot be started again, its roles do not restart: ps:0 failed: this role"
+    )
     assert words[-2].endswith(" resumes it")
     assert len(attempts(roles.root)) == 1
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.errors import UsageError
+from core.errors import UsageError
 from deploy.cluster.services import LogPlace
 from deploy.logs.log_reader import chosen
-from tests.inventory.cases import edited, machine, read
+from tests.core.inventory.cases import edited, machine, read
 
 TASKS = read(
     edited(
@@ -14,7 +14,9 @@ TASKS = read(
     on=machine(),
 ).tasks()
 NODES = {task.name: task.node for task in TASKS}
-SERVICE = [LogPlace("service", node, unit="pscluster-service.service") for node in ("rpi02", "rpi09")]
+SERVICE = [
+    LogPlace("service", node, unit="pscluster-service.service") for node in ("rpi02", "rpi09")
+]
 ALL = [
     LogPlace("", "rpi02", unit="pscluster-*"),
     *(LogPlace(name, node, unit=f"pscluster-{name}.service") for name, node in NODES.items()),
@@ -22,40 +24,42 @@ ALL = [
 ]
 
 
-def names(roles: list[str], nodes: list[str]) -> list[tuple[str, str]]:
-    return [(place.name, place.node) for place in chosen(ALL, TASKS, roles, nodes)]
+def chosen_by(flags: str) -> list[LogPlace]:
+    """What the flags choose, each `--role` and `--node` with its value."""
+    words = flags.split()
+    given = list(zip(words[::2], words[1::2], strict=True))
+    roles, nodes = ([value for flag, value in given if flag == of] for of in ("--role", "--node"))
+    return chosen(ALL, TASKS, roles, nodes)
 
 
 def test_without_a_choice_all_are_meant() -> None:
-    assert chosen(ALL, TASKS, [], []) == ALL
+    assert chosen_by("") == ALL
 
 
 @pytest.mark.parametrize(
-    ("roles", "nodes", "found"),
+    ("flags", "found"),
     [
-        (["service"], [], [("service", "rpi02"), ("service", "rpi09")]),
-        (["service"], ["rpi02"], [("service", "rpi02")]),
-        ([], ["rpi02"], [("worker:0", "rpi02"), ("service", "rpi02")]),
-        ([], ["rpi09"], [("service", "rpi09")]),
-        (["worker"], ["rpi02"], [("worker:0", "rpi02")]),
-        (["ps", "service"], [], [("ps:0", NODES["ps:0"]), ("service", "rpi02"), ("service", "rpi09")]),
-        (["worker", "service"], ["rpi09"], [("service", "rpi09")]),
+        ("--role service", "service@rpi02 service@rpi09"),
+        ("--role service --node rpi02", "service@rpi02"),
+        ("--node rpi02", "worker:0@rpi02 service@rpi02"),
+        ("--node rpi09", "service@rpi09"),
+        ("--role worker --node rpi02", "worker:0@rpi02"),
+        ("--role ps --role service", f"ps:0@{NODES['ps:0']} service@rpi02 service@rpi09"),
+        ("--role worker --role service --node rpi09", "service@rpi09"),
     ],
 )
-def test_the_service_counts_by_its_role_and_by_its_nodes(
-    roles: list[str], nodes: list[str], found: list[tuple[str, str]]
-) -> None:
-    assert names(roles, nodes) == found
+def test_the_service_counts_by_its_role_and_by_its_nodes(flags: str, found: str) -> None:
+    assert " ".join(f"{place.name}@{place.node}" for place in chosen_by(flags)) == found
 
 
 @pytest.mark.parametrize(
-    ("roles", "nodes", "said"),
+    ("flags", "said"),
     [
-        (["servic"], [], "--role servic: expected one of"),
-        ([], ["rpi77"], "--node rpi77: expected one of"),
-        (["service"], ["rpi77"], "--node rpi77: expected one of"),
+        ("--role servic", "--role servic: expected one of"),
+        ("--node rpi77", "--node rpi77: expected one of"),
+        ("--role service --node rpi77", "--node rpi77: expected one of"),
     ],
 )
-def test_an_unknown_name_is_refused(roles: list[str], nodes: list[str], said: str) -> None:
+def test_an_unknown_name_is_refused(flags: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        chosen(ALL, TASKS, roles, nodes)
+        chosen_by(flags)

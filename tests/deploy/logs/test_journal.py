@@ -2,10 +2,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.logs.sources import JournalLine, parse_line
+
+AT = 1800000000.123456
 
 
 def entry(**changes: object) -> str:
@@ -17,30 +20,30 @@ def entry(**changes: object) -> str:
     return json.dumps(said | changes)
 
 
-def test_a_line_of_journalctl() -> None:
-    line = parse_line("rpi04", entry())
-    assert line == JournalLine(1800000000.123456, "rpi04", "worker-3", "serves on port 2223")
+LINES: dict[str, tuple[dict[str, object], JournalLine]] = {
+    "of a role": ({}, JournalLine(AT, "rpi04", "worker-3", "serves on port 2223")),
+    "of systemd about a unit": (
+        {"_SYSTEMD_UNIT": "init.scope", "UNIT": "pscluster-ps-0.service", "MESSAGE": "Started it."},
+        JournalLine(AT, "rpi04", "ps-0", "Started it."),
+    ),
+    "of a job": (
+        {"_SYSTEMD_UNIT": "pscluster-job@20261121-train.service", "MESSAGE": "x"},
+        JournalLine(AT, "rpi04", "job@20261121-train", "x"),
+    ),
+    "bytes that are no text": (
+        {"MESSAGE": [104, 105, 255]},
+        JournalLine(AT, "rpi04", "worker-3", "hi\ufffd"),
+    ),
+    "too long for journalctl": (
+        {"MESSAGE": None},
+        JournalLine(AT, "rpi04", "worker-3", "(a line of more than 4096 bytes)"),
+    ),
+}
 
 
-def test_what_systemd_says_of_a_unit_is_the_unit_s() -> None:
-    line = parse_line("rpi04", entry(_SYSTEMD_UNIT="init.scope", UNIT="pscluster-ps-0.service", MESSAGE="Started it."))
-    assert line is not None
-    assert (line.unit, line.text) == ("ps-0", "Started it.")
-    job = parse_line("rpi04", entry(_SYSTEMD_UNIT="pscluster-job@20261121-train.service"))
-    assert job is not None
-    assert job.unit == "job@20261121-train"
-
-
-def test_bytes_that_are_no_text() -> None:
-    line = parse_line("rpi04", entry(MESSAGE=[104, 105, 255]))
-    assert line is not None
-    assert line.text == "hi\ufffd"
-
-
-def test_a_line_too_long_for_journalctl_is_told_as_one() -> None:
-    line = parse_line("rpi04", entry(MESSAGE=None))
-    assert line is not None
-    assert line.text == "(a line of more than 4096 bytes)"
+@pytest.mark.parametrize(("fields", "line"), LINES.values(), ids=LINES)
+def test_a_line_of_journalctl(fields: dict[str, object], line: JournalLine) -> None:
+    assert parse_line("rpi04", entry(**fields)) == line
 
 
 NO_LINES: Sequence[Any] = [

@@ -1,21 +1,25 @@
-"""A node's logs, read and followed by the commands that it is given: nothing is lost between, nothing comes twice."""
+"""A node's logs, read and followed by the commands that it is given: nothing is lost between,
+nothing comes twice."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from cluster.logs.lines import utc
+from core.logs.lines import utc
 from deploy.cluster.connection import _DIES_WITH_ITS_INPUT
 from deploy.common.command_line import Words, shell
 from deploy.logs import sources
 from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_run
+from tests.deploy.logs.files import readers, write
+from tests.deploy.playing import eventually
 from tests.habits import needs
 
 HERE = Path(__file__).parents[1]
@@ -25,15 +29,19 @@ RUN = "20261122T000000Z-train"
 
 
 class PlayedJournal:
-    """A journal in a folder of its own, with journalctl for it: the real one, or one that is played."""
+    """A journal in a folder of its own, with journalctl for it: the real one, or one that is
+    played."""
 
     def __init__(self, folder: Path, *, real: bool) -> None:
         folder.mkdir()
-        self._folder, self._real, self._written = folder, real, 0
-        words = [str(needs.tool("journalctl"))] if real else [sys.executable, str(HERE / "play_journalctl.py")]
-        self.journalctl = (*words, "-D", str(folder))
+        self._folder = folder
+        self._real = real
+        self._written = 0
         if real:
+            self.journalctl: Words = (str(needs.tool("journalctl")), "-D", str(folder))
             self.write("another.service", 0, "begins")  # a machine's journal is never empty
+        else:
+            self.journalctl = (sys.executable, f"{HERE}/play_journalctl.py", "-D", str(folder))
 
     def write(self, unit: str, seconds: float, *messages: str) -> None:
         """Lines of that time."""
@@ -47,17 +55,23 @@ class PlayedJournal:
                 "MESSAGE": message,
             }
             if self._real:
-                exported = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
-                writer = [*needs.machine_id(), str(needs.tool("systemd-journal-remote"))]
-                words = [*writer, "-o", str(self._folder / "it.journal"), "-"]
-                subprocess.run(words, input=exported, text=True, check=True, capture_output=True, timeout=60)
+                self._export(fields)
             else:
-                with (self._folder / "journal").open("a") as journal:
-                    journal.write(json.dumps(fields) + "\n")
+                write(self._folder / "journal", json.dumps(fields))
+
+    def _export(self, fields: Mapping[str, str]) -> None:
+        exported = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
+        writer = [*needs.machine_id(), str(needs.tool("systemd-journal-remote"))]
+        words = [*writer, "-o", f"{self._folder}/it.journal", "-"]
+        subprocess.run(
+            words, input=exported, text=True, check=True, capture_output=True, timeout=60
+        )
 
 
 @pytest.fixture(params=["real", "played"])
-def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedJournal:
+def journal(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> PlayedJournal:
     made = PlayedJournal(tmp_path / "journal", real=request.param == "real")
     monkeypatch.setattr(sources, "JOURNALCTL", made.journalctl)
     return made
@@ -69,37 +83,65 @@ def on_node(command: Words) -> bytes:
     return ended.stdout
 
 
+def read(log: Journal | FileLog, follow: bool = False, before: bytes = b"") -> list[str]:
+    """The lines of now; the node's start file prints something before them."""
+    return [entry.text for entry in log.read(before + on_node(log.reading()), follow=follow)]
+
+
+def seconds(log: FileLog) -> list[float]:
+    """The times of what is read."""
+    return [entry.seconds - AT for entry in log.read(on_node(log.reading()))]
+
+
 @contextmanager
-def streamed(command: Words) -> "Iterator[subprocess.Popen[str]]":
-    """As `NodeConnection.stream` starts it: it ends when its input does."""
-    words = shell(_DIES_WITH_ITS_INPUT, *command)
+def streamed(log: Journal | FileLog, *files: Path) -> "Iterator[Comes]":
+    """Follows it as `NodeConnection.stream` does: the command ends when its input does.
+
+    Nobody reads the files then.
+    """
+    words = shell(_DIES_WITH_ITS_INPUT, *log.following())
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as it:
+    ) as process:
         try:
-            yield it
+            yield Comes(log, process)
         finally:
-            assert it.stdin is not None
-            it.stdin.close()
-            it.wait(PATIENCE_SECONDS)
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(PATIENCE_SECONDS)
+    unread(*files)
 
 
-def lines_of(log: Journal | FileLog, following: "subprocess.Popen[str]", last: str) -> list[str]:
-    """What comes, up to the line that ends with `last`; the test's own time limit is the patience."""
-    assert following.stdout is not None
-    told: list[str] = []
-    while not told or not told[-1].endswith(last):
-        text = following.stdout.readline()
-        assert text, f"it ended after {told}"
-        entry = log.came(text.removesuffix("\n"))
-        told += [] if entry is None else [entry.text]
-    return told
+def unread(*files: Path) -> None:
+    for file in files:
+        eventually(lambda file=file: not any(readers(file)), "the end of who reads the log")  # type: ignore[misc]
+
+
+class Comes:
+    """What comes of a log that is followed."""
+
+    def __init__(self, log: Journal | FileLog, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        self._log = log
+        self.stdout = process.stdout
+
+    def __call__(self, *expected: str) -> None:
+        """These lines come, and nothing between; the test's own time limit is the patience."""
+        told: list[str] = []
+        while len(told) < len(expected):
+            text = self.stdout.readline()
+            assert text, f"it ended after {told}"
+            entry = self._log.came(text.removesuffix("\n"))
+            told += [] if entry is None else [entry.text]
+        assert told == list(expected)
 
 
 WORKER = "pscluster-worker-0.service"
 
 
-def of_worker(count: int = 20, since: float = 0.0, patterns: Sequence[str] = (WORKER, "pscluster-*")) -> Journal:
+def of_worker(
+    count: int = 20, since: float = 0.0, patterns: Sequence[str] = (WORKER, "pscluster-*")
+) -> Journal:
     return Journal("pi-2", "pi-2", patterns, count, since)
 
 
@@ -107,13 +149,13 @@ def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: Pla
     journal.write(WORKER, 1, "one", "two", "three")
     journal.write("ssh.service", 1, "not ours")
     log = of_worker(2)
-    assert [entry.text for entry in log.read(on_node(log.reading()))] == ["two", "three"]
+    assert read(log) == ["two", "three"]
     journal.write(WORKER, 2, "between")
     journal.write("pscluster-ps-0.service", 2, "of a role that is new")
-    with streamed(log.following()) as following:
-        assert lines_of(log, following, "new") == ["between", "of a role that is new"]
+    with streamed(log) as comes:
+        comes("between", "of a role that is new")
         journal.write(WORKER, 3, "live")
-        assert lines_of(log, following, "live") == ["live"]
+        comes("live")
 
 
 def test_without_lines_wanted_following_begins_there_too(journal: PlayedJournal) -> None:
@@ -121,18 +163,20 @@ def test_without_lines_wanted_following_begins_there_too(journal: PlayedJournal)
     log = of_worker(0)
     log.read(on_node(log.reading()))
     journal.write(WORKER, 2, "between")
-    with streamed(log.following()) as following:
-        assert lines_of(log, following, "between") == ["between"]
+    with streamed(log) as comes:
+        comes("between")
 
 
 @pytest.mark.parametrize("since", [0.0, AT + 5.25])
-def test_where_nothing_was_read_all_that_is_there_is_new(journal: PlayedJournal, since: float) -> None:
+def test_where_nothing_was_read_all_that_is_there_is_new(
+    journal: PlayedJournal, since: float
+) -> None:
     journal.write("pscluster-job@1-pi.service" if since else "ssh.service", 1, "old")
     log = of_worker(20, since, ["pscluster-job@*"])
     assert log.read(on_node(log.reading())) == []
     journal.write("pscluster-job@2-pi.service", 6, "Started")
-    with streamed(log.following()) as following:
-        assert lines_of(log, following, "Started") == ["Started"]
+    with streamed(log) as comes:
+        comes("Started")
 
 
 def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: PlayedJournal) -> None:
@@ -142,49 +186,46 @@ def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: PlayedJourna
     told = log.read(on_node(log.reading()))
     assert [entry.text for entry in told] == ["at 4", "at 5"]
     assert [entry.seconds - AT for entry in told] == pytest.approx([4, 5], abs=0.001)
-    log = of_worker(20, AT + 3.5)
-    assert [entry.text for entry in log.read(on_node(log.reading()))] == ["at 4", "at 5"]
+    assert read(of_worker(20, AT + 3.5)) == ["at 4", "at 5"]
 
 
 def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: PlayedJournal) -> None:
     journal.write(WORKER, 1, "old")
-    log = of_worker()
-    with streamed(log.following()) as following:
-        assert following.stdout is not None
-        os.set_blocking(following.stdout.fileno(), False)
-        end, told = time.monotonic() + PATIENCE_SECONDS, ""
-        while not told and time.monotonic() < end:
+    with streamed(of_worker()) as comes:
+        os.set_blocking(comes.stdout.fileno(), False)
+        told = ""
+
+        def came() -> bool:
+            nonlocal told
             journal.write(WORKER, 2, "new")
             time.sleep(0.1)
-            told = following.stdout.readline()
-    assert '"MESSAGE": "new"' in told or '"MESSAGE":"new"' in told
+            told = comes.stdout.readline()
+            return bool(told)
+
+        eventually(came, "a line")
+    assert re.search('"MESSAGE": ?"new"', told)
 
 
 def test_no_character_of_a_line_splits_it(journal: PlayedJournal) -> None:
     message = "a\N{LINE SEPARATOR}b\x1ec\x85d"
     journal.write(WORKER, 1, message)
-    log = of_worker()
-    assert [entry.text for entry in log.read(on_node(log.reading()))] == [message]
+    assert read(of_worker()) == [message]
 
 
 def line(seconds: float, message: str) -> str:
     return f"{utc(AT + seconds)} INFO coordinator:0 127.0.0.1:1 run {RUN}: {message}"
 
 
-def write(path: Path, *lines: str, end: str = "\n") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as log:
-        log.write("\n".join(lines) + end)
-
-
 def coordinators(folder: Path, count: int = 20, run: str = "") -> FileLog:
-    place = log_of_run(str(folder / "runs"), run) if run else log_of_latest_job(str(folder / "jobs"))
+    if run:
+        place = log_of_run(str(folder / "runs"), run)
+    else:
+        place = log_of_latest_job(str(folder / "jobs"))
     return FileLog("pi-1", place, count, run=run, clock=lambda: AT + 99)
 
 
 def last(folder: Path, count: int, run: str = "") -> list[str]:
-    log = coordinators(folder, count, run)
-    return [entry.text for entry in log.read(on_node(log.reading()))][-count:]
+    return read(coordinators(folder, count, run))[-count:]
 
 
 def job_with_run(folder: Path, job: str, run: str) -> Path:
@@ -195,7 +236,7 @@ def job_with_run(folder: Path, job: str, run: str) -> Path:
 
 def test_the_coordinators_log_on_its_node(tmp_path: Path) -> None:
     assert last(tmp_path, 5) == []
-    write(tmp_path / "jobs" / "20261122T0000-pi" / "output.log", "refused")
+    write(tmp_path / "jobs/20261122T0000-pi/output.log", "refused")
     assert last(tmp_path, 5) == ["refused"]
     write(tmp_path / "runs" / RUN / "coordinator.log", "one", "two")
     job_with_run(tmp_path, "20261122T0001-train", RUN)
@@ -204,15 +245,15 @@ def test_the_coordinators_log_on_its_node(tmp_path: Path) -> None:
     assert last(tmp_path, 5, "another") == []
 
 
-def test_what_a_job_said_that_never_got_as_far_as_a_run_has_the_time_of_its_file(tmp_path: Path) -> None:
-    output = tmp_path / "jobs" / "20261122T0000-pi" / "output.log"
+def test_what_a_job_said_that_never_got_as_far_as_a_run_has_the_time_of_its_file(
+    tmp_path: Path,
+) -> None:
+    output = tmp_path / "jobs/20261122T0000-pi/output.log"
     write(output, "refused", "    for a reason")
     os.utime(output, (AT + 7, AT + 7))
-    log = coordinators(tmp_path)
-    assert [entry.seconds - AT for entry in log.read(on_node(log.reading()))] == [7, 7]
+    assert seconds(coordinators(tmp_path)) == [7, 7]
     write(output, line(9, "again"))
-    log = coordinators(tmp_path)
-    assert [entry.seconds - AT for entry in log.read(on_node(log.reading()))] == [9, 9, 9]
+    assert seconds(coordinators(tmp_path)) == [9, 9, 9]
 
 
 def test_the_end_of_a_traceback_has_the_time_of_its_beginning(tmp_path: Path) -> None:
@@ -224,110 +265,86 @@ def test_the_end_of_a_traceback_has_the_time_of_its_beginning(tmp_path: Path) ->
     assert {entry.run for entry in told} == {RUN}
 
 
-def test_the_coordinators_log_is_followed_from_the_byte_at_which_reading_ended(tmp_path: Path) -> None:
+def test_the_coordinators_log_is_followed_from_the_byte_at_which_reading_ended(
+    tmp_path: Path,
+) -> None:
     path = job_with_run(tmp_path, "1-train", RUN)
-    write(path, line(1, "one"), line(2, "two"), line(3, "h\N{LATIN SMALL LETTER A WITH DIAERESIS}l"), end="")
+    write(path, line(1, "one"), line(2, "two"), line(3, "häl"), end="")
     log = coordinators(tmp_path, 1)
-    assert [entry.text for entry in log.read(on_node(log.reading()), follow=True)] == [line(2, "two")]
+    assert read(log, follow=True) == [line(2, "two")]
     write(path, "f", "    between")
-    with streamed(log.following()) as following:
-        half = line(3, "h\N{LATIN SMALL LETTER A WITH DIAERESIS}lf")
-        assert lines_of(log, following, "between") == [half, "    between"]
+    with streamed(log, path) as comes:
+        comes(line(3, "hälf"), "    between")
         write(path, "    live")
-        assert lines_of(log, following, "live") == ["    live"]
+        comes("    live")
         assert log.came("    more") is not None
-    assert _ended(path)
 
 
 def test_what_a_run_said_before_the_next_began_is_followed_too(tmp_path: Path) -> None:
     first = job_with_run(tmp_path, "1-pi", "1-pi")
     write(first, line(1, "one"))
     log = coordinators(tmp_path)
-    assert len(log.read(on_node(log.reading()), follow=True)) == 1
+    assert read(log, follow=True) == [line(1, "one")]
     write(first, line(2, "over"))
     second = job_with_run(tmp_path, "2-train", "2-train")
     write(second, line(3, "begins"))
-    with streamed(log.following()) as following:
-        assert lines_of(log, following, "begins") == [line(2, "over"), line(3, "begins")]
-    assert _ended(first)
-    assert _ended(second)
+    with streamed(log, first, second) as comes:
+        comes(line(2, "over"), line(3, "begins"))
 
 
 def test_the_next_run_is_followed_too_and_nothing_stays_behind(tmp_path: Path) -> None:
-    first, second = job_with_run(tmp_path, "1-pi", "1-pi"), tmp_path / "runs" / "2-train" / "coordinator.log"
+    first = job_with_run(tmp_path, "1-pi", "1-pi")
+    second = tmp_path / "runs/2-train/coordinator.log"
     write(first, line(1, "old"))
     log = coordinators(tmp_path)
-    with streamed(log.following()) as following:  # it was not read: from now on
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not any(_tails(first)) and time.monotonic() < end:
-            time.sleep(0.05)
+    with streamed(log, first, second) as comes:  # it was not read: from now on
+        eventually(lambda: any(readers(first)), "somebody who reads the log")
         write(first, line(2, "new"))
-        assert lines_of(log, following, "new") == [line(2, "new")]
+        comes(line(2, "new"))
         write(second, "refused", "begins")
         job_with_run(tmp_path, "2-train", "2-train")
-        assert lines_of(log, following, "begins") == ["refused", "begins"]
+        comes("refused", "begins")
         undated = log.came("more")
         assert undated is not None
         assert undated.seconds == AT + 99  # that at which it came, not the time of the run before
         assert undated.run == ""
-    assert _ended(first)
-    assert _ended(second)
 
 
 def test_a_job_that_gets_as_far_as_a_run_is_told_once(tmp_path: Path) -> None:
     log = coordinators(tmp_path)
-    assert log.read(on_node(log.reading()), follow=True) == []
-    output = tmp_path / "jobs" / "1-train" / "output.log"
-    with streamed(log.following()) as following:
+    assert read(log, follow=True) == []
+    output = tmp_path / "jobs/1-train/output.log"
+    path = tmp_path / "runs" / RUN / "coordinator.log"
+    with streamed(log, path) as comes:
         write(output, "it begins")
-        assert lines_of(log, following, "it begins") == ["it begins"]
-        path = job_with_run(tmp_path, "1-train", RUN)
+        comes("it begins")
+        job_with_run(tmp_path, "1-train", RUN)
         write(path, line(1, "the run"))
-        assert lines_of(log, following, "the run") == [line(1, "the run")]
-        assert _ended(output), "what goes to both is told by the run's log alone"
-    assert _ended(path)
+        comes(line(1, "the run"))
+        unread(output)  # what goes to both is told by the run's log alone
 
 
 def test_what_a_start_file_prints_is_no_log(tmp_path: Path) -> None:
     log = coordinators(tmp_path)
-    assert log.read(b"Welcome to pi-1\n" + on_node(log.reading())) == []
+    assert read(log, before=b"Welcome to pi-1\n") == []
     write(job_with_run(tmp_path, "1-train", RUN), line(1, "one"))
-    assert [entry.text for entry in log.read(b"Welcome to pi-1\n" + on_node(log.reading()))] == [line(1, "one")]
+    assert read(log, before=b"Welcome to pi-1\n") == [line(1, "one")]
 
 
 def test_the_log_of_a_run_that_has_not_begun_is_followed_from_its_beginning(tmp_path: Path) -> None:
     log = coordinators(tmp_path, 20, RUN)
-    assert log.read(on_node(log.reading()), follow=True) == []
+    assert read(log, follow=True) == []
     path = tmp_path / "runs" / RUN / "coordinator.log"
-    with streamed(log.following()) as following:
+    with streamed(log, path) as comes:
         write(path, line(1, "one"))
-        assert lines_of(log, following, "one") == [line(1, "one")]
-    assert _ended(path)
-
-
-def _ended(log: Path) -> bool:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while any(_tails(log)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(_tails(log))
-
-
-def _tails(log: Path) -> Iterator[str]:
-    """Processes that read this log."""
-    for process in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(process) == str(log):
-                yield process.parts[2]
-        except OSError:
-            continue
+        comes(line(1, "one"))
 
 
 def test_the_end_of_a_file_is_its_last_lines(tmp_path: Path) -> None:
     path = tmp_path / "worker-0.log"
 
     def last_lines(count: int) -> list[str]:
-        log = FileLog("worker:0", fixed(str(path)), count)
-        return [entry.text for entry in log.read(on_node(log.reading()))][-count:]
+        return read(FileLog("worker:0", fixed(str(path)), count))[-count:]
 
     assert last_lines(5) == []
     lines = [line(number, f"{'x' * (number % 300)} é") for number in range(2000)]
@@ -339,16 +356,15 @@ def test_the_end_of_a_file_is_its_last_lines(tmp_path: Path) -> None:
 def test_a_file_that_is_set_aside_new_or_cut_is_followed_by_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "ps-0.log"
     log = FileLog("ps:0", fixed(str(path)), 20)
-    assert log.read(on_node(log.reading()), follow=True) == []
-    with streamed(log.following()) as following:
+    assert read(log, follow=True) == []
+    with streamed(log, path) as comes:
         write(path, "born")
-        assert lines_of(log, following, "born") == ["born"]
+        comes("born")
         write(path, "half a line", end="")
         write(path, ", the other half", "next")
-        assert lines_of(log, following, "next") == ["half a line, the other half", "next"]
+        comes("half a line, the other half", "next")
         path.replace(tmp_path / "ps-0.log.1")
         write(path, "after")
-        assert lines_of(log, following, "after") == ["after"]
+        comes("after")
         path.write_text("cut\n")
-        assert lines_of(log, following, "cut") == ["cut"]
-    assert _ended(path)
+        comes("cut")

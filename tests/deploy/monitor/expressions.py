@@ -1,11 +1,14 @@
-"""The expressions of rules and of dashboards, these with what Grafana would put in for their variables."""
+"""The expressions of rules and of dashboards, these with what Grafana would put in for their
+variables."""
 
 from typing import Any
 
 from deploy.monitor.files import ALERT_RULES, RECORDING_RULES, rule_group
 
 RATE_INTERVAL = "$__rate_interval"
-RECORDINGS: dict[str, str] = {rule["record"]: rule["expr"] for rule in rule_group(RECORDING_RULES)["rules"]}
+RECORDINGS: dict[str, str] = {
+    rule["record"]: rule["expr"] for rule in rule_group(RECORDING_RULES)["rules"]
+}
 """Expressions by the names of the recorded series, in the order of the file."""
 ALERTS: list[dict[str, Any]] = rule_group(ALERT_RULES)["rules"]
 

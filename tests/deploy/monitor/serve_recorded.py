@@ -1,4 +1,5 @@
-"""`serve_recorded.py FILE`: answers every GET with the file; prints the port of loopback that it took."""
+"""`serve_recorded.py FILE`: answers every GET with the file; prints the port of loopback that it
+took."""
 
 import sys
 from http.server import BaseHTTPRequestHandler

@@ -1,9 +1,10 @@
-"""What rules and dashboards ask for is exported by somebody, and labels have the values they are asked for."""
+"""What rules and dashboards ask for is exported by somebody, and labels have the values they are
+asked for."""
 
 import json
 import re
 
-from cluster.metrics.catalogue import CATALOGUE
+from core.metrics.catalogue import CATALOGUE
 from deploy.monitor.grafana import dashboards
 from tests.deploy.monitor.expressions import RECORDINGS, expressions_of
 
@@ -50,8 +51,14 @@ def test_nothing_is_exported_that_nobody_looks_at() -> None:
 
 def test_no_pace_is_made_of_a_counter_that_is_told_in_jumps() -> None:
     """Between two jumps it would be nothing, and at each many times too much."""
-    seldom = {metric.name for metric in CATALOGUE if re.search("latest epoch|end of each stretch", metric.help)}
+    seldom = {
+        metric.name
+        for metric in CATALOGUE
+        if re.search("latest epoch|end of each stretch", metric.help)
+    }
     seldom = {name for name in seldom if METRICS[name].kind == "counter"}
     assert len(seldom) == 3
     for where, expression in EXPRESSIONS:
-        assert not seldom & set(re.findall(r"(?:rate|increase|delta)\((pscluster_\w+)", expression)), where
+        assert not seldom & set(
+            re.findall(r"(?:rate|increase|delta)\((pscluster_\w+)", expression)
+        ), where

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import pytest
@@ -11,18 +11,21 @@ import pytest
 from deploy.monitor.grafana import dashboards
 from tests.deploy.monitor.expressions import RECORDINGS, expressions_of, panels_of
 
-DASHBOARDS: dict[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
+DASHBOARDS: dict[str, dict[str, Any]] = {
+    name: json.loads(text) for name, text in dashboards().items()
+}
 
 pytestmark = pytest.mark.parametrize("name", DASHBOARDS)
 
 
 def every(value: Any) -> Iterator[tuple[str, Any]]:
     """Each key with its value, however deep."""
-    for key, item in value.items() if isinstance(value, dict) else ():
-        yield key, item
-        yield from every(item)
-    for item in value if isinstance(value, list) else ():
-        yield from every(item)
+    if isinstance(value, dict):
+        yield from value.items()
+        value = [*value.values()]
+    if isinstance(value, list):
+        for item in value:
+            yield from every(item)
 
 
 def labels_left(expression: str) -> list[str] | None:
@@ -31,19 +34,21 @@ def labels_left(expression: str) -> list[str] | None:
     if found is None:
         return None
     depths = list(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in found[2]))
-    return found[1].split(", ") if depths.index(0) == len(depths) - 1 else None
+    if depths.index(0) == len(depths) - 1:
+        return found[1].split(", ")
+    return None
 
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap(name: str) -> None:
     panels = DASHBOARDS[name]["panels"]
-    numbers = [panel["id"] for panel in panels]
-    assert numbers == list(range(1, len(panels) + 1))
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
     taken: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
-        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        across = range(place["x"], place["x"] + place["w"])
+        cells = {*product(across, range(place["y"], place["y"] + place["h"]))}
         assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
+        assert across.stop <= 24
         taken |= cells
 
 
@@ -52,15 +57,17 @@ def test_every_panel_says_what_it_shows_in_which_unit(name: str) -> None:
         assert panel["title"]
         assert panel["description"].endswith("."), panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-        assert panel["targets"], panel["title"]
         references = [target["refId"] for target in panel["targets"]]
-        assert len(set(references)) == len(references)
+        assert len(set(references)) == len(references) > 0, panel["title"]
 
 
-def test_every_expression_is_of_the_cluster_that_was_chosen(name: str) -> None:
+def test_expressions_are_of_the_chosen_cluster_and_name_series_as_they_are_recorded(
+    name: str,
+) -> None:
     for _, expression in expressions_of(DASHBOARDS[name]):
         for selector in re.findall(r"pscluster_[\w:]+(\{[^}]*\})?", expression):
             assert 'cluster="$cluster"' in selector, expression
+        assert set(re.findall(r"\w+:\w+:\w+", expression)) <= set(RECORDINGS), expression
 
 
 def test_no_panel_knows_a_data_source_or_a_number_of_one_grafana(name: str) -> None:
@@ -70,21 +77,22 @@ def test_no_panel_knows_a_data_source_or_a_number_of_one_grafana(name: str) -> N
     assert "id" not in DASHBOARDS[name]
 
 
+SEVERAL = {"pscluster-overview.json": [True], "pscluster-node.json": [False]}
+"""Whether several nodes can be chosen, where a node can."""
+
+
 def test_variables_and_annotations(name: str) -> None:
     content = DASHBOARDS[name]
-    variables = {variable["name"]: variable for variable in content["templating"]["list"]}
-    several = {"pscluster-overview.json": [True], "pscluster-node.json": [False]}.get(name, [])
-    assert list(variables) == ["datasource", "cluster", *(["node"] if several else [])]
-    assert [variables["node"]["multi"] for _ in several] == several
+    variables = content["templating"]["list"]
+    names = [variable["name"] for variable in variables]
+    nodes = [variable["multi"] for variable in variables if variable["name"] == "node"]
+    assert nodes == SEVERAL.get(name, [])
+    assert names == ["datasource", "cluster", *(["node"] * len(nodes))]
     assert [one["name"] for one in content["annotations"]["list"]] == ["Starts", "Checkpoints"]
-    assert content["schemaVersion"] >= 36  # Grafana 9, the first without angular panels in new dashboards
+    # Grafana 9, the first without angular panels in new dashboards.
+    assert content["schemaVersion"] >= 36
     used = set(re.findall(r"\$(\w+)", json.dumps(content["panels"]))) - {"__rate_interval"}
-    assert used | {"datasource"} == set(variables)
-
-
-def test_recorded_series_are_named_as_they_are_recorded(name: str) -> None:
-    for _, expression in expressions_of(DASHBOARDS[name]):
-        assert set(re.findall(r"\w+:\w+:\w+", expression)) <= set(RECORDINGS), expression
+    assert used | {"datasource"} == set(names)
 
 
 def test_no_panel_of_angular(name: str) -> None:
@@ -96,15 +104,17 @@ def test_what_is_said_to_be_so_now_is_asked_for_at_one_time(name: str) -> None:
     """Of a range the last value would be shown, that of a job long over too."""
     for panel in panels_of(DASHBOARDS[name]):
         now = panel["type"] in ("stat", "table")
-        assert {(target["instant"], target["range"]) for target in panel["targets"]} == {(now, not now)}, panel["title"]
+        assert {(target["instant"], target["range"]) for target in panel["targets"]} == {
+            (now, not now)
+        }, panel["title"]
 
 
 def test_a_table_s_columns_have_no_label_but_that_of_its_rows(name: str) -> None:
-    """Grafana's `merge` joins rows in which all that two columns share is equal, the name of a series included."""
+    """Grafana's `merge` joins rows in which all that two columns share is equal, the name of a
+    series included."""
     for panel in panels_of(DASHBOARDS[name]):
-        if panel["type"] != "table":
-            continue
-        kinds = {one["id"]: one["options"] for one in panel["transformations"]}
-        (row,) = [label for label in kinds["organize"]["renameByName"] if not label.startswith("Value #")]
-        for target in panel["targets"]:
-            assert labels_left(target["expr"]) == [row], target["expr"]
+        if panel["type"] == "table":
+            (renamed,) = (value for key, value in every(panel) if key == "renameByName")
+            (row,) = (label for label in renamed if not label.startswith("Value #"))
+            for target in panel["targets"]:
+                assert labels_left(target["expr"]) == [row], target["expr"]

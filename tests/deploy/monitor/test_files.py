@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.errors import ClusterError
-from cluster.inventory import Inventory, load
+from core.errors import ClusterError
+from core.inventory import load
 from deploy.common.project import ROOT
 from deploy.monitor import local_prometheus
 from deploy.monitor.files import SERVICE_STATE, all_files, prometheus_files, url, write
+from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.converge.pi import thesis
-from tests.inventory.cases import edited, machine, read
 
 
 def test_every_process_is_a_target_with_its_place() -> None:
@@ -24,22 +24,30 @@ def test_every_process_is_a_target_with_its_place() -> None:
     assert addresses == [task.metrics_address for task in thesis().tasks()]
 
 
-def test_a_scrape_ends_before_the_next() -> None:
-    for seconds, timeout in ((1, "1s"), (5, "5s"), (15, "10s")):
-        text = prometheus_files(thesis(f"monitor.scrape_seconds={seconds}"))["prometheus.yml"]
-        assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout
+@pytest.mark.parametrize(("seconds", "timeout"), [(1, "1s"), (5, "5s"), (15, "10s")])
+def test_a_scrape_ends_before_the_next(seconds: int, timeout: str) -> None:
+    text = prometheus_files(thesis(f"monitor.scrape_seconds={seconds}"))["prometheus.yml"]
+    assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout
 
 
-def test_services_are_of_the_local_prometheus_alone() -> None:
-    for files, jobs in (
-        (prometheus_files(thesis()), ["pscluster"]),
-        (prometheus_files(thesis(), SERVICE_STATE), ["pscluster", "pscluster-service"]),
-    ):
-        found = yaml.safe_load(files["prometheus.yml"])["scrape_configs"]
-        assert [job["job_name"] for job in found] == jobs
-        assert [job["relabel_configs"] for job in found[1:]] == [
-            [{"target_label": "cluster", "replacement": "thesis"}] for _ in found[1:]
-        ]
+@pytest.mark.parametrize(
+    ("service_state", "jobs"),
+    [
+        ("", {"pscluster": None}),
+        (SERVICE_STATE, {"pscluster": None, "pscluster-service": "thesis"}),
+    ],
+)
+def test_services_are_of_the_local_prometheus_alone(
+    service_state: str, jobs: dict[str, str | None]
+) -> None:
+    text = prometheus_files(thesis(), *filter(None, [service_state]))["prometheus.yml"]
+    found: dict[str, str | None] = {}
+    for job in yaml.safe_load(text)["scrape_configs"]:
+        found[job["job_name"]] = None
+        for relabelled in job.get("relabel_configs", []):
+            assert relabelled["target_label"] == "cluster"
+            found[job["job_name"]] = relabelled["replacement"]
+    assert found == jobs
 
 
 def test_two_clusters_in_one_folder_have_the_same_rules(tmp_path: Path) -> None:
@@ -51,7 +59,9 @@ def test_two_clusters_in_one_folder_have_the_same_rules(tmp_path: Path) -> None:
 
 
 def test_grafana_asks_the_monitor_s_node_or_this_machine() -> None:
-    watched = edited(("roles: [worker]\n  - name: rpi03", "roles: [worker, monitor]\n  - name: rpi03"))
+    watched = edited(
+        ("roles: [worker]\n  - name: rpi03", "roles: [worker, monitor]\n  - name: rpi03")
+    )
     assert url(read(watched, on=machine())) == "http://192.168.1.17:9090"
     assert url(thesis("monitor.port=9091")) == "http://127.0.0.1:9091"
     text = all_files(thesis())["grafana/provisioning/datasources/pscluster.yml"]
@@ -75,26 +85,25 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         write(tmp_path, all_files(thesis()))
 
 
-def test_the_local_prometheus_listens_on_loopback_alone(tmp_path: Path) -> None:
-    local = load(ROOT / "inventories/local.yaml", ["monitor.retention_days=2"], check_interfaces=False)
-    words = local_prometheus.command(Path("/usr/bin/prometheus"), local, tmp_path)
-    assert "--web.listen-address=127.0.0.1:9090" in words
-    assert "--storage.tsdb.retention.time=2d" in words
-    assert all(str(tmp_path) in word for word in words if word.startswith(("--config", "--storage.tsdb.path")))
+def test_the_local_prometheus_listens_on_loopback_alone() -> None:
+    file = ROOT / "inventories/local.yaml"
+    local = load(file, ["monitor.retention_days=2"], check_interfaces=False)
+    words = local_prometheus.command(Path("/usr/bin/prometheus"), local, 31234)
+    assert {
+        "--web.listen-address=127.0.0.1:31234",
+        "--web.cors.origin=^$",
+        "--storage.tsdb.retention.time=2d",
+    } <= set(words)
 
 
 def test_without_the_program_the_line_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"no `prometheus`.*--out DIR") as problem:
-        local_prometheus.find_prometheus(search=str(tmp_path), fetched=tmp_path / "prometheus")
-    assert "\n" not in str(problem.value)
-    (tmp_path / "prometheus").touch()
-    assert local_prometheus.find_prometheus(search=str(tmp_path), fetched=tmp_path / "prometheus").exists()
-
-
-def inventories() -> list[Inventory]:
-    return [thesis(), read(edited(), on=machine())]
+    fetched = tmp_path / "prometheus"
+    with pytest.raises(ClusterError, match=r"^[^\n]*no `prometheus`[^\n]*--out DIR[^\n]*$"):
+        local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched)
+    fetched.touch()
+    assert local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched).exists()
 
 
 def test_the_same_inventory_gives_the_same_bytes() -> None:
-    for inventory in inventories():
+    for inventory in (thesis(), read(edited(), on=machine())):
         assert all_files(inventory) == all_files(inventory)

@@ -1,8 +1,8 @@
-"""A real Prometheus over a real cluster: every expression of every panel, annotation and rule has data.
+"""A real Prometheus over a real cluster: every expression has data, of panels and of rules.
 
-Nothing here is a Pi or a GPU, has NFS or a sensor that can be counted on: what only those tell, and nothing else, comes
-from a recorded text that a process of its own serves, as one more target. What is about a service has a test of its own
-(test_watched_service.py).
+Nothing here is a Pi or a GPU, has NFS or a sensor that can be counted on: what only those tell, and
+nothing else, comes from a recorded text that a process of its own serves, as one more target. What
+is about a service has a test of its own (test_watched_service.py).
 """
 
 import json
@@ -15,11 +15,11 @@ from threading import Thread
 
 import pytest
 
-from cluster.programs.wish import ProgramWish
+from cluster.programs.request import ProgramRequest
 from deploy.monitor.grafana import dashboards
+from tests.cluster.jobs.cluster import Cluster, cluster_of, free_port, own_recordings
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded
-from tests.jobs.cluster import Cluster, cluster_of, free_port, own_recordings
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -60,12 +60,15 @@ def metrics(y, outputs):
     return {"certainty": tf.reduce_max(tf.nn.softmax(outputs), axis=-1)}
 """
 """One with a figure of its own."""
-COMPARED = {alert["alert"]: alert["expr"].split()[0] for alert in ALERTS if SERVICE not in alert["expr"]}
+COMPARED = {
+    alert["alert"]: alert["expr"].split()[0] for alert in ALERTS if SERVICE not in alert["expr"]
+}
 
 
 @dataclass
 class Story:
-    """What Prometheus has of a pi job, a program, a sweep, and of an app's training in which a worker is killed."""
+    """What Prometheus has of a pi job, a program, a sweep, and of an app's training in which a
+    worker is killed."""
 
     prometheus: Prometheus
     begun: float
@@ -80,14 +83,19 @@ class Story:
         return expression in self.found
 
     def wait_for(self, expressions: Sequence[str]) -> None:
-        """Until each of them has data, or for as long as nothing takes: then the tests name those without."""
+        """Until each of them has data, or for as long as nothing takes: then the tests name those
+        without."""
         end = time.monotonic() + HANG_SECONDS
-        while not all(self.has(expression) for expression in expressions) and time.monotonic() < end:
+        while (
+            not all(self.has(expression) for expression in expressions) and time.monotonic() < end
+        ):
             time.sleep(ASKED_AGAIN_SECONDS)
 
 
 @contextmanager
-def endless(cluster: Cluster, job: str, *settings: str, flags: Sequence[str] = ()) -> Iterator[None]:
+def endless(
+    cluster: Cluster, job: str, *settings: str, flags: Sequence[str] = ()
+) -> Iterator[None]:
     """A job that runs until the end of the block. Its lines are read: a full pipe would stop it."""
     with cluster.begun(job, *ENDLESS, *settings, flags=flags) as running:
         reader = Thread(target=running.lines.extend, args=(running.process.stderr,), daemon=True)
@@ -106,7 +114,10 @@ def story() -> Iterator[Story]:
         begun = time.time()
         with monitored(cluster.inventory.path, settings) as prometheus:
             targets = cluster.folder / ".pscluster/local/monitor/targets"
-            entry = {"targets": [pi], "labels": {"cluster": "local", "node": "rpi09", "process": "worker:9"}}
+            entry = {
+                "targets": [pi],
+                "labels": {"cluster": "local", "node": "rpi09", "process": "worker:9"},
+            }
             # Renamed: Prometheus looks at the moment the file appears.
             (targets / "recorded.part").write_text(json.dumps([entry]))
             (targets / "recorded.part").rename(targets / "recorded.json")
@@ -116,12 +127,14 @@ def story() -> Iterator[Story]:
                 story.wait_for(OF_PI)
             own_recordings(cluster.folder / "mine.npz")
             (cluster.folder / "program.py").write_text("while True: pass\n")
-            wish = ProgramWish(str(cluster.folder / "program.py"))
+            wish = ProgramRequest(str(cluster.folder / "program.py"))
             with endless(cluster, "run", flags=["--wish", wish.to_text()]):
                 story.wait_for(OF_PROGRAM)
             (cluster.folder / "sweep.yaml").write_text(SWEEP)
             recordings = f"jobs.train.data.source={cluster.folder / 'mine.npz'}"
-            with endless(cluster, "sweep", recordings, flags=["--sweep", str(cluster.folder / "sweep.yaml")]):
+            with endless(
+                cluster, "sweep", recordings, flags=["--sweep", str(cluster.folder / "sweep.yaml")]
+            ):
                 story.wait_for(OF_SWEEP)
             (cluster.folder / "app.py").write_text(APP)
             own = [
@@ -133,7 +146,13 @@ def story() -> Iterator[Story]:
                 cluster.kill("worker:1")
                 prometheus.until('process:pscluster_up:max{process="worker:1"} == 0')
                 cluster.start("worker:1")
-                story.wait_for([*(expression for _, expression in PANELS), *RECORDED_SERIES, *COMPARED.values()])
+                story.wait_for(
+                    [
+                        *(expression for _, expression in PANELS),
+                        *RECORDED_SERIES,
+                        *COMPARED.values(),
+                    ]
+                )
             yield story
 
 
@@ -155,9 +174,14 @@ def test_prometheus_evaluates_every_rule_without_an_error(story: Story) -> None:
 
 
 def test_the_recorded_pi_s_troubles_are_told(story: Story) -> None:
-    story.prometheus.until('ALERTS{alertname="PsclusterUnderVoltage", alertstate="firing", node="rpi09"}')
+    story.prometheus.until(
+        'ALERTS{alertname="PsclusterUnderVoltage", alertstate="firing", node="rpi09"}'
+    )
 
 
 def test_the_targets_of_the_cluster_are_those_of_the_inventory(story: Story) -> None:
-    found = {target["labels"]["process"] for target in story.prometheus.ask("targets", state="active")["activeTargets"]}
+    found = {
+        target["labels"]["process"]
+        for target in story.prometheus.ask("targets", state="active")["activeTargets"]
+    }
     assert found == {"ps:0", "worker:0", "worker:1", "coordinator:0", "worker:9"}

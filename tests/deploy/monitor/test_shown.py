@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.inventory import load
+from core.inventory import load
 from deploy.monitor.files import RECORDING_RULES, prometheus_files, write
 from deploy.monitor.grafana import dashboards
 from tests.deploy.monitor.expressions import filled_in, panels_of
@@ -41,41 +41,43 @@ def marked(name: str) -> str:
     return str(expression)
 
 
-def holds(folder: Path, expression: str, series: Mapping[str, str], shown: Mapping[int, Shown]) -> None:
-    """At each of these times, in seconds, the expression gives what is said; AssertionError with promtool's words."""
+def holds(
+    folder: Path, expression: str, series: Mapping[str, str], shown: Mapping[int, Shown]
+) -> None:
+    """At each of these times, in seconds, the expression gives what is said; AssertionError with
+    promtool's words."""
     write(folder, prometheus_files(load(INVENTORY, check_interfaces=False)))
-    filled = filled_in(expression, "c", ".*", "65s")
-    asked = [
-        {
-            "expr": filled,
-            "eval_time": f"{at}s",
-            "exp_samples": [{"labels": labels, "value": value} for labels, value in expected.items()],
-        }
-        for at, expected in shown.items()
-    ]
+    asked = []
+    for at, expected in shown.items():
+        samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+        filled = filled_in(expression, "c", ".*", "65s")
+        asked.append({"expr": filled, "eval_time": f"{at}s", "exp_samples": samples})
+    test = {
+        "interval": f"{SECONDS_APART}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": asked,
+    }
     tests = {
         "rule_files": [RECORDING_RULES],
         "evaluation_interval": f"{SECONDS_APART}s",
-        "tests": [
-            {
-                "interval": f"{SECONDS_APART}s",
-                "input_series": [{"series": name, "values": values} for name, values in series.items()],
-                "promql_expr_test": asked,
-            }
-        ],
+        "tests": [test],
     }
     (folder / "tests.yml").write_text(yaml.safe_dump(tests), encoding="utf-8")
     done = subprocess.run(
         [needs.tool("promtool"), "test", "rules", "tests.yml"],
-        cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_condition_of_a_node_counts_once_however_many_processes_tell_it(tmp_path: Path) -> None:
     series = {
-        f'pscluster_node_throttled{{{NODE}, process="{role}:0", role="{role}", task="0", condition="{condition}", '
-        'since="now"}': "1x4"
+        f'pscluster_node_throttled{{{NODE}, process="{role}:0", role="{role}", task="0",'
+        f' condition="{condition}", since="now"}}': "1x4"
         for role in ("ps", "worker", "coordinator")
         for condition in ("throttled", "under_voltage")
     }
@@ -93,10 +95,15 @@ def test_as_many_are_ready_as_are_up_while_a_job_runs(tmp_path: Path) -> None:
 
 
 def test_a_start_is_marked_whenever_it_comes_and_a_lost_look_is_none(tmp_path: Path) -> None:
-    """Grafana looks once a minute. A look of Prometheus's is 5 s; `stale` is one that was not answered."""
+    """Grafana looks once a minute.
+
+    A look of Prometheus's is 5 s; `stale` is one that was not answered.
+    """
 
     def story(values: str, marks: Mapping[int, float]) -> None:
-        series = {f'pscluster_process_start_time_seconds{{{NODE}, process="ps:0", role="ps"}}': values}
+        series = {
+            f'pscluster_process_start_time_seconds{{{NODE}, process="ps:0", role="ps"}}': values
+        }
         shown = {
             at: {'{cluster="c", node="rpi01", process="ps:0"}': marks[at]} if at in marks else {}
             for at in range(120, max(marks, default=0) + 240, 60)
@@ -110,7 +117,6 @@ def test_a_start_is_marked_whenever_it_comes_and_a_lost_look_is_none(tmp_path: P
 
 
 def test_the_first_checkpoint_of_a_coordinator_is_marked_too(tmp_path: Path) -> None:
-    series = {
-        f'pscluster_train_checkpoint_last_success_timestamp_seconds{{{NODE}, process="coordinator:0"}}': "_x36 178x40"
-    }
+    last = "pscluster_train_checkpoint_last_success_timestamp_seconds"
+    series = {f'{last}{{{NODE}, process="coordinator:0"}}': ("_x36 178x40")}
     holds(tmp_path, marked("Checkpoints"), series, {120: {}, 180: {'{cluster="c"}': 178}, 300: {}})

@@ -31,7 +31,8 @@ class Prometheus:
     process: subprocess.Popen[str]
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """What its API answers; AssertionError with its own words if it does not like the question."""
+        """What its API answers; AssertionError with its own words if it does not like the
+        question."""
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(address, timeout=30.0) as answer:
@@ -41,7 +42,9 @@ class Prometheus:
 
     def values(self, expression: str, begun: float, ended: float) -> int:
         """How many finite numbers it gives from `begun` to `ended`, looked at each second."""
-        found = self.ask("query_range", query=expression, start=f"{begun:.3f}", end=f"{ended:.3f}", step="1")
+        found = self.ask(
+            "query_range", query=expression, start=f"{begun:.3f}", end=f"{ended:.3f}", step="1"
+        )
         numbers = [float(value) for series in found["result"] for _, value in series["values"]]
         return sum(map(math.isfinite, numbers))
 
@@ -64,7 +67,12 @@ def monitored(inventory: Path, settings: Sequence[str]) -> Iterator[Prometheus]:
     words = [str(FAB), "-r", str(PROJECT), "deploy", "monitor", "--inventory", str(inventory)]
     words += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(
-        words, env=with_programs(), cwd=inventory.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        env=with_programs(),
+        cwd=inventory.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stderr is not None

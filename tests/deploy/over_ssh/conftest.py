@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.connection import NodeConnection
-from deploy.cluster.login import PinnedKeys, ask_for_key
+from deploy.cluster.login import PinnedKeys
+from tests.deploy.over_ssh.nodes import trusting
 from tests.deploy.over_ssh.sshd import Sshd, needs_sudo, running_sshd
 
 
@@ -15,9 +16,12 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def node(sshd: Sshd, tmp_path: Path) -> Iterator[NodeConnection]:
-    pinned = PinnedKeys(tmp_path / "known_hosts")
-    pinned.record([pinned.standing(sshd.address(), ask_for_key(sshd.address()))])
+def pinned(sshd: Sshd, tmp_path: Path) -> PinnedKeys:
+    return trusting(tmp_path, sshd)
+
+
+@pytest.fixture
+def node(sshd: Sshd, pinned: PinnedKeys) -> Iterator[NodeConnection]:
     connection = NodeConnection(sshd.address(), pinned)
     yield connection
     connection.close()

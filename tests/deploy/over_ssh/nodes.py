@@ -6,8 +6,11 @@ from pathlib import Path
 
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.login import PinnedKeys, ask_for_key
+from deploy.cluster.login import PinnedKeys
+from deploy.cluster.shown_key import ask_for_key
+from deploy.common.command_line import shell
 from tests.deploy.over_ssh.sshd import Sshd
+from tests.habits import needs
 
 
 def trusting(folder: Path, *servers: Sshd) -> PinnedKeys:
@@ -17,8 +20,17 @@ def trusting(folder: Path, *servers: Sshd) -> PinnedKeys:
     return pinned
 
 
+def session_of(node: NodeConnection) -> int:
+    """The pid of the server's process for this connection."""
+    return int(node.run(shell('"$1" -o ppid= -p $PPID', str(needs.tool("ps")))).text)
+
+
 @contextmanager
-def fleet_of(pinned: PinnedKeys, places: Sequence[tuple[str, Sshd]], parallel: int = 16) -> Iterator[Fleet]:
+def fleet_of(
+    pinned: PinnedKeys, places: Sequence[tuple[str, Sshd]], parallel: int = 16
+) -> Iterator[Fleet]:
     """A node for each name and server."""
-    with Fleet([NodeConnection(server.address(name), pinned) for name, server in places], parallel) as fleet:
+    with Fleet(
+        [NodeConnection(server.address(name), pinned) for name, server in places], parallel
+    ) as fleet:
         yield fleet

@@ -38,7 +38,9 @@ def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
     """The port at which each connection on any address of loopback is answered so."""
     kept: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        others = [socket.create_server((f"127.0.0.{last}", server.getsockname()[1])) for last in (2, 3, 4)]
+        others = [
+            socket.create_server((f"127.0.0.{last}", server.getsockname()[1])) for last in (2, 3, 4)
+        ]
 
         def accept(listening: socket.socket) -> None:
             while True:

@@ -1,4 +1,4 @@
-"""A real sshd on a loopback port, started by the tests, in which the account that runs them may log in with one key."""
+"""A real sshd on a loopback port, into which the account of the tests may log in with one key."""
 
 import getpass
 import os
@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +20,10 @@ ACCOUNT = "pscluster-tester"
 """An account that may not use sudo, known to one sshd alone."""
 
 _UP_SECONDS = 20.0
-_ACCOUNTS = 'cp /etc/passwd "$0/passwd" && echo "$1" >>"$0/passwd" && mount --bind "$0/passwd" /etc/passwd && shift'
+_ACCOUNTS = (
+    'cp /etc/passwd "$0/passwd" && echo "$1" >>"$0/passwd" && mount --bind "$0/passwd" /etc/passwd'
+    " && shift"
+)
 _OVERLAYS = """set -e
 mount -t tmpfs none "$0"
 for file in hosts hostname resolv.conf; do  # often mounts, which an overlay does not show
@@ -40,8 +43,8 @@ chmod 4755 /usr/bin/sudo
 shift
 exec "$@"
 """
-"""Lays unpacked programs over this machine's own, in a mount namespace: `sudo` and an sshd of root's look for their
-parts at fixed places, and sudo needs a right that no unpacked program has."""
+"""Lays unpacked programs over this machine's own, in a mount namespace: `sudo` and an sshd of
+root's look for their parts at fixed places, and sudo needs a right that no unpacked program has."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Sshd:
 
     port: int
     folder: Path
+    host: str = "127.0.0.1"
 
     @property
     def user_key(self) -> Path:
@@ -58,9 +62,9 @@ class Sshd:
     def address(self, name: str = "node", **changes: object) -> SshAddress:
         given = {
             "name": name,
-            "host": "127.0.0.1",
-            "user": getpass.getuser(),
-            "port": self.port,
+            "host": self.host,
+            "given_user": getpass.getuser(),
+            "given_port": self.port,
             "key": str(self.user_key),
             "connect_seconds": 10.0,
         }
@@ -77,13 +81,15 @@ def needs_sudo() -> None:
 def _no_sudo() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         words = [*_with_unpacked(Path(scratch)), "sudo", "-n", "true"]
-        asked = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False, text=True)
+        asked = subprocess.run(
+            words, capture_output=True, stdin=subprocess.DEVNULL, check=False, text=True
+        )
     assert asked.returncode == 0 or asked.stderr.startswith("sudo:"), asked.stderr
     return asked.stderr.strip()
 
 
 def _with_unpacked(folder: Path) -> tuple[str, ...]:
-    """What a command begins with that finds unpacked programs at their places; nothing where none is needed."""
+    """What a command begins with that finds unpacked programs at their places."""
     root = debian_tools.unpacked()
     if root is None or os.geteuid() != 0 or all(map(debian_tools.installed, ("sshd", "sudo"))):
         return ()
@@ -92,55 +98,74 @@ def _with_unpacked(folder: Path) -> tuple[str, ...]:
 
 
 def new_key(path: Path) -> None:
-    subprocess.run([needs.tool("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    subprocess.run(
+        [needs.tool("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True
+    )
 
 
 @contextmanager
 def running_sshd(
     folder: Path, *options: str, wrapper: Sequence[str] = (), hosts: Sequence[str] = ("127.0.0.1",)
 ) -> Iterator[Sshd]:
-    """An sshd with a host key and an authorized key made in `folder`, started by the command line `wrapper`."""
-    server = needs.tool("sshd")
+    """An sshd with a host key and an authorized key in `folder`; `wrapper` starts it."""
+    server = str(needs.tool("sshd"))
     for name in ("host_key", "user_key"):
         if not (folder / name).exists():
             new_key(folder / name)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {
-        "HostKey": str(folder / "host_key"),
-        "AuthorizedKeysFile": str(folder / "user_key.pub"),
-        "PidFile": "none",
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PasswordAuthentication": "no",
-        "PermitRootLogin": "prohibit-password",
-    }
-    words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    words += [word for host in hosts for word in ("-o", f"ListenAddress={host}:{port}")]
-    words += [word for option in options for word in ("-o", option)]
-    with tempfile.TemporaryDirectory() as scratch, (folder / "sshd.log").open("ab") as log:
+    port = free_port()
+    settings = [
+        f"HostKey={folder}/host_key",
+        f"AuthorizedKeysFile={folder}/user_key.pub",
+        "PidFile=none",
+        "StrictModes=no",
+        "UsePAM=no",
+        "PasswordAuthentication=no",
+        "PermitRootLogin=prohibit-password",
+        *(f"ListenAddress={host}:{port}" for host in hosts),
+        *options,
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
         outer = _with_unpacked(Path(scratch))
+        if outer:
+            server = "/usr/sbin/sshd"
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        process = subprocess.Popen(
-            [*outer, *wrapper, "/usr/sbin/sshd" if outer else server, "-D", "-e", "-f", "/dev/null", *words],
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            deadline = time.monotonic() + _UP_SECONDS
-            while True:
-                assert process.poll() is None, (folder / "sshd.log").read_text()
-                assert time.monotonic() < deadline
-                with socket.socket() as trial:
-                    if trial.connect_ex((hosts[-1], port)) == 0:
-                        break
-                time.sleep(0.02)
-            yield Sshd(port, folder)
-        finally:
-            process.terminate()
-            process.wait(10)
+        words = [*outer, *wrapper, server, "-D", "-e", "-f", "/dev/null"]
+        words += [word for setting in settings for word in ("-o", setting)]
+        with listening(words, (hosts[-1], port), folder / "sshd.log"):
+            yield Sshd(port, folder, hosts[0])
+
+
+def free_port() -> int:
+    """A port of loopback on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def listening(
+    words: Sequence[str],
+    address: tuple[str, int],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """A server of SSH in a process of its own, from when it takes connections."""
+    with log.open("ab") as errors:
+        process = subprocess.Popen(words, stderr=errors, stdin=subprocess.DEVNULL, env=environment)
+    try:
+        deadline = time.monotonic() + _UP_SECONDS
+        while True:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline
+            with socket.socket() as trial:
+                if trial.connect_ex(address) == 0:
+                    break
+            time.sleep(0.02)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'
@@ -149,7 +174,7 @@ GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'
 
 @contextmanager
 def sshd_with_an_account(folder: Path) -> Iterator[Sshd]:
-    """An sshd that knows one account more, without sudo: in a mount namespace of its own, so the machine does not."""
+    """An sshd that knows one more account, without sudo, in a mount namespace of its own."""
     needs.sudo()
     needs.mount_namespace()
     script = f'{_ACCOUNTS} && exec "$@"'

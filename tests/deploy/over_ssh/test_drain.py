@@ -1,18 +1,17 @@
-"""Draining before a restart: a real sshd and a real metrics port, behind which a played job answers."""
+"""Workers are drained before a restart: over a real sshd, with a played job behind a real port."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cluster.control.actions import Actions, Answer
-from cluster.control.token import VARIABLE
-from cluster.inventory import Inventory, load
-from cluster.inventory.templates import local_inventory
-from cluster.metrics import exporter
+from core.control.actions import Actions, Answer
+from core.control.token import VARIABLE
+from core.inventory import Inventory, load
+from core.inventory.templates import local_inventory
+from core.metrics import exporter
 from deploy.cluster.fleet import Fleet
 from deploy.converge.draining import drain
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
@@ -41,58 +40,69 @@ def fleet(sshd: Sshd, inventory: Inventory, tmp_path: Path) -> Iterator[Fleet]:
         yield opened
 
 
-@contextmanager
-def job(inventory: Inventory, asked: list[tuple[str, float]]) -> Iterator[None]:
+class Job:
     """A coordinator's metrics port; notes what it is asked."""
 
-    def answer(name: str, seconds: float) -> Answer:
-        asked.append((name, seconds))
+    def __init__(self, inventory: Inventory) -> None:
+        self.asked: list[tuple[str, float]] = []
+        ours = inventory.task("coordinator", 0)
+        self.close = exporter.serve(
+            CollectorRegistry(),
+            ours.host,
+            ours.metrics_port,
+            lambda: True,
+            actions=Actions(self.drain),
+        ).close
+
+    def drain(self, name: str, seconds: float) -> Answer:
+        self.asked.append((name, seconds))
         return ANSWERS[name]
 
-    ours = inventory.task("coordinator", 0)
-    serving = exporter.serve(CollectorRegistry(), ours.host, ours.metrics_port, lambda: True, actions=Actions(answer))
-    try:
-        yield
-    finally:
-        serving.close()
+
+@pytest.fixture
+def job(inventory: Inventory) -> Iterator[Job]:
+    made = Job(inventory)
+    yield made
+    made.close()
 
 
 def test_workers_are_drained_and_who_could_not_be_is_one_line(
-    inventory: Inventory, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    inventory: Inventory, fleet: Fleet, job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[tuple[str, float]] = []
-    with job(inventory, asked):
-        drain(inventory, fleet, inventory.of_role("worker")[:3], seconds=7.5)
-    assert sorted(asked) == [("worker:0", 7.5), ("worker:1", 7.5), ("worker:2", 7.5)]
-    assert capsys.readouterr().out.splitlines() == [
-        "drained worker:0, worker:1",
-        "worker:2 could not be drained (no other worker was there to take its work): restarted anyway, others "
-        "take over its work",
-    ]
+    drain(inventory, fleet, inventory.of_role("worker")[:3], seconds=7.5)
+    assert sorted(job.asked) == [(name, 7.5) for name in ANSWERS]
+    assert capsys.readouterr().out == (
+        "drained worker:0, worker:1\n"
+        "worker:2 could not be drained (no other worker was there to take its work): restarted"
+        " anyway, others take over its work\n"
+    )
 
 
 def test_on_one_machine_the_request_carries_the_cluster_s_token(
-    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    inventory: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(VARIABLE, "a" * 64)  # the coordinator's, which is this process
-    asked: list[tuple[str, float]] = []
+    job: Job = request.getfixturevalue("job")
     for token in ("a" * 64, "b" * 64):
-        with job(inventory, asked), Fleet.here(inventory, {VARIABLE: token}) as here:
+        with Fleet.here(inventory, token) as here:
             drain(inventory, here, inventory.of_role("worker")[:1], seconds=7.5)
-    assert asked == [("worker:0", 7.5)]
+    assert job.asked == [("worker:0", 7.5)]
     drained, refused = capsys.readouterr().out.splitlines()
     assert drained == "drained worker:0"
-    assert refused.startswith("worker:0 could not be drained (expected the cluster's token in the header")
+    assert refused.startswith("worker:0 could not be drained (POST http://127.0.0.1:")
+    assert "does not know the key" in refused
 
 
 def test_a_parameter_server_among_them_is_told_of_and_nobody_is_waited_for(
-    inventory: Inventory, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    inventory: Inventory, fleet: Fleet, job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[tuple[str, float]] = []
-    with job(inventory, asked):
-        drain(inventory, fleet, [*inventory.of_role("ps"), *inventory.of_role("worker")])
-        drain(inventory, fleet, inventory.of_role("worker"))  # nobody would be left
-    assert asked == []
+    workers = inventory.of_role("worker")
+    drain(inventory, fleet, [*inventory.of_role("ps"), *workers])
+    drain(inventory, fleet, workers)  # nobody would be left
+    assert job.asked == []
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("ps:0 holds the parameters of the job that runs")
 

@@ -1,10 +1,11 @@
-"""A node that falls silent, in a network namespace of its own whose cable is pulled: nothing says that it is gone."""
+"""A node that falls silent: the cable of its network namespace is pulled, and nothing says so."""
 
 import os
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import pytest
 from deploy.cluster import connection
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
-from deploy.cluster.login import PinnedKeys, ask_for_key
 from deploy.common.command_line import shell
-from tests.deploy.over_ssh.sshd import Sshd, running_sshd
+from tests.deploy.over_ssh.nodes import trusting
+from tests.deploy.over_ssh.sshd import running_sshd
 from tests.habits import needs
 
-OURS, THEIRS = "10.213.77.1", "10.213.77.2"
+OURS = "10.213.77.1"
+THEIRS = "10.213.77.2"
 
 
 def ip(*words: str) -> None:
@@ -44,46 +46,38 @@ def namespace() -> Iterator[str]:
 
 
 @pytest.fixture
-def node(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeConnection]:
+def node(
+    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[NodeConnection]:
     monkeypatch.setattr(connection, "KEEPALIVE_SECONDS", 1)
     monkeypatch.setattr(connection, "SILENCE_SECONDS", 2)
-    with running_sshd(tmp_path, wrapper=("ip", "netns", "exec", namespace), hosts=(THEIRS,)) as server:
-        yield pinned(server, tmp_path)
-
-
-def pinned(server: Sshd, folder: Path) -> NodeConnection:
-    address = server.address(host=THEIRS)
-    keys = PinnedKeys(folder / "known_hosts")
-    keys.record([keys.standing(address, ask_for_key(address))])
-    return NodeConnection(address, keys)
+    with running_sshd(
+        tmp_path, wrapper=("ip", "netns", "exec", namespace), hosts=(THEIRS,)
+    ) as server:
+        yield NodeConnection(server.address(), trusting(tmp_path, server))
 
 
 def test_what_is_no_socket_of_ours_is_left_alone() -> None:
-    """A proxy of the person's own SSH configuration: paramiko's ProxyCommand, or a channel of another connection."""
+    """A proxy of the person's own SSH configuration, as paramiko's ProxyCommand or as a channel."""
     connection._end_when_silent(BytesIO())
     with socket.socket() as ours:
         connection._end_when_silent(ours)
-        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == connection.SILENCE_SECONDS * 1000
+        assert (
+            ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            == connection.SILENCE_SECONDS * 1000
+        )
 
 
-def test_a_stream_from_a_node_whose_cable_was_pulled_ends(node: NodeConnection, namespace: str) -> None:
-    begun, ended = threading.Event(), threading.Event()
-    told: list[Exception] = []
-
-    def watch() -> None:
+def test_a_stream_from_a_node_whose_cable_was_pulled_ends(
+    node: NodeConnection, namespace: str
+) -> None:
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        watched = pool.submit(node.stream, shell("echo begun; sleep 1000"), lambda _: begun.set())
         try:
-            node.stream(shell("echo begun; sleep 1000"), lambda _: begun.set())
-        except NodeUnreachableError as error:
-            told.append(error)
-        ended.set()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        assert begun.wait(30)
-        ip("link", "set", namespace, "down")
-        assert ended.wait(60), "it went on waiting"
-    finally:
-        node.hang_up()
-        watcher.join()
-    assert str(told[0]).startswith("node: the connection broke")
+            assert begun.wait(30)
+            ip("link", "set", namespace, "down")
+            with pytest.raises(NodeUnreachableError, match=r"^node: the connection broke"):
+                watched.result(60)
+        finally:
+            node.hang_up()

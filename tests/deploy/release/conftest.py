@@ -1,32 +1,59 @@
-"""A wheelhouse for this machine's own Python, made once."""
+"""Wheelhouses for this machine's own Python, without an index on the network."""
 
+import fcntl
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
-from tests.deploy.release.wheels import MACHINE, PYTHON, pure_wheel, requirements, uv_wheel
+from tests.deploy.release.wheels import (
+    MACHINE,
+    PYTHON,
+    only_from,
+    pure_wheel,
+    requirements,
+    uv_wheel,
+    verifies_here,
+)
+
+
+@pytest.fixture(autouse=True)
+def verifying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has ssh-keygen; a bare machine takes that of the tests."""
+    verifies_here(monkeypatch)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that uv and pip take wheels from instead of an index."""
+    (tmp_path / "index").mkdir()
+    only_from(tmp_path / "index", monkeypatch)
+    return tmp_path / "index"
 
 
 @pytest.fixture(scope="session")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that pip takes wheels from instead of an index."""
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    """Two modules and the real uv, made once."""
     folder = tmp_path_factory.mktemp("index")
-    pure_wheel(folder, "alpha", text="a")
-    pure_wheel(folder, "beta", text="b")
-    uv_wheel(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def asked(index: Path) -> str:
-    """The list of everything in the index."""
-    return requirements(*sorted(index.glob("*.whl")))
-
-
-@pytest.fixture(scope="session")
-def wheelhouse(index: Path, asked: str, tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    wheels = [pure_wheel(folder, name, text=name[0]) for name in ("alpha", "beta")]
+    asked = requirements(*wheels, uv_wheel(folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIP_NO_INDEX", "1")
-        patch.setenv("PIP_FIND_LINKS", str(index))
-        return make_wheelhouse(asked, PYTHON, MACHINE, cache=tmp_path_factory.mktemp("wheels"), say=lambda line: None)
+        only_from(folder, patch)
+        cache = tmp_path_factory.mktemp("wheels")
+        return make_wheelhouse(asked, PYTHON, MACHINE, cache=cache, say=lambda line: None)
+
+
+@pytest.fixture
+def aged(tmp_path: Path) -> Iterator[Path]:
+    """Six complete environments by age, `a` the newest; a process holds `e`."""
+    folder = tmp_path / "environments"
+    for age, name in enumerate("abcdef"):
+        mark = folder / (name * 16) / ".complete"
+        mark.parent.mkdir(parents=True)
+        mark.touch()
+        os.utime(mark, (1000 - age, 1000 - age))
+    with (folder / ("e" * 16) / ".complete").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        yield folder

@@ -8,30 +8,28 @@ import subprocess
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
-from deploy.release.scripts import Refusal, RefusedError, install_environment
+from deploy.release.scripts import Refusal, RefusedError
 from deploy.release.wheelhouse import Wheelhouse
-from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, run, times
+from tests.deploy.release.signed import installing
+from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, names, refusal, run, times
 from tests.habits import needs
 
 ODD = 'o\'clock $(touch pwned) "x" ;&'
 """A folder's name that a shell would like to run."""
 
 
-def script(wheelhouse: Wheelhouse, root: Path, wheels: Path | None = None) -> str:
-    return install_environment(wheelhouse, str(wheels or wheelhouse.folder), root=str(root), python=EXECUTABLE)
-
-
-def refusal(text: str) -> tuple[Refusal | None, str]:
-    with pytest.raises(RefusedError) as caught:
-        run(text)
-    assert "\n" not in str(caught.value)
-    return caught.value.refusal, str(caught.value)
+def script(
+    wheelhouse: Wheelhouse, root: Path, wheels: Path | None = None, python: str = EXECUTABLE
+) -> str:
+    folder = wheels or wheelhouse.folder
+    return installing(wheelhouse, folder, root, python)
 
 
 @pytest.fixture
@@ -40,46 +38,40 @@ def published(wheelhouse: Wheelhouse, tmp_path: Path) -> Path:
     return Path(shutil.copytree(wheelhouse.folder, tmp_path / "published"))
 
 
-def environments(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "environments").iterdir())
-
-
-def test_an_environment_is_installed_once_with_its_bytecode(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
+def test_an_environment_is_installed_once_with_its_bytecode(
+    wheelhouse: Wheelhouse, tmp_path: Path
+) -> None:
     root = tmp_path / ODD
     text = script(wheelhouse, root)
     done = run(text)
     assert done.changed
     assert wheelhouse.key in done.line
     home = root / "environments" / wheelhouse.key
-    said = subprocess.run(
-        [home / "bin" / "python", "-c", "import alpha, beta; print(alpha.TEXT + beta.TEXT, alpha.__cached__)"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
-    assert said[0] == "ab"
-    assert Path(said[1] if len(said) == 2 else " ".join(said[1:])).exists()
+    asked = "import alpha, beta; print(alpha.TEXT + beta.TEXT, alpha.__cached__)"
+    said = subprocess.check_output([home / "bin" / "python", "-c", asked], text=True)
+    texts, _, cached = said.strip().partition(" ")
+    assert texts == "ab"
+    assert Path(cached).exists()
     assert not list(home.glob("bin/uv"))
-    assert environments(root) == [wheelhouse.key]
+    assert names(root / "environments") == [wheelhouse.key]
     before = times(root)
-    again = run(text)
-    assert not again.changed
+    assert not run(text).changed
     assert times(root) == before
 
 
 def test_one_killed_in_the_middle_is_begun_anew(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
     text = script(wheelhouse, tmp_path)
     process = subprocess.Popen(["sh", "-c", text], start_new_session=True, stdin=subprocess.DEVNULL)
-    begun = tmp_path / "environments" / f".partial-{wheelhouse.key}" / "installer"
+    partial = f".partial-{wheelhouse.key}"
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while not begun.exists():
+    while not (tmp_path / "environments" / partial / "installer").exists():
         assert time.monotonic() < deadline
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert environments(tmp_path) == [f".partial-{wheelhouse.key}"]
+    assert names(tmp_path / "environments") == [partial]
     assert run(text).changed
-    assert environments(tmp_path) == [wheelhouse.key]
+    assert names(tmp_path / "environments") == [wheelhouse.key]
 
 
 def test_too_little_disk_is_said_with_both_numbers_before_anything_is_written(
@@ -90,7 +82,7 @@ def test_too_little_disk_is_said_with_both_numbers_before_anything_is_written(
     assert found is Refusal.NO_SPACE
     assert f"needs {-(-large.needed_bytes // 1024) // 1024} MiB" in line
     assert "MiB are free" in line
-    assert environments(tmp_path) == []
+    assert names(tmp_path / "environments") == []
 
 
 @pytest.mark.parametrize("installers", [0.5, 1.5, 2.0])
@@ -103,7 +95,8 @@ def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(
     text = script(replace(wheelhouse, installed_bytes=-(512 << 20)), tmp_path)
     small = f'mount -t tmpfs -o size={room_bytes} none {tmp_path} && sh -c "$1"; rc=$?; '
     listing = f'ls -A {tmp_path}/environments; exit "$rc"'
-    done = subprocess.run(["unshare", "-m", "sh", "-c", small + listing, "sh", text], capture_output=True, text=True)
+    words = ["unshare", "-m", "sh", "-c", small + listing, "sh", text]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (Refusal.NO_SPACE, ""), done.stderr
     assert "the disk is full" in done.stderr
 
@@ -123,27 +116,40 @@ def test_a_damaged_list_or_installer_is_never_run(
     assert path.name in line
 
 
-def test_a_damaged_wheel_is_refused_by_its_hash(wheelhouse: Wheelhouse, published: Path, tmp_path: Path) -> None:
+def another_wheel(path: Path) -> None:
+    path.write_bytes(path.with_name(path.name.replace("alpha", "beta")).read_bytes())
+
+
+def link(path: Path) -> None:
+    """To a file of the node."""
+    secret = path.parent.with_name("secret")
+    path.rename(secret)
+    path.symlink_to(secret)
+
+
+@pytest.mark.parametrize(
+    ("damage", "refusals", "words"),
+    [
+        (another_wheel, {Refusal.HASH_MISMATCH, Refusal.INSTALL_FAILED}, ""),
+        (Path.unlink, {Refusal.NOT_PUBLISHED}, "alpha"),
+        (link, {Refusal.HASH_MISMATCH}, "alpha-1.0-py3-none-any.whl"),
+    ],
+    ids=["another", "missing", "a link"],
+)
+def test_a_wheel_that_is_not_the_published_one_is_not_installed(
+    wheelhouse: Wheelhouse,
+    published: Path,
+    tmp_path: Path,
+    damage: Callable[[Path], None],
+    refusals: set[Refusal],
+    words: str,
+) -> None:
     (path,) = published.glob("alpha-*.whl")
-    path.write_bytes((published / path.name.replace("alpha", "beta")).read_bytes())
-    found, _ = refusal(script(wheelhouse, tmp_path / "root", published))
-    assert found in (Refusal.HASH_MISMATCH, Refusal.INSTALL_FAILED)
-    assert environments(tmp_path / "root") == []
-
-
-def test_a_missing_wheel_is_named(wheelhouse: Wheelhouse, published: Path, tmp_path: Path) -> None:
-    next(published.glob("alpha-*.whl")).unlink()
+    damage(path)
     found, line = refusal(script(wheelhouse, tmp_path / "root", published))
-    assert found is Refusal.NOT_PUBLISHED
-    assert "alpha" in line
-    assert environments(tmp_path / "root") == []
-
-
-EVIL = """\
-#!/bin/sh
-touch {marker}
-exit 1
-"""
+    assert found in refusals
+    assert words in line
+    assert names(tmp_path / "root" / "environments") == []
 
 
 @pytest.mark.parametrize("late_seconds", [0.0, 0.01, 0.05, 0.2])
@@ -151,9 +157,11 @@ def test_an_installer_that_the_server_swaps_meanwhile_is_never_run(
     wheelhouse: Wheelhouse, published: Path, tmp_path: Path, late_seconds: float
 ) -> None:
     (installer,) = published.glob("uv-*.whl")
-    marker, evil = tmp_path / "PWNED", tmp_path / "evil.whl"
+    marker = tmp_path / "PWNED"
+    evil = tmp_path / "evil.whl"
     with zipfile.ZipFile(evil, "w") as archive:
-        archive.writestr("uv-0.13.8.data/scripts/uv", EVIL.format(marker=marker))
+        program = f"#!/bin/sh\ntouch {marker}\nexit 1\n"
+        archive.writestr("uv-0.13.8.data/scripts/uv", program)
     work = tmp_path / "root" / "environments" / f".partial-{wheelhouse.key}"
     ended = threading.Event()
 
@@ -176,33 +184,22 @@ def test_an_installer_that_the_server_swaps_meanwhile_is_never_run(
     assert not marker.exists()
 
 
-def test_a_link_on_the_share_brings_no_file_of_the_node(
-    wheelhouse: Wheelhouse, published: Path, tmp_path: Path
-) -> None:
-    (path,) = published.glob("alpha-*.whl")
-    secret = tmp_path / "secret"
-    path.rename(secret)
-    path.symlink_to(secret)
-    found, line = refusal(script(wheelhouse, tmp_path / "root", published))
-    assert found is Refusal.HASH_MISMATCH
-    assert path.name in line
-
-
 @pytest.mark.parametrize(
-    ("python", "words"),
-    [("/nonexistent/python3", "install Python"), ("/bin/false", "does not start"), ("/bin/echo", "64 bits, got")],
+    ("python", "version", "words"),
+    [
+        ("/nonexistent/python3", "", "install Python"),
+        ("/bin/false", "", "does not start"),
+        ("/bin/echo", "", "64 bits, got"),
+        (EXECUTABLE, "3.99", "expected Python 3.99"),
+    ],
 )
-def test_a_python_that_will_not_do_is_told(wheelhouse: Wheelhouse, tmp_path: Path, python: str, words: str) -> None:
-    text = install_environment(wheelhouse, str(wheelhouse.folder), root=str(tmp_path), python=python)
-    found, line = refusal(text)
+def test_a_python_that_will_not_do_is_told(
+    wheelhouse: Wheelhouse, tmp_path: Path, python: str, version: str, words: str
+) -> None:
+    other = replace(wheelhouse, python=version or wheelhouse.python)
+    found, line = refusal(script(other, tmp_path, python=python))
     assert found is Refusal.NO_PYTHON
     assert words in line
-
-
-def test_another_pythons_wheelhouse_is_refused(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
-    found, line = refusal(script(replace(wheelhouse, python="3.99"), tmp_path))
-    assert found is Refusal.NO_PYTHON
-    assert "expected Python 3.99" in line
 
 
 def test_a_wheelhouse_that_is_not_mounted_is_told(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
@@ -212,16 +209,13 @@ def test_a_wheelhouse_that_is_not_mounted_is_told(wheelhouse: Wheelhouse, tmp_pa
 
 
 def test_two_at_once_do_not_mix(wheelhouse: Wheelhouse, tmp_path: Path) -> None:
-    text = script(wheelhouse, tmp_path)
     (tmp_path / "environments").mkdir()
-    with subprocess.Popen(
-        ["flock", str(tmp_path / ".lock"), "sh", "-c", "echo held; read line"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
+    words = ["flock", str(tmp_path / ".lock"), "sh", "-c", "echo held; read line"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        found, line = refusal(text)
+        found, line = refusal(script(wheelhouse, tmp_path))
         holder.communicate(b"\n")
     assert found is Refusal.BUSY
     assert "another installation" in line

@@ -1,4 +1,4 @@
-"""A wheelhouse is downloaded once, goes on where it was cut off, and says in one line what it cannot get."""
+"""A wheelhouse is downloaded once, is completed later, and says in one line what is missing."""
 
 import shutil
 import threading
@@ -7,127 +7,147 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError
+from core.errors import ClusterError
 from deploy.common.file_lock import FileLock
 from deploy.release.hashes import SUMS, file_sha256, parse_sums
 from deploy.release.requirements import environment_key
-from deploy.release.wheelhouse import COMPLETE, TEMPORARY, Wheelhouse, make_wheelhouse, open_wheelhouse
-from tests.deploy.release.wheels import DEADLINE_SECONDS, MACHINE, PYTHON, pure_wheel, requirements
+from deploy.release.wheelhouse import (
+    COMPLETE,
+    TEMPORARY,
+    Wheelhouse,
+    make_wheelhouse,
+    open_wheelhouse,
+)
+from tests.deploy.release.wheels import (
+    DEADLINE_SECONDS,
+    MACHINE,
+    PYTHON,
+    names,
+    pure_wheel,
+    requirements,
+)
+
+ALPHA = "alpha-1.0-py3-none-any.whl"
+
+
+class Cache:
+    """The cache of an operator, and a list of what is in an index."""
+
+    def __init__(self, folder: Path, index: Path) -> None:
+        self.folder = folder
+        self.index = index
+        self.said: list[str] = []
+        self.list()
+
+    def list(self) -> None:
+        """Ask for everything in the index."""
+        self.asked = requirements(*sorted(self.index.glob("*.whl")))
+        self.key = environment_key(self.asked, PYTHON, MACHINE)
+
+    def make(self) -> Wheelhouse:
+        say = self.said.append
+        return make_wheelhouse(self.asked, PYTHON, MACHINE, cache=self.folder, say=say)
+
+    def opened(self) -> Wheelhouse | None:
+        return open_wheelhouse(self.key, self.folder)
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pip finds wheels: nothing else is asked."""
-    folder = tmp_path / "source"
-    pure_wheel(folder, "alpha")
-    pure_wheel(folder, "beta")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return folder
+def cache(tmp_path: Path, index: Path) -> Cache:
+    pure_wheel(index, "alpha")
+    pure_wheel(index, "beta")
+    return Cache(tmp_path / "cache", index)
 
 
-def make(asked: str, cache: Path, said: list[str] | None = None) -> Wheelhouse:
-    return make_wheelhouse(asked, PYTHON, MACHINE, cache=cache, say=(said if said is not None else []).append)
-
-
-def listed(source: Path) -> str:
-    return requirements(*sorted(source.glob("*.whl")))
-
-
-def test_it_holds_what_was_asked_for_with_hashes_and_sizes(source: Path, tmp_path: Path) -> None:
-    asked = listed(source)
-    made = make(asked, tmp_path / "cache")
-    assert made.key == environment_key(asked, PYTHON, MACHINE) == made.folder.name
-    assert {path.name for path in made.folder.iterdir()} == {*made.files, COMPLETE}
-    assert parse_sums(made.sums()) == {name: file_sha256(made.folder / name) for name in made.files if name != SUMS}
+def test_it_holds_what_was_asked_for_with_hashes_and_sizes(cache: Cache) -> None:
+    made = cache.make()
+    assert made.key == cache.key == made.folder.name
+    assert {*names(made.folder)} == {*made.files, COMPLETE}
+    wheels = [made.folder / name for name in made.files if name != SUMS]
+    assert parse_sums(made.sums()) == {path.name: file_sha256(path) for path in wheels}
     assert made.bytes == sum((made.folder / name).stat().st_size for name in made.files)
     blocks = 4  # of each wheel: a module, its bytecode, two files about it; the third is empty
     assert made.installed_bytes == 2 * blocks * 4096
-    assert made == open_wheelhouse(made.key, tmp_path / "cache")
+    assert made == cache.opened()
 
 
-def test_a_complete_one_asks_for_nothing(source: Path, tmp_path: Path) -> None:
-    asked, said = listed(source), list[str]()
-    made = make(asked, tmp_path / "cache")
-    shutil.rmtree(source)
-    assert make(asked, tmp_path / "cache", said) == made
-    assert said == []
+@pytest.mark.parametrize("lacks", ["nothing", "its mark"])
+def test_a_complete_one_asks_for_nothing(cache: Cache, lacks: str) -> None:
+    made = cache.make()
+    cache.said.clear()
+    shutil.rmtree(cache.index)
+    if lacks == "its mark":
+        (made.folder / COMPLETE).unlink()
+    assert cache.make() == made
+    assert lacks != "nothing" or cache.said == []
 
 
-def test_a_wheel_for_older_pythons_alone_comes_too(source: Path, tmp_path: Path) -> None:
-    """The lock has chosen it: uv ignores that bound, as backports-strenum, which LiteRT needs, has one."""
-    pure_wheel(source, "gamma", python="<3.11")
-    assert "gamma-1.0-py3-none-any.whl" in make(listed(source), tmp_path / "cache").files
+def test_a_wheel_for_older_pythons_alone_comes_too(cache: Cache) -> None:
+    """The lock has chosen it: uv ignores the bound that backports-strenum, for LiteRT, has."""
+    pure_wheel(cache.index, "gamma", python="<3.11")
+    cache.list()
+    assert "gamma-1.0-py3-none-any.whl" in cache.make().files
 
 
-def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(source: Path, tmp_path: Path) -> None:
-    asked = listed(source)
-    kept = (source / "beta-1.0-py3-none-any.whl").rename(tmp_path / "beta-1.0-py3-none-any.whl")
-    with pytest.raises(ClusterError, match=r"CPython .* are incomplete: .*beta==1\.0") as caught:
-        make(asked, tmp_path / "cache")
-    assert "\n" not in str(caught.value)
-    assert open_wheelhouse(environment_key(asked, PYTHON, MACHINE), tmp_path / "cache") is None
-    kept.rename(source / kept.name)
-    assert len(make(asked, tmp_path / "cache").files) == 4
+def test_a_missing_wheel_is_one_line_and_the_next_attempt_goes_on(
+    cache: Cache, tmp_path: Path
+) -> None:
+    beta = cache.index / "beta-1.0-py3-none-any.whl"
+    kept = beta.rename(tmp_path / beta.name)
+    with pytest.raises(
+        ClusterError, match=r"^[^\n]*CPython .* are incomplete: .*beta==1\.0[^\n]*$"
+    ):
+        cache.make()
+    assert cache.opened() is None
+    kept.rename(beta)
+    assert len(cache.make().files) == 4
 
 
-def test_what_was_cut_off_is_made_good(source: Path, tmp_path: Path) -> None:
-    asked = listed(source)
-    folder = tmp_path / "cache" / environment_key(asked, PYTHON, MACHINE)
+def test_what_was_cut_off_is_made_good(cache: Cache) -> None:
+    folder = cache.folder / cache.key
     (folder / f"{TEMPORARY}1").mkdir(parents=True)
-    (folder / "alpha-1.0-py3-none-any.whl").write_bytes(b"half")
+    (folder / ALPHA).write_bytes(b"half")
     (folder / "older-1.0-py3-none-any.whl").write_bytes(b"of nobody")
-    made = make(asked, tmp_path / "cache")
-    assert {path.name for path in made.folder.iterdir()} == {*made.files, COMPLETE}
+    made = cache.make()
+    assert {*names(folder)} == {*made.files, COMPLETE}
 
 
-def test_one_that_lacks_only_its_mark_needs_no_network(source: Path, tmp_path: Path) -> None:
-    asked = listed(source)
-    made = make(asked, tmp_path / "cache")
-    (made.folder / COMPLETE).unlink()
-    shutil.rmtree(source)
-    assert make(asked, tmp_path / "cache") == made
+def test_one_with_a_file_of_another_size_is_made_again(cache: Cache) -> None:
+    made = cache.make()
+    (made.folder / ALPHA).write_bytes(b"half")
+    assert cache.opened() is None
+    assert cache.make() == made
 
 
-def test_one_with_a_file_of_another_size_is_made_again(source: Path, tmp_path: Path) -> None:
-    asked = listed(source)
-    made = make(asked, tmp_path / "cache")
-    (made.folder / "alpha-1.0-py3-none-any.whl").write_bytes(b"half")
-    assert open_wheelhouse(made.key, tmp_path / "cache") is None
-    assert make(asked, tmp_path / "cache") == made
-
-
-def test_another_list_takes_what_is_there_already(source: Path, tmp_path: Path) -> None:
-    first = make(listed(source), tmp_path / "cache")
-    pure_wheel(source, "gamma")
-    second = make(listed(source), tmp_path / "cache")
+def test_another_list_takes_what_is_there_already(cache: Cache) -> None:
+    first = cache.make()
+    pure_wheel(cache.index, "gamma")
+    cache.list()
+    second = cache.make()
     assert second.key != first.key
-    name = "alpha-1.0-py3-none-any.whl"
-    assert (second.folder / name).samefile(first.folder / name)
+    assert (second.folder / ALPHA).samefile(first.folder / ALPHA)
 
 
-def test_no_network_is_said(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = listed(source)
+def test_no_network_is_said(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the port "discard": nobody answers
-    with pytest.raises(ClusterError, match="is the network there") as caught:
-        make(asked, tmp_path / "cache")
-    assert "\n" not in str(caught.value)
+    # The port "discard": nobody answers.
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(ClusterError, match=r"^[^\n]*is the network there[^\n]*$"):
+        cache.make()
 
 
-def test_a_second_one_waits_for_the_first(source: Path, tmp_path: Path) -> None:
-    asked, said, made = listed(source), list[str](), list[Wheelhouse]()
-    cache = tmp_path / "cache"
-    second = threading.Thread(target=lambda: made.append(make(asked, cache, said)))
-    with FileLock(cache / f"{environment_key(asked, PYTHON, MACHINE)}.lock"):
+def test_a_second_one_waits_for_the_first(cache: Cache) -> None:
+    made = list[Wheelhouse]()
+    second = threading.Thread(target=lambda: made.append(cache.make()))
+    with FileLock(cache.folder / f"{cache.key}.lock"):
         second.start()
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while not said:
+        while not cache.said:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert "waiting for process" in said[0]
+        assert "waiting for process" in cache.said[0]
         assert made == []
     second.join(DEADLINE_SECONDS)
     assert len(made) == 1

@@ -1,4 +1,4 @@
-"""A tiny wheelhouse that is real in every respect but its size: pip fetches it, and the real uv installs from it."""
+"""A tiny wheelhouse, otherwise real: pip fetches it, and the real uv installs from it."""
 
 import os
 import platform
@@ -8,9 +8,12 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from deploy.release.code_wheel import uv_executable
 from deploy.release.hashes import file_sha256
-from deploy.release.scripts import Done, outcome
+from deploy.release.scripts import SEARCHED, Done, Refusal, RefusedError, outcome
+from tests.habits import needs
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MACHINE = platform.machine()
@@ -19,17 +22,26 @@ DEADLINE_SECONDS = 100.0
 
 
 def pure_wheel(
-    folder: Path, name: str, version: str = "1.0", text: str = "", needs: Sequence[str] = (), python: str = ">=3"
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    text: str = "",
+    needs: Sequence[str] = (),
+    python: str = ">=3",
 ) -> Path:
-    """A wheel with one module of this name, whose `TEXT` is `text`; it needs these packages and this Python."""
+    """A wheel with one module of this name, whose `TEXT` is `text`, and with these needs."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     about = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": f"TEXT = {text!r}\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: {python}\n"
-        + "".join(f"Requires-Dist: {one}\n" for one in needs),
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/METADATA": (
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: {python}\n"
+            + "".join(f"Requires-Dist: {one}\n" for one in needs)
+        ),
+        f"{about}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
         f"{about}/RECORD": "",
     }
     with zipfile.ZipFile(path, "w") as archive:
@@ -54,24 +66,55 @@ def uv_wheel(folder: Path) -> Path:
     return path
 
 
+def only_from(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Have uv and pip take wheels from this folder, and from no index."""
+    empty = folder.with_name("simple")
+    empty.mkdir(exist_ok=True)
+    patch.setenv("UV_DEFAULT_INDEX", empty.as_uri())
+    patch.setenv("PIP_NO_INDEX", "1")
+    for tool in ("UV", "PIP"):
+        patch.setenv(f"{tool}_FIND_LINKS", str(folder))
+
+
 def requirements(*wheels: Path) -> str:
     """The list that asks for these wheels."""
-    lines = []
+    text = "# a list\n"
     for wheel in wheels:
         name, version, *_ = wheel.name.split("-")
-        lines.append(f"{name}=={version} ; sys_platform == 'linux' \\\n    --hash=sha256:{file_sha256(wheel)}\n")
-    return "# a list\n" + "".join(lines)
+        text += f"{name}=={version} ; sys_platform == 'linux' \\\n"
+        text += f"    --hash=sha256:{file_sha256(wheel)}\n"
+    return text
 
 
-def run(script: str, stdin: bytes | None = None) -> Done:
+def verifies_here(patch: pytest.MonkeyPatch) -> None:
+    """Have scripts find ssh-keygen, on a machine without its own too."""
+    place = needs.tool("ssh-keygen").parent
+    patch.setattr("deploy.release.scripts.SEARCHED", f"{place}:{SEARCHED}")
+
+
+def run(script: str, stdin: bytes = b"") -> Done:
     """What the script did. Raises RefusedError."""
-    done = subprocess.run(["sh", "-c", script], input=stdin or b"", capture_output=True, timeout=DEADLINE_SECONDS)
+    done = subprocess.run(
+        ["sh", "-c", script], input=stdin, capture_output=True, timeout=DEADLINE_SECONDS
+    )
     return outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def refusal(script: str, stdin: bytes = b"") -> tuple[Refusal | None, str]:
+    """Why a script did nothing: the kind, and one line."""
+    with pytest.raises(RefusedError, match=r"^[^\n]*$") as caught:
+        run(script, stdin)
+    return caught.value.refusal, str(caught.value)
 
 
 def printed(script: str) -> str:
     """What the script printed."""
-    return subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout
+    return subprocess.check_output(["sh", "-c", script], text=True)
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def times(folder: Path) -> dict[str, int]:

@@ -1,153 +1,189 @@
-"""The nftables table in two connected network namespaces: which account of a node reaches TensorFlow's ports."""
+"""The nftables table in two network namespaces: which account reaches and answers from a port."""
 
 import json
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from deploy.cluster.places import account_numbers
 from deploy.render import firewall
+from tests.core.server.namespaces import ip, why_not
 from tests.deploy.converge.pi import thesis
+from tests.deploy.render.test_firewall import loaded
 from tests.habits import needs
-from tests.server.namespaces import ip, why_not
 
 HANG_SECONDS = 60.0
-HERE, THERE, ELSEWHERE = "192.168.1.16", "192.168.1.17", "10.77.0.17"
+LOCAL = "127.0.0.1"
+HERE = "192.168.1.16"
+THERE = "192.168.1.17"
+ELSEWHERE = "10.77.0.17"
 """Two nodes of the inventory, and an address of the second one that the inventory does not have."""
-GRAPHS, METRICS, NFS, OTHER = 2222, 9200, 2049, 7777
-ACCOUNT, STRANGER = 890, 65534
+GRAPHS = 2222
+COORDINATOR = 2224
+PROGRAM = 2240
+METRICS = 9200
+JOB_METRICS = 9202
+SERVED = 8470
+SERVED_METRICS = 9204
+MONITOR_PORT = 9090
+EXPORTER = 9100
+NFS = 2049
+OTHER = 7777
+JOB, ROLE, SERVICE, MONITOR = range(890, 894)
+EXPORTER_ACCOUNT = 105
+STRANGER = 65534
+WATCHED = thesis("deployment.node_exporter=true", rpi01="monitor", rpi02="service")
+ANSWERING = {
+    JOB: (COORDINATOR, PROGRAM, JOB_METRICS),
+    ROLE: (GRAPHS, METRICS),
+    SERVICE: (SERVED, SERVED_METRICS),
+    MONITOR: (MONITOR_PORT,),
+    EXPORTER_ACCOUNT: (EXPORTER,),
+}
+"""Which account answers from a port that the table closes."""
+CLOSED = tuple(port for ports in ANSWERING.values() for port in ports)
 
-SERVE = """
+AS_ACCOUNT = """
 import os, socket, sys
-ports = [int(word) for word in sys.argv[2:]]
 os.setgroups([]); os.setresgid(*[int(sys.argv[1])] * 3); os.setresuid(*[int(sys.argv[1])] * 3)
-listeners = [socket.create_server(("", port)) for port in ports]
+"""
+SERVE = f"""{AS_ACCOUNT}
+listeners = [socket.create_server(("", int(word))) for word in sys.argv[2:]]
 print("listening", flush=True)
 sys.stdin.read()
 """
-CONNECT = """
-import encodings.idna, json, os, socket, sys
-os.setgroups([]); os.setresgid(*[int(sys.argv[1])] * 3); os.setresuid(*[int(sys.argv[1])] * 3)
-found = {}
-for word in sys.argv[2:]:
+CONNECT = f"""
+import encodings.idna, json
+from concurrent.futures import ThreadPoolExecutor
+{AS_ACCOUNT}
+def found(word):
     host, port = word.split(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
-        found[word] = "connected"
+        return "connected"
     except OSError as error:
-        found[word] = type(error).__name__
-print(json.dumps(found))
+        return type(error).__name__
+words = sys.argv[2:]
+print(json.dumps(dict(zip(words, ThreadPoolExecutor(len(words)).map(found, words)))))
 """
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two nodes on one cable, each with the table."""
+def inside(name: str, *words: str) -> list[str]:
+    return ["ip", "netns", "exec", name, *words]
 
-    names: tuple[str, str]
 
-    def reaches(self, uid: int, *addresses: str) -> dict[str, str]:
-        """What connections of an account of the first node come to."""
-        words = ["ip", "netns", "exec", self.names[0], sys.executable, "-c", CONNECT, str(uid), *addresses]
-        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=HANG_SECONDS)
-        answers: dict[str, str] = json.loads(done.stdout)
-        return answers
+@contextmanager
+def serving(name: str, uid: int, *ports: int) -> Iterator[None]:
+    """A process of an account of a node listens."""
+    words = inside(name, sys.executable, "-c", SERVE, *map(str, (uid, *ports)))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+        yield
+        process.communicate(timeout=HANG_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Two nodes on one cable, each with the table, and with nobody at its ports."""
     needs.tool("nft")
     needs.possible(why_not())
     tag = uuid.uuid4().hex[:8]
     names = (f"pfa{tag}", f"pfb{tag}")
+    rules = tmp_path_factory.mktemp("rules") / "rules.nft"
+    rules.write_text(firewall.ruleset(WATCHED, "rpi11"))
+    cable = "link add cable type veth peer name cable netns"
     with ExitStack() as stack:
         for name in names:
             ip("netns", "add", name)
             stack.callback(ip, "netns", "del", name)
             ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", names[0], "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", names[1])
-        for name, addresses in zip(names, ((HERE,), (THERE, ELSEWHERE)), strict=True):
-            for address in addresses:
-                ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
+        ip("-n", names[0], *cable.split(), names[1])
+        for name, address in ((names[0], HERE), (names[1], THERE), (names[1], ELSEWHERE)):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
             ip("-n", name, "link", "set", "cable", "up")
         ip("-n", names[0], "route", "add", f"{ELSEWHERE}/32", "dev", "cable", "src", HERE)
-        yield Pair(names)
+        for name in names:
+            loaded(f"nft -f {rules}", *inside(name))
+        yield names
 
 
-@pytest.fixture(scope="module")
-def listening(pair: Pair) -> Iterator[Pair]:
-    """The account listens on the cluster's ports of both; a stranger on TensorFlow's second port of the second."""
+@pytest.fixture
+def served(pair: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """Each account listens at its ports of both nodes, a stranger where no rule is."""
     with ExitStack() as stack:
-        for name in pair.names:
-            stack.enter_context(serving(name, ACCOUNT, GRAPHS, METRICS, NFS, OTHER))
-        stack.enter_context(serving(pair.names[1], STRANGER, GRAPHS + 1))
+        for name in pair:
+            for uid, ports in {**ANSWERING, 0: (NFS,), STRANGER: (OTHER,)}.items():
+                stack.enter_context(serving(name, uid, *ports))
         yield pair
 
 
-class serving:  # noqa: N801  a context manager
-    """Processes of an account of a node that listen."""
-
-    def __init__(self, name: str, uid: int, *ports: int) -> None:
-        words = ["ip", "netns", "exec", name, sys.executable, "-c", SERVE, str(uid), *map(str, ports)]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "listening\n"
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=HANG_SECONDS)
+def reached(pair: tuple[str, str], uid: int, hosts: list[str], *ports: int) -> dict[int, str]:
+    """What connections of an account of the first node to all hosts come to, by port."""
+    wanted = [f"{host}:{port}" for host in hosts for port in ports]
+    words = inside(pair[0], sys.executable, "-c", CONNECT, str(uid), *wanted)
+    answers = json.loads(subprocess.check_output(words, timeout=HANG_SECONDS))
+    return {port: " ".join({answers[f"{host}:{port}"] for host in hosts}) for port in ports}
 
 
-def load_rules(pair: Pair, folder: Path) -> None:
-    rules = folder / "rules.nft"
-    rules.write_text(firewall.ruleset(thesis()))
-    for name in pair.names:
-        done = subprocess.run(
-            ["ip", "netns", "exec", name, "nft", "-f", rules], capture_output=True, text=True, check=False
-        )
-        refused = "Operation not supported" in done.stderr
-        needs.possible(f"this kernel has no nftables: {done.stderr.splitlines()[0]}" if refused else "")
-        assert done.returncode == 0, done.stderr
+def test_the_accounts_are_those_of_the_inventory() -> None:
+    assert list(account_numbers(WATCHED).values()) == [JOB, ROLE, SERVICE, MONITOR]
 
 
-@pytest.mark.parametrize("uid", [0, ACCOUNT])
-def test_the_account_and_root_reach_every_node(listening: Pair, tmp_path: Path, uid: int) -> None:
-    load_rules(listening, tmp_path)
-    wanted = [f"{host}:{port}" for host in ("127.0.0.1", HERE, THERE) for port in (GRAPHS, METRICS, NFS, OTHER)]
-    assert set(listening.reaches(uid, *wanted).values()) == {"connected"}
+@pytest.mark.parametrize(
+    ("uid", "refused"),
+    [
+        (0, ()),
+        (JOB, ()),
+        (ROLE, (COORDINATOR, PROGRAM)),
+        (SERVICE, (GRAPHS, COORDINATOR, PROGRAM)),
+        (MONITOR, (GRAPHS, COORDINATOR, PROGRAM)),
+        (STRANGER, (GRAPHS, COORDINATOR, PROGRAM)),
+    ],
+)
+def test_graphs_and_programs_answer_those_who_need_them(
+    served: tuple[str, str], uid: int, refused: tuple[int, ...]
+) -> None:
+    ports = (*CLOSED, NFS, OTHER)
+    expected = dict.fromkeys(ports, "connected") | dict.fromkeys(refused, "ConnectionRefusedError")
+    assert reached(served, uid, [LOCAL, HERE, THERE], *ports) == expected
 
 
-def test_another_account_of_a_node_reaches_no_tensorflow_port_of_any_node(listening: Pair, tmp_path: Path) -> None:
-    wanted = [f"{host}:{GRAPHS}" for host in ("127.0.0.1", HERE, THERE)]
-    load_rules(listening, tmp_path)
-    assert set(listening.reaches(STRANGER, *wanted).values()) == {"ConnectionRefusedError"}
-    others = [f"{host}:{port}" for host in ("127.0.0.1", HERE, THERE) for port in (METRICS, NFS, OTHER)]
-    assert set(listening.reaches(STRANGER, *others).values()) == {"connected"}
-
-
-def test_an_address_that_is_in_no_inventory_is_no_way_in(listening: Pair, tmp_path: Path) -> None:
+def test_an_address_that_is_in_no_inventory_is_no_way_in(served: tuple[str, str]) -> None:
     """The output chain of a node does not know it; the node that has it does."""
-    load_rules(listening, tmp_path)
-    found = listening.reaches(STRANGER, f"{ELSEWHERE}:{GRAPHS}", f"{ELSEWHERE}:{OTHER}")
-    assert found == {f"{ELSEWHERE}:{GRAPHS}": "TimeoutError", f"{ELSEWHERE}:{OTHER}": "connected"}
+    found = reached(served, STRANGER, [ELSEWHERE], GRAPHS, OTHER)
+    assert found == {GRAPHS: "TimeoutError", OTHER: "connected"}
 
 
-def test_another_account_cannot_take_the_place_of_a_role(listening: Pair, tmp_path: Path) -> None:
-    load_rules(listening, tmp_path)
-    assert set(listening.reaches(ACCOUNT, f"{THERE}:{GRAPHS + 1}").values()) == {"TimeoutError"}
+@pytest.mark.parametrize("uid", [STRANGER, *ANSWERING])
+def test_no_other_account_answers_from_a_port_of_a_process_that_is_down(
+    pair: tuple[str, str], uid: int
+) -> None:
+    """Root of another node, and an account of this one, find it silent."""
+    others = [port for port in (*CLOSED, NFS) if port not in ANSWERING.get(uid, ())]
+    silent = dict.fromkeys(others, "TimeoutError")
+    with serving(pair[1], uid, *others, OTHER):
+        found = reached(pair, 0, [THERE], *others, OTHER)
+    assert found == {**silent, OTHER: "connected"}
+    if uid == STRANGER:
+        with serving(pair[0], uid, SERVED, METRICS):
+            found = reached(pair, 0, [HERE, LOCAL], SERVED, METRICS)
+        assert found == dict.fromkeys((SERVED, METRICS), "TimeoutError")
 
 
-def test_what_nft_lists_can_be_loaded_again(pair: Pair, tmp_path: Path) -> None:
+def test_what_nft_lists_can_be_loaded_again(pair: tuple[str, str], tmp_path: Path) -> None:
     """The undo of a start does so."""
-    load_rules(pair, tmp_path)
-    script = "nft list table inet pscluster >$0 && nft delete table inet pscluster && nft -f $0 && nft list ruleset"
-    words = ["ip", "netns", "exec", pair.names[0], "sh", "-c", script, str(tmp_path / "before")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert firewall.loaded_mark(firewall.ruleset(thesis())) in done.stdout
-    assert "meta skuid" in done.stdout
+    table = "table inet pscluster"
+    before = tmp_path / "before"
+    listed = loaded(
+        f"nft list {table} >{before} && nft delete {table} && nft -f {before} && nft list ruleset",
+        *inside(pair[0]),
+    )
+    assert firewall.mark_of(WATCHED, "rpi11") in listed
+    assert "meta skuid" in listed

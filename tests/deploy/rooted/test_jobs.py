@@ -10,11 +10,13 @@ import pytest
 
 from deploy.jobs.node_job.records import JobsRoot
 from deploy.rooted.commands import drop_job, new_job
+from tests.deploy.release.wheels import names
 from tests.habits import needs
 
 FIRST = "20261121T2230-pi"
+SECOND = f"{FIRST}-2"
 NOBODY = 65534
-SYSTEMCTL = '#!/bin/sh\ncat "{0}/alive" 2>/dev/null || exit {1}\n'
+REQUEST = json.dumps({"request.json": base64.b64encode(b"{}").decode()})
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,30 +30,34 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.root = JobsRoot(folder / "state")
         self.root.jobs.mkdir(parents=True)
-        (folder / "bin").mkdir()
-        self._systemctl = folder / "bin" / "systemctl"
-        self._systemctl.write_text(SYSTEMCTL.format(folder, 0))
-        self._systemctl.chmod(0o755)
+        self._systemctl = folder / "systemctl"
         self._alive = folder / "alive"
+        self.systemd(f'cat "{self._alive}" 2>/dev/null || exit 0')
+
+    def systemd(self, script: str) -> None:
+        self._systemctl.write_text(f"#!/bin/sh\n{script}\n")
+        self._systemctl.chmod(0o755)
 
     def live(self, *names: str) -> None:
         lines = [f"pscluster-job@{name}.service loaded active running a job\n" for name in names]
         self._alive.write_text("".join(lines))
 
-    def without_systemd(self) -> None:
-        self._systemctl.write_text("#!/bin/sh\nexit 1\n")
-
-    def run(self, words: list[str], **files: str) -> "subprocess.CompletedProcess[str]":
-        content = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
-        path = f"{self._systemctl.parent}:{os.environ['PATH']}"
+    def run(self, words: list[str]) -> "subprocess.CompletedProcess[str]":
+        path = {"PATH": f"{self._systemctl.parent}:{os.environ['PATH']}"}
         return subprocess.run(
-            words, input=json.dumps(content), capture_output=True, text=True, env={"PATH": path}, check=False
+            words, input=REQUEST, capture_output=True, text=True, env=path, check=False
         )
 
+    def submitting(self, first: str = FIRST, kept: int = 50) -> "subprocess.CompletedProcess[str]":
+        return self.run(new_job(str(self.root.jobs), "nobody", kept, first))
+
     def submit(self, first: str = FIRST, kept: int = 50) -> str:
-        done = self.run(new_job(str(self.root.jobs), "nobody", kept, first), **{"request.json": "{}"})
+        done = self.submitting(first, kept)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
+
+    def drop(self, name: str) -> int:
+        return self.run(drop_job(str(self.root.jobs), name)).returncode
 
     @property
     def names(self) -> list[str]:
@@ -64,68 +70,67 @@ def node(tmp_path: Path) -> Node:
 
 
 def test_a_job_has_its_files_and_belongs_to_the_account(node: Node) -> None:
-    assert [node.submit(), node.submit()] == [FIRST, f"{FIRST}-2"]
-    found = node.root.job(FIRST).path.stat()
+    assert [node.submit(), node.submit()] == node.names == [FIRST, SECOND]
+    job = node.root.job(FIRST)
+    found = job.path.stat()
     assert (found.st_uid, found.st_mode & 0o777) == (NOBODY, 0o750)
-    assert node.root.job(FIRST).request.read_text() == "{}"
-    assert node.root.job(FIRST).request.stat().st_uid == 0
-    assert node.names == [FIRST, f"{FIRST}-2"]
+    assert (job.request.read_text(), job.request.stat().st_uid) == ("{}", 0)
 
 
 def test_the_first_submitted_go_first_whatever_their_names_say(node: Node) -> None:
     hours = ("2230", "2100", "2359", "0001")
-    names = [node.submit(f"20261121T{hour}-pi", kept=3) for hour in hours]
-    assert node.names == names[1:]
-    assert sorted(path.name for path in node.root.jobs.iterdir()) == sorted([".order", *names[1:]])
+    submitted = [node.submit(f"20261121T{hour}-pi", kept=3) for hour in hours]
+    assert node.names == submitted[1:]
+    assert names(node.root.jobs) == sorted([".order", *submitted[1:]])
 
 
 def test_a_job_that_lives_stays_however_old(node: Node) -> None:
-    oldest, second = node.submit("20261121T2229-pi"), node.submit("20261121T2229-train")
+    oldest = node.submit("20261121T2229-pi")
+    node.submit("20261121T2229-train")
     node.live(oldest)
     newest = [node.submit(kept=2) for _ in range(3)]
     assert node.names == [oldest, *newest[-2:]]
-    assert second not in node.names
 
 
 def test_without_systemd_s_word_nothing_goes(node: Node) -> None:
-    node.without_systemd()
-    names = [node.submit(kept=1) for _ in range(3)]
-    assert node.names == names
+    node.systemd("exit 1")
+    assert [node.submit(kept=1) for _ in range(3)] == node.names
 
 
 def test_jobs_of_an_older_version_come_before_all_others(node: Node) -> None:
     old = ["20261122T0001-pi", "20261122T0001-pi-2"]
     for name in old:
         node.root.job(name).path.mkdir()
-    new = node.submit()
-    assert node.names == [*old, new]
-    assert [node.submit(kept=3), node.names] == [f"{FIRST}-2", [old[1], new, f"{FIRST}-2"]]
+    assert node.submit() == FIRST
+    assert node.names == [*old, FIRST]
+    assert node.submit(kept=3) == SECOND
+    assert node.names == [old[1], FIRST, SECOND]
 
 
-def test_links_that_an_older_version_let_in_go_and_their_targets_stay(node: Node, tmp_path: Path) -> None:
+def test_links_that_an_older_version_let_in_go_and_their_targets_stay(
+    node: Node, tmp_path: Path
+) -> None:
     treasure = tmp_path / "treasure"
     treasure.mkdir()
     (treasure / "file").touch()
     (node.root.jobs / "20200101T0000-pi").symlink_to(treasure)
     (node.root.jobs / ".order").symlink_to(treasure / "file")
-    name = node.submit(kept=1)
-    assert node.names == [name]
+    assert [node.submit(kept=1)] == node.names
     assert (treasure / "file").read_bytes() == b""
 
 
 def test_a_folder_of_jobs_that_is_the_account_s_is_refused(node: Node) -> None:
     os.chown(node.root.jobs, NOBODY, NOBODY)
-    done = node.run(new_job(str(node.root.jobs), "nobody", 50, FIRST), **{"request.json": "{}"})
+    done = node.submitting()
     assert done.returncode == 1
     assert "expected a folder that only root can change" in done.stderr
-    assert list(node.root.jobs.iterdir()) == []
+    assert names(node.root.jobs) == []
 
 
 def test_a_job_that_was_refused_leaves_nothing_and_one_that_began_stays(node: Node) -> None:
-    refused, began, lives = node.submit(), node.submit(), node.submit()
+    refused, began, lives = (node.submit() for _ in range(3))
     node.root.job(began).state.write_text("{}")
     node.live(lives)
-    for name in (refused, began, lives):
-        assert node.run(drop_job(str(node.root.jobs), name)).returncode == 0
+    assert [node.drop(name) for name in (refused, began, lives)] == [0, 0, 0]
     assert node.names == [began, lives]
-    assert node.run(drop_job(str(node.root.jobs), "../../etc")).returncode == 1
+    assert node.drop("../../etc") == 1

@@ -11,25 +11,30 @@ from typing import Any
 
 import pytest
 
-from cluster.control.lines import MOST_LINE_BYTES
-from cluster.errors import ClusterError
+from core.control.lines import MOST_LINE_BYTES
+from core.errors import ClusterError
+from core.inventory import load
 from deploy.cluster.services import ClusterStatus
-from deploy.supervisor import control
+from deploy.common.state_folder import StateFolder
+from deploy.supervisor import control, services
 from deploy.supervisor.control import ControlClient, ControlServer
-from tests.server.processes import HANG_SECONDS
+from deploy.supervisor.services import Supervised, answer_seconds
+from tests.core.server.processes import HANG_SECONDS
 
 STATUS = ClusterStatus("bench", ())
+Play = Callable[[socket.socket, threading.Event], object]
 
 
 @contextmanager
-def answering(path: Path, play: Callable[[socket.socket, threading.Event], None]) -> Iterator[None]:
-    """Something that listens there and answers its first client so."""
+def answering(path: Path, play: Play, clients: int = 1) -> Iterator[None]:
+    """Something that listens there and answers its first clients so."""
     end = threading.Event()
 
     def serve() -> None:
-        connection, _ = listener.accept()
-        with connection, suppress(OSError):
-            play(connection, end)
+        for _ in range(clients):
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                play(connection, end)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -59,20 +64,52 @@ def no_object(connection: socket.socket, _end: threading.Event) -> None:
 
 
 @pytest.mark.parametrize(
-    ("play", "words"),
+    ("play", "seconds", "words"),
     [
-        (trickle, r"did not answer 'status' within 0 s"),
-        (endless_line, f"more than {MOST_LINE_BYTES} bytes"),
-        (no_object, r"answered 'status' with b'\[1\]"),
+        (trickle, 0.4, r"did not answer 'status' within 0 s"),
+        (endless_line, HANG_SECONDS, f"more than {MOST_LINE_BYTES} bytes"),
+        (no_object, HANG_SECONDS, r"answered 'status' with b'\[1\]"),
     ],
 )
 def test_an_answer_is_bounded_as_a_whole(
-    play: Callable[[socket.socket, threading.Event], None], words: str, tmp_path: Path
+    play: Play, seconds: float, words: str, tmp_path: Path
 ) -> None:
-    path, begun = tmp_path / "s", time.monotonic()
+    path = tmp_path / "s"
+    begun = time.monotonic()
     with answering(path, play), pytest.raises(ClusterError, match=words):
-        ControlClient(path, deadline_seconds=0.4 if play is trickle else HANG_SECONDS).ask("status")
+        ControlClient(path, deadline_seconds=seconds).ask("status")
     assert time.monotonic() - begun < HANG_SECONDS / 2
+
+
+def supervised(folder: Path, workers: int) -> Supervised:
+    """The cluster `c` of this folder with so many workers and a parameter server."""
+    roles = ["ps", "coordinator"]
+    for port in range(3000, 3000 + 2 * workers, 2):
+        roles.append(f"worker: {{port: {port}, metrics_port: {port + 1}}}")
+    node = f"{{name: here, address: 127.0.0.1, roles: [{', '.join(roles)}]}}"
+    path = folder / "c.yaml"
+    path.write_text(f"schema: 1\ncluster: c\nconnection: local\nnodes: [{node}]\n")
+    return Supervised(load(path), ())
+
+
+def late(connection: socket.socket, _end: threading.Event) -> None:
+    connection.recv(4096)
+    threading.Event().wait(1.0)
+    connection.send(b'{"ok": true, "cluster": "c", "state": "running"}\n')
+
+
+def test_an_answer_that_is_late_for_few_roles_is_in_time_for_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answer_seconds(1) < answer_seconds(17) < answer_seconds(65)
+    assert answer_seconds(65) > 2 * 13.6, "what 65 took, and `start` gave up"
+    monkeypatch.setattr(services, "answer_seconds", lambda roles: 0.2 + 0.2 * roles)
+    folder = StateFolder.beside(tmp_path / "c.yaml", "c")
+    folder.create()
+    with answering(folder.control_socket, late, clients=2):
+        with pytest.raises(ClusterError, match="did not answer 'status' within"):
+            supervised(tmp_path, 1).client().ask("status")
+        assert supervised(tmp_path, 60).client().ask("status")["cluster"] == "c"
 
 
 def served(path: Path, story: Callable[[], Any]) -> Any:
@@ -92,7 +129,9 @@ def served(path: Path, story: Callable[[], Any]) -> Any:
     return asyncio.run(all_of_it())
 
 
-def test_a_client_that_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_says_nothing_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control, "REQUEST_SECONDS", 0.2)
     path = tmp_path / "s"
 

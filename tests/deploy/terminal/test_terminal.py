@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.inventory.templates import local_inventory
+from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from deploy.terminal.console import progress_line
 from tests.deploy.pseudo_terminal import COLOUR, PATIENCE_SECONDS, Terminal, on_a_terminal
+from tests.deploy.typed import PROGRAM
 
-FAB = Path(sys.executable).with_name("fab")
-WATCH = [str(FAB), "-r", str(ROOT), "deploy", "status", "--watch", "0.2"]
-HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+WATCH = [*PROGRAM, "deploy", "status", "--watch", "0.2"]
+HIDE_CURSOR = "\x1b[?25l"
+SHOW_CURSOR = "\x1b[?25h"
 
 JOB = """
 import sys, time
@@ -58,11 +59,15 @@ def test_without_colours() -> None:
     assert any(row.startswith("train") for row in terminal.rows)
 
 
-@pytest.mark.parametrize(("flags", "term"), [(("--quiet",), "xterm"), ((), "dumb"), (("--quiet",), "dumb")])
+@pytest.mark.parametrize(
+    ("flags", "term"), [(("--quiet",), "xterm"), ((), "dumb"), (("--quiet",), "dumb")]
+)
 def test_nothing_moves_where_it_should_not(flags: tuple[str, ...], term: str) -> None:
     terminal = job(60, *flags, environment={"TERM": term})
     assert "\x1b" not in terminal.text
-    assert [row for row in terminal.rows if row] == ([] if flags else ["data: synthetic", "test: accuracy 0.93"])
+    assert [row for row in terminal.rows if row] == (
+        [] if flags else ["data: synthetic", "test: accuracy 0.93"]
+    )
 
 
 @pytest.fixture
@@ -98,18 +103,6 @@ def test_a_watched_status_is_blocks_where_nothing_can_be_redrawn(folder: Path) -
     assert "\n" in lines
 
 
-def test_a_watch_is_refused_what_it_cannot_do(folder: Path) -> None:
-    for flags, words in (
-        (["--watch", "soon"], "--watch: expected seconds from 0.2 to 3600, or nothing, got 'soon'"),
-        (["--watch", "--json"], "--watch and --json: give one of them"),
-    ):
-        refused = subprocess.run(
-            [*WATCH[:-2], *flags], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS
-        )
-        assert refused.returncode == 2
-        assert words in refused.stderr
-
-
 TRAINING = """\
 pscluster_train_epoch{role="coordinator",task="0"} 3.0
 pscluster_train_planned_epochs{role="coordinator",task="0"} 12.0
@@ -124,7 +117,10 @@ pscluster_train_remaining_seconds{role="coordinator",task="0"} 125.0
     [
         (TRAINING, "train: epoch 3 of 12, 1,234 windows/s, loss 0.4312, 2 min 05 s left"),
         (TRAINING + 'pscluster_job_info{run="1-train"} 1\n', "left (run 1-train)"),
-        ("pscluster_pi_samples_total 500\npscluster_pi_planned_samples 1000\n", "pi: 50% of 1,000 samples"),
+        (
+            "pscluster_pi_samples_total 500\npscluster_pi_planned_samples 1000\n",
+            "pi: 50% of 1,000 samples",
+        ),
         ("pscluster_build_info 1\n", "a job is starting, or evaluates a model"),
         *(("", ""), ("}{ is no metric", "")),
     ],

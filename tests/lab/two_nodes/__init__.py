@@ -1,1 +1,1 @@
-"""Jobs of every kind on one running cluster of two nodes, which the modules of this folder share."""
+"""Jobs of every kind on one running cluster of two nodes, which the modules here share."""

@@ -45,7 +45,9 @@ class Place:
         """The results of connections of a node's account."""
         command = f"sudo -n -u {account} python3 - {' '.join(addresses)}"
         words = ["ssh", "-F", str(self.lab.ssh_config), node, command]
-        done = subprocess.run(words, input=CONNECT, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            words, input=CONNECT, capture_output=True, text=True, check=True, timeout=60
+        )
         answers: dict[str, str] = json.loads(done.stdout)
         return answers
 
@@ -57,7 +59,10 @@ def started(folder: Path) -> Iterator[Place]:
     with Lab.up(len(NODES), seeds=dict.fromkeys(NODES, layer)) as lab:
         operator = Operator(lab, folder)
         written = subprocess.run(
-            [*operator.tool, "init", "--hosts", "192.168.1.16-17"], capture_output=True, text=True, check=True
+            [*operator.tool, "init", "--hosts", "192.168.1.16-17"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
         operator.fab("deploy", "trust", "--yes")

@@ -1,4 +1,4 @@
-"""An app with a package of its own travels to two nodes over SSH, is trained there, resumed and evaluated."""
+"""An app with a package travels to two nodes over SSH, is trained, resumed and evaluated there."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,8 @@ from parts.blocks import WIDTH
 
 def model(input_shape, outputs):
     inputs = keras.Input(input_shape)
-    return keras.Model(inputs, keras.layers.Dense(outputs)(keras.layers.Dense(WIDTH, activation="relu")(inputs)))
+    hidden = keras.layers.Dense(WIDTH, activation="relu")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(outputs)(hidden))
 
 
 def data(folder):
@@ -36,7 +37,9 @@ SHORT = ("--set", "jobs.train.epochs=2", "--set", "jobs.train.checkpoint.every_s
 
 def record(place: Place) -> dict[str, Any]:
     """`app.json` of the newest training that was fetched."""
-    newest = max(place.operator.folder.glob("runs/*-train*/app.json"), key=lambda path: path.parent.name)
+    newest = max(
+        place.operator.folder.glob("runs/*-train*/app.json"), key=lambda path: path.parent.name
+    )
     found: dict[str, Any] = json.loads(newest.read_text())
     return found
 
@@ -63,7 +66,9 @@ def test_an_app_is_trained_with_its_package_and_leaves_a_copy(place: Place, app:
     environment = f"/opt/pscluster/extras/environments/{kept['environment']}"
     assert place.on(HUB, f"stat -c %U {environment}/.complete") == "root"
     assert place.on("rpi02", "ls -d /opt/pscluster/extras 2>/dev/null || echo none") == "none"
-    left = place.on(HUB, "ls /var/lib/pscluster/jobs/$(tail -n 1 /var/lib/pscluster/jobs/.order)").split()
+    left = place.on(
+        HUB, "ls /var/lib/pscluster/jobs/$(tail -n 1 /var/lib/pscluster/jobs/.order)"
+    ).split()
     assert not {"app", "app.tar"} & {*left}
 
 
@@ -81,10 +86,12 @@ def test_it_is_evaluated_with_the_copy_of_its_run(place: Place, app: Path) -> No
     assert json.loads(evaluated.read_text())["status"] == "done"
 
 
-def test_an_interrupted_run_continues_with_its_copy_and_says_what_changed(place: Place, app: Path) -> None:
+def test_an_interrupted_run_continues_with_its_copy_and_says_what_changed(
+    place: Place, app: Path
+) -> None:
     with place.operator.running(
         "job", "train", "--app", "halves", "--set", "jobs.train.epochs=2000", *SHORT[2:]
-    ) as job:  # fmt: skip
+    ) as job:
         job.wait_for("train: epoch")
         place.operator.fab("job", "cancel")
         job.end(130)
@@ -98,7 +105,9 @@ def test_an_interrupted_run_continues_with_its_copy_and_says_what_changed(place:
         job.end(130)
 
 
-def test_a_package_that_the_nodes_cannot_have_is_one_line_before_any_job(place: Place, app: Path) -> None:
+def test_a_package_that_the_nodes_cannot_have_is_one_line_before_any_job(
+    place: Place, app: Path
+) -> None:
     before = place.on(HUB, "cat /var/lib/pscluster/jobs/.order")
     (app / "requirements.txt").write_text("numpy<2\n")
     refused = place.operator.fab("job", "train", "--app", "halves", code=2)

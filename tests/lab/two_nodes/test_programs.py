@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ExitCode
+from core.errors import ExitCode
 from tests.lab import cgroups
 from tests.lab.operator import Operator
 from tests.lab.places import PROJECT
@@ -63,7 +63,9 @@ def program(operator: Operator, name: str, source: str) -> str:
 
 
 def test_a_chief_trains_on_the_roles_that_the_deployment_keeps(place: Place) -> None:
-    done = place.operator.fab("job", "run", str(EXAMPLES / "parameter_server.py"), "--", "--steps", "400")
+    done = place.operator.fab(
+        "job", "run", str(EXAMPLES / "parameter_server.py"), "--", "--steps", "400"
+    )
     assert "400 steps: y = 3.0" in done.text
     folder, found = result(place.operator)
     assert (found["status"], found["exit_code"], found["attempts"]) == ("done", 0, 1)
@@ -75,7 +77,9 @@ def test_a_chief_trains_on_the_roles_that_the_deployment_keeps(place: Place) -> 
 def test_it_goes_on_without_its_operator_until_it_is_cancelled(place: Place) -> None:
     """On the workers' nodes, where the lead's port is for the service account and root alone."""
     operator = place.operator
-    with operator.running("job", "run", "--on", "workers", program(operator, "waits.py", WAITS)) as begun:
+    with operator.running(
+        "job", "run", "--on", "workers", program(operator, "waits.py", WAITS)
+    ) as begun:
         for worker in (0, 1):
             begun.wait_for(f"worker:{worker}: it waits")
         begun.interrupt()
@@ -101,7 +105,9 @@ def test_equal_workers_reach_each_other_and_their_files_come_back(place: Place) 
     assert {name: (task["node"], task["exit_code"]) for name, task in found["tasks"].items()} == {
         f"worker:{index}": (node, 0) for index, node in enumerate(NODES)
     }
-    first, second = ((folder / "files" / f"worker-{index}" / "line.json").read_text() for index in (0, 1))
+    first, second = (
+        (folder / "files" / f"worker-{index}" / "line.json").read_text() for index in (0, 1)
+    )
     assert first == second
     assert [cgroups.usage(place.lab.places, node)["killed_for_memory"] for node in NODES] == [0, 0]
 
@@ -112,12 +118,19 @@ def test_one_that_fails_on_one_node_ends_all_and_is_named(place: Place) -> None:
     (operator.folder / "wanted.txt").write_text("humanize\n")
     words = ("--requirements", "wanted.txt", program(operator, "fails.py", FAILS))
     done = operator.fab("job", "run", "--on", "workers", *words, code=1)
-    assert "fails.py ended with exit code 7 on worker:1 (node rpi02); its output is in runs/" in done.text
+    assert (
+        "fails.py ended with exit code 7 on worker:1 (node rpi02); its output is in runs/"
+        in done.text
+    )
     folder, found = result(operator)
     assert (found["status"], found["exit_code"], found["failed_first"]) == ("failed", 7, "worker:1")
     assert found["tasks"]["worker:0"]["ended_by_us"]
     for index, node in enumerate(NODES):
-        assert (folder / f"worker-{index}.log").read_text().startswith("12,345 /var/lib/pscluster/jobs/")
+        assert (
+            (folder / f"worker-{index}.log")
+            .read_text()
+            .startswith("12,345 /var/lib/pscluster/jobs/")
+        )
         assert place.on(node, "systemctl list-units --plain --no-legend 'pscluster-job@*'") == ""
         assert place.on(node, "pgrep -f [f]ails.py || echo none") == "none"
 
@@ -134,13 +147,21 @@ def test_packages_that_no_node_can_have_are_one_line_before_any_job(place: Place
 
 def test_each_node_times_the_exports_of_a_run(place: Place) -> None:
     operator = place.operator
-    operator.fab("job", "train", "--mode", "single", "--epochs", "1", "--data", "synthetic", "--hidden", "8")
+    operator.fab(
+        "job", "train", "--mode", "single", "--epochs", "1", "--data", "synthetic", "--hidden", "8"
+    )
     run = max(operator.folder.glob("runs/*-train*"), key=lambda path: path.name)
     words = ("--run", str(run), "--rounds", "1", "--data", "synthetic", "--json")
     found = operator.fab("job", "inference", *words).json()
     assert [worker["node"] for worker in found["workers"].values()] == list(NODES)
     for worker in found["workers"].values():
         names = [row["name"] for row in worker["rows"]]
-        assert names == ["onnx float32", "onnx dynamic", "litert float32", "litert dynamic", "tensorflow"]
+        assert names == [
+            "onnx float32",
+            "onnx dynamic",
+            "litert float32",
+            "litert dynamic",
+            "tensorflow",
+        ]
         assert all(row["same_labels"] >= 0.9 for row in worker["rows"])
     assert [cgroups.usage(place.lab.places, node)["killed_for_memory"] for node in NODES] == [0, 0]

@@ -7,7 +7,10 @@ UNITS = 64
 
 
 def init(seed):
-    """The parameters at the beginning, by name: NumPy arrays, which the cluster trains. Equal seeds give equal ones."""
+    """The parameters at the beginning, by name: NumPy arrays, which the cluster trains.
+
+    Equal seeds give equal ones.
+    """
     random = np.random.default_rng(seed)
 
     def weights(rows, columns):
@@ -26,8 +29,9 @@ def init(seed):
 def forward(parameters, statistics, x, training, seed):
     """The answers for a batch x (batch, 2): a number for each class, the largest one is the answer.
 
-    `parameters` are tensors by the names of `init`. `statistics` is for values that no gradient trains, here none.
-    `training` says whether the cluster trains or tests, and `seed` is for tf.random.stateless_* functions.
+    `parameters` are tensors by the names of `init`. `statistics` is for values that no gradient
+    trains, here none. `training` says whether the cluster trains or tests, and `seed` is for
+    tf.random.stateless_* functions.
     """
     hidden = tf.nn.relu(x @ parameters["first/weights"] + parameters["first/biases"])
     hidden = tf.nn.relu(hidden @ parameters["second/weights"] + parameters["second/biases"])
@@ -38,7 +42,9 @@ def forward(parameters, statistics, x, training, seed):
 
 
 def data(folder):
-    """The examples: x holds points of the plane, y which spiral each is of. Every fifth point is for the test.
+    """The examples: x holds points of the plane, y which spiral each is of.
+
+    Every fifth point is for the test.
 
     `folder` is what `--data` names, else the folder of this file.
     """
@@ -52,5 +58,7 @@ def spirals(count):
     random = np.random.default_rng(0)
     y = random.integers(0, 2, count)
     turn = random.uniform(0.2, 1.2, count) * 2 * np.pi
-    points = np.stack([np.cos(turn + y * np.pi), np.sin(turn + y * np.pi)], 1) * turn[:, np.newaxis] / 3
+    points = (
+        np.stack([np.cos(turn + y * np.pi), np.sin(turn + y * np.pi)], 1) * turn[:, np.newaxis] / 3
+    )
     return (points + random.normal(0, 0.05, (count, 2))).astype("float32"), y

@@ -1,4 +1,7 @@
-"""Classifies images. Put yours into `images/CLASS/*.png` (or .jpg); without that folder the app draws shapes itself."""
+"""Classifies images.
+
+Put yours into `images/CLASS/*.png` (or .jpg); without that folder the app draws shapes itself.
+"""
 
 import keras
 import numpy as np
@@ -12,9 +15,12 @@ SHAPES = ("circle", "cross", "square")
 
 
 def model(input_shape, outputs):
-    """The network. An image goes in; a number for each class comes out, and the largest one is the answer.
+    """The network.
 
-    `input_shape` is that of one example of `data`, here (SIZE, SIZE, 3); `outputs` is the number of classes.
+    An image goes in; a number for each class comes out, and the largest one is the answer.
+
+    `input_shape` is that of one example of `data`, here (SIZE, SIZE, 3); `outputs` is the number of
+    classes.
     """
     image = keras.Input(input_shape)
     x = layers.Rescaling(1 / 255)(image)
@@ -27,20 +33,31 @@ def model(input_shape, outputs):
 
 
 def augment(x, y, seed):
-    """What training sees instead of a batch: some images mirrored. `seed` decides which: runs are repeatable."""
+    """What training sees instead of a batch: some images mirrored.
+
+    `seed` decides which: runs are repeatable.
+    """
     mirrored = tf.random.stateless_uniform([tf.shape(x)[0], 1, 1, 1], seed) < 0.5
     return tf.where(mirrored, tf.reverse(x, [2]), x), y
 
 
 def data(folder):
-    """The examples: x holds images with values from 0 to 255, y their classes. Every fifth one is for the test.
+    """The examples: x holds images with values from 0 to 255, y their classes.
+
+    Every fifth one is for the test.
 
     `folder` is what `--data` names, else the folder of this file.
     """
     images = folder / "images"
     x, y, labels = read(images) if images.is_dir() else draw(3000)
     test = np.arange(len(x)) % 5 == 0
-    return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test], "labels": labels}
+    return {
+        "x_train": x[~test],
+        "y_train": y[~test],
+        "x_test": x[test],
+        "y_test": y[test],
+        "labels": labels,
+    }
 
 
 def read(images):
@@ -68,7 +85,9 @@ def draw(count):
     rows, columns = np.mgrid[:SIZE, :SIZE]
     for image, kind in zip(x, y, strict=True):
         radius = random.uniform(5, 10)
-        down, right = (abs(axis - random.uniform(radius, SIZE - radius)) for axis in (rows, columns))
+        down, right = (
+            abs(axis - random.uniform(radius, SIZE - radius)) for axis in (rows, columns)
+        )
         inside = [
             down**2 + right**2 < radius**2,
             (np.minimum(down, right) < radius / 4) & (np.maximum(down, right) < radius),

@@ -27,10 +27,15 @@ def test_training_lowers_the_loss():
 
 def test_augmentation_mirrors_some_images_and_depends_on_the_seed_alone():
     x, y, _ = app.draw(16)
-    first, again, other = (app.augment(tf.constant(x), y, seed)[0].numpy() for seed in ([1, 2], [1, 2], [1, 3]))
+    first, again, other = (
+        app.augment(tf.constant(x), y, seed)[0].numpy() for seed in ([1, 2], [1, 2], [1, 3])
+    )
     assert (first == again).all()
     assert (first != other).any()
-    kept = [(image == before).all() or (image == before[:, ::-1]).all() for image, before in zip(first, x, strict=True)]
+    kept = [
+        (image == before).all() or (image == before[:, ::-1]).all()
+        for image, before in zip(first, x, strict=True)
+    ]
     assert all(kept)
 
 

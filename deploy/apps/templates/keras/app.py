@@ -1,4 +1,4 @@
-"""Recognizes handwritten digits: 1,797 images of 8 x 8 grey values, which scikit-learn brings along."""
+"""Recognizes handwritten digits: scikit-learn's 1,797 images of 8 x 8 grey values."""
 
 import keras
 import numpy as np
@@ -6,9 +6,12 @@ from keras import layers
 
 
 def model(input_shape, outputs):
-    """The network. An image goes in; a number for each digit comes out, and the largest one is the answer.
+    """The network.
 
-    `input_shape` is that of one example of `data`, here (8, 8, 1); `outputs` is the number of classes, here 10.
+    An image goes in; a number for each digit comes out, and the largest one is the answer.
+
+    `input_shape` is that of one example of `data`, here (8, 8, 1); `outputs` is the number of
+    classes, here 10.
     """
     return keras.Sequential(
         [

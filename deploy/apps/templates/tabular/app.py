@@ -1,4 +1,7 @@
-"""Predicts a number from the columns of a table. It is drawn here (Friedman 1991): replace `rows` by your own."""
+"""Predicts a number from the columns of a table.
+
+It is drawn here (Friedman 1991): replace `rows` by your own.
+"""
 
 import keras
 import numpy as np
@@ -28,7 +31,8 @@ def model(input_shape, outputs):
 def data(folder):
     """The examples, each column with mean 0 and deviation 1: networks learn best from such numbers.
 
-    Mean and deviation are those of the training rows. `folder` is what `--data` names, else the folder of this file.
+    Mean and deviation are those of the training rows. `folder` is what `--data` names, else the
+    folder of this file.
     """
     x, y = rows(4000)
     test = np.arange(len(x)) % 5 == 0
@@ -40,9 +44,15 @@ def data(folder):
 def rows(count):
     """Five columns decide the target, the other five are of no use, and there is noise.
 
-    For a file of your own: `table = np.genfromtxt(folder / "table.csv", delimiter=",", skip_header=1)`.
+    For a file of your own: `table = np.genfromtxt(folder / "table.csv", delimiter=",",
+    skip_header=1)`.
     """
     random = np.random.default_rng(0)
     x = random.random((count, COLUMNS))
-    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    y = (
+        10 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20 * (x[:, 2] - 0.5) ** 2
+        + 10 * x[:, 3]
+        + 5 * x[:, 4]
+    )
     return x.astype("float32"), (y + random.normal(0, 1, count)).astype("float32")

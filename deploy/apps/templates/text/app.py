@@ -1,4 +1,7 @@
-"""Sorts short sentences into praise and complaint. They are put together here: replace `sentences` by your own."""
+"""Sorts short sentences into praise and complaint.
+
+They are put together here: replace `sentences` by your own.
+"""
 
 import keras
 import numpy as np
@@ -14,9 +17,12 @@ BAD = ("bad", "awful", "poor", "terrible", "dull")
 
 
 def model(input_shape, outputs):
-    """The network. Numbers of words go in; a number for each class comes out, and the largest one is the answer.
+    """The network.
 
-    `input_shape` is that of one example of `data`, here (WORDS,); `outputs` is the number of classes, here 2.
+    Numbers of words go in; a number for each class comes out, and the largest one is the answer.
+
+    `input_shape` is that of one example of `data`, here (WORDS,); `outputs` is the number of
+    classes, here 2.
     """
     words = keras.Input(input_shape, dtype="int32")
     x = layers.Embedding(len(vocabulary()) + 1, 16)(words)
@@ -27,14 +33,22 @@ def model(input_shape, outputs):
 
 
 def data(folder):
-    """The examples: x holds the words of each sentence as numbers, y its class. Every fifth one is for the test.
+    """The examples: x holds the words of each sentence as numbers, y its class.
+
+    Every fifth one is for the test.
 
     `folder` is what `--data` names, else the folder of this file.
     """
     texts, y = sentences(2000)
     x = numbers(texts)
     test = np.arange(len(x)) % 5 == 0
-    return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test], "labels": LABELS}
+    return {
+        "x_train": x[~test],
+        "y_train": y[~test],
+        "x_test": x[test],
+        "y_test": y[test],
+        "labels": LABELS,
+    }
 
 
 def sentences(count):
@@ -44,14 +58,36 @@ def sentences(count):
     for praise in y:
         negated = random.random() < 0.5
         kind = random.choice(GOOD if praise != negated else BAD)
-        words = ["the", random.choice(THINGS), "was", "not" if negated else random.choice(["very", "really"]), kind]
+        words = [
+            "the",
+            random.choice(THINGS),
+            "was",
+            "not" if negated else random.choice(["very", "really"]),
+            kind,
+        ]
         texts.append(" ".join(words + random.choice(["at all", "this time", ""]).split()))
     return texts, y
 
 
 def vocabulary():
-    """The number of each word, from 1; 0 is no word. With texts of your own: the words of the training texts."""
-    words = {*THINGS, *GOOD, *BAD, "the", "was", "not", "very", "really", "at", "all", "this", "time"}
+    """The number of each word, from 1; 0 is no word.
+
+    With texts of your own: the words of the training texts.
+    """
+    words = {
+        *THINGS,
+        *GOOD,
+        *BAD,
+        "the",
+        "was",
+        "not",
+        "very",
+        "really",
+        "at",
+        "all",
+        "this",
+        "time",
+    }
     return {word: number for number, word in enumerate(sorted(words), start=1)}
 
 

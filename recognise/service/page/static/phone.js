@@ -70,7 +70,8 @@ const stream = new Stream(token, {
   },
   refused(words) {
     nothingKnown();
-    say(`The service refused: ${words}. Open the address that fab serve printed, with all that stands behind #.`, "bad");
+    const remedy = words.includes("token") ? " Open the address that fab serve printed, with all that stands behind #." : "";
+    say(`The service refused: ${words}.${remedy}`, "bad");
   },
 });
 

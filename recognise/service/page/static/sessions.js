@@ -5,7 +5,9 @@ import { RATE, windows } from "./windows.js";
 
 const TEST_SHARE = 0.2;
 const FEWEST_WINDOWS = 4;
-const CHANNELS = 9;
+const SIGNALS = [["body_acc", "g"], ["body_gyro", "rad/s"], ["total_acc", "g"]]; // in the order of windows.js
+const CHANNELS = SIGNALS.flatMap(([name]) => ["x", "y", "z"].map(axis => `${name}_${axis}`));
+const UNITS = SIGNALS.flatMap(([, unit]) => [unit, unit, unit]);
 const LONGEST_READINGS = 60 * 60 * 10; // ten minutes at 60 Hz
 
 export class Sessions {
@@ -58,11 +60,12 @@ export class Sessions {
       cut.slice(0, cut.length - count - 1).forEach(window => train.push({ window, number }));
       cut.slice(cut.length - count).forEach(window => test.push({ window, number }));
     }
-    const shape = rows => [rows.length, this.steps, CHANNELS];
+    const shape = rows => [rows.length, this.steps, CHANNELS.length];
     return npz({
       x_train: floats(shape(train), train.map(one => one.window)), y_train: integers(train.map(one => one.number)),
       x_test: floats(shape(test), test.map(one => one.window)), y_test: integers(test.map(one => one.number)),
-      labels: texts(labels), sampling_hz: floats([], [RATE]), filters: texts(["causal"]),
+      labels: texts(labels), channels: texts(CHANNELS), units: texts(UNITS),
+      sampling_hz: floats([], [RATE]), filters: texts(["causal"]),
     });
   }
 }

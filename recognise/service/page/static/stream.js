@@ -10,6 +10,19 @@ const MOST_WAITING = 1500; // readings between two sessions: half a minute at 50
 const MOST_SENT = 1000; // readings that may have to be sent again
 const WAITS_SECONDS = [1, 2, 4, 8, 15];
 const POLICY = 1008;
+const WHY_MILLISECONDS = 3000;
+
+/** Why the service, or a proxy before it, took no WebSocket; null where it does not answer. A browser does not say it. */
+async function whyNot() {
+  try {
+    const answer = await fetch(new URL("v1/stream", location.href.split("#")[0]), {
+      headers: { "x-page-origin": location.origin }, cache: "no-store", signal: AbortSignal.timeout(WHY_MILLISECONDS),
+    });
+    return (await answer.json()).error ?? null;
+  } catch {
+    return null;
+  }
+}
 
 export class Stream {
   /** `on` has ready(event), event(event), lost(seconds, words, isRestart), refused(words). */
@@ -32,11 +45,14 @@ export class Stream {
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     address.hash = address.search = "";
     this.socket = new WebSocket(address);
-    let refusal = null;
-    this.socket.onopen = () => this.socket.send(JSON.stringify({
-      schema: 1, ...(this.token ? { token: this.token } : {}), ...(this.state ? { resume: this.state } : {}),
-      acceleration_unit: "m/s2", rotation_unit: "rad/s", hop: 25, votes: 1, of: 1,
-    }));
+    let refusal = null, isOpen = false;
+    this.socket.onopen = () => {
+      isOpen = true;
+      this.socket.send(JSON.stringify({
+        schema: 1, ...(this.token ? { token: this.token } : {}), ...(this.state ? { resume: this.state } : {}),
+        acceleration_unit: "m/s2", rotation_unit: "rad/s", hop: 25, votes: 1, of: 1,
+      }));
+    };
     this.socket.onmessage = message => {
       const event = JSON.parse(message.data);
       if (event.event === "ready") {
@@ -48,7 +64,7 @@ export class Stream {
       else if (event.event === "refused") refusal = event.error;
       else this.on.event(event);
     };
-    this.socket.onclose = closed => this.closed(closed.code, refusal);
+    this.socket.onclose = async closed => this.closed(closed.code, isOpen ? refusal : await whyNot());
   }
 
   moved(event) {

@@ -5,7 +5,7 @@ export const RATE = 50;
 const GRAVITY = 9.80665;
 const LONGEST_GAP_SECONDS = 0.25;
 const SNAP = 0.01 / RATE;
-// scipy.signal.butter(3, cutoff, fs=50, output="sos"), as cluster/data/filters.py has it: b0 b1 b2 a1 a2.
+// scipy.signal.butter(3, cutoff, fs=50, output="sos"), as core/data/filters.py has it: b0 b1 b2 a1 a2.
 const NOISE = [
   [0.5276243825019431, 0.5276243825019431, 0, 0.5095254494944288, 0],
   [1, 2, 1, 1.25051643084874, 0.5457233155094576],

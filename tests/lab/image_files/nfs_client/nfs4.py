@@ -1,7 +1,7 @@
 """As much of an NFSv4.0 client as a mounted folder needs (RFC 7530), over one TCP connection.
 
-Reading and writing use the anonymous stateid, so the server holds nothing for this client but while it creates a file,
-and a server that was restarted is simply asked again.
+Reading and writing use the anonymous stateid, so the server holds nothing for this client but while
+it creates a file, and a server that was restarted is simply asked again.
 """
 
 import itertools
@@ -14,14 +14,35 @@ from errno import EDQUOT, EIO, ENAMETOOLONG, ENOTEMPTY, EOPNOTSUPP, ESTALE
 from typing import Any
 
 PORT = 2049
-PROGRAM, VERSION, COMPOUND = 100003, 4, 1
+PROGRAM = 100003
+VERSION = 4
+COMPOUND = 1
 ANONYMOUS = bytes(16)
 
 # Operations, by their numbers in RFC 7530, section 16.
-CLOSE, COMMIT, CREATE, GETATTR, GETFH, LINK, LOOKUP, OPEN, OPEN_CONFIRM = 4, 5, 6, 9, 10, 11, 15, 18, 20
-PUTFH, PUTROOTFH, READ, READDIR, READLINK, REMOVE, RENAME, SAVEFH = 22, 24, 25, 26, 27, 28, 29, 32
-SETATTR, SETCLIENTID, SETCLIENTID_CONFIRM, WRITE = 34, 35, 36, 38
-FOLDER, LINK_TYPE = 2, 5
+CLOSE = 4
+COMMIT = 5
+CREATE = 6
+GETATTR = 9
+GETFH = 10
+LINK = 11
+LOOKUP = 15
+OPEN = 18
+OPEN_CONFIRM = 20
+PUTFH = 22
+PUTROOTFH = 24
+READ = 25
+READDIR = 26
+READLINK = 27
+REMOVE = 28
+RENAME = 29
+SAVEFH = 32
+SETATTR = 34
+SETCLIENTID = 35
+SETCLIENTID_CONFIRM = 36
+WRITE = 38
+FOLDER = 2
+LINK_TYPE = 5
 
 TRY_AGAIN = {10008, 10013, 10018}  # delay, grace, resource
 WHO_ARE_YOU = {10011, 10022}  # expired, stale clientid: the server has forgotten us
@@ -40,7 +61,8 @@ ERRNO = {
 Operation = tuple[int, bytes]
 """Its number and its arguments."""
 
-U32, U64 = struct.Struct(">I"), struct.Struct(">Q")
+U32 = struct.Struct(">I")
+U64 = struct.Struct(">Q")
 
 
 class NfsError(OSError):
@@ -70,7 +92,8 @@ class Reader:
     """What the server said, read from the front."""
 
     def __init__(self, content: bytes) -> None:
-        self.content, self.at = content, 0
+        self.content = content
+        self.at = 0
 
     def take(self, length: int) -> bytes:
         self.at += length
@@ -93,14 +116,22 @@ class Reader:
 
     def owner(self) -> int:
         name = self.opaque()
-        return int(name) if name.isdigit() else 65534
+        if name.isdigit():
+            return int(name)
+        return 65534
 
     def bits(self) -> list[int]:
         words = [self.u32() for _ in range(self.u32())]
-        return [32 * index + bit for index, word in enumerate(words) for bit in range(32) if word >> bit & 1]
+        return [
+            32 * index + bit
+            for index, word in enumerate(words)
+            for bit in range(32)
+            if word >> bit & 1
+        ]
 
     def attributes(self) -> dict[str, Any]:
-        bits, values = self.bits(), Reader(self.opaque())
+        bits = self.bits()
+        values = Reader(self.opaque())
         return {ATTRIBUTES[bit][0]: ATTRIBUTES[bit][1](values) for bit in bits}
 
 
@@ -161,7 +192,8 @@ def opened(reader: Reader) -> tuple[bytes, int]:
 
 
 def listed(reader: Reader) -> tuple[bytes, list[str], int, bool]:
-    verifier, cookie = reader.take(8), 0
+    verifier = reader.take(8)
+    cookie = 0
     names: list[str] = []
     while reader.u32():
         cookie = reader.u64()
@@ -198,8 +230,13 @@ def lookup(path: str) -> list[Operation]:
 class Client:
     """One server. `hard`: a call returns when the server has answered, however long that takes."""
 
-    def __init__(self, server: str, *, port: int = PORT, hard: bool = True, timeout_seconds: float = 60.0) -> None:
-        self.server, self.port, self.hard, self.timeout_seconds = server, port, hard, timeout_seconds
+    def __init__(
+        self, server: str, *, port: int = PORT, hard: bool = True, timeout_seconds: float = 60.0
+    ) -> None:
+        self.server = server
+        self.port = port
+        self.hard = hard
+        self.timeout_seconds = timeout_seconds
         self.connection: socket.socket | None = None
         self.transactions = itertools.count(int.from_bytes(os.urandom(3), "big"))
         self.creations = itertools.count()
@@ -208,7 +245,12 @@ class Client:
         self.identity: int | None = None
 
     def call(
-        self, operations: Sequence[Operation], *, user: int = 0, group: int = 0, patient: bool | None = None
+        self,
+        operations: Sequence[Operation],
+        *,
+        user: int = 0,
+        group: int = 0,
+        patient: bool | None = None,
     ) -> list[Any]:
         """The results of a compound, one for each operation.
 
@@ -216,7 +258,8 @@ class Client:
             NfsError: The server refused an operation.
             ConnectionTrouble: It did not answer, and the client is not hard.
         """
-        patient, pause = self.hard if patient is None else patient, 0.1
+        patient = self.hard if patient is None else patient
+        pause = 0.1
         while True:
             try:
                 return self._answers(self._exchange(self._message(operations, user, group)))
@@ -239,7 +282,11 @@ class Client:
                 self._introduce()
             whose = U64.pack(self.identity) + opaque(b"%d" % next(self.creations))
             try:
-                found = self.call([*lookup(folder), (OPEN, owner + whose + how), (GETFH, b"")], user=user, group=group)
+                found = self.call(
+                    [*lookup(folder), (OPEN, owner + whose + how), (GETFH, b"")],
+                    user=user,
+                    group=group,
+                )
                 break
             except NfsError as error:
                 if error.errno not in WHO_ARE_YOU:
@@ -249,21 +296,28 @@ class Client:
         assert isinstance(file, bytes)
         sequence = 1
         if flags & 2:
-            confirmed = self.call([(PUTFH, opaque(file)), (OPEN_CONFIRM, stateid + U32.pack(sequence))], user=user)
-            stateid, sequence = confirmed[-1], sequence + 1
+            confirmed = self.call(
+                [(PUTFH, opaque(file)), (OPEN_CONFIRM, stateid + U32.pack(sequence))], user=user
+            )
+            stateid = confirmed[-1]
+            sequence = sequence + 1
         self.call([(PUTFH, opaque(file)), (CLOSE, U32.pack(sequence) + stateid)], user=user)
         return file
 
     def _introduce(self) -> None:
         callback = U32.pack(0x40000000) + text("tcp") + text("0.0.0.0.0.0") + U32.pack(0)
-        ((number, confirm),) = self.call([(SETCLIENTID, self.verifier + opaque(self.name) + callback)])
+        ((number, confirm),) = self.call(
+            [(SETCLIENTID, self.verifier + opaque(self.name) + callback)]
+        )
         self.call([(SETCLIENTID_CONFIRM, U64.pack(number) + confirm)])
         self.identity = number
 
     def _message(self, operations: Sequence[Operation], user: int, group: int) -> bytes:
         credential = U32.pack(0) + text(socket.gethostname()) + struct.pack(">III", user, group, 0)
         parts = [
-            struct.pack(">IIIIII", next(self.transactions) & 0xFFFFFFFF, 0, 2, PROGRAM, VERSION, COMPOUND),
+            struct.pack(
+                ">IIIIII", next(self.transactions) & 0xFFFFFFFF, 0, 2, PROGRAM, VERSION, COMPOUND
+            ),
             *(U32.pack(1), opaque(credential), bytes(8)),
             *(opaque(b""), U32.pack(0), U32.pack(len(operations))),
             *(U32.pack(number) + arguments for number, arguments in operations),
@@ -273,13 +327,17 @@ class Client:
     def _exchange(self, message: bytes) -> Reader:
         try:
             if self.connection is None:
-                self.connection = socket.create_connection((self.server, self.port), self.timeout_seconds)
+                self.connection = socket.create_connection(
+                    (self.server, self.port), self.timeout_seconds
+                )
                 self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connection.sendall(U32.pack(0x80000000 | len(message)) + message)
-            content, last = b"", False
+            content = b""
+            last = False
             while not last:
                 mark = int.from_bytes(self._receive(4), "big")
-                content, last = content + self._receive(mark & 0x7FFFFFFF), bool(mark >> 31)
+                content = content + self._receive(mark & 0x7FFFFFFF)
+                last = bool(mark >> 31)
         except OSError as error:
             if self.connection is not None:
                 self.connection.close()
@@ -297,7 +355,9 @@ class Client:
         return bytes(content)
 
     def _answers(self, reader: Reader) -> list[Any]:
-        _, _, denied = reader.u32(), reader.u32(), reader.u32()
+        _ = reader.u32()
+        _ = reader.u32()
+        denied = reader.u32()
         if denied:
             raise NfsError(13, "the server refused the call")
         reader.u32()
@@ -308,9 +368,12 @@ class Client:
         reader.opaque()
         answers: list[Any] = []
         for _ in range(reader.u32()):
-            operation, status = reader.u32(), reader.u32()
+            operation = reader.u32()
+            status = reader.u32()
             if status:
                 number = ERRNO.get(status, status)
-                raise NfsError(number, os.strerror(number) if number < 1000 else f"NFS status {number}")
+                raise NfsError(
+                    number, os.strerror(number) if number < 1000 else f"NFS status {number}"
+                )
             answers.append(RESULTS[operation](reader) if operation in RESULTS else None)
         return answers

@@ -1,1 +1,0 @@
-"""The recognition service by what it costs: live sessions, requests, processes, places, and Triton beside it."""

@@ -1,0 +1,109 @@
+"""The optimizer that a Keras model is compiled with, as settings of a job.
+
+The caller of `train` imports this too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from core.errors import UsageError
+
+KEPT = {
+    "SGD": ("sgd", ("momentum", "nesterov")),
+    "Adam": ("adam", ("beta_1", "beta_2", "epsilon")),
+    "AdamW": ("adamw", ("beta_1", "beta_2", "epsilon", "weight_decay")),
+}
+"""Optimizers of Keras that the cluster has too, and their options beside the rate."""
+NOT_KEPT = (
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "use_ema",
+    "gradient_accumulation_steps",
+    "amsgrad",
+)
+
+EXCLUDES = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
+"""Where Keras notes the weights that do not decay; the optimizer's configuration does not say them.
+"""
+
+
+def takes_default(model: Any) -> bool:
+    """Whether the model's optimizer is the one that `compile()` takes where none is given."""
+    optimizer: Any = getattr(model, "optimizer", None)
+    usual = keras.optimizers.RMSprop()
+    return (
+        type(optimizer) is type(usual)
+        and optimizer.get_config() | {"name": usual.name} == usual.get_config()
+    )
+
+
+def optimizer_settings(model: Any) -> dict[str, Any] | None:
+    """The keys of `jobs.train` that say what the model's compiled optimizer does.
+
+    None if it has none, or the one that `compile()` takes by itself. Raises UsageError for one that
+    the cluster lacks.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        return None
+    if takes_default(model):
+        return None
+    kind = type(optimizer).__name__
+    try:
+        config = optimizer.get_config()
+    except (
+        Exception
+    ):  # whatever a schedule or an optimizer of the person's own raises: many have no get_config()
+        config = {}
+    options = KEPT.get(kind)
+    odd = [key for key in NOT_KEPT if config.get(key) and not (options and key in options[1])]
+    if any(getattr(optimizer, name, None) for name in EXCLUDES):
+        odd.append("exclude_from_weight_decay()")
+    rate = config.get("learning_rate")
+    if (
+        options is None
+        or not type(optimizer).__module__.startswith("keras.")
+        or odd
+        or not isinstance(rate, float)
+    ):
+        if odd:
+            lacking = f" with {odd[0]}"
+        else:
+            lacking = ""
+        raise UsageError(
+            f"model: it is compiled with the optimizer {kind}{lacking}, and the job has no equal"
+            " for it at a constant rate: leave the optimizer out of compile(), and choose one in"
+            " jobs.train.optimizer and jobs.train.schedule"
+        )
+    found = {"name": options[0], "learning_rate": _number(rate)}
+    found |= {key: _number(config[key]) for key in options[1]}
+    clip = config.get("global_clipnorm")
+    return {
+        "optimizer": found,
+        "schedule": {"name": "constant"},
+        "clip_norm": None if clip is None else _number(clip),
+    }
+
+
+def _number(value: Any) -> Any:
+    """A float with as few digits as make the float32 that Keras keeps."""
+    if isinstance(value, bool):
+        return value
+    return float(str(np.float32(value)))
+
+
+def words_of(settings: Mapping[str, Any]) -> str:
+    """The settings as flags of a job."""
+    return " ".join(f"--set 'jobs.train.{key}={_yaml(value)}'" for key, value in settings.items())
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
+    if value is None:
+        return "null"
+    return str(value).lower()

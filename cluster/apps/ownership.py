@@ -1,0 +1,99 @@
+"""Whose code an app is: the digests that this account trained or trusted, kept apart from runs.
+
+A run's folder is a program, and another machine may have written it. So code of a run is imported
+only where its digest is listed here. On a node the list of the operator counts, which comes with
+the job: what lies on the node itself may be anybody's.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from core.atomic_write import atomic_write, refused
+from core.errors import UsageError
+from core.user_cache import user_state
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+FLAG = "--trust-app"
+VARIABLE = "PSCLUSTER_OWN_APPS"
+"""Environment variable: the operator's list, which takes the place of this account's own."""
+MOST = 1000
+"""Digests that travel with a job, the latest ones."""
+_OTHER = "set XDG_STATE_HOME to a folder that you may write to"
+
+
+def sent() -> frozenset[str] | None:
+    """The operator's list on a node; None where this account's own counts."""
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        return None
+    return frozenset(given.split())
+
+
+def as_variable(digests: Iterable[str]) -> dict[str, str]:
+    """The list for the environment of a process on a node."""
+    return {VARIABLE: " ".join(one for one in digests if DIGEST.fullmatch(one))}
+
+
+def remember(digest: str, source: str) -> None:
+    """Add the digest to this account's list; `source` is for people who read it.
+
+    Raises ClusterError if the list cannot be written.
+    """
+    path = _folder() / digest
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise refused(
+            path.parent, "the list of your apps cannot be written", problem, _OTHER
+        ) from None
+    atomic_write(path, f"{source}\n".encode(errors="replace"), _OTHER)
+
+
+def trust(digest: str) -> None:
+    """What `--trust-app DIGEST` does. Raises UsageError for another text, ClusterError."""
+    if not DIGEST.fullmatch(digest):
+        raise UsageError(
+            f"{FLAG}: expected the digest of an app, 64 hexadecimal digits, got {digest!r:.80}"
+        )
+    remember(digest, f"trusted with {FLAG}")
+
+
+def digests() -> tuple[str, ...]:
+    """This account's list, the latest first, at most MOST."""
+    found = []
+    with suppress(OSError), os.scandir(_folder()) as entries:
+        for entry in entries:
+            if is_own(entry.name):
+                with suppress(OSError):
+                    found.append((-entry.stat().st_mtime_ns, entry.name))
+    return tuple(name for _, name in sorted(found)[:MOST])
+
+
+def is_own(digest: str) -> bool:
+    """Whether the digest is listed."""
+    listed = sent()
+    if listed is not None:
+        return digest in listed
+    try:
+        return (
+            DIGEST.fullmatch(digest) is not None
+            and (_folder() / digest).stat().st_uid == os.geteuid()
+        )
+    except OSError:
+        return False
+
+
+def refuse_foreign(digest: str, run: Path) -> None:
+    """Raise UsageError unless the digest is listed. `run` has the code."""
+    if not is_own(digest):
+        raise UsageError(
+            f"{run}: has code that was not trained from here, or only by an earlier version, and it"
+            f" would run as you: read {run / 'app'} first, and if you trust it add {FLAG} {digest}"
+        )
+
+
+def _folder() -> Path:
+    return user_state() / "apps"

@@ -1,1 +1,0 @@
-"""What recordings hold, for a person: counts, people, a few windows drawn, the first line that is wrong."""

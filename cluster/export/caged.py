@@ -1,0 +1,223 @@
+"""An export of a run with code: a process in a cage makes it, and this one puts it in its place.
+
+The code of an app runs under the account of the person who exports. So it reads the run, its
+recordings and packages alone, writes beside `--out` and where windows are prepared, makes no
+socket, and does not see what else this process's environment says.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.apps.copy import KeptApp
+from cluster.apps.environments import local_environments
+from cluster.apps.ownership import as_variable
+from cluster.export.place import beside, take_place
+from cluster.export.request import ExportRequest
+from cluster.export.trained_run import Trained
+from core.cage import landlock
+from core.cage.__main__ import FAILED as NO_CAGE
+from core.cage.__main__ import words as words_in_cage
+from core.cage.landlock import Rights, existing
+from core.cage.python_folders import ROOT, USUAL_DEVICES, code, system
+from core.children import Child, EndRequest
+from core.errors import ClusterError, ExitCode, UsageError
+from core.exported.description import NAME, Description
+from core.exported.description import read as described
+from core.logs.terminal import say
+from core.user_cache import user_cache, user_state
+
+FLAG = "--in-cage"
+OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")
+"""Our packages that an export or an app loads."""
+ENDING = EndRequest(signal.SIGTERM, 10.0)
+SYSTEMS_OWN = ("/etc", "/run", "/var")
+KEPT = (
+    *("PATH", "HOME", "USER", "LOGNAME", "TZ", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES"),
+)
+FAMILIES = ("LC_", "PYTHON", "TF_", "XLA_", "CUDA_", "KERAS_", "OMP_", "OPENBLAS_", "MKL_")
+"""Variables that the caged process keeps, and how the names of others begin. Any else may be a
+password or the socket of an agent."""
+REMEDY = (
+    ": the code of a run reads its app, recordings and packages alone when it is exported: name"
+    " other files that it needs with --data, and take network and writing out of it"
+)
+
+
+class ChildEnded(ClusterError):
+    """The caged process has ended without an export, and has said why."""
+
+    def __init__(self, code: int) -> None:
+        """Keep its exit code."""
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+@dataclass(frozen=True)
+class CagedExport:
+    """What a person asked for, of which run, and whether progress is shown."""
+
+    request: ExportRequest
+    trained: Trained
+    app: KeptApp
+    data: str | None
+    quiet: bool
+
+    def made(self) -> Description:
+        """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
+        if not landlock.abi():
+            say(
+                f"{self.trained.folder}: its code runs uncaged and reads whatever you may:"
+                f" {landlock.found().reason}",
+                error=True,
+            )
+        out = self.request.out
+        with beside(out) as partial:
+            made = partial / out.name
+            self._run(partial, made)
+            found = self._taken(made)
+            take_place(made, out)
+        return found
+
+    def _run(self, partial: Path, made: Path) -> None:
+        temporary = partial / f"{made.name}.tmp"
+        temporary.mkdir(mode=0o700)
+        ours = partial / f"{made.name}.code"
+        ours.mkdir()
+        for name in OURS:
+            # Python lists the folder that it searches, and that around them is not to be read.
+            (ours / name).symlink_to(ROOT / name)
+        command = words_in_cage(self._rights(partial), self._words(made), sockets=False)
+        environment = {
+            **_kept(os.environ),
+            **as_variable([self.app.digest]),
+            "PYTHONPATH": str(ours),
+            "PYTHONSAFEPATH": "1",
+            "TMPDIR": str(temporary),
+            # Without semaphores it would warn at each import.
+            "JOBLIB_MULTIPROCESSING": "0",
+        }
+        with Child(command, environment=environment, ending=ENDING, new_session=True) as child:
+            ended = child.wait()
+        if ended < 0:
+            raise ClusterError(
+                f"{self.trained.folder}: the process that exports it was ended by"
+                f" {signal.Signals(-ended).name}: run it again with more memory free"
+            )
+        if ended:
+            raise ChildEnded(ExitCode.FAILED if ended == NO_CAGE else ended)
+
+    def _words(self, made: Path) -> Sequence[str]:
+        request = self.request
+        found = [
+            *(sys.executable, "-m", "cluster.export", FLAG, f"--run={self.trained.folder}"),
+            *(f"--to={request.to}", f"--out={made}"),
+        ]
+        if request.quantized:
+            found.append("--quantize=dynamic")
+        if self.data is not None:
+            found.append(f"--data={self.data}")
+        if self.quiet:
+            found.append("--quiet")
+        return found
+
+    def _taken(self, made: Path) -> Description:
+        """What lies there, once it is what was asked for and nothing else."""
+        if made.is_symlink() or not made.is_dir():
+            raise UsageError(f"{self.trained.folder}: its code left no folder with an export")
+        found = described(made)
+        names = {path.name for path in made.iterdir()}
+        asked = (self.request.to, "dynamic" if self.request.quantized else None)
+        if names != {NAME, found.file} or (found.format, found.quantized) != asked:
+            raise UsageError(
+                f"{self.trained.folder}: its code left something else than the export that was"
+                " asked for"
+            )
+        return found
+
+    def _rights(self, partial: Path) -> Rights:
+        prepared = user_cache() / "prepared"
+        with suppress(OSError):
+            prepared.mkdir(mode=0o755, parents=True, exist_ok=True)
+        keras = os.environ.get("KERAS_HOME") or "~/.keras"
+        read = [*system(), *code(OURS), os.path.expanduser(keras)]
+        if self.app.environment:
+            read.append(str(local_environments() / self.app.environment))
+        return Rights(
+            read=existing(*read, self.trained.folder, *self._recordings()),
+            write=existing(partial, prepared),
+            devices=existing(*USUAL_DEVICES),
+            bind=(),
+            connect=(),
+        )
+
+    def _recordings(self) -> Iterator[Path]:
+        """Yield the recordings and their format.
+
+        What the files of the run name, and not the person, is nothing private.
+        """
+        form = self.trained.options.get("format")
+        named: list[Path] = []
+        if isinstance(form, str):
+            named.append(Path(form).expanduser())
+        if self.data is None:
+            recordings = Path(self.trained.named or self.trained.source).expanduser()
+            named += [recordings, *_sets(recordings)]
+        else:
+            recordings = Path(self.data).expanduser()
+            yield recordings
+            yield from _sets(recordings)
+        for path in named:
+            if path.exists():
+                self._refuse_private(path)
+                yield path
+
+    def _refuse_private(self, path: Path) -> None:
+        place = path.resolve()
+        if user_cache().resolve() in place.parents:
+            return
+        kept = (Path.home(), ROOT, user_state(), user_cache())
+        around = any(each.resolve().is_relative_to(place) for each in kept)
+        hidden = any(part.startswith(".") for part in place.parts)
+        if around or hidden or any(place.is_relative_to(each) for each in SYSTEMS_OWN):
+            raise UsageError(
+                f"{self.trained.folder}: names {path} as its recordings, which may hold what its"
+                f" code must not read: name them yourself, --data {path}"
+            )
+
+
+def blamed_on_cage(problem: BaseException) -> str:
+    """What a person reads of a problem in a cage: with the remedy where it was the cage."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if isinstance(cause, PermissionError):
+            return f"{problem}{REMEDY}"
+        cause = cause.__cause__ or cause.__context__
+    return str(problem)
+
+
+def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in KEPT or name.startswith(FAMILIES)
+    }
+
+
+def _sets(recordings: Path) -> Iterator[Path]:
+    """Yield the files and formats that a file of several sets names."""
+    if recordings.suffix not in (".yaml", ".yml") or not recordings.is_file():
+        return
+    from core.data.described.known_formats import document
+
+    sets = document(recordings)[0].get("sets")
+    for one in sets.values() if isinstance(sets, dict) else ():
+        for named in (one.get("data"), one.get("format")) if isinstance(one, dict) else ():
+            path = recordings.parent / Path(str(named)).expanduser()
+            if path.exists():
+                yield path

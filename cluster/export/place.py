@@ -1,0 +1,50 @@
+"""A folder beside its place, which takes it whole at the end, or goes."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cluster.export.request import refuse_taken
+from core.atomic_write import PARTIAL
+from core.errors import ClusterError, reason_of
+
+
+@contextmanager
+def whole(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place at the end, or goes."""
+    with beside(out) as partial:
+        yield partial
+        take_place(partial, out)
+
+
+@contextmanager
+def beside(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that goes at the end, as those of dead processes do.
+
+    Raises ClusterError for an OSError of the block.
+    """
+    partial = out.with_name(f".{out.name}.{os.getpid()}{PARTIAL}")
+    for left in out.parent.glob(f".{out.name}.*{PARTIAL}"):
+        number = left.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if number.isdecimal() and not Path("/proc", number).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    try:
+        try:
+            partial.mkdir()
+            yield partial
+        finally:
+            with suppress(OSError):
+                shutil.rmtree(partial)
+    except OSError as problem:
+        raise ClusterError(
+            f"{out}: the export cannot be written ({reason_of(problem)}): free some space, or name"
+            " another folder with --out"
+        ) from None
+
+
+def take_place(made: Path, out: Path) -> None:
+    """Name the folder `out`. Raises UsageError where that is taken, OSError."""
+    refuse_taken(out)
+    made.rename(out)

@@ -1,0 +1,108 @@
+"""The faults that `--chaos` injects into a run, and their log, over all coordinators of the run."""
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from core.engine.chaos import DEADLY, Chaos, ChaosPlan, Fault, Strike, deadly_faults
+from core.engine.saboteur import Saboteur
+from core.errors import ClusterError
+from core.status.events import Consumer, FaultInjected
+
+log = logging.getLogger(__name__)
+
+
+CHAOS_LOG = "chaos.jsonl"
+
+
+SUPERVISOR = "PSCLUSTER_SUPERVISOR"
+"""Environment variable: the socket of the supervisor that keeps the roles."""
+
+
+def sabotage(
+    plan: ChaosPlan | None,
+    folder: Path,
+    servers: int,
+    emit: Consumer,
+    *,
+    workers_hold_parameters: bool = False,
+) -> tuple[Saboteur | None, "ChaosLog | None"]:
+    """Return the saboteur of a plan for a run, and its log; Nones without a plan.
+
+    Every fault is emitted. Raises ClusterError.
+    """
+    if plan is None:
+        return None, None
+    deadly = deadly_faults(workers_hold_parameters)
+    record = ChaosLog(folder, emit, deadly)
+    supervisor = os.environ.get(SUPERVISOR)
+    chaos = Chaos(plan, record.attempt, servers, deadly)
+    return Saboteur(chaos, record, Path(supervisor) if supervisor else None), record
+
+
+class ChaosLog:
+    """`chaos.jsonl` of one run, opened by its next coordinator.
+
+    A line a fault and one for each coordinator's beginning, written before anything else happens:
+    it survives a SIGKILL of this process, which is one of the faults.
+    """
+
+    def __init__(
+        self, folder: Path, emit: Consumer = lambda _: None, deadly: frozenset[Fault] = DEADLY
+    ) -> None:
+        """Raises ClusterError if it cannot be read or written."""
+        self._path = folder / CHAOS_LOG
+        self._emit = emit
+        self._deadly_faults = deadly
+        try:
+            if self._path.exists():
+                lines = self._path.read_bytes().splitlines()
+            else:
+                lines = []
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise ClusterError(
+                f"{self._path}: cannot be read and appended to ({problem.strerror}): is there room,"
+                " and may you write there?"
+            ) from None
+        known = [entry for line in lines if (entry := _entry(line)) is not None]
+        self.attempt = sum("attempt" in entry for entry in known)
+        """Number of coordinators that wrote to it before."""
+        self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
+        self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in deadly]
+        self._write(attempt=self.attempt)
+
+    def injected(self, strike: Strike) -> None:
+        """Count and write a fault that was injected."""
+        self._injected[strike.fault.value] += 1
+        if strike.fault in self._deadly_faults:
+            self._deadly.append(time.time())
+        self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
+        self._emit(FaultInjected(strike.fault.value, strike.target))
+
+    def deadly(self, seconds: float) -> int:
+        """Count the deadly faults of the last `seconds`, also under earlier coordinators."""
+        now = time.time()
+        return sum(now - at < seconds for at in self._deadly)
+
+    def describe(self) -> dict[str, Any]:
+        """The `chaos` entry of a result."""
+        return {"injected": dict(sorted(self._injected.items()))}
+
+    def _write(self, **facts: Any) -> None:
+        # One write a line: threads and a death in between leave whole lines.
+        os.write(self._file, json.dumps({"time": time.time(), **facts}).encode() + b"\n")
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if isinstance(found, dict) and "time" in found:
+        return found
+    return None

@@ -1,0 +1,50 @@
+"""The figures of one fold of a cross-validation over the windows that it holds out."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.jobs.cv_record import FoldScore, GroupScore
+from cluster.jobs.evaluate import Evaluator, Found
+from core.data.folds import Fold
+from worker_node.recordings import Standardization
+
+
+def judged(
+    evaluator: Evaluator,
+    fold: Fold,
+    groups: NDArray[np.integer],
+    standardization: Standardization,
+    stop: Callable[[], bool],
+) -> FoldScore | None:
+    """Return the figures over the held-out windows, of each group by itself too.
+
+    `groups` has the group of each row. None once `stop()` is true. Seed, digest and seconds are the
+    caller's.
+    """
+    of_group = {group: fold.held_out[groups[fold.held_out] == group] for group in fold.groups}
+    found = {group: evaluator(rows, standardization, stop=stop) for group, rows in of_group.items()}
+    if len(found) == 1:
+        whole = found[fold.groups[0]]
+    else:
+        whole = evaluator(fold.held_out, standardization, stop=stop)
+    if stop() or whole.figures is None:
+        return None
+    return FoldScore(
+        seed=0,
+        fold=fold.number,
+        groups=tuple(_group_score(group, of) for group, of in found.items()),
+        train_windows=len(fold.train),
+        windows=whole.examples,
+        figures=whole.figures.describe(),
+        confusion=tuple(tuple(map(int, row)) for row in whole.confusion),
+        parameters_sha256="",
+        seconds=0.0,
+    )
+
+
+def _group_score(group: int, found: Found) -> GroupScore:
+    if found.figures is None or found.figures.accuracy is None:
+        return GroupScore(group, found.examples, None)
+    return GroupScore(group, found.examples, round(found.figures.accuracy * found.examples))

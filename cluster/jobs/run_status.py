@@ -1,0 +1,150 @@
+"""The state of a run while its job lasts: what terminal, metrics, page and history show."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from core.inventory import Inventory
+from core.status import events
+from core.status.apply import apply, replay
+from core.status.events import Event, Stamped
+from core.status.history import is_kept
+from core.status.implied import implied
+from core.status.parts import NodeTasks
+from core.status.state import RunState
+from core.status.view import RunView
+
+MOST_PENDING = 10_000
+"""Events that may wait to be applied."""
+MOST_KEPT = 20_000
+"""Events that may wait to be written: if the disk takes nothing for so long, the file is written
+whole later."""
+
+Now = Callable[[], tuple[RunState, float]]
+"""The state of the run, and its present second."""
+
+
+class RunClock:
+    """Seconds since a run began, which a change of the machine's clock does not move."""
+
+    def __init__(self, started: datetime, at_least: float = 0.0) -> None:
+        """At least `at_least` seconds have passed since `started`."""
+        self.started = started
+        passed = (datetime.now(UTC) - started).total_seconds()
+        self._began = time.monotonic() - max(at_least, passed)
+
+    def __call__(self) -> float:
+        """Return the present second."""
+        return time.monotonic() - self._began
+
+
+def began(inventory: Inventory, job: str) -> events.Began:
+    """Return the first event of a run that begins now, from what the inventory says."""
+    now = datetime.now(UTC)
+    if job in ("train", "cv"):
+        mode, model = inventory.jobs.train.mode, inventory.jobs.train.model.name
+    else:
+        mode, model = None, None
+    nodes = tuple(
+        NodeTasks(
+            node.name,
+            inventory.hosts.get(node.name, node.name),
+            tuple(task.name for task in inventory.tasks() if task.node == node.name),
+        )
+        for node in inventory.nodes
+    )
+    return events.Began(
+        inventory.cluster,
+        job,
+        now.replace(microsecond=now.microsecond // 1000 * 1000),  # as the history has it
+        nodes,
+        mode,
+        model,
+        inventory.jobs.pi.samples if job == "pi" else None,
+        job in ("train", "cv", "recognise") and not inventory.needs_roles(job),
+    )
+
+
+class RunStatus:
+    """The state of the run, fed by any thread.
+
+    `consume` costs the job an append; who looks applies what waits.
+    """
+
+    def __init__(self, first: events.Began) -> None:
+        """`first`: the first event of the run."""
+        self.clock = RunClock(first.started)
+        self._first = first
+        self._state = RunState()
+        self._pending = deque[Stamped]()
+        self._kept: list[Stamped] = []
+        self._lock = threading.Lock()
+        self.consume(first)
+
+    def consume(self, event: Event) -> None:
+        """Take an event of the job."""
+        self._pending.append((self.clock(), event))
+        if len(self._pending) > MOST_PENDING:
+            self.state()
+
+    def state(self) -> RunState:
+        """Return the state now."""
+        with self._lock:
+            return self._applied()
+
+    def now(self) -> tuple[RunState, float]:
+        """Return the state now, and the present second."""
+        return self.state(), self.clock()
+
+    def view(self) -> RunView:
+        """Return the picture now."""
+        state, seconds = self.now()
+        return state.view(seconds)
+
+    def take_kept(self) -> list[Stamped]:
+        """Return the events for the history since the last call."""
+        with self._lock:
+            self._applied()
+            kept = self._kept
+            self._kept = []
+            return kept
+
+    def resume(self, found: list[Stamped]) -> None:
+        """Continue the run of these events.
+
+        Behind them comes what this coordinator has seen so far.
+        """
+        earlier = replay(found)
+        latest = max(at for at, _ in found)
+        with self._lock:
+            self._applied()
+            seen = [event for _, event in self._kept if not isinstance(event, events.Began)]
+            self.clock = RunClock(earlier.started or self._first.started, latest)
+            self._state = earlier
+            self._kept = []
+            now = self.clock()
+            again = replace(self._first, started=self.clock.started)
+            for event in (again, events.Resumed(latest), *seen):
+                self._apply(event, now)
+
+    def _applied(self) -> RunState:
+        busy: list[Stamped] = []
+        for _ in range(len(self._pending)):
+            at, event = self._pending.popleft()
+            if isinstance(event, events.Stepped | events.Updated):
+                busy.append((at, event))
+                continue
+            self._state = replay(busy, self._state)
+            busy.clear()
+            self._apply(event, at)
+        self._state = replay(busy, self._state)
+        return self._state
+
+    def _apply(self, event: Event, seconds: float) -> None:
+        for at, follows in (*implied(self._state, event, seconds), (seconds, event)):
+            self._state = apply(self._state, follows, at)
+            if is_kept(follows) and len(self._kept) < MOST_KEPT:
+                self._kept.append((at, follows))

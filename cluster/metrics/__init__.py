@@ -1,1 +1,0 @@
-"""Prometheus metrics: the catalogue, the exporter, and what a process reports about itself and its node."""

@@ -1,0 +1,154 @@
+"""The tables of a report: who was busy, what each worker did, the epochs."""
+
+from typing import Any
+
+from cluster.pages.run_charts import (
+    others_of,
+    place_of,
+    unit_of,
+)
+from cluster.pages.run_files import StoredRun, number_of, part_of
+from cluster.pages.words import (
+    NOTHING,
+    count,
+    duration,
+    figure,
+    figure_word,
+    measure,
+    percent,
+    short,
+)
+from core.status.view import RunView, TrainView
+
+Table = tuple[list[str], list[list[str]]]
+"""Heads and rows."""
+MOST_OTHER_COLUMNS = 8
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a settings file as a page shows it."""
+    match value:
+        case bool():
+            if value:
+                return "yes"
+            return "no"
+        case int() if abs(value) >= 10_000:
+            return f"{value:,}"
+        case float():
+            return f"{value:g}"
+        case list():
+            return ", ".join(value_text(one) for one in value)
+        case _:
+            return str(value)
+
+
+def busy_table(run: StoredRun) -> Table | None:
+    """What ran where and how busy it was; None for a run that did not measure it."""
+    tasks = part_of(run.result, "busy", "tasks")
+    if not isinstance(tasks, list) or not tasks:
+        return None
+    rows = [
+        [
+            value_text(part_of(task, "task")),
+            value_text(part_of(task, "node")),
+            value_text(part_of(task, "device") or "processor"),
+            count(number_of(task, "cores")),
+            duration(number_of(task, "cpu_seconds")),
+            percent(number_of(task, "cpu_share")),
+            percent(number_of(task, "device_share")),
+        ]
+        for task in tasks
+        if isinstance(task, dict)
+    ]
+    return [
+        "role",
+        "node",
+        "computes on",
+        "cores",
+        "processor time",
+        "of its cores",
+        "of its device",
+    ], rows
+
+
+SPAN_STATES = ("working", "suspected", "away")
+
+
+def worker_table(view: RunView) -> Table | None:
+    """Return a row for each worker of the inventory or of the run; None where there are none."""
+    unit = unit_of(view)
+    rows = dict[str, list[str]]()
+    for node in view.nodes:
+        for role in node.roles:
+            if role.task.startswith("worker:"):
+                shares = _shares(view, role.task)
+                speeds = [
+                    sample.workers[role.task]
+                    for sample in view.samples
+                    if role.task in sample.workers
+                ]
+                rows[role.task] = [
+                    role.task,
+                    node.name,
+                    count(role.windows),
+                    short(sum(speeds) / len(speeds) if speeds else None),
+                    duration(role.step_seconds),
+                    *(percent(shares.get(state)) for state in SPAN_STATES),
+                    f"{role.departures}\N{MULTIPLICATION SIGN}",
+                ]
+    heads = ["worker", "node", unit, f"{unit}/s", "a step", *SPAN_STATES, "left"]
+    if rows:
+        return (heads, [rows[task] for task in sorted(rows, key=place_of)])
+    return None
+
+
+def _shares(view: RunView, task: str) -> dict[str, float]:
+    """Return a worker's shares of the time since it first was there, by state; empty before."""
+    seconds = dict.fromkeys(SPAN_STATES, 0.0)
+    for span in view.spans:
+        if span.task == task:
+            if span.end_seconds is None:
+                end = view.elapsed_seconds
+            else:
+                end = span.end_seconds
+            seconds[span.state] = seconds.get(span.state, 0.0) + max(0.0, end - span.begin_seconds)
+    total = sum(seconds.values())
+    if total:
+        return {state: spent / total for state, spent in seconds.items()}
+    return {}
+
+
+def epoch_table(train: TrainView) -> Table:
+    """The table of all epochs."""
+    others = others_of(train)[:MOST_OTHER_COLUMNS]
+    heads = [
+        "epoch",
+        "stage",
+        "loss",
+        "accuracy",
+        "held-out loss",
+        "held-out accuracy",
+        "held-out F1",
+        "held-out precision",
+        "held-out recall",
+        *(f"held-out {figure_word(name).word}" for name in others),
+        "learning rate",
+    ]
+    rows = [
+        [
+            str(epoch.epoch),
+            epoch.stage,
+            measure(epoch.loss),
+            percent(epoch.accuracy),
+            measure(epoch.validation_loss),
+            percent(epoch.validation_accuracy),
+            figure(epoch.validation_f1_macro),
+            figure(epoch.validation_precision_macro),
+            figure(epoch.validation_recall_macro),
+            *(measure(epoch.validation_others.get(name)) for name in others),
+            f"{epoch.learning_rate:.2g}",
+        ]
+        for epoch in train.epochs
+    ]
+    kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
+    return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]

@@ -1,0 +1,361 @@
+"""The job `run`: a person's own program, on the coordinator's node or once on each worker's node.
+
+This process loads no TensorFlow: it stays beside the program on a node of 1 GB. It starts the
+program, keeps what it prints, measures it, and ends it whole.
+"""
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+from cluster.jobs.lifecycle import Job, JobContext
+from cluster.jobs.roles import RunAnnouncer, of_all
+from cluster.jobs.run_folder import RunFolder
+from cluster.jobs.run_log import SPEAKER
+from cluster.programs.endings import describe_part, ending_in_words, exit_code, signal_name
+from cluster.programs.group import Group, GroupMember
+from cluster.programs.lead import LOST, Lead
+from cluster.programs.leftovers import end_marked
+from cluster.programs.metrics import ProgramMetrics
+from cluster.programs.output import BoundedLog, ShownOutput
+from cluster.programs.process import ProgramProcess, Usage
+from cluster.programs.request import ProgramRequest
+from cluster.programs.role_processes import ANSWER_SECONDS, process_of, restart, server_processes
+from cluster.programs.roster import (
+    TOKEN_VARIABLE,
+    Member,
+    chief_config,
+    chief_of,
+    environment_of,
+    worker_variables,
+    workers_of,
+)
+from core.accounts import account_for_roles
+from core.errors import ClusterError, ExitCode
+from core.inventory import Task
+from core.inventory.templates import free_ports
+from core.logs.terminal import say
+from core.server.probe import answering
+from core.server.sockets import check_free
+from core.status import events
+from core.status.state import LONGEST_TEXT
+
+log = logging.getLogger(__name__)
+
+FILES = "files"
+"""In the run's folder: the working folder of the program."""
+ATTEMPTS = "attempts"
+"""A file of the run: how often the program was begun."""
+CLEAR_SECONDS = 15.0
+"""How long the end of a program waits for roles that restart."""
+NOTED_SECONDS = 5.0
+"""Between two lines of the program in the events of the run."""
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+_NO_LEGACY_KERAS = "tf_keras"
+
+
+class ProgramFailed(ClusterError):
+    """The program ended with another code than 0, by itself."""
+
+
+class ProgramKilled(ClusterError):
+    """A signal that we did not send ended the program: another attempt can succeed."""
+
+    exit_code = ExitCode.PROGRAM_KILLED
+
+
+class ProgramLostServer(ClusterError):
+    """The program failed and a parameter server was lost: another attempt can succeed."""
+
+    exit_code = ExitCode.SERVER_LOST
+
+
+class ProgramRun(Job):
+    """One run of a program."""
+
+    name = "run"
+
+    def __init__(
+        self, context: JobContext, request: ProgramRequest, *, quiet: bool = False
+    ) -> None:
+        super().__init__(context)
+        self._request = request
+        self._quiet = quiet
+        ProgramMetrics(self.metrics.registry, self._uses)
+        self._noted_at = 0.0
+        self._latest = ""
+        self._group: Group | None = None
+        self._outputs: dict[str, Output] = {}
+        self._lead: Lead | None = None
+        self._attempt = 0
+
+    def run(self, folder: RunFolder) -> None:
+        """Run it to its end.
+
+        Raises ClusterError unless it ends with 0, or because it was cancelled.
+        """
+        self.result_path = folder.result_path
+        self._attempt = _count_attempt(folder.path / ATTEMPTS)
+        if self._attempt > 1 + self._request.restarts:
+            raise ProgramFailed(
+                f"{self._request.name} is not started again: --restarts {self._request.restarts}"
+            )
+        mark = str(folder.path.resolve())
+        end_marked(mark)  # of an attempt whose runner was killed
+        self.metrics.serve(self.inventory.task("coordinator", 0))
+        roles = [task for task in self.inventory.tasks() if task.role != "coordinator"]
+        if self._request.on == "chief":
+            servers = server_processes(self.inventory)
+        else:
+            servers = {}
+        with RunAnnouncer(roles, SPEAKER.run):
+            self.stream.emit(events.StageBegan("run"))
+            try:
+                self._group = Group(self._begun(folder.path, mark), lambda: self.cancel.asked)
+                self._group.run(self._note)
+            except BaseException:
+                self._leave(last=True)
+                raise
+            finally:
+                left = end_marked(mark)
+            self._clear_roles(roles)
+        if left:
+            log.warning("%s left %d processes behind: ended", self._request.name, left)
+        failed = self._group.first_failed
+        if failed is None:
+            self._leave(last=True)
+            return
+        failure = self._failure(
+            failed, lambda: servers and servers != server_processes(self.inventory)
+        )
+        self._leave(last=isinstance(failure, ProgramFailed))
+        raise failure
+
+    def _clear_roles(self, roles: Sequence[Task]) -> None:
+        """Restart the roles where a chief could not take leave: its variables are still there."""
+        if self._request.on != "chief" or all((part.return_code or 0) >= 0 for part in self._parts):
+            return
+        before = of_all(roles, process_of)
+        log.info("restarting the roles: the program has left its variables there")
+        of_all(roles, restart)
+        end = time.monotonic() + CLEAR_SECONDS
+        while time.monotonic() < end:
+            now = of_all(roles, process_of)
+            if all(new and new != old for new, old in zip(now, before, strict=True)):
+                return
+            time.sleep(0.2)
+
+    def _leave(self, *, last: bool) -> None:
+        """Hang up on the other nodes.
+
+        Unless this is the `last` attempt, their runners wait for the next one.
+        """
+        if self._lead is not None:
+            self._lead.close(last)
+            self._lead = None
+
+    def complete(self) -> bool:
+        """Whether it ended by itself."""
+        return self._group is not None and all(
+            part.return_code is not None and not part.asked for part in self._parts
+        )
+
+    def result(self) -> dict[str, Any]:
+        """What there is so far. `exit_code` is the first failure's, or 0."""
+        failed = None if self._group is None else self._group.first_failed
+        code = None
+        if failed is not None:
+            code = failed.return_code
+        elif self._parts and all(part.return_code is not None for part in self._parts):
+            code = max(part.return_code or 0 for part in self._parts)
+        return {
+            **super().result(),
+            "program": self._request.program,
+            "arguments": list(self._request.arguments),
+            "on": self._request.on,
+            "attempts": self._attempt,
+            "exit_code": exit_code(code),
+            "signal": signal_name(code),
+            "failed_first": None if failed is None else failed.member.name,
+            "tasks": {part.member.name: describe_part(part) for part in self._parts},
+        }
+
+    @property
+    def _parts(self) -> tuple[GroupMember, ...]:
+        """Its processes; none before it begins."""
+        if self._group is None:
+            return ()
+        return self._group.parts
+
+    def _begun(self, folder: Path, mark: str) -> list[GroupMember]:
+        if self._request.on == "chief":
+            chief = chief_of(self.inventory)
+            check_free("", chief.port, "the program as chief")
+            self._warn_of_silent_roles()
+            own = {"TF_CONFIG": chief_config(self.inventory)}
+            return [self._part(chief, folder, folder / FILES, mark, own)]
+        if not self.inventory.one_host:
+            return self._remote_parts(folder)
+        *ports, master = free_ports(len(self.inventory.of_role("worker")) + 1)
+        members = workers_of(self.inventory, ports)
+        parts = []
+        for one in members:
+            own = worker_variables(members, one, master)
+            parts.append(self._part(one, folder, folder / FILES / one.folder, mark, own))
+        return parts
+
+    def _remote_parts(self, folder: Path) -> list[GroupMember]:
+        """A part for each worker's node.
+
+        Raises ClusterError where one does not connect, Cancelled.
+        """
+        names = [task.name for task in self.inventory.of_role("worker")]
+        host = self.inventory.task("coordinator", 0).host
+        lead = self._lead = Lead(
+            host, self.inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, "")
+        )
+        processes = lead.gather(names, lambda: self.cancel.asked)
+        self.cancel.check()
+        members = workers_of(self.inventory, [processes[name].ports[0] for name in names])
+        master = processes[names[0]].ports[1]
+        parts = []
+        for one in members:
+            files = folder / FILES / one.folder
+            files.mkdir(parents=True, exist_ok=True)
+            variables = worker_variables(members, one, master)
+            processes[one.name].begin(variables, self._request.arguments, files)
+            parts.append(GroupMember(one, processes[one.name], self._output(one, folder)))
+        return parts
+
+    def _output(self, member: Member, folder: Path) -> "Output":
+        if self._request.on == "chief":
+            log_name, prefix = "output.log", ""
+        else:
+            log_name, prefix = f"{member.folder}.log", f"{member.name}: "
+        shown = ShownOutput(self._show, prefix, bounded=self._request.bounded)
+        made = self._outputs[member.name] = Output(BoundedLog(folder / log_name), shown)
+        return made
+
+    def _part(
+        self, member: Member, folder: Path, files: Path, mark: str, own: dict[str, str]
+    ) -> GroupMember:
+        program = Path(self._request.program)
+        files.mkdir(parents=True, exist_ok=True)
+        gate = servers = None
+        if self.inventory.one_host:
+            gate = member.port
+            if self._request.on == "chief":
+                servers = account_for_roles()
+        python = self._request.python or sys.executable
+        environment = environment_of(os.environ, program, files.resolve(), mark, own, python)
+        command = [python, str(program), *self._request.arguments]
+        process = ProgramProcess(command, environment, files, gate, servers)
+        return GroupMember(member, process, self._output(member, folder))
+
+    def _uses(self) -> dict[str, Usage]:
+        return {part.member.name: part.used for part in self._parts}
+
+    def _note(self) -> None:
+        """Now and then the latest line, for the page and the history."""
+        now = time.monotonic()
+        if self._latest and now - self._noted_at >= NOTED_SECONDS:
+            self._noted_at = now
+            self.stream.emit(events.Noted("output", self._latest[:LONGEST_TEXT]))
+            self._latest = ""
+
+    def _show(self, text: str, end: str) -> None:
+        self._latest = text.strip() or self._latest
+        if not self._quiet:
+            say(text, error=True, end=end)
+
+    def _warn_of_silent_roles(self) -> None:
+        roles = {
+            task.name: (task.host, task.port)
+            for task in self.inventory.tasks()
+            if task.role in ("ps", "worker")
+        }
+        silent = sorted(roles.keys() - answering(roles, ANSWER_SECONDS))
+        if silent:
+            log.warning(
+                "%s: no answer, and TensorFlow waits for every role of TF_CONFIG; `fab deploy"
+                " status` shows them",
+                ", ".join(silent),
+            )
+
+    def _failure(self, part: GroupMember, lost_a_server: Callable[[], object]) -> ClusterError:
+        code = part.return_code or 0
+        member = part.member
+        who = f"{member.name} (node {member.node})"
+        words = f"{self._request.name} ended with {ending_in_words(code)}"
+        if self._lead is not None and code == LOST:
+            words = f"{self._request.name}: the connection to {who} broke"
+        elif self._request.on != "chief":
+            words = f"{words} on {who}"
+        output = self._outputs[member.name]
+        path = _shown(output.kept.path, self.inventory.one_host)
+        if code == -Signals.SIGKILL:
+            words += (
+                " (if it was not sent on purpose, look for out of memory in the kernel's log:"
+                " dmesg)"
+            )
+        may_restart = self._attempt <= self._request.restarts
+        if (
+            code < 0
+            and -code not in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGILL)
+            and may_restart
+        ):
+            return ProgramKilled(words)
+        if may_restart and lost_a_server():
+            return ProgramLostServer(
+                f"{words}; a parameter server was lost meanwhile, with the program's variables"
+            )
+        return ProgramFailed(f"{words}; its output is in {path}{_hint(output.shown.tail)}")
+
+
+class Output:
+    """Takes the output of one process: into its log, and to a person."""
+
+    def __init__(self, kept: BoundedLog, shown: ShownOutput) -> None:
+        self.kept = kept
+        self.shown = shown
+
+    def __call__(self, piece: bytes) -> None:
+        """Take what came; no bytes for its end."""
+        if piece:
+            self.kept.add(piece)
+            self.shown.add(piece)
+        else:
+            self.shown.close()
+            self.kept.close()
+
+
+def _count_attempt(path: Path) -> int:
+    try:
+        before = int(path.read_text("ascii"))
+    except (OSError, ValueError):
+        before = 0
+    path.write_text(f"{before + 1}\n", "ascii")
+    return before + 1
+
+
+def _shown(path: Path, here: bool) -> str:
+    """Return a file of the run as the operator finds it, who gets the run from its node."""
+    if here:
+        return os.path.relpath(path)
+    return f"runs/{path.parent.name}/{path.name}"
+
+
+def _hint(tail: str) -> str:
+    missing = _MISSING.findall(tail)
+    if not missing:
+        return ""
+    package = missing[-1].partition(".")[0]
+    if package == _NO_LEGACY_KERAS:
+        package = f"{package} (Keras 2, which TF_USE_LEGACY_KERAS asks for)"
+    return f"; {package} is not installed: name its package in a file for --requirements"

@@ -1,0 +1,295 @@
+"""Drives the runs of a sweep: gives each free executor one, reads its output, records its end."""
+
+import json
+import logging
+import selectors
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+from cluster.programs.output import BoundedLog
+from cluster.sweeps.driving.executors import Executor, RunAssignment
+from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
+from cluster.sweeps.record import RunRecord, SweepRecord
+from cluster.sweeps.schedule import RunExit, Schedule
+from core.atomic_write import refused
+from core.errors import ClusterError, ExitCode
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+LAST_OUTPUT_SECONDS = 1.0
+INTERRUPTED_SECONDS = 25.0
+"""For the checkpoints of the runs after Ctrl-C; `fab` kills the driver after 60 s."""
+NO_NODE_SECONDS = 15.0
+"""Without any node; then a person reads that the sweep waits."""
+RUNS = "runs"
+LARGEST_RESULT = 64 << 20
+
+
+@dataclass
+class Lease:
+    """A run with its executor, as the driver sees it."""
+
+    run: RunRecord
+    executor: Executor
+    log: BoundedLog
+    began: float = field(default_factory=time.monotonic)
+    lines: MemberOutput = field(default_factory=MemberOutput)
+    progress: Advance | None = None
+    asked: bool = False
+    pruned: str = ""
+    is_open: bool = True
+    """Whether its output is read: it has not ended."""
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.began
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What happens around the runs. `arguments_of` makes the arguments of a run's training.
+
+    `on_change` gets each record after a change; `on_epoch` says whether to end the run early, and
+    why (empty: no); `on_over` gets a run that is over; `lost_cluster` says whether a return code
+    means that the roles must restart. `on_look()` is called some times a second; `to_come()` is how
+    many runs a search has yet to draw. `before` gets the folder of a run that is about to begin; it
+    raises ClusterError, OSError.
+    """
+
+    arguments_of: Callable[[RunRecord], Sequence[str]]
+    on_change: Callable[[SweepRecord], None]
+    on_epoch: Callable[[RunRecord, Epoch], str]
+    on_over: Callable[[RunRecord], None]
+    lost_cluster: Callable[[int], bool] = lambda code: False
+    on_look: Callable[[], None] = lambda: None
+    to_come: Callable[[], int] = lambda: 0
+    before: Callable[[Path], None] = lambda folder: None
+
+
+class ClusterLost(ClusterError):
+    """A run over all nodes lost a server or its coordinator: roles restart, the sweep resumes."""
+
+    exit_code = ExitCode.SERVER_LOST
+
+
+class Drive:
+    """The runs of one schedule on some executors, from the first to the last."""
+
+    def __init__(
+        self, schedule: Schedule, executors: Sequence[Executor], folder: Path, hooks: Hooks
+    ) -> None:
+        """`folder` is the sweep's."""
+        self.schedule = schedule
+        self.executors = executors
+        self._folder = folder
+        self._hooks = hooks
+        self.leases: dict[str, Lease] = {}
+        self._selector = selectors.DefaultSelector()
+        self._idle_since: float | None = None
+        self._said_idle = False
+        self._aside: set[str] = set()
+
+    def run(self, asked_to_end: Callable[[], bool]) -> bool:
+        """Whether all runs are over; False once a person asked to end.
+
+        Raises ClusterLost, ClusterError.
+        """
+        self._hooks.on_change(self.schedule.record)
+        try:
+            while True:
+                if asked_to_end():
+                    self._interrupt()
+                    return False
+                self._hand_out()
+                if not self.leases and not self.schedule.open and not self._hooks.to_come():
+                    return True
+                self._read_all()
+                self._hooks.on_look()
+        finally:
+            for lease in list(self.leases.values()):
+                self._forget(lease)
+            self._selector.close()
+
+    def seconds_left(self) -> float | None:
+        """Until all runs are over; None while nothing is known."""
+        elapsed = {
+            lease.run.id: (lease.run.seconds + lease.seconds, lease.progress)
+            for lease in self.leases.values()
+        }
+        there = sum(
+            executor.there and executor.name not in self._aside for executor in self.executors
+        )
+        return seconds_left(self.schedule.record.runs, there, elapsed, self._hooks.to_come())
+
+    def _hand_out(self) -> None:
+        there = [executor for executor in self.executors if executor.there]
+        names = [executor.name for executor in there]
+        for executor in there:
+            if (
+                self.schedule.is_set_aside(executor.name, len(there) - len(self._aside))
+                and executor.name not in self._aside
+            ):
+                self._aside.add(executor.name)
+                self.schedule.gone(executor.name)
+                log.warning(
+                    "%s: its last runs ended without a result: it gets no more", executor.name
+                )
+            if executor.name in self.leases or executor.name in self._aside:
+                continue
+            run = self.schedule.take(executor.name, names)
+            if run is not None:
+                self._begin(executor, run)
+        self._say_when_idle(bool(there))
+
+    def _say_when_idle(self, is_there: bool) -> None:
+        now = time.monotonic()
+        if is_there:
+            self._idle_since = None
+            self._said_idle = False
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since > NO_NODE_SECONDS and not self._said_idle:
+            self._said_idle = True
+            log.warning(
+                "no worker's node is there: the sweep waits for one; `fab deploy status` shows them"
+            )
+
+    def _begin(self, executor: Executor, run: RunRecord) -> None:
+        folder = self._folder / RUNS / run.id
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lease = Lease(run, executor, BoundedLog(folder.with_name(f"{run.id}.log")))
+        except OSError as problem:
+            raise refused(folder, "the folder of the run cannot be made", problem) from None
+        self.leases[executor.name] = lease
+        try:
+            self._hooks.before(folder)
+            executor.begin(RunAssignment(run.id, self._hooks.arguments_of(run), folder))
+            self._selector.register(executor.running.fileno(), selectors.EVENT_READ, lease)
+        except (ClusterError, OSError) as problem:
+            lease.is_open = False
+            self._over(lease, RunExit(None, str(problem), lost=not executor.there))
+            return
+        log.info("run %s begins on %s", run.id, executor.name)
+        self._hooks.on_change(self.schedule.record)
+
+    def _read_all(self) -> None:
+        for key, _ in self._selector.select(LOOK_SECONDS):
+            self._read(key.data)
+        for lease in list(self.leases.values()):
+            code = lease.executor.running.poll()
+            if code is not None:
+                self._ended(lease, code)
+
+    def _read(self, lease: Lease) -> bool:
+        """Take what it printed; whether there was something."""
+        piece = lease.executor.running.read()
+        if piece:
+            lease.log.add(piece)
+            for message in lease.lines.add(piece):
+                self._take(lease, message)
+        elif piece is not None and lease.is_open:
+            lease.is_open = False
+            self._selector.unregister(lease.executor.running.fileno())
+        return bool(piece)
+
+    def _take(self, lease: Lease, message: Advance | Epoch) -> None:
+        if isinstance(message, Advance):
+            lease.progress = message
+            return
+        why = self._hooks.on_epoch(lease.run, message)
+        if why and not lease.pruned:
+            lease.pruned = why
+            lease.asked = True
+            lease.executor.running.ask(Signals.SIGKILL)
+
+    def _ended(self, lease: Lease, code: int) -> None:
+        until = time.monotonic() + LAST_OUTPUT_SECONDS
+        while self._read(lease) and time.monotonic() < until:
+            pass
+        lease.lines.close()
+        self._over(lease, self._ending(lease, code))
+        if self._hooks.lost_cluster(code) and not lease.asked:
+            raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
+
+    def _ending(self, lease: Lease, code: int) -> RunExit:
+        if code < 0:
+            ended = f"signal {-code}"
+        else:
+            ended = f"exit code {code}"
+        words = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
+        if self._hooks.lost_cluster(code):
+            return RunExit(None, words, asked=True)
+        judged = not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST)
+        if judged:
+            result = result_of(self._folder / RUNS / lease.run.id)[1]
+        else:
+            result = None
+        return RunExit(
+            result,
+            words,
+            not lease.executor.there,
+            lease.asked,
+            hopeless=code == ExitCode.BAD_USAGE,
+        )
+
+    def _over(self, lease: Lease, ending: RunExit) -> None:
+        name = lease.executor.name
+        seconds = lease.seconds
+        self._forget(lease)
+        if lease.pruned:
+            run = self.schedule.pruned(name, seconds, lease.pruned)
+        else:
+            path, _ = result_of(self._folder / RUNS / lease.run.id)
+            if path is None:
+                folder = None
+            else:
+                folder = str(path.relative_to(self._folder))
+            run = self.schedule.ended(name, ending, seconds, folder)
+        if ending.lost:
+            log.warning("%s is lost: run %s waits for another node", name, run.id)
+        elif run.state == "waiting" and not ending.asked:
+            log.warning("run %s on %s %s; it waits for its next turn", run.id, name, ending.words)
+        if run.state != "waiting":
+            self._hooks.on_over(run)
+        self._hooks.on_change(self.schedule.record)
+
+    def _forget(self, lease: Lease) -> None:
+        self.leases.pop(lease.executor.name, None)
+        if lease.is_open:
+            lease.is_open = False
+            self._selector.unregister(lease.executor.running.fileno())
+        lease.executor.close()
+        lease.log.close()
+
+    def _interrupt(self) -> None:
+        """Ask every run to end with a checkpoint, kill those that do not."""
+        for lease in self.leases.values():
+            lease.asked = True
+            lease.executor.running.ask(Signals.SIGINT)
+        end = time.monotonic() + INTERRUPTED_SECONDS
+        while self.leases and time.monotonic() < end:
+            self._read_all()
+        for lease in list(self.leases.values()):
+            lease.executor.running.ask(Signals.SIGKILL)
+            self._over(lease, RunExit(None, "killed", asked=True))
+
+
+def result_of(folder: Path) -> tuple[Path | None, Mapping[str, Any] | None]:
+    """The newest run in the folder of one id, and its result where that can be read."""
+    found = sorted(path.parent for path in folder.glob("*-train*/coordinator.log"))
+    for run in reversed(found):
+        try:
+            with (run / "result.json").open("rb") as stream:
+                content = json.loads(stream.read(LARGEST_RESULT))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(content, dict):
+            return run, content
+    return (found[-1] if found else None), None

@@ -1,0 +1,358 @@
+"""The job `sweep`: many trainings of one file, one a node or one after the other over all.
+
+This process loads no TensorFlow: it stays beside the runs for hours, on a node of 1 GB.
+"""
+
+import json
+import logging
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cluster.apps.copy import KeptApp
+from cluster.jobs.lifecycle import Job, JobContext
+from cluster.jobs.run_folder import RunFolder, is_finished
+from cluster.programs.leftovers import end_marked
+from cluster.references.tables import Table, kept, table_of
+from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
+from cluster.sweeps.driving.metrics import SweepMetrics
+from cluster.sweeps.driving.places import Places
+from cluster.sweeps.driving.shown import aligned, best_of, picture_of
+from cluster.sweeps.driving.travelling_app import APP, app_there, bring_app, settle_app
+from cluster.sweeps.driving.trials import Trials
+from cluster.sweeps.plan import (
+    base_overrides,
+    fingerprint,
+    is_setting,
+    override,
+    overrides_of,
+    planned,
+)
+from cluster.sweeps.progress import Epoch
+from cluster.sweeps.record import FILE, RunRecord, SweepRecord, SweepState, read_record
+from cluster.sweeps.schedule import Schedule
+from cluster.sweeps.sweep_file import SweepFile, axes_of
+from cluster.sweeps.table import csv_of, in_words, text_table
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, ExitCode, UsageError
+from core.json_file import read_json
+from core.status import events
+
+log = logging.getLogger(__name__)
+
+PLAN = "plan.json"
+COPY = "sweep.yaml"
+TABLE = "table.csv"
+FILES = "files"
+"""The folder of a run's files on another node, seen from its inventory."""
+THERE = "../inventory.yaml"
+"""The inventory on another node, seen from the folder of its files."""
+MOVE_SECONDS = 2.0
+LOOKED_AT = 50
+"""Sweeps, the newest ones, among which an unfinished one of the same file is looked for."""
+MOST_OF_A_PLAN = 1_000_000
+"""Characters. The plan of 2,000 runs has fewer."""
+
+
+class RunsFailed(ClusterError):
+    """Some runs of the sweep failed; the others have their results."""
+
+
+@dataclass(frozen=True)
+class SweepInput:
+    """What to sweep: the file and what it says, this call's overrides, further flags for each run.
+
+    `references` is where the table lies that the file names, if that is not beside it.
+    """
+
+    sweep: SweepFile
+    file: Path
+    overrides: Sequence[str]
+    flags: Sequence[str] = ()
+    references: str | None = None
+
+
+class SweepRun(Job):
+    """One sweep, or what is left of one."""
+
+    name = "sweep"
+    unit = "runs"
+
+    def __init__(self, context: JobContext, order: SweepInput) -> None:
+        super().__init__(context)
+        self._order = order
+        self.sweep = order.sweep
+        self.record: SweepRecord | None = None
+        self._over = False
+        self._drive: Drive | None = None
+        self._places: Places | None = None
+        self._trials: Trials | None = None
+        self._moved_at = 0.0
+        SweepMetrics(self.metrics.registry, self.status.now)
+        self._folder = Path()
+
+    def prepare(self) -> None:
+        """Find the sweep to resume. Raises UsageError where its file is another one."""
+        self._base = [
+            one for one in base_overrides(self.sweep, self._order.overrides) if is_setting(one)
+        ]
+        # One whose driver was killed before it had written anything begins again.
+        if self.resumed is not None and (self.resumed / FILE).exists():
+            self.record = replace(read_record(self.resumed), state="running")
+            self._base = _stored_base(self.resumed, self.sweep)
+        elif self.resumed is None:
+            self._say_unfinished(Path(self.inventory.runs))
+
+    def _say_unfinished(self, runs: Path) -> None:
+        """Name the newest sweep of the same runs, if a person may have meant to resume it."""
+        for plan in sorted(runs.glob(f"*-sweep*/{PLAN}"), reverse=True)[:LOOKED_AT]:
+            try:
+                with plan.open(errors="replace") as stream:
+                    same = fingerprint(self.sweep) in stream.read(MOST_OF_A_PLAN)
+            except OSError:  # another account's
+                continue
+            if same:
+                if not is_finished(plan.parent):
+                    self.display.say(
+                        f"{plan.parent} has the same runs and is unfinished: --resume would"
+                        " continue it"
+                    )
+                return
+
+    def run(self, folder: RunFolder) -> None:
+        """Train every run that is not over.
+
+        Raises RunsFailed, and ClusterLost when the roles must restart.
+        """
+        self._folder = folder.path
+        mark = str(folder.path.resolve())
+        end_marked(mark)  # of a driver that was killed
+        record = self.record or self._begun(folder.path)
+        self.metrics.serve(self.inventory.task("coordinator", 0))
+        search = self.sweep.search
+        self.record = record
+        if search is not None:
+            self._trials = Trials(search, folder.path, self.sweep.seeds[0], record.runs)
+        schedule = Schedule(record, lambda: None if self._trials is None else self._trials.draw())
+        places = self._places = Places(self.inventory, self.sweep.placement, mark)
+        drive = self._drive = Drive(schedule, places.executors, folder.path, self._hooks())
+        self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
+        last = False
+        try:
+            places.gather(lambda: self.cancel.asked)
+            self._over = drive.run(lambda: self.cancel.asked)
+            last = True
+        except ClusterLost:
+            raise
+        except BaseException:
+            last = True
+            raise
+        finally:
+            end_marked(mark)
+            places.close(last=last)
+        self._finish(schedule.record)
+
+    def complete(self) -> bool:
+        """Whether every run is over."""
+        return self._over
+
+    def result(self) -> dict[str, Any]:
+        """Counts; `sweep.json` beside it has the runs."""
+        record = self.record
+        return {
+            **super().result(),
+            "sweep": record and record.name,
+            "placement": record and record.placement,
+            "runs": record and record.counts(),
+        }
+
+    def _begun(self, folder: Path) -> SweepRecord:
+        """The record of a new sweep, with its plan and its file beside it."""
+        sweep = self.sweep
+        plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
+        atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
+        atomic_write(folder / COPY, self._order.file.read_bytes())
+        named = self._order.references or sweep.references
+        references = named and kept(named, self._order.file.parent, folder)
+        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned(sweep))
+        record = SweepRecord(
+            sweep.name,
+            folder.name,
+            "running",
+            sweep.placement,
+            sweep.seeds,
+            sweep.axes,
+            references,
+            runs,
+        )
+        record.write(folder)
+        return record
+
+    def _references(self) -> Table | None:
+        """Return the table to show beside ours; one that is unusable costs its columns alone."""
+        if self.record is None or self.record.references is None:
+            return None
+        try:
+            return table_of(self.record.references, self._folder)
+        except UsageError as problem:
+            log.warning("%s", problem)
+            return None
+
+    def _hooks(self) -> Hooks:
+        on_the_cluster = self.sweep.placement == "cluster"
+        trials = self._trials
+        return Hooks(
+            self._arguments_of,
+            self._changed,
+            self._epoch_ended,
+            self._run_over,
+            lambda code: on_the_cluster and _loses_the_cluster(code),
+            self._look,
+            lambda: 0 if trials is None else trials.to_come,
+            self._bring_app,
+        )
+
+    def _arguments_of(self, run: RunRecord) -> list[str]:
+        """The arguments of a run's training."""
+        cluster = [one for one in self._order.overrides if not is_setting(one)]
+        if self.sweep.placement == "node":
+            cluster.append("page.listen=off")
+        overrides = [
+            *cluster,
+            *overrides_of(self._base, self.sweep.placement, run.settings, run.seed),
+        ]
+        copy = self._copy
+        if self._elsewhere:
+            path, app = THERE, app_there(FILES)
+        else:
+            path, app = str(self.inventory.path.resolve()), str(copy and copy.path.resolve())
+        if copy is not None:
+            overrides.append(override(APP, app))
+        settings = [word for one in overrides for word in ("--set", one)]
+        return ["--inventory", path, *settings, "--quiet", *self._order.flags]
+
+    @property
+    def _elsewhere(self) -> bool:
+        return self._places is not None and self._places.elsewhere
+
+    @property
+    def _copy(self) -> KeptApp | None:
+        """The sweep's own copy of its app."""
+        return None if self.app is None else self.app.copy
+
+    def _bring_app(self, folder: Path) -> None:
+        """Put the sweep's own app into the folder of a run that goes to another node.
+
+        Whatever came back from there is not used.
+        """
+        if self._elsewhere:
+            bring_app(self._copy, folder)
+
+    def _changed(self, record: SweepRecord) -> None:
+        if self._trials is not None:
+            record = replace(record, axes=axes_of([run.settings for run in record.runs]))
+        self.record = record
+        record.write(self._folder)
+        counts = record.counts()
+        self.stream.emit(events.Advanced(counts["finished"] + counts["failed"] + counts["pruned"]))
+        self._moved()
+
+    def _look(self) -> None:
+        if self._places is not None:
+            self._places.look()
+        if time.monotonic() - self._moved_at >= MOVE_SECONDS:
+            self._moved()
+
+    def _moved(self) -> None:
+        """Emit how the runs stand, for metrics and page."""
+        if self.record is None or self._drive is None:
+            return
+        self._moved_at = time.monotonic()
+        shares = {
+            lease.run.id: lease.progress.done / lease.progress.total
+            for lease in self._drive.leases.values()
+            if lease.progress is not None and lease.progress.total
+        }
+        self.stream.emit(
+            events.SweepMoved(picture_of(self.record, shares, self._drive.seconds_left()))
+        )
+
+    def _epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
+        if self._trials is None:
+            return ""
+        return self._trials.epoch_ended(run, epoch)
+
+    def _run_over(self, run: RunRecord) -> None:
+        if self._elsewhere:
+            try:
+                settle_app(self._copy, self._folder / RUNS / run.id)
+            except (ClusterError, OSError) as problem:
+                log.warning("run %s has no copy of its app: %s", run.id, problem)
+        if self._trials is not None:
+            self._trials.over(run)
+        words = ", ".join(part for part in (in_words(run.settings), f"seed {run.seed}") if part)
+        accuracy = (run.final or {}).get("accuracy")
+        if accuracy is not None:
+            came = f"accuracy {accuracy:.4f}"
+        else:
+            came = run.error or run.state
+        self.display.say(
+            f"run {run.id} {run.state} on {run.node} in {run.seconds:.0f} s ({words}): {came}"
+        )
+
+    def _finish(self, record: SweepRecord) -> None:
+        """The table, and the state of the whole."""
+        counts = record.counts()
+        state: SweepState = "finished"
+        if not self._over:
+            state = "cancelled"
+        elif counts["failed"]:
+            state = "failed"
+        axes = self.record.axes if self.record else record.axes
+        self.record = made = replace(record, state=state, axes=axes)
+        references = self._references()
+        atomic_write(self._folder / TABLE, csv_of(made, references).encode())
+        made.write(self._folder)
+        for line in aligned(text_table(made, references)):
+            self.display.say(line)
+        search = self.sweep.search
+        if search is not None and (best := best_of(made, search)) is not None:
+            value = (best.selected or {})[search.metric]
+            self.display.say(f"best on the validation: run {best.id}, {search.metric} {value:.4f}")
+        if state == "failed":
+            first = next(run for run in record.runs if run.state == "failed")
+            raise RunsFailed(
+                f"{counts['failed']} of {len(record.runs)} runs failed; run {first.id}:"
+                f" {first.error}"
+            )
+
+
+def _loses_the_cluster(code: int) -> bool:
+    """Whether a training over all nodes that ended so leaves its variables on the servers."""
+    return code < 0 or code == ExitCode.SERVER_LOST
+
+
+def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:
+    """The settings of every run of the sweep in this folder.
+
+    Raises UsageError where the file is another one's.
+    """
+    path = folder / PLAN
+    try:
+        plan = read_json(path)
+        base = [str(one) for one in plan["base"]]
+        stored = str(plan["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise UsageError(
+            f"{path}: expected what `fab sweep` writes, got {type(problem).__name__}: {problem}"
+        ) from None
+    if stored != fingerprint(sweep):
+        raise UsageError(
+            f"{sweep.file}: has other runs than the sweep in {folder}: `fab sweep"
+            f" {shlex.quote(str(folder / COPY))} --resume --run {shlex.quote(str(folder))}` resumes"
+            " that one; without --resume a new one begins"
+        )
+    return base

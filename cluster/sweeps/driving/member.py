@@ -1,0 +1,118 @@
+"""One run of a sweep, on the node that trains it.
+
+`python -m cluster.sweeps.driving.member --folder FOLDER -- ARGUMENTS` becomes
+`python -m cluster train ARGUMENTS`: it resumes what the folder holds of the run, or begins it
+there. A run of a sweep opens no port, and says on standard output how far it is, a line of JSON
+each time.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.apps.environments import KEY, ON_NODES
+from cluster.jobs.run_folder import is_finished, newest_unfinished
+from cluster.sweeps.progress import WORD
+from cluster.sweeps.sweep_file import PLACEMENTS
+from core.errors import UsageError
+from core.logs.terminal import say
+from core.status import events
+from core.status.events import Event
+from core.status.history import finite
+
+SAY_SECONDS = 1.0
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Become the training. It ends here where the run is finished already."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cluster.sweeps.driving.member", description="One run of a sweep."
+    )
+    parser.add_argument("--folder", required=True, type=Path, help="gets the folder of the run")
+    parser.add_argument(
+        "--placement", choices=PLACEMENTS, default="node", help="what computes the run"
+    )
+    parser.add_argument(
+        "words", nargs=argparse.REMAINDER, help="-- and the arguments of `python -m cluster train`"
+    )
+    given = parser.parse_args(arguments)
+    folder: Path = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if given.words[:1] == ["--"]:
+        words = given.words[1:]
+    else:
+        words = given.words
+    own = [
+        "--set",
+        f"runs={json.dumps(str(folder))}",
+        "--member",
+        given.placement,
+        *resumed_in(folder),
+    ]
+    if given.placement == "node":
+        of_app = environment_here(Path(sys.prefix))
+    else:
+        of_app = []
+    os.execv(sys.executable, [sys.executable, "-m", "cluster", "train", *words, *own, *of_app])
+
+
+def environment_here(prefix: Path) -> list[str]:
+    """Return `--environment KEY` for a process of this `sys.prefix` with an app's packages."""
+    there = prefix.resolve()
+    if there.parent == ON_NODES and KEY.fullmatch(there.name):
+        return ["--environment", there.name]
+    return []
+
+
+def resumed_in(folder: Path) -> list[str]:
+    """`--resume RUN` for the unfinished run in the folder, nothing where it holds none.
+
+    Ends if one is finished.
+    """
+    if any(is_finished(path.parent) for path in folder.glob("*-train*/result.json")):
+        sys.exit(0)
+    try:
+        return ["--resume", str(newest_unfinished(folder))]
+    except UsageError:
+        return []
+
+
+class MemberReport:
+    """Consumes a training's events: says how far it is, for the process that drives the sweep."""
+
+    def __init__(self) -> None:
+        self._said = 0.0
+        self._stage = "train"
+
+    def consume(self, event: Event) -> None:
+        """Take an event of the training."""
+        match event:
+            case events.StageBegan(name):
+                self._stage = name
+            case events.Updated(done=done, total=total):
+                now = time.monotonic()
+                if now - self._said >= SAY_SECONDS or done == total:
+                    self._said = now
+                    self._say({"stage": self._stage, "done": done, "total": total})
+            case events.EpochEnded(stage="train", epoch=epoch, validation=found):
+                if found is None:
+                    figures = {}
+                else:
+                    figures = {
+                        "accuracy": found.accuracy,
+                        "f1_macro": found.f1_macro,
+                        "loss": found.loss,
+                    }
+                self._say({"epoch": epoch, "validation": figures})
+
+    @staticmethod
+    def _say(content: dict[str, object]) -> None:
+        say(json.dumps({WORD: finite(content)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

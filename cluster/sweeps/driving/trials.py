@@ -1,0 +1,169 @@
+"""The trials of a search: Optuna draws settings and ends runs early, in the sweep's study.
+
+The study is an SQLite file, so that another driver resumes it. Optuna is an optional package.
+"""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cluster.sweeps.plan import PlannedRun, run_id
+from cluster.sweeps.progress import Epoch
+from cluster.sweeps.record import OVER, RunRecord
+from cluster.sweeps.search import Dimension, Search
+from core.errors import ClusterError
+
+if TYPE_CHECKING:
+    import optuna
+
+STUDY = "study.db"
+NAME = "sweep"
+
+
+class Trials:
+    """The study of one sweep. Trial 0 is run 0001."""
+
+    def __init__(
+        self, search: Search, folder: Path, seed: int, known: Sequence[RunRecord] = ()
+    ) -> None:
+        """Open the study of the folder, or begin it.
+
+        `known` are the runs that there are, of an earlier driver.
+
+        Raises ClusterError where Optuna is missing, or the study cannot be read.
+        """
+        try:
+            import optuna
+        except ImportError:
+            raise ClusterError(
+                "search: expected the package optuna, found none: `fab sweep` brings it"
+            ) from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings(
+            "ignore", category=optuna.exceptions.ExperimentalWarning
+        )  # of constant_liar, below
+        self._optuna = optuna
+        self._search = search
+        self._seed = seed
+        path = folder / STUDY
+        try:
+            self._study = self._opened(path)
+        except Exception as problem:  # SQLAlchemy's and alembic's own, for a damaged file
+            raise ClusterError(
+                f"{path}: expected the study of this search, got {type(problem).__name__}"
+            ) from None
+        self._known = {run.id for run in known}
+        for run in known:
+            if run.state in OVER:
+                self.over(run)
+
+    def _opened(self, path: Path) -> Any:
+        optuna = self._optuna
+        search = self._search
+        storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}")
+        pruner = {
+            "none": optuna.pruners.NopPruner,
+            "median": optuna.pruners.MedianPruner,
+            "asha": optuna.pruners.SuccessiveHalvingPruner,
+        }[search.pruner]()
+        if search.maximizes:
+            direction = "maximize"
+        else:
+            direction = "minimize"
+        study = optuna.create_study(
+            storage=storage,
+            sampler=self._sampler(0, 0),
+            pruner=pruner,
+            study_name=NAME,
+            direction=direction,
+            load_if_exists=True,
+        )
+        return study
+
+    def _sampler(self, number: int, place: int) -> Any:
+        """Return the sampler for one value of one trial, which depends on the study alone.
+
+        So any driver draws the same.
+        """
+        samplers = self._optuna.samplers
+        seed = int(np.random.SeedSequence([self._seed, number, place]).generate_state(1)[0])
+        if self._search.sampler == "tpe":
+            return samplers.TPESampler(seed=seed, constant_liar=True)
+        return samplers.RandomSampler(seed=seed)
+
+    @property
+    def to_come(self) -> int:
+        """Runs that are not drawn yet."""
+        return max(0, self._search.trials - len(self._known))
+
+    def draw(self) -> PlannedRun | None:
+        """The next trial as a run; None once there are all."""
+        if not self.to_come:
+            return None
+        running = self._optuna.trial.TrialState.RUNNING
+        # Drawn by a driver that died before it took it down.
+        lost = (
+            one
+            for one in self._study.get_trials(deepcopy=False)
+            if run_id(one.number + 1) not in self._known
+        )
+        found = next((one for one in lost if one.state == running), None)
+        if found is None:
+            trial = self._study.ask()
+        else:
+            trial = self._trial(found.number)
+        settings = {}
+        for place, one in enumerate(self._search.space):
+            self._study.sampler = self._sampler(trial.number, place)
+            settings[one.key] = _drawn(trial, one)
+        run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
+        self._known.add(run.id)
+        return run
+
+    def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
+        """Why to end the run now; empty to let it run."""
+        value = epoch.validation.get(self._search.metric)
+        number = int(run.id) - 1
+        if value is None or self._search.pruner == "none" or self._is_told(number):
+            return ""
+        trial = self._trial(number)
+        if epoch.epoch not in self._study.get_trials(deepcopy=False)[number].intermediate_values:
+            trial.report(value, epoch.epoch)
+        if not trial.should_prune():
+            return ""
+        figure = f"validation {self._search.metric} {value:.4f}"
+        return f"ended early after epoch {epoch.epoch}: {figure} ({self._search.pruner})"
+
+    def over(self, run: RunRecord) -> None:
+        """The run is over, with its figures on the validation where it has some."""
+        number = int(run.id) - 1
+        state = self._optuna.trial.TrialState
+        value = (run.selected or {}).get(self._search.metric)
+        if number >= len(self._study.get_trials(deepcopy=False)) or self._is_told(number):
+            return
+        if run.state == "pruned":
+            self._study.tell(number, state=state.PRUNED)
+        elif run.state == "finished" and value is not None:
+            self._study.tell(number, value)
+        else:
+            self._study.tell(number, state=state.FAIL)
+
+    def _is_told(self, number: int) -> bool:
+        return bool(self._study.get_trials(deepcopy=False)[number].state.is_finished())
+
+    def _trial(self, number: int) -> "optuna.Trial":
+        found = self._study.get_trials(deepcopy=False)[number]
+        return self._optuna.trial.Trial(self._study, found._trial_id)
+
+
+def _drawn(trial: "optuna.Trial", of: Dimension) -> Any:
+    if of.choices:
+        return trial.suggest_categorical(of.key, of.choices)
+    if of.whole:
+        return trial.suggest_int(
+            of.key, int(of.low), int(of.high), step=int(of.step or 1), log=of.log
+        )
+    return trial.suggest_float(of.key, of.low, of.high, step=of.step, log=of.log)

@@ -1,0 +1,267 @@
+"""Which files, TCP ports, signals and abstract sockets a process reaches (landlock(7)).
+
+    held = enter(Rights(read=("/usr",), write=(folder,), bind=(port,)))
+    logger.info("%s", held.line)
+
+It holds for the thread that enters and for all that it starts, through execve as well, and nothing
+gives anything back. It needs no privilege and binds root too. A caged process reaches no other
+process outside of its cage by ptrace, and so not `/proc/PID/root`, `environ` or `mem` of another.
+
+Kernels differ: each ABI of the table `COVERS` knows more than the one before it; `Coverage` says
+what this kernel's does not know.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from core.cage.kernel import checked, forbid_new_privileges, libc
+
+# The same on every machine: asm-generic/unistd.h.
+CREATE_RULESET = 444
+ADD_RULE = 445
+RESTRICT_SELF = 446
+ASK_VERSION = 1
+"""LANDLOCK_CREATE_RULESET_VERSION."""
+BENEATH = 1
+PORT = 2
+"""LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT."""
+LOG_AFTER_EXEC = 1 << 1
+"""LANDLOCK_RESTRICT_SELF_LOG_NEW_EXEC_ON: a refusal is in the kernel's audit log after execve."""
+
+# linux/landlock.h, LANDLOCK_ACCESS_FS_*
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_FOLDER = 1 << 3
+MAKE_DEVICES = 1 << 6 | 1 << 11
+REFER = 1 << 13
+TRUNCATE = 1 << 14
+DEVICE_CALLS = 1 << 15
+BIND = 1 << 0
+CONNECT = 1 << 1
+"""LANDLOCK_ACCESS_NET_BIND_TCP, LANDLOCK_ACCESS_NET_CONNECT_TCP."""
+SCOPES = 1 << 0 | 1 << 1
+"""LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL."""
+
+READ = EXECUTE | READ_FILE | READ_FOLDER
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
+"""What a rule for anything but a folder may say."""
+
+FILES = 1
+TRUNCATION = 3
+PORTS = 4
+DEVICES = 5
+SCOPED = 6
+LOGS = 7
+COVERS = {
+    FILES: "files",
+    TRUNCATION: "truncating files",
+    PORTS: "TCP ports",
+    DEVICES: "calls to devices",
+    SCOPED: "signals and abstract sockets",
+}
+"""What the kernel can forbid, by the first ABI that can."""
+
+Name = str | Path
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a caged process may do; all else on files is refused.
+
+    A path stands for all that is below it, and must exist: see `existing`. `read` allows reading,
+    listing and executing, `write` reading and every change but executing, `devices` reading,
+    writing and calls to the device. `bind` and `connect` are TCP ports; None sets no limit.
+    """
+
+    read: tuple[Name, ...] = ()
+    write: tuple[Name, ...] = ()
+    devices: tuple[Name, ...] = ()
+    bind: tuple[int, ...] | None = None
+    connect: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What holds in a cage: the kernel's ABI, 0 for none, and what it does not cover."""
+
+    abi: int
+    open: tuple[str, ...]
+    reason: str = ""
+
+    @property
+    def line(self) -> str:
+        """For a log: what holds, and what does not."""
+        if not self.abi:
+            return f"NO CAGE OF FILES AND PORTS: {self.reason}"
+        if self.open:
+            return f"Landlock ABI {self.abi}, which does not cover {', '.join(self.open)}"
+        return f"Landlock ABI {self.abi}"
+
+
+def abi() -> int:
+    """Return the kernel's version of Landlock, 0 where there is none."""
+    return found().abi
+
+
+def found() -> Coverage:
+    """Return the kernel's version of Landlock and what it does not cover, or why there is none."""
+    try:
+        version = _call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_VERSION))
+    except OSError as problem:
+        return held_by(-1, problem.errno or 0)
+    return held_by(version, 0)
+
+
+def held_by(version: int, problem: int) -> Coverage:
+    """Return what a kernel covers by its answer to ASK_VERSION and, below 1, its error's number."""
+    if version < 1:
+        return Coverage(0, tuple(COVERS.values()), _why_none(problem))
+    return Coverage(version, tuple(words for since, words in COVERS.items() if since > version))
+
+
+def _why_none(problem: int) -> str:
+    match problem:
+        case errno.ENOSYS:
+            return "this kernel is built without Landlock (CONFIG_SECURITY_LANDLOCK)"
+        case errno.EOPNOTSUPP:
+            return "this kernel has Landlock switched off: add landlock to `lsm=` at boot"
+        case errno.EPERM:
+            return "a filter of system calls refuses Landlock here: allow landlock_create_ruleset"
+    return f"Landlock does not answer: {os.strerror(problem)}"
+
+
+def existing(*paths: Name) -> tuple[Name, ...]:
+    """Return those of `paths` that are there, for rights to what a machine may lack."""
+    return tuple(path for path in paths if os.path.exists(path))
+
+
+def enter(rights: Rights) -> Coverage:
+    """Give up all but `rights` in this thread and all that it starts, for good.
+
+    Threads that run already keep what they have. Where the kernel has no Landlock nothing changes,
+    and `Coverage` says why. Raises OSError where a path of the rights is missing or the kernel
+    refuses.
+    """
+    with Cage(rights) as cage:
+        cage.enter()
+        return cage.held
+
+
+class Cage:
+    """A cage that is ready: a child may enter it between fork and exec.
+
+    `enter` imports and loads nothing. Close the cage when the last child has started.
+    """
+
+    def __init__(self, rights: Rights) -> None:
+        """Open all paths. Raises OSError that names one that is missing."""
+        self.held = found()
+        self._rules = -1
+        self._flags = LOG_AFTER_EXEC if self.held.abi >= LOGS else 0
+        libc()
+        if self.held.abi:
+            self._rules = _ruleset(self.held.abi, rights)
+            try:
+                _add(self._rules, self.held.abi, rights)
+            except BaseException:
+                self.close()
+                raise
+
+    def enter(self) -> None:
+        """Give up all else in this thread and its descendants. Raises OSError."""
+        forbid_new_privileges()
+        if self._rules >= 0:
+            _call(RESTRICT_SELF, ctypes.c_int(self._rules), ctypes.c_uint32(self._flags))
+
+    def close(self) -> None:
+        """Close what is open here; who has entered stays inside."""
+        if self._rules >= 0:
+            os.close(self._rules)
+            self._rules = -1
+
+    def __enter__(self) -> "Cage":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _known(version: int) -> int:
+    """Every right to files that this ABI knows."""
+    if version >= DEVICES:
+        return 2 * DEVICE_CALLS - 1
+    if version >= TRUNCATION:
+        return DEVICE_CALLS - 1
+    if version >= 2:
+        return TRUNCATE - 1
+    return REFER - 1
+
+
+def _ruleset(version: int, rights: Rights) -> int:
+    ports = 0
+    if rights.bind is not None:
+        ports |= BIND
+    if rights.connect is not None:
+        ports |= CONNECT
+    fields = [_known(version)]
+    if version >= PORTS:
+        fields.append(ports)
+    if version >= SCOPED:
+        fields.append(SCOPES)
+    described = struct.pack(f"={len(fields)}Q", *fields)
+    return _call(CREATE_RULESET, described, ctypes.c_size_t(len(described)), ctypes.c_uint32(0))
+
+
+def _add(rules: int, version: int, rights: Rights) -> None:
+    known = _known(version)
+    _add_paths(rules, rights.read, READ & known)
+    _add_paths(rules, rights.write, known & ~EXECUTE & ~MAKE_DEVICES & ~DEVICE_CALLS)
+    _add_paths(rules, rights.devices, (READ_FILE | WRITE_FILE | READ_FOLDER | DEVICE_CALLS) & known)
+    if version >= PORTS:
+        for port, right in _by_port(rights):
+            described = struct.pack("=QQ", right, port)
+            _call(ADD_RULE, ctypes.c_int(rules), PORT, described, ctypes.c_uint32(0))
+
+
+def _by_port(rights: Rights) -> Iterator[tuple[int, int]]:
+    for port in rights.bind or ():
+        yield port, BIND
+    for port in rights.connect or ():
+        yield port, CONNECT
+
+
+def _add_paths(rules: int, paths: Iterable[Name], allowed: int) -> None:
+    for path in paths:
+        with _opened(path) as descriptor:
+            here = allowed
+            if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                here &= OF_FILES
+            described = struct.pack("=Qi", here, descriptor)
+            _call(ADD_RULE, ctypes.c_int(rules), BENEATH, described, ctypes.c_uint32(0))
+
+
+@contextlib.contextmanager
+def _opened(path: Name) -> Iterator[int]:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: object) -> int:
+    return checked(libc().syscall(ctypes.c_long(number), *arguments))

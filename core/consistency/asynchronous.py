@@ -1,0 +1,61 @@
+"""`mode: async`: every update is a push of its own, applied as it arrives."""
+
+from typing import ClassVar
+
+from core.consistency.policy import Grant, WholeUpdates
+from core.inventory.extensions import ModeFacts
+from core.inventory.fields import Section
+
+
+class Asynchronous(WholeUpdates, ModeFacts):
+    """Every worker begins its next batch at once; an update is applied as it arrives.
+
+    A grant is always a whole update. The last updates of a stretch do not go to a worker so slow
+    that all others would wait for it.
+    """
+
+    name = "async"
+    summary = "applies each as it arrives"
+    update = "one batch, pushed by one worker"
+    waits = "none"
+    costs = "gradients are as stale as there are other workers"
+    parameters = "servers"
+    in_steps = False
+    repeatable = True
+    mechanism = "cluster.jobs.modes.asynchronous:AsynchronousMode"
+    Options: ClassVar[type[Section] | None] = None
+
+    def begin(self, updates: range) -> None:
+        """Start a stretch with nothing under way."""
+        super().begin(updates)
+        self.under_way: dict[int, tuple[int, float]] = {}
+        """By the id of each update under way: the worker that computes it, and since when."""
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """Grant the next update, or None if it must wait or all ends sooner without this worker."""
+        if self.exhausted() or not self.may_start(self._next, len(live) + (task not in live)):
+            return None
+        remaining = (self._stop - self._next) * self._slots
+
+        def busy() -> float:
+            return sum(
+                self.speeds.left(other, self._slots, now - since)
+                for other, since in self.under_way.values()
+            )
+
+        if self.under_way and not self.speeds.worth_while(task, self._slots, remaining, busy, live):
+            return None
+        grant = Grant(self._next, 0, self._slots)
+        self.under_way[grant.update] = task, now
+        self._next += 1
+        return grant
+
+    def may_start(self, update: int, workers: int) -> bool:
+        """Return whether `update` may begin now, with so many workers; subclasses decide."""
+        return True
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """Take the update as complete."""
+        self.speeds.observe(task, grant.slots, seconds)
+        self.under_way.pop(grant.update, None)
+        return True

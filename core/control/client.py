@@ -1,0 +1,226 @@
+"""The one HTTP client: an answer within a total deadline and of a bounded size, or one error.
+
+It imports the standard library alone: `fab` also sends its source to nodes, whose own Python runs
+it (`program`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BufferedReader, BytesIO, RawIOBase
+from pathlib import Path
+from typing import Any
+
+MOST_HEAD_BYTES = 16_384
+MOST_BODY_BYTES = 1_048_576
+"""A role exports some 10 KB, a coordinator of 64 workers some 300 KB."""
+MARK_HEADER = "X-PSCluster-Request"
+"""In every request that changes something. A page of another site cannot send it without
+permission."""
+NONCE_HEADER = "X-PSCluster-Nonce"
+CHALLENGE_HEADER = "X-PSCluster-Challenge"
+PROOF_HEADER = "X-PSCluster-Proof"
+"""How both ends prove that they know a key, which itself never crosses (docs/control.md)."""
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class NoAnswerError(OSError):
+    """No usable answer came; says what was asked, and why. `refused`: no process listens there."""
+
+    def __init__(self, words: str, refused: bool = False) -> None:
+        super().__init__(words)
+        self.refused = refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of any status. Names of `headers` are in lower case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 are replaced."""
+        return self.body.decode(errors="replace")
+
+
+def proof(key: str, *words: str) -> str:
+    """Return what only a process that knows `key` can say about `words`."""
+    return hmac.new(key.encode(), "\n".join(words).encode(errors="replace"), "sha256").hexdigest()
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two proofs are equal, in a time that says nothing about them."""
+    return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+
+
+def key_of(token: str | None, name: str) -> str | None:
+    """Return the key of the process `name`, such as `worker:1`, in the cluster with this token.
+
+    A process knows its own, which says nothing about the others' or the token.
+    """
+    if token is None:
+        return None
+    return proof(token, "key", name)
+
+
+def ask(
+    address: str,
+    method: str,
+    target: str,
+    *,
+    deadline_seconds: float,
+    key: str | None = None,
+    most_bytes: int = MOST_BODY_BYTES,
+) -> Answer:
+    """The answer of `address`, an IP address and a port, to one request.
+
+    Connecting, sending and receiving together take at most `deadline_seconds`; the body has at most
+    `most_bytes`. Follows no redirect, uses no proxy and looks up no name. `key` is that of the
+    process which is expected there: a request that changes something is proven by it, after the
+    process has proven that it knows it too. Raises NoAnswerError.
+    """
+    end = time.monotonic() + deadline_seconds
+    what = f"{method} http://{address}{target}"
+    try:
+        if not target.isprintable() or " " in target:
+            raise ValueError("expected a path without spaces and control characters")
+        if method != "POST":
+            return _exchange(address, method, target, {}, end, most_bytes)
+        marks = {MARK_HEADER: "1"}
+        nonce = secrets.token_hex(16)
+        if key is not None:
+            marks[NONCE_HEADER] = nonce
+        answer = _exchange(address, method, target, marks, end, most_bytes)
+        challenge = answer.headers.get(CHALLENGE_HEADER.lower())
+        if key is None or challenge is None:
+            return answer
+        if not same(
+            answer.headers.get(PROOF_HEADER.lower(), ""), proof(key, "server", nonce, challenge)
+        ):
+            raise ValueError(
+                "the process there does not know the key of the one expected, and got nothing"
+            )
+        marks = {
+            MARK_HEADER: "1",
+            CHALLENGE_HEADER: challenge,
+            PROOF_HEADER: proof(key, "client", challenge, method, target),
+        }
+        return _exchange(address, method, target, marks, end, most_bytes)
+    except TimeoutError:
+        raise NoAnswerError(
+            f"{what}: expected the whole answer within {deadline_seconds:g} s"
+        ) from None
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        words = str(problem) or type(problem).__name__
+        raise NoAnswerError(
+            f"{what}: {words}", isinstance(problem, ConnectionRefusedError)
+        ) from None
+
+
+def _exchange(
+    address: str, method: str, target: str, marks: Mapping[str, str], end: float, most_bytes: int
+) -> Answer:
+    with _connected(address, end) as connection:
+        lines = [f"{method} {target} HTTP/1.0", f"Host: {address}", "Connection: close"]
+        if method == "POST":
+            lines.append("Content-Length: 0")
+        lines += [f"{name}: {value}" for name, value in marks.items()]
+        connection.settimeout(_left(end))
+        connection.sendall(
+            "\r\n".join(lines).encode("ascii") + _END_OF_HEAD
+        )  # its timeout is that of all of it
+        return _answer(BufferedReader(_Received(connection, end)), most_bytes)
+
+
+def _connected(address: str, end: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    # Numeric: nothing bounds the time to look up a name.
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.settimeout(_left(end))
+        connection.connect(where)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+class _Received(RawIOBase):
+    """What a connection receives until `end`."""
+
+    def __init__(self, connection: socket.socket, end: float) -> None:
+        self._connection = connection
+        self._end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_left(self._end))
+        return self._connection.recv_into(buffer)
+
+
+class _Head:
+    """The head of an answer, for http.client to read."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def makefile(self, _mode: str) -> BytesIO:
+        return BytesIO(self._head)
+
+
+def _answer(received: BufferedReader, most_bytes: int) -> Answer:
+    head = b""
+    while not head.endswith(_END_OF_HEAD):
+        line = received.readline(MOST_HEAD_BYTES)
+        head += line
+        if len(head) > MOST_HEAD_BYTES:
+            raise ValueError(f"expected headers of at most {MOST_HEAD_BYTES} bytes, got more")
+        if not line:
+            raise ValueError(
+                f"the connection ended after {len(head)} bytes, before the end of the headers"
+            )
+    parsed = http.client.HTTPResponse(_Head(head))  # type: ignore[arg-type]  # reads alone
+    parsed.begin()  # at most 100 headers
+    if parsed.chunked or parsed.status < 200:
+        raise ValueError("expected an answer in one piece, as HTTP/1.0 has it")
+    wanted = parsed.length
+    too_long = wanted is not None and wanted > most_bytes
+    if too_long:
+        body = b""
+    else:
+        body = received.read(most_bytes + 1 if wanted is None else wanted)
+    if too_long or len(body) > most_bytes:
+        raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
+    if wanted is not None and len(body) < wanted:
+        raise ValueError(f"the connection ended after {len(body)} of {wanted} bytes")
+    return Answer(parsed.status, body, {name.lower(): value for name, value in parsed.getheaders()})
+
+
+def program(main: str) -> bytes:
+    """Return a program for a node's own Python.
+
+    It is this module, then `main`, which calls `ask` and reads `sys.argv`.
+    """
+    return Path(__file__).read_bytes() + f"\n\n{main}".encode()

@@ -1,0 +1,119 @@
+"""The token of a cluster, known to who started the cluster and to its coordinator.
+
+All accounts of a machine reach its ports. The token of a local cluster is in its state folder,
+which other accounts cannot read, and in the environment of coordinators; on nodes systemd hands it
+to jobs. A role knows its own key alone, which is made of the token and its name.
+"""
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from core.control.client import key_of
+from core.errors import ClusterError, reason_of
+
+VARIABLE = "PSCLUSTER_TOKEN"
+KEY_VARIABLE = "PSCLUSTER_KEY"
+CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
+"""Set by systemd (LoadCredential=): the folder with the files `token` or `key` of a unit."""
+COORDINATOR = "coordinator:0"
+STATE = ".pscluster"
+"""The folder beside the inventory that holds one folder for each of its clusters."""
+NAME = "token"
+KEY_NAME = "key"
+_TOKEN = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 4096
+
+
+_taken: dict[str, str] = {}
+"""What `take` took, by its variable."""
+
+
+def take() -> None:
+    """Take the token out of this process's environment, so that none of its children inherits it.
+
+    It is for the main module of a process: nothing puts it back.
+    """
+    token = os.environ.pop(VARIABLE, None)
+    if token is not None:
+        _taken[VARIABLE] = token
+
+
+def handed() -> dict[str, str]:
+    """Return the variable for a child that is a coordinator too; empty where none was taken."""
+    return dict(_taken)
+
+
+def own_token() -> str | None:
+    """The token that this process was given; None without one."""
+    return os.environ.get(VARIABLE) or _taken.get(VARIABLE) or _credential(NAME)
+
+
+def own_key(name: str) -> str | None:
+    """The key of this process, whose name in the cluster is `name`; None without one."""
+    given = os.environ.get(KEY_VARIABLE) or _credential(KEY_NAME)
+    return given or key_of(own_token(), name)
+
+
+def coordinator_key() -> str | None:
+    """The key of the coordinator, where this process is it; None without one."""
+    return own_key(COORDINATOR)
+
+
+def _credential(name: str) -> str | None:
+    folder = os.environ.get(CREDENTIALS_VARIABLE)
+    if not folder:
+        return None
+    path = Path(folder, name)
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ClusterError(
+            f"{path}: cannot be read ({reason_of(problem)}): systemd or a mounted Secret writes it"
+        ) from None
+    return text or None
+
+
+def kept_token(folder: Path, name: str = NAME) -> str:
+    """The token in `folder`; makes one if there is none. Raises OSError."""
+    found = read_token(folder, name)
+    if found is not None:
+        return found
+    fresh = secrets.token_hex(32)
+    new = folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{fresh}\n")
+    try:
+        if os.path.lexists(folder / name):  # it is invalid, or another process has just made it
+            return read_token(folder, name) or _replaced(new, folder / name, fresh)
+        os.link(new, folder / name)
+    except FileExistsError:
+        return read_token(folder, name) or fresh
+    finally:
+        new.unlink(missing_ok=True)
+    return fresh
+
+
+def _replaced(new: Path, path: Path, fresh: str) -> str:
+    new.replace(path)
+    return fresh
+
+
+def read_token(folder: Path, name: str = NAME) -> str | None:
+    """The token in `folder`; None without a readable one, and where a link has its name."""
+    with suppress(OSError, UnicodeDecodeError):
+        opened = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(opened, encoding="ascii") as file:
+            text = file.read(_LONGEST).strip()
+        if is_token(text):
+            return text
+    return None
+
+
+def is_token(text: str) -> bool:
+    """Return whether this has the form of a token, and of a key."""
+    return _TOKEN.fullmatch(text) is not None

@@ -1,0 +1,28 @@
+"""Recordings: where they are looked for, how they are read, and what training maps of them.
+
+The room's doors are `find_source`, `prepare`, `Dataset`, `open_prepared` and `split_validation`. A
+kind of recordings is one module.
+"""
+
+from core.data.dataset import Dataset
+from core.data.manifest import open_prepared
+from core.data.prepare import prepare
+from core.data.source import Source, find_source
+from core.data.split import split_validation
+
+__all__ = ["Dataset", "Source", "find_source", "open_prepared", "prepare", "split_validation"]
+
+EXTENSIONS = {
+    "hapt": "hapt:Hapt",
+    "uci-har": "uci_har:UciHar",
+    "npz": "npz:Npz",
+    "hhar": "hhar:Hhar",
+    "described": "described.reader:Described",
+    "sets": "described.sets:Sets",
+    "csv": "csv_file:Csv",
+    "parquet": "parquet_file:Parquet",
+    "images": "images:Images",
+    "audio": "audio:Audio",
+    "synthetic": "synthetic:Synthetic",
+}
+"""By kind: module and class, in the order of the tables."""

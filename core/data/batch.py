@@ -1,0 +1,264 @@
+"""Batches of examples on their way into the store, and what each of them must be."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.containers import plain
+from core.data.dataset import (
+    CLASSIFICATION,
+    MULTILABEL,
+    NOT_SAID,
+    REGRESSION,
+    TASKS,
+    HeldOut,
+)
+from core.data.float32 import REMEDY, is_lost
+from core.data.recordings import NO_SUBJECT, one_class
+from core.data.signals import UNKNOWN, Signals
+from core.data.stored_values import groups_of, numbers, targets, weights_of
+from core.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Examples of one part, for training or for the test.
+
+    x: (n, ...) inputs; y: (n, ...) targets, in a classification (n,) or one class at each position,
+    (n, positions); groups: (n,) whole numbers from 0, such as who was recorded, -1 where unknown;
+    weights: (n,) how much each example counts in training.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    groups: NDArray[np.integer] | None = None
+    weights: NDArray[np.float32] | None = None
+    test: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What a reader of other things than windows returns: batches, and what they are for.
+
+    The labels are None where the numbers of the classes themselves say how many there are.
+    """
+
+    batches: Iterator[Batch]
+    task: str
+    labels: tuple[str, ...] | None
+    standardized: bool
+    held_out: HeldOut = NOT_SAID
+    signals: Signals = UNKNOWN
+
+
+class PositionsLook:
+    """Finds out whether classes at positions are one-hot classes or labels by mistake.
+
+    Classes at several positions have shape (n, ..., positions).
+    """
+
+    def __init__(self) -> None:
+        self._shape: tuple[int, ...] | None = None
+        self._binary = self._one_hot = True
+
+    def take(self, y: NDArray[Any]) -> "PositionsLook":
+        """Look at some more training targets.
+
+        Targets with one class an example need no look.
+        """
+        if y.ndim > 1 and self._binary:
+            self._shape = y.shape[1:]
+            self._binary = bool(((y == 0) | (y == 1)).all())
+            self._one_hot = self._one_hot and self._binary and bool((y.sum(-1) == 1).all())
+        return self
+
+    def refuse(self, where: str, labels: Sequence[str] | None) -> None:
+        """Raise DataError where all targets were 0 and 1 and no names of the classes explain it."""
+        if self._shape is None or not self._binary:
+            return
+        if self._one_hot and (labels is None or len(labels) == self._shape[-1]):
+            remedy = f"one-hot classes: give y.argmax(axis={len(self._shape)})"
+        elif labels is None:
+            remedy = (
+                "say task multilabel if an example has any number of labels, or name both classes"
+                " in labels if each position has one"
+            )
+        else:
+            return
+        raise DataError(
+            f"{where}: expected one class an example, (examples,), or at each position, (examples,"
+            f" positions), got 0 and 1 of shape (examples, {', '.join(map(str, self._shape))});"
+            f" {remedy}"
+        )
+
+
+class BatchValidator:
+    """Lets batches through in the dtypes of the store, or refuses them.
+
+    All must have one shape, one dtype, finite numbers, and targets of the task.
+
+    Raises DataError: `where`, the part and the row, what was expected, what came, what to do.
+    """
+
+    def __init__(self, where: str, task: str, labels: Sequence[str] | None) -> None:
+        """`labels` are None where the numbers of the classes themselves say how many there are."""
+        if task not in TASKS:
+            raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
+        self._where = where
+        self._task = task
+        if labels is None:
+            self._labels = None
+        else:
+            self._labels = tuple(labels)
+        self._like: dict[str, NDArray[Any]] = {}
+        self._rows = {False: 0, True: 0}
+        self._classes: dict[bool, NDArray[np.int64]] = {}
+        self._positions = PositionsLook()
+        self._spans: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+        """Of numbers that become float32, least and most by the last axis."""
+        self._weight = 0.0
+        self.weighted = False
+        """Whether any training example had a weight."""
+
+    def passed(self, batch: Batch) -> Batch:
+        """The batch in the dtypes of the store."""
+        part = "test" if batch.test else "train"
+        first = self._rows[batch.test]
+        if not batch.test:
+            self._look_at_spans(batch.x)
+        x, y = (
+            numbers(values, f"{self._where}: {name}_{part}", first)
+            for name, values in (("x", batch.x), ("y", batch.y))
+        )
+        if len(x) != len(y):
+            raise DataError(
+                f"{self._where}: y_{part}: expected {first + len(x)} targets, one for each example"
+                f" of x_{part}, got {first + len(y)}; give each example its target"
+            )
+        y = targets(y, f"{self._where}: y_{part}", first, self._task, self._labels)
+        for name, values in (("x", x), ("y", y)):
+            self._same(name, values, part, first)
+        if self._task == CLASSIFICATION:
+            if not batch.test:
+                self._positions.take(y)
+            counts = np.bincount(y.reshape(-1))
+            before = self._classes.get(batch.test, counts[:0])
+            self._classes[batch.test] = _longer(before, len(counts)) + _longer(counts, len(before))
+        self._rows[batch.test] += len(x)
+        groups, weights = self._beside(batch, len(x), part, first)
+        if not batch.test:
+            self.weighted |= batch.weights is not None
+            self._weight += float(weights.sum())
+        return Batch(x, y, groups, weights, test=batch.test)
+
+    def _look_at_spans(self, given: Any) -> None:
+        if not isinstance(given, np.ndarray) or given.dtype != np.float64 or not given.size:
+            return
+        rows = given.reshape(-1, given.shape[-1]) if given.ndim > 1 else given[:, None]
+        least, most = self._spans.get("x", (rows[0], rows[0]))
+        if least.shape == rows.shape[1:]:
+            self._spans["x"] = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
+
+    def _refuse_lost(self) -> None:
+        for least, most in self._spans.values():
+            for place, (low, high) in enumerate(zip(least.tolist(), most.tolist(), strict=True)):
+                if is_lost(low, high):
+                    raise DataError(
+                        f"{self._where}: x_train[..., {place}]: {low:.17g} to {high:.17g} {REMEDY}"
+                    )
+
+    def labels(self) -> tuple[str, ...]:
+        """Names of the outputs, when all batches have passed.
+
+        Raises DataError for an empty part or class.
+        """
+        for test, part in ((False, "train"), (True, "test")):
+            if not self._rows[test]:
+                raise DataError(
+                    f"{self._where}: x_{part}: expected at least one example, got none; add some"
+                )
+        self._refuse_lost()
+        if self.weighted and not self._weight:
+            raise DataError(
+                f"{self._where}: weights: all are 0, so nothing would be learnt; give some more"
+            )
+        if self._task == CLASSIFICATION:
+            self._positions.refuse(f"{self._where}: y_train", self._labels)
+            self._refuse_one_class()
+        if self._labels is not None:
+            return self._labels
+        if self._task == REGRESSION:
+            return ()
+        if self._task == MULTILABEL:
+            return tuple(map(str, range(self._like["y"].shape[1])))
+        return numbered(self._classes[False], self._classes[True], self._where)
+
+    def _refuse_one_class(self) -> None:
+        trained = np.flatnonzero(self._classes[False]).tolist()
+        if len(trained) < 2:
+            names = self._labels or tuple(map(str, range(len(self._classes[False]))))
+            raise DataError(
+                f"{self._where}: y_train: {one_class([names[place] for place in trained])}"
+            )
+
+    def _same(self, name: str, values: NDArray[Any], part: str, first: int) -> None:
+        like = self._like.setdefault(name, values[:1])
+        for what, expected, got in (
+            ("shape", like.shape[1:], values.shape[1:]),
+            ("dtype", like.dtype.name, values.dtype.name),
+        ):
+            if expected != got:
+                raise DataError(
+                    f"{self._where}: {name}_{part}[{first}]: expected {what} {expected} as in the"
+                    f" examples before, got {got}; give all examples one shape and dtype"
+                )
+
+    def _beside(
+        self, batch: Batch, count: int, part: str, first: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        groups = np.full(count, NO_SUBJECT, np.int32)
+        weights = np.ones(count, np.float32)
+        if batch.groups is not None:
+            groups = groups_of(
+                plain(batch.groups, f"{self._where}: groups"),
+                count,
+                f"{self._where}: groups",
+                first,
+            )
+        if batch.weights is not None:
+            weights = weights_of(
+                plain(batch.weights, f"{self._where}: weights"),
+                count,
+                f"{self._where}: weights",
+                first,
+            )
+        return groups, weights
+
+
+def numbered(train: NDArray[np.integer], test: NDArray[np.integer], where: str) -> tuple[str, ...]:
+    """Classes 0 to the largest one, from counts of both parts, (classes,).
+
+    Raises DataError for one never trained.
+    """
+    counts = _longer(train, len(test))
+    absent = np.flatnonzero(counts == 0)
+    if absent.size:
+        raise DataError(
+            f"{where}: y_train: expected classes numbered from 0 without a gap, got no example of"
+            f" class {absent[0]} of {len(counts)}; number them so, train on that class too, or name"
+            " all classes in labels"
+        )
+    return tuple(map(str, range(len(counts))))
+
+
+def _longer(counts: NDArray[Any], length: int) -> NDArray[Any]:
+    return np.pad(counts, (0, max(0, length - len(counts))))
+
+
+def example_bytes(x: NDArray[Any]) -> int:
+    """Bytes of one example of an array (n, ...)."""
+    return max(1, math.prod(x.shape[1:]) * x.dtype.itemsize)

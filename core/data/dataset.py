@@ -1,0 +1,277 @@
+"""A prepared data set on disk: what its folder holds, and how it is opened and checked.
+
+Each file is one array, raw little-endian in C order from offset 0, one row an example, the training
+rows first. Windows of motion lie in `windows.f32`, (windows, steps, channels), and `classes.i32`;
+other examples in `inputs.DTYPE` and `targets.DTYPE`. `subjects.i32` says who was recorded,
+`weights.f32` how much an example counts. Worker processes map these files by path.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.signals import UNKNOWN, Signals
+
+WINDOWS = "windows.f32"
+CLASSES = "classes.i32"
+SUBJECTS = "subjects.i32"
+WEIGHTS = "weights.f32"
+MANIFEST = "manifest.json"
+
+CLASSIFICATION, MULTILABEL, REGRESSION = TASKS = ("classification", "multilabel", "regression")
+"""What a set is for: one class of several, any number of labels at once, or numbers."""
+DTYPES = ("float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64")
+"""What examples may be stored as: what every worker can gather."""
+LARGEST_RANK = 8
+"""Axes of one example; TensorFlow's gather takes no more."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """One file of a data set.
+
+    It has a name, numpy's name of the dtype (little-endian), and the shape of ONE example.
+    """
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def example_bytes(self) -> int:
+        """Bytes of one example."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first `MOST_SHOWN` names, and how many more there are."""
+    shown = ", ".join(names[:MOST_SHOWN])
+    if len(names) > MOST_SHOWN:
+        return f"{shown} and {len(names) - MOST_SHOWN} more"
+    return shown
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How the test rows were chosen, as a reader says it; empty where none does.
+
+    by: what stays whole, such as `user`, or `window` where nothing does; groups: names of the
+    groups by their numbers in `subjects`; leak: why the figures of the test promise too much, empty
+    where they do not; note: who and what was recorded, in words.
+    """
+
+    by: str = ""
+    groups: tuple[str, ...] = ()
+    leak: str = ""
+    note: str = ""
+
+    def lines(self) -> tuple[str, ...]:
+        """For a person, a line for each that is said."""
+        lines = [self.note]
+        if self.groups:
+            numbered = [f"{number} {name}" for number, name in enumerate(self.groups)]
+            lines.append(f"groups by {self.by}: {some_of(numbered)}")
+        if self.leak:
+            lines.append(f"LEAK: {self.leak}")
+        return tuple(line for line in lines if line)
+
+
+NOT_SAID = HeldOut()
+MOST_SHOWN = 40
+"""Names of groups in a line."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Prepared examples, the training rows first.
+
+    Where `standardized` is true the inputs are in the source's own units (g and rad/s for phones)
+    and the engine standardizes each channel, which is the last axis; where it is false models get
+    them as they are. `targets` are classes, int32 of shape () or one at each position,
+    (positions,); labels, uint8 of shape (labels,), each 0 or 1; or float32 numbers. `signals` is
+    what the source says of the channels of its windows. `sha256` is over the prepared content,
+    `source_sha256` over the bytes it was made from.
+    """
+
+    name: str
+    source: str
+    source_sha256: str
+    folder: Path
+    labels: tuple[str, ...]
+    train_windows: int
+    test_windows: int
+    sha256: str
+    inputs: Array
+    targets: Array
+    standardized: bool = True
+    task: str = CLASSIFICATION
+    weights: Array | None = None
+    held_out: HeldOut = NOT_SAID
+    signals: Signals = UNKNOWN
+
+    @property
+    def rows(self) -> int:
+        """Examples, those for training and those of the test."""
+        return self.train_windows + self.test_windows
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example's input."""
+        return self.inputs.shape
+
+    @property
+    def outputs(self) -> int:
+        """Return how many numbers a model answers an example with.
+
+        One a label, or one a target value in a regression.
+        """
+        if self.task == REGRESSION:
+            return math.prod(self.targets.shape)
+        return len(self.labels)
+
+    @property
+    def window_steps(self) -> int:
+        """Steps of a window; 0 where the inputs are not of shape (steps, channels)."""
+        if len(self.inputs.shape) == 2:
+            return self.inputs.shape[0]
+        return 0
+
+    @property
+    def channels(self) -> int:
+        """Channels of a window; 0 where the inputs are not of shape (steps, channels)."""
+        if len(self.inputs.shape) == 2:
+            return self.inputs.shape[1]
+        return 0
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        """The name of each channel; empty where the source does not say them."""
+        return self.signals.channels
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The unit of each channel; empty where the source does not say them."""
+        return self.signals.units
+
+    @property
+    def sampling_hz(self) -> float | None:
+        """Steps a second; None where the source does not say it."""
+        return self.signals.sampling_hz
+
+    @cached_property
+    def people(self) -> int | None:
+        """How many people were recorded; None where the source does not say who is who."""
+        if not self.holds_windows or self.held_out.by not in ("", "user"):
+            return None
+        subjects = np.unique(self.subjects())
+        if not len(subjects) or subjects[0] < 0:
+            return None
+        return len(subjects)
+
+    @property
+    def filters(self) -> str | None:
+        """How the recordings were filtered, `two-way` or `causal`.
+
+        None where the source does not say it.
+        """
+        return self.signals.filters
+
+    @property
+    def holds_windows(self) -> bool:
+        """Whether the built-in networks can train on it.
+
+        They take standardized float32 (steps, channels), each of one class.
+        """
+        return (
+            self.task == CLASSIFICATION
+            and not self.targets.shape
+            and self.standardized
+            and self.inputs.dtype == "float32"
+            and len(self.inputs.shape) == 2
+        )
+
+    @property
+    def unit(self) -> str:
+        """What one row is called."""
+        if self.holds_windows:
+            return "windows"
+        return "examples"
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Every array of the set."""
+        subjects = Array(SUBJECTS, "int32", ())
+        return (
+            self.inputs,
+            self.targets,
+            subjects,
+            *(() if self.weights is None else (self.weights,)),
+        )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of all files in the folder: of the arrays, and of the manifest."""
+        return (*(array.file for array in self.arrays), MANIFEST)
+
+    def summary(self) -> str:
+        """How many examples of which shape, and what each one's target is."""
+        rows = f"{self.train_windows:,} training and {self.test_windows:,} test"
+        if self.holds_windows:
+            return (
+                f"{rows} windows of {self.window_steps} x {self.channels}, {len(self.labels)}"
+                " classes"
+            )
+        shape = " x ".join(map(str, self.input_shape)) or "one number"
+        what = {CLASSIFICATION: "classes", MULTILABEL: "labels", REGRESSION: "target values"}[
+            self.task
+        ]
+        if self.task == CLASSIFICATION and self.targets.shape:
+            what += f" at {' x '.join(map(str, self.targets.shape))} positions"
+        return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {what}"
+
+    def training_part(self) -> "Dataset":
+        """The set without its test rows: what maps or reads it ends where they begin."""
+        return replace(self, test_windows=0)
+
+    def mapped(self, array: Array) -> "np.memmap[Any, np.dtype[Any]]":
+        """One of the arrays, (rows, *shape), mapped read-only."""
+        dtype = np.dtype(array.dtype).newbyteorder("<")
+        return np.memmap(
+            self.folder / array.file, dtype=dtype, mode="r", shape=(self.rows, *array.shape)
+        )
+
+    def windows(self) -> "np.memmap[Any, np.dtype[Any]]":
+        """Inputs in their dtype, (rows, *input_shape), mapped read-only."""
+        return self.mapped(self.inputs)
+
+    def target_values(self) -> "np.memmap[Any, np.dtype[Any]]":
+        """Targets in their dtype, (rows, *targets.shape), mapped read-only."""
+        return self.mapped(self.targets)
+
+    def classes(self) -> NDArray[np.int32]:
+        """Return the class of each example, int32 (rows, *targets.shape), zero-based.
+
+        The numbers count in `labels`.
+
+        Raises ValueError for another task.
+        """
+        if self.task != CLASSIFICATION:
+            raise ValueError(
+                f"{self.source}: expected a classification, got {self.task}, which has no classes"
+            )
+        count = self.rows * math.prod(self.targets.shape)
+        classes = np.fromfile(self.folder / self.targets.file, dtype="<i4", count=count)
+        return classes.reshape(self.rows, *self.targets.shape)
+
+    def subjects(self) -> NDArray[np.int32]:
+        """Return the group of each example, such as who was recorded, int32 (rows,).
+
+        It is -1 where the source does not say it.
+        """
+        return np.fromfile(self.folder / SUBJECTS, dtype="<i4", count=self.rows)

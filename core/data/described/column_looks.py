@@ -1,0 +1,160 @@
+"""What the figures of a file's columns prove: times and their unit, vectors, words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.description import AXES
+from core.data.described.sheet import Sheet
+from core.data.number_words import is_missing, number
+from core.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
+
+MOST_CLASSES = 50
+SHOWN = 3
+MOSTLY = 0.9
+"""The share of values that are numbers, in a column of numbers: lines may be damaged."""
+_RISING = 0.9
+"""The share of steps that must not fall, and half of it those that must rise, in a column of
+times."""
+_TIME_NAME = re.compile(r"time|stamp|date|second|millis|^t$", re.IGNORECASE)
+_UNIT_NAMES: Mapping[str, str] = {
+    "g": "g",
+    "mg": "mg",
+    **dict.fromkeys(("m/s2", "m/s^2", "m/s²"), "m/s2"),
+    "rad/s": "rad/s",
+    **dict.fromkeys(("deg/s", "°/s", "dps"), "deg/s"),
+    **dict.fromkeys(("uT", "µT", "μT"), "uT"),
+    "mT": "mT",
+    "gauss": "gauss",
+}
+"""What a name has in brackets. `G` is not among them: gauss to one app, g to another."""
+
+
+@dataclass(frozen=True)
+class ColumnLook:
+    """One column: its name, its first different values, and its numbers, (n,), if it has some.
+
+    units: of time that it can be in, where it rises as times do. hertz: its readings a second in
+    the one unit that is possible, else None. words: among its numbers.
+    """
+
+    name: str
+    samples: Sequence[str]
+    different: int
+    numbers: NDArray[np.float64] | None
+    units: Sequence[str] = ()
+    hertz: float | None = None
+    words: Sequence[str] = ()
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it may be the time: it rises, and one unit can be or its name is a time's."""
+        return len(self.units) == 1 or bool(self.units and _TIME_NAME.search(self.name))
+
+    @property
+    def unit_of_time(self) -> str:
+        """The units of time that it can be in, for a person."""
+        return " or ".join(self.units) if self.is_time else ""
+
+    @property
+    def may_say_what(self) -> bool:
+        """Whether it may say who, or what was done: words, or few whole numbers."""
+        if self.numbers is None:
+            return self.different > 0
+        finite = self.numbers[np.isfinite(self.numbers)]
+        return self.different <= MOST_CLASSES and not (finite % 1).any()
+
+    @property
+    def line(self) -> str:
+        """Return what a person recognizes it by."""
+        shown = ", ".join(self.samples)
+        return f"{self.name} ({shown}{', ...' if self.different > len(self.samples) else ''})"
+
+
+def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
+    """Look at every column."""
+    return [_look(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
+
+
+def _look(name: str, cells: Sequence[str]) -> ColumnLook:
+    known = list(dict.fromkeys(cell for cell in cells if not is_missing(cell)))
+    samples = [word[:24] for word in known[:SHOWN]]
+    numbers = np.array([number(cell) for cell in cells])
+    are_numbers = np.isfinite(numbers)
+    given = sum(not is_missing(cell) for cell in cells)
+    if given and are_numbers.sum() >= MOSTLY * given:
+        units, hertz = _units(numbers[are_numbers])
+        words = [word[:24] for word in known if not np.isfinite(number(word))][:SHOWN]
+        return ColumnLook(name, samples, len(known), numbers, units, hertz, words)
+    moments = [_moment(cell) for cell in cells]
+    if known and None not in moments:
+        steps = np.diff(np.array(moments, np.float64))
+        if _rises(steps):
+            rate = 1.0 / float(np.median(steps[steps > 0]))
+            return ColumnLook(name, samples, len(known), None, ("iso",), rate)
+    return ColumnLook(name, samples, len(known), None)
+
+
+def _moment(cell: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(cell)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def _rises(steps: NDArray[np.float64]) -> bool:
+    return (
+        len(steps) > 1
+        and float((steps >= 0).mean()) >= _RISING
+        and float((steps > 0).mean()) >= _RISING / 2
+    )
+
+
+def _units(times: NDArray[np.float64]) -> tuple[Sequence[str], float | None]:
+    """Return the units of time that a column can be in, and the rate in the only one."""
+    steps = np.diff(times)
+    if not _rises(steps):
+        return (), None
+    step = float(np.median(steps[steps > 0]))
+    rates = {unit: 1.0 / (step * factor) for unit, factor in UNITS_OF_TIME.items()}
+    possible = [unit for unit, rate in rates.items() if LEAST_HZ <= rate <= MOST_HZ]
+    return possible, rates[possible[0]] if len(possible) == 1 else None
+
+
+def triples(columns: Sequence[ColumnLook]) -> Mapping[str, Sequence[ColumnLook]]:
+    """Return the columns of three axes, by the name that they have in common."""
+    groups: dict[tuple[str, str], dict[str, ColumnLook]] = {}
+    for column in columns:
+        for at, letter in enumerate(column.name):
+            axis = letter.lower()
+            if axis in AXES and column.numbers is not None:
+                key = column.name[:at], column.name[at + 1 :]
+                groups.setdefault(key, {}).setdefault(axis, column)
+    found: dict[str, Sequence[ColumnLook]] = {}
+    for (before, after), group in groups.items():
+        if len(group) == len(AXES):
+            common = re.sub(r"[(\[].*?[)\]]", "", f"{before} {after}")
+            plain = re.sub(r"[\W_]+", "_", common).strip("_").lower() or "xyz"
+            name = plain
+            while name in found:
+                name = f"{plain}_{len(found)}"
+            found[name] = [group[axis] for axis in AXES]
+    return found
+
+
+def unit_in(name: str) -> str | None:
+    """Return the unit that a column's name has in brackets; None where it has none that we know."""
+    found = re.search(r"[(\[]([^)\]]+)[)\]]", name)
+    return None if found is None else _UNIT_NAMES.get(found[1].strip())
+
+
+def length_of(columns: Sequence[ColumnLook]) -> float:
+    """Return the mean length of the vectors that three columns hold."""
+    values = np.stack([column.numbers for column in columns if column.numbers is not None], axis=1)
+    whole = values[np.isfinite(values).all(axis=1)]
+    return mean_magnitude(whole) if len(whole) else 0.0

@@ -1,0 +1,344 @@
+"""How recordings are written: the schema of a format's YAML file.
+
+A path pattern is matched with the end of a file's path, which begins with the name of what a person
+gave; a zip in it is one more folder. `*` stands for a part of a name, `**/` for folders, and
+`{label}`, `{person}`, `{session}` and `{sensor}` for a part of a name that says just that. `{any}`
+is a part of a name that differs between the files of one recording.
+"""
+
+import math
+import re
+from collections.abc import Collection
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from core.documents.section import Names, Section, Text, invalid
+from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
+
+NONE = "none"
+UNITS: dict[str, tuple[str, float]] = {
+    **{unit: ("g", factor) for unit, factor in ACCELERATION_UNITS.items()},
+    "mg": ("g", 1e-3),
+    **{unit: ("rad/s", factor) for unit, factor in ROTATION_UNITS.items()},
+    "uT": ("uT", 1.0),
+    "mT": ("uT", 1e3),
+    "gauss": ("uT", 100.0),
+    NONE: (NONE, 1.0),
+}
+"""By unit of a file: the unit of the windows, and the factor to it."""
+AXES = "xyz"
+WORD = re.compile(r"\{(\w+)\}")
+APART = ("sensor", "any")
+PLACED = ("label", "person", "session", *APART)
+"""What a part of a path may say; `APART` differs between the files of one recording."""
+
+Short = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Mark = Annotated[str, StringConstraints(max_length=8)]
+
+
+class TextForm(Section):
+    """How the lines of a file are written."""
+
+    separator: Literal[",", ";", "|", "tab", "space"] = Field(
+        ",", description="between values; `space` is any number of blanks or tabs"
+    )
+    decimal: Literal[".", ","] = Field(".", description="the decimal sign")
+    quote: Literal['"', "'"] = Field('"', description="around a value that has separators")
+    comment: Mark = Field("", description="a line that begins so is left out")
+    end: Mark = Field("", description="a mark at the end of each reading, besides the line's end")
+    names: Names = Field(
+        (), description="of the columns, where the file has no line of names; else empty"
+    )
+    columns: int | None = Field(
+        None, ge=1, le=1000, description="so many columns, named 1, 2, 3, in the place of `names`"
+    )
+    skip_lines: int = Field(0, ge=0, le=1000, description="lines before the first one that counts")
+    encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
+        "utf-8", description="of the text"
+    )
+
+    @property
+    def given_names(self) -> tuple[str, ...]:
+        """The names of the columns, as the format has them; empty where the file has them."""
+        if self.columns is not None:
+            return tuple(map(str, range(1, self.columns + 1)))
+        return self.names
+
+
+class JsonForm(Section):
+    """Where readings stand in a JSON document."""
+
+    rows: Mark | Short = Field(
+        "", description="the keys down to the list of readings, with dots; empty: the document"
+    )
+    lines: bool = Field(False, description="whether each line is a document, which is a reading")
+    names: Short | None = Field(
+        None,
+        description="the keys down to the names of a reading's values; null: a reading has keys",
+    )
+    interval_ms: Short | None = Field(
+        None, description="the keys down to the milliseconds between two readings"
+    )
+    sensor: Short | None = Field(
+        None, description="the key of a reading that says its sensor, instead of a path"
+    )
+
+
+class TimeForm(Section):
+    """When a reading was made."""
+
+    column: Text | None = Field(None, description="null: readings have no time, only a rate")
+    unit: Literal["s", "ms", "us", "ns", "iso"] = Field(
+        "s", description="of that column; `iso` is a date and a time as ISO 8601 writes them"
+    )
+    hertz: float | None = Field(
+        None,
+        ge=1.0,
+        le=1000.0,
+        description=(
+            "readings a second: the windows' rate, unless jobs.train.data.sampling_hz says another"
+        ),
+    )
+    longest_gap_seconds: float | None = Field(
+        None,
+        ge=0.01,
+        le=60.0,
+        description="a longer pause ends the windows before it; null: 0.25, or 5 steps if longer",
+    )
+
+
+class ChannelForm(Section):
+    """One channel, or the three axes of a sensor."""
+
+    name: Short = Field(description="of the channel; three get `_x`, `_y` and `_z` behind it")
+    columns: Names = Field(description="its column, or those of x, y and z")
+    unit: Literal["g", "m/s2", "mg", "rad/s", "deg/s", "uT", "mT", "gauss", "none"] = Field(
+        description="in the file; windows have g, rad/s and uT"
+    )
+    sensor: Text | None = Field(
+        None, description="what `{sensor}` says of its file, where sensors have files of their own"
+    )
+    gravity: bool = Field(True, description="whether an acceleration includes gravity's")
+    added_to: Short | None = Field(
+        None,
+        description=(
+            "the name of other channels that these are added to, as gravity to an acceleration"
+            " without it; they are no channels of their own then"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _one_or_three(self) -> "ChannelForm":
+        if len(self.columns) not in (1, 3):
+            raise invalid("expected one column, or those of x, y and z", "describe others apart")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its channels."""
+        if len(self.columns) == 1:
+            return (self.name,)
+        return tuple(f"{self.name}_{axis}" for axis in AXES)
+
+
+class IntervalForm(Section):
+    """A file that says from when to when something was done."""
+
+    file: Short = Field(
+        description=(
+            "its path pattern. It is of the person and session that the path or a column says, else"
+            " of the recordings in its folder"
+        )
+    )
+    text: TextForm = Field(default_factory=TextForm)
+    begin: Text = Field(description="the column of the first moment")
+    end: Text | None = Field(
+        None, description="the column of the last one; null: up to the next begin"
+    )
+    unit: Literal["s", "ms", "us", "ns", "iso", "rows"] = Field(
+        "s", description="of both; `rows` count the readings from 1, both included"
+    )
+    label: Text = Field(description="the column of the label")
+    person: Text | None = Field(None, description="the column of the person")
+    session: Text | None = Field(None, description="the column of the session")
+
+
+class LabelForm(Section):
+    """What was done."""
+
+    column: Text | None = Field(None, description="null: `{label}` of a file's path")
+    intervals: IntervalForm | None = Field(
+        None, description="a file of intervals says it; readings outside of them are left out"
+    )
+    words: dict[str, str | None] = Field(
+        {},
+        description=(
+            "what a word of the file means; null leaves its readings out. Without any, a word is"
+            " its own class; with some, others are refused"
+        ),
+    )
+
+
+class WhoForm(Section):
+    """Whose readings they are, or of which session."""
+
+    column: Text | None = Field(None, description="null: `{person}` or `{session}` of the path")
+    name: Text | None = Field(None, description="the name where no path says one")
+
+
+class RecordingFormat(Section):
+    """The description of recordings."""
+
+    like: Text | None = Field(
+        None, description="a format of ours, whose sections count where these are left out"
+    )
+    title: Text = Field("own recordings", description="what these recordings are")
+    origin: Text | None = Field(None, description="where the format is published")
+    licence: Text | None = Field(None, description="of published recordings")
+    files: Names = Field(("*",), description="path patterns of the files with readings")
+    text: TextForm = Field(default_factory=TextForm)
+    json_: JsonForm | None = Field(None, alias="json")
+    sheets: bool = Field(
+        False,
+        description=(
+            "whether files are Excel's (.xls) with a sheet of each sensor, named as `sensor` of"
+            " its channels"
+        ),
+    )
+    array: Short | None = Field(
+        None,
+        description=(
+            "the array (readings, columns) in a MATLAB file or an .npz; its columns are 1, 2, 3"
+        ),
+    )
+    missing: tuple[str, ...] = Field(
+        ("", "NaN", "nan", "NA", "null"), description="words of a value that is missing"
+    )
+    time: TimeForm = Field(default_factory=TimeForm)
+    channels: tuple[ChannelForm, ...] = Field(min_length=1, max_length=64)
+    label: LabelForm = Field(default_factory=LabelForm)
+    person: WhoForm = Field(default_factory=WhoForm)
+    session: WhoForm = Field(default_factory=WhoForm)
+    test_people: Annotated[tuple[str, ...], BeforeValidator(lambda value: _words(value))] = Field(
+        (), description="who is the test; empty: a fifth of the people"
+    )
+    bad_lines: float = Field(
+        0.0, ge=0.0, lt=0.5, description="the share of lines that may be damaged"
+    )
+
+    @model_validator(mode="after")
+    def _said(self) -> "RecordingFormat":
+        """Refuse a description that leaves something open, or a pattern of other words."""
+        placed = [set(WORD.findall(pattern)) for pattern in self.files]
+        for words in placed:
+            if words - set(PLACED):
+                raise invalid(
+                    f"a path says {', '.join(PLACED)}, got {min(words - set(PLACED))!r:.40}",
+                    "write one of these in braces",
+                )
+        everywhere = set.intersection(*placed)
+        for name, how, keys in (
+            ("label", self.label.column or self.label.intervals, "label.column"),
+            ("person", self.person.column or self.person.name, "person.column or person.name"),
+        ):
+            if how is None and name not in everywhere:
+                raise invalid(
+                    f"nothing says the {name} of a reading",
+                    f"write {keys}, or {{{name}}} in each pattern of files",
+                )
+        intervals = self.label.intervals
+        if intervals is not None and intervals.unit == "rows" and self.time.column is not None:
+            raise invalid("rows of readings with times", "give intervals as times, too")
+        is_in_document = self.json_ is not None and self.json_.interval_ms
+        if self.time.column is None and self.time.hertz is None and not is_in_document:
+            raise invalid("nothing says when a reading was made", "write time.column or time.hertz")
+        is_said = "sensor" in everywhere or self.has_all_sensors
+        if any(channel.sensor is not None for channel in self.channels) != is_said:
+            raise invalid(
+                "sensors have files of their own, or none has",
+                "write {sensor} in files and `sensor` of each channel, or neither",
+            )
+        names = self.channel_names
+        if len(set(names)) < len(names):
+            raise invalid("two channels of one name", "rename one")
+        for channel in self.channels:
+            alike = (channel.added_to, UNITS[channel.unit][0], len(channel.names))
+            targets = [(one.name, UNITS[one.unit][0], len(one.names)) for one in self.shown]
+            if channel.added_to is not None and alike not in targets:
+                raise invalid(
+                    f"{channel.name:.40} is added to other channels than there are",
+                    "name channels of the same number and kind of unit",
+                )
+        return self
+
+    @property
+    def has_all_sensors(self) -> bool:
+        """Whether a file has the readings of all sensors."""
+        return self.sheets or (self.json_ is not None and self.json_.sensor is not None)
+
+    @property
+    def shown(self) -> tuple[ChannelForm, ...]:
+        """What the windows have: all but what is added to others."""
+        return tuple(channel for channel in self.channels if channel.added_to is None)
+
+    def narrowed(self, names: Collection[str]) -> "RecordingFormat":
+        """Return the format with the channels of these names alone, and what is added to them."""
+        kept = {channel.name for channel in self.shown if not set(names).isdisjoint(channel.names)}
+        channels = tuple(
+            channel for channel in self.channels if (channel.added_to or channel.name) in kept
+        )
+        return self.model_copy(update={"channels": channels})
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        """The channels of the windows, in their order."""
+        return tuple(name for channel in self.shown for name in channel.names)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The unit of each channel of the windows."""
+        return tuple(UNITS[channel.unit][0] for channel in self.shown for _ in channel.names)
+
+    @property
+    def mixing(self) -> NDArray[np.float64]:
+        """How the channels of the windows follow from the columns, (columns, channels)."""
+        names = self.channel_names
+        columns = [(channel, name) for channel in self.channels for name in channel.names]
+        found = np.zeros((len(columns), len(names)))
+        for row, (channel, name) in enumerate(columns):
+            if channel.added_to is not None:
+                target = next(one for one in self.shown if one.name == channel.added_to)
+                name = target.names[channel.names.index(name)]
+            found[row, names.index(name)] = UNITS[channel.unit][1]
+        return found
+
+    @property
+    def sensors(self) -> tuple[str | None, ...]:
+        """The sensors with files of their own, each once; (None,) where files have all."""
+        return tuple(dict.fromkeys(channel.sensor for channel in self.channels))
+
+    def longest_gap(self, hertz: float) -> float:
+        """Seconds of the longest pause within windows of this rate."""
+        return self.time.longest_gap_seconds or max(0.25, 5.0 / hertz)
+
+    def largest(self) -> tuple[float, ...]:
+        """What the size of a channel's values may be: those without a unit may have any."""
+        return tuple(math.inf if unit == NONE else 1e4 for unit in self.units)
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(map(str, value))
+    return value
+
+
+def plain(said: Any) -> Any:
+    """Return a format that JSON had as the schema takes it, with tuples for lists."""
+    if isinstance(said, dict):
+        return {key: plain(value) for key, value in said.items()}
+    if isinstance(said, list):
+        return tuple(map(plain, said))
+    return said

@@ -1,0 +1,84 @@
+"""Which of the known formats recordings fit, by the names of their files and columns."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from core.data.described.description import RecordingFormat
+from core.data.described.known_formats import described, names
+from core.data.described.members import Member, PathPattern, Sheaf, sheaves
+from core.data.described.session_rows import rows_of_sensor
+from core.data.described.sheet import sheets_of
+from core.data.described.text_rows import Damage
+from core.errors import DataError
+from core.plausible import times_problem
+
+MOST_DAMAGED = 0.5
+"""The share of the first lines that may be no readings."""
+_NO_NAME = re.compile(r"\{\w+\}|\.\w+$")
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The formats that fit.
+
+    by_name: their names of files or columns are those of the recordings. by_shape: as many columns
+    of numbers, but no name says that it is this one. `is_labelled` says whether the paths have the
+    folders that say who, and what was done.
+    """
+
+    by_name: Sequence[str]
+    by_shape: Sequence[str]
+    is_labelled: bool
+
+
+def fits(source: Path, members: Sequence[Member]) -> Fits:
+    """Return the known formats that the files of a source fit."""
+    found = Fits((), (), True)
+    for is_labelled in (True, False):
+        reasons = {name: _fits(source, members, name, is_labelled) for name in names()}
+        found = Fits(
+            [name for name, is_named in reasons.items() if is_named],
+            [name for name, is_named in reasons.items() if is_named is False],
+            is_labelled,
+        )
+        if found.by_name or found.by_shape:
+            break
+    return found
+
+
+def _fits(source: Path, members: Sequence[Member], name: str, is_labelled: bool) -> bool | None:
+    """Return whether names, or the shape alone, are those of a format; None for neither."""
+    form = described(name, source)
+    try:
+        found = sheaves(source, form, unlabelled=not is_labelled, members=members)
+        if not all(_reads(found[0], form, sensor, is_labelled) for sensor in form.sensors):
+            return None
+    except DataError:
+        return None
+    if not form.text.given_names:
+        return True
+    patterns = [one for one in form.files if re.search(r"[A-Za-z]", _NO_NAME.sub("", one))]
+    return any(
+        PathPattern(one).fits(member.name) for one in patterns for member in found[0].files.values()
+    )
+
+
+def _reads(sheaf: Sheaf, form: RecordingFormat, sensor: str | None, is_labelled: bool) -> bool:
+    """Return whether the first readings of a sensor are those of the format. Raises DataError."""
+    if form.text.given_names and form.array is None:
+        sheets = sheets_of(sheaf.files[sensor])
+        if not sheets or sheets[0].has_names:
+            return False
+    damage = Damage()
+    rows = next(rows_of_sensor(sheaf, form, sensor, damage, not is_labelled))
+    if len(rows.values) < 2 or damage.bad > MOST_DAMAGED * damage.lines:
+        return False
+    steps = np.diff(rows.times)
+    steps = steps[steps > 0]
+    return form.time.column is None or (
+        len(steps) > 0 and times_problem(float(np.median(steps))) is None
+    )

@@ -1,0 +1,170 @@
+"""Labels as a file of intervals says them: begin, end and label, with person and session or not."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.description import IntervalForm, RecordingFormat, TimeForm
+from core.data.described.members import Member, PathPattern, Sheaf, members_of
+from core.data.described.text_rows import Damage, TextRows
+from core.errors import DataError
+
+Whose = tuple[str, str, str]
+"""Folder, person and session; what is not said is empty."""
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Intervals in the order of their begins: seconds (n,), and a word for each."""
+
+    begins: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    words: Sequence[str]
+
+
+class Intervals:
+    """All intervals of the recordings in a folder or archive."""
+
+    def __init__(self, source: Path, form: RecordingFormat) -> None:
+        """Raises DataError where there is no such file, or one cannot be read."""
+        assert form.label.intervals is not None
+        self._form = form
+        self._how = form.label.intervals
+        pattern = PathPattern(self._how.file)
+        found: dict[Whose, list[tuple[float, float, str]]] = defaultdict(list)
+        for member in members_of(source):
+            fits = pattern.fits(member.name)
+            if fits is not None:
+                for whose, interval in self._read(member, self._how, fits[1]):
+                    found[whose].append(interval)
+        if not found:
+            raise DataError(
+                f"{source}: expected intervals in a file {self._how.file}, found none; restore it,"
+                " or correct label.intervals"
+            )
+        self._labels = {whose: _sorted(source, rows) for whose, rows in found.items()}
+        self._seen: dict[Whose, list[float]] = {}
+        """By whose the intervals are: first and last time of a reading, and how many are within."""
+
+    def words(
+        self, sheaf: Sheaf, person: str, session: str, times: NDArray[np.float64]
+    ) -> list[str]:
+        """Return the word of each of these times of a session, empty without one."""
+        folder = str(PurePosixPath(sheaf.name).parent)
+        whose = self._key((folder, person, session))
+        labels = self._labels.get(whose)
+        if labels is None:
+            return [""] * len(times)
+        places = np.searchsorted(labels.begins, times, side="right") - 1
+        is_within = (places >= 0) & (times <= labels.ends[places])
+        first, last, within = self._seen.get(whose, (np.inf, -np.inf, 0.0))
+        self._seen[whose] = [
+            min(first, float(times.min())),
+            max(last, float(times.max())),
+            within + float(is_within.sum()),
+        ]
+        return [
+            labels.words[place] if is_in else ""
+            for place, is_in in zip(places.tolist(), is_within.tolist(), strict=True)
+        ]
+
+    def refuse_elsewhere(self, source: Path) -> None:
+        """Raises DataError where all readings lie outside of the intervals that are theirs."""
+        for whose, (first, last, within) in self._seen.items():
+            labels = self._labels[whose]
+            if not within:
+                raise DataError(
+                    f"{source}: {' '.join(filter(None, whose))}: no interval has a reading: they"
+                    f" begin from {labels.begins[0]:.12g} to {labels.begins[-1]:.12g} s, and"
+                    f" readings lie from {first:.12g} to {last:.12g}; correct label.intervals.unit,"
+                    " or give both one clock"
+                )
+
+    def _key(self, whose: Whose) -> Whose:
+        """Return by what a recording finds its intervals: what they say, else their folder."""
+        folder, person, session = whose
+        says_person = self._how.person is not None or "{person}" in self._how.file
+        says_session = self._how.session is not None or "{session}" in self._how.file
+        if says_person or says_session:
+            folder = ""
+        return (
+            folder,
+            _plain(person) if says_person else "",
+            _plain(session) if says_session else "",
+        )
+
+    def _read(
+        self, member: Member, how: IntervalForm, said: dict[str, str]
+    ) -> list[tuple[Whose, tuple[float, float, str]]]:
+        asked = [how.label, *filter(None, (how.person, how.session))]
+        begins, words = self._column(member, how.begin, asked)
+        ends = np.full(len(begins), np.nan)
+        if how.end is not None:
+            ends, _ = self._column(member, how.end, [])
+        folder = str(PurePosixPath(member.name).parent)
+        count = len(begins)
+        people = words[how.person] if how.person else [said.get("person", "")] * count
+        sessions = words[how.session] if how.session else [said.get("session", "")] * count
+        rows = zip(people, sessions, begins.tolist(), ends.tolist(), words[how.label], strict=True)
+        return [
+            (self._key((folder, person.strip(), session.strip())), (begin, end, word.strip()))
+            for person, session, begin, end, word in rows
+        ]
+
+    def _column(
+        self, member: Member, name: str, asked: Sequence[str]
+    ) -> tuple[NDArray[np.float64], dict[str, list[str]]]:
+        """Return a column as seconds, and the words of others. Raises DataError."""
+        rate = self._form.time.hertz
+        unit = "s" if self._how.unit == "rows" else self._how.unit
+        form = self._form.model_copy(
+            update={
+                "text": self._how.text,
+                "time": TimeForm(column=name, unit=unit),
+                "missing": (),
+            }
+        )
+        damage = Damage()
+        chunks = list(TextRows(member, form, (), asked, damage).chunks())
+        if damage.bad:
+            raise DataError(f"{damage.first}; correct the interval")
+        times = np.concatenate([chunk.times for chunk in chunks])
+        if self._how.unit == "rows":
+            assert rate is not None
+            times = (times - 1) / rate
+        words = {name: [word for chunk in chunks for word in chunk.words[name]] for name in asked}
+        return times, words
+
+
+def _sorted(source: Path, rows: list[tuple[float, float, str]]) -> _Labels:
+    """Return intervals by their begins; without an end each lasts up to the next.
+
+    Raises DataError for one that ends before it begins, or has a part of another.
+    """
+    ordered = sorted(rows)
+    begins = np.array([begin for begin, _, _ in ordered])
+    ends = np.array([end for _, end, _ in ordered])
+    words = [word for _, _, word in ordered]
+    if np.isnan(ends).all():
+        ends = np.append(begins[1:], np.inf)
+    for place in range(len(words)):
+        said = f"{source}: the interval of {words[place]!r:.40} from {begins[place]:.12g} s"
+        if ends[place] < begins[place]:
+            raise DataError(f"{said} ends before it, at {ends[place]:.12g}; correct it")
+        if place and (begins[place] < ends[place - 1] or begins[place] == begins[place - 1]):
+            raise DataError(
+                f"{said} begins within that of {words[place - 1]!r:.40}, which ends at"
+                f" {ends[place - 1]:.12g}; correct one of them"
+            )
+    return _Labels(begins, ends, words)
+
+
+def _plain(name: str) -> str:
+    """Return a name without the zeros before a number: `01` of a path is `1` of a table."""
+    if name.isdecimal():
+        return str(int(name))
+    return name

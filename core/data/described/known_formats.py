@@ -1,0 +1,105 @@
+"""Formats by name, which are files of `core/data/formats`, and a person's own as files."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from core.data.archive import unreadable
+from core.data.described.description import RecordingFormat
+from core.documents.problem import suggestion
+from core.documents.section import Section
+from core.errors import DataError, reason_of
+
+FOLDER = Path(__file__).resolve().parents[1] / "formats"
+BESIDE = "format.yaml"
+"""A format of this name in a folder of recordings needs no other word."""
+MOST_BYTES = 128 * 1024
+Lines = Mapping[tuple[str | int, ...], int]
+Schema = TypeVar("Schema", bound=Section)
+OPEN = re.compile(r"^\s*(?:- )?(?P<key>\w+):\s+# \?\s*(?P<asks>.*?)\s*$")
+"""A key of a draft without a value, and what it asks a person."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of our formats, in alphabetical order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def described(named: str | None, source: Path) -> RecordingFormat:
+    """Return the format of this name or file; for None that beside the recordings in `source`.
+
+    Raises DataError naming file, line and key.
+    """
+    if named is None:
+        return _read(source / BESIDE)
+    if named in names():
+        return _read(FOLDER / f"{named}.yaml")
+    path = Path(named).expanduser()
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        near = suggestion(named, names()) or f"write one of {', '.join(names())}, or a .yaml file"
+        raise DataError(f"jobs.train.data.format: unknown format {named!r:.60}; {near}")
+    return _read(path)
+
+
+def open_questions(text: str) -> Sequence[tuple[int, str]]:
+    """Return what a draft leaves to a person: the line, and the key with its question."""
+    found = [(line, OPEN.match(content)) for line, content in enumerate(text.splitlines(), 1)]
+    return [(line, f"{one['key']}: {one['asks']}") for line, one in found if one is not None]
+
+
+def _refuse_open(path: Path, text: str) -> None:
+    questions = open_questions(text)
+    if questions:
+        first, *others = [f"{line}: {asked}" for line, asked in questions]
+        raise DataError(
+            f"{path}:{'; line '.join([first, *others])}: write each value before its `# ?`"
+            f" ({len(questions)} open)"
+        )
+
+
+def _read(path: Path) -> RecordingFormat:
+    value, lines = document(path)
+    like = value.get("like")
+    if like is not None:
+        if like not in names():
+            raise DataError(f"{path}: like: expected one of {', '.join(names())}, got {like!r:.60}")
+        value = {**document(FOLDER / f"{like}.yaml")[0], **value}
+    return validated(path, value, lines, RecordingFormat)
+
+
+def validated(path: Path, value: Any, lines: Lines, schema: type[Schema]) -> Schema:
+    """Return a document as its schema has it. Raises DataError naming file, line and key."""
+    try:
+        return schema.model_validate(value)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        remedy = first.get("ctx", {}).get("remedy")
+        known = [first["loc"][:length] for length in range(len(first["loc"]), -1, -1)]
+        line = next((lines[place] for place in known if place in lines), 1)
+        also = f"; {remedy}" if remedy else "; docs/recordings.md has the keys"
+        raise DataError(f"{path}:{line}: {reason_of(problem)}{also}") from None
+
+
+def document(path: Path) -> tuple[Mapping[str, Any], Lines]:
+    """Return what a YAML file says, and the line of each key. Raises DataError."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+    except OSError as problem:
+        raise unreadable(path, problem) from None
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{path}: larger than {MOST_BYTES} bytes, which no format is")
+    # A machine that recognises other recordings has no PyYAML.
+    from core.documents.yaml_document import parse
+
+    text = content.decode("utf-8", "replace")
+    _refuse_open(path, text)
+    found = parse(text, str(path))
+    for first in found.problems[:1]:
+        raise DataError(str(first))
+    if not isinstance(found.value, dict):
+        raise DataError(f"{path}: expected keys such as `channels:`, got none")
+    return found.value, found.lines

@@ -1,0 +1,261 @@
+"""The files of recordings by their paths, through folders, zips and zips in zips; gzip is undone.
+
+A path begins with the name of what a person gave. An archive is read where it lies; one inside
+another is copied to a temporary file, which memory holds while it is small.
+"""
+
+import gzip
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, cast
+
+from core.data.archive import (
+    LARGEST_TEXT_BYTES,
+    LARGEST_TOTAL_BYTES,
+    ZIP_DAMAGE,
+    FolderTree,
+    one_line,
+    open_zip,
+    unreadable,
+)
+from core.data.described.description import APART, PLACED, WORD, RecordingFormat
+from core.data.reader import RESOURCE_FORKS
+from core.errors import DataError
+
+DEEPEST = 3
+"""Archives in archives."""
+MOST_MEMBERS = 100_000
+LARGEST_DOCUMENT_BYTES = 128 * 2**20
+"""Of what becomes objects of Python, which take ten times as much."""
+IN_MEMORY_BYTES = 32 * 2**20
+_ZIP = ".zip"
+_GZIP = ".gz"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file: the path on the disk, then a name in each archive, outermost first."""
+
+    path: Path
+    inner: tuple[str, ...]
+    name: str
+    """What patterns are matched with."""
+    size: int
+    """Bytes where it lies; of a file in an archive, unpacked."""
+
+    @property
+    def where(self) -> str:
+        """How messages name it."""
+        return ": ".join([str(self.path), *self.inner])
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open its bytes, without gzip's. Raises DataError for what is damaged or too large."""
+        with ExitStack() as stack:
+            try:
+                raw: IO[bytes] = stack.enter_context(self.path.open("rb"))
+                for name in self.inner:
+                    raw = stack.enter_context(_entered(stack, raw, name, self.where))
+                if self.where.lower().endswith(_GZIP):
+                    raw = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+            except DataError:
+                raise
+            except FileNotFoundError as problem:
+                raise unreadable(self.path, problem) from None
+            except (KeyError, *ZIP_DAMAGE) as problem:
+                raise _damaged(self.where, problem) from None
+            yield raw
+
+    def read(self, most_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
+        """Return its content. Raises DataError for what is damaged or too large."""
+        with self.opened() as raw:
+            try:
+                content = raw.read(most_bytes + 1)
+            except ZIP_DAMAGE as problem:
+                raise _damaged(self.where, problem) from None
+        if len(content) > most_bytes:
+            raise DataError(f"{self.where}: larger than {most_bytes} bytes; record shorter files")
+        return content
+
+
+def _entered(stack: ExitStack, raw: IO[bytes], name: str, where: str) -> IO[bytes]:
+    archive = stack.enter_context(open_zip(raw, where))
+    content = archive.open(name)
+    if not name.lower().endswith(_ZIP):
+        return content
+    copy = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115
+    stack.callback(copy.close)
+    with content:
+        shutil.copyfileobj(content, copy)
+    copy.seek(0)
+    return copy
+
+
+def _damaged(where: str, problem: Exception) -> DataError:
+    return DataError(f"{where}: damaged ({one_line(problem)[:80]}); fetch it again")
+
+
+def members_of(source: Path) -> Iterator[Member]:
+    """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
+    if source.is_dir():
+        found = [(source / name, f"{source.name}/{name}") for name in FolderTree(source).names()]
+    else:
+        found = [(source, source.name)]
+    for path, name in found:
+        yield from _inside(Member(path, (), name, _size(path)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as problem:
+        raise unreadable(path, problem) from None
+
+
+def _inside(member: Member) -> Iterator[Member]:
+    if not member.name.lower().endswith(_ZIP):
+        name = member.name
+        if name.lower().endswith(_GZIP):
+            name = name[: -len(_GZIP)]
+        yield replace(member, name=name)
+        return
+    if len(member.inner) >= DEEPEST:
+        raise DataError(f"{member.where}: archives in more than {DEEPEST} others; unpack them")
+    with member.opened() as raw, open_zip(raw, member.where, LARGEST_TOTAL_BYTES) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
+    for name in sorted(sizes):
+        if not name.startswith(RESOURCE_FORKS):
+            inner = (*member.inner, name)
+            yield from _inside(Member(member.path, inner, f"{member.name}/{name}", sizes[name]))
+
+
+@dataclass(frozen=True)
+class Sheaf:
+    """The files of one recording: one, or one a sensor; and what their path says."""
+
+    name: str
+    files: Mapping[str | None, Member]
+    said: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files, where they lie."""
+        return sum(member.size for member in set(self.files.values()))
+
+
+class PathPattern:
+    """A path pattern, which the end of a path has to fit, in capitals or not."""
+
+    def __init__(self, pattern: str) -> None:
+        self._parts = [part for part in re.split(r"(\{\w+\}|\*\*/|\*)", pattern) if part]
+        seen = set[str]()
+        found = []
+        for number, part in enumerate(self._parts):
+            word = WORD.fullmatch(part)
+            if word and word[1] in seen:
+                found.append(f"(?P={word[1]})")
+            elif word:
+                seen.add(word[1])
+                found.append(f"(?P<{word[1]}>[^/]+?)")
+            else:
+                some = {"**/": "(?:.*/)?", "*": "[^/]*"}.get(part, re.escape(part))
+                found.append(f"(?P<part_{number}>{some})")
+        whole = f"(?P<before>(?:.*/)?){''.join(found)}"
+        self._expression = re.compile(whole, re.DOTALL | re.IGNORECASE)
+
+    def fits(self, name: str) -> tuple[str, dict[str, str]] | None:
+        """Return the recording that a path belongs to, and what the path says; None if none.
+
+        The recording is the path without what differs between the files of its sensors.
+        """
+        found = self._expression.fullmatch(name)
+        if found is None:
+            return None
+        said = found.groupdict()
+        parts = [said["before"]]
+        for number, part in enumerate(self._parts):
+            word = WORD.fullmatch(part)
+            if word is None:
+                parts.append(said[f"part_{number}"])
+            elif word[1] in APART:
+                parts.append("*")
+            else:
+                parts.append(said[word[1]])
+        return "".join(parts), {word: said[word] for word in PLACED if word in said}
+
+
+def sheaves(
+    source: Path,
+    form: RecordingFormat,
+    *,
+    unlabelled: bool = False,
+    members: Iterable[Member] | None = None,
+) -> Sequence[Sheaf]:
+    """Return the recordings of a source, in the order of their paths.
+
+    With `unlabelled` the folders that a pattern begins with, and that say one thing each, need not
+    be there. `members` are the files, where they are listed already. Raises DataError where none
+    fits, or a sensor's file is missing.
+    """
+    patterns = [PathPattern(_inner(one) if unlabelled else one) for one in form.files]
+    found: dict[str, dict[str | None, Member]] = defaultdict(dict)
+    said: dict[str, dict[str, str]] = {}
+    seen = 0
+    for member in members_of(source) if members is None else members:
+        seen += 1
+        if seen > MOST_MEMBERS:
+            raise DataError(f"{source}: more than {MOST_MEMBERS} files; name a smaller folder")
+        fits = next(filter(None, (one.fits(member.name) for one in patterns)), None)
+        is_meant = member.path == source and not any(map(WORD.search, form.files))
+        if fits is None and not (is_meant and not member.inner):
+            continue
+        name, words = fits or (member.name, {})
+        sensor = words.pop("sensor", None)
+        words.pop("any", None)
+        if form.has_all_sensors:
+            found[member.name].update(dict.fromkeys(form.sensors, member))
+            said[member.name] = words
+            continue
+        if sensor not in form.sensors:
+            continue
+        other = found[name].setdefault(sensor, member)
+        if other is not member:
+            raise DataError(
+                f"{source}: {other.where} and {member.where} would be one recording; move one away,"
+                " or write {session} where their paths differ"
+            )
+        said[name] = words
+    _refuse_incomplete(source, form, found)
+    return [Sheaf(name, found[name], said[name]) for name in sorted(found)]
+
+
+def _inner(pattern: str) -> str:
+    """Return a pattern without the folders at its beginning that say one thing each."""
+    first, slash, rest = pattern.partition("/")
+    if slash and WORD.fullmatch(first):
+        return _inner(rest)
+    return pattern
+
+
+def _refuse_incomplete(
+    source: Path, form: RecordingFormat, found: Mapping[str, Mapping[str | None, Member]]
+) -> None:
+    if not found:
+        raise DataError(
+            f"{source}: {form.title}: expected files {' or '.join(form.files)}, found none; name"
+            " another file or folder, or describe its paths in a format of your own"
+        )
+    for name, files in sorted(found.items()):
+        for sensor in form.sensors:
+            if sensor not in files:
+                raise DataError(
+                    f"{source}: {name}: no file of the sensor {sensor!r:.60}, got"
+                    f" {', '.join(sorted(map(str, files)))}; record with it, or describe other"
+                    " channels"
+                )

@@ -1,0 +1,164 @@
+"""Readings of one session become samples of one rate, each with its label.
+
+Pauses, doubled, late and backward times are what a live stream takes them for; each is counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.channels import MadeChannels
+from core.data.described.spool import Kept, Spool
+from core.data.intake import GoodReadings, InputFault, Intake
+from core.data.resampling import SPARSE, Resampler
+from core.errors import DataError
+from core.plausible import UNITS_OF_TIME, times_problem
+
+LOOKED_AT = 4096
+"""Readings from which the rate of a session is judged."""
+NO_LABEL = -1
+SEVERAL_AT_ONE_TIME = 0.5
+
+Samples = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Samples without a break, and the label of each, (n,).
+
+    wide: steps of the windows' rate between the readings around each, (n,).
+    samples: reads the samples, float32 (n, channels).
+    """
+
+    labels: NDArray[np.int16]
+    wide: NDArray[np.float32]
+    samples: Callable[[], NDArray[np.float32]]
+
+
+@dataclass
+class Series:
+    """One session of one person, as it is read."""
+
+    where: str
+    hertz: float
+    longest_gap: float
+    largest: Sequence[float]
+    made: MadeChannels
+    spool: Spool
+    unit: str = "s"
+    """Of the times in the file."""
+    faults: Counter[str] = field(default_factory=Counter)
+    readings: int = 0
+    source_hz: float | None = None
+    _waiting: list[Kept] = field(default_factory=list)
+    _stretches: list[list[Kept]] = field(default_factory=list)
+    """Samples as the filters need them, with the fields of a `Stretch`."""
+    _intake: Intake | None = None
+    _resampler: Resampler | None = None
+    _last: tuple[float, float] = (0.0, NO_LABEL)
+
+    @cached_property
+    def _fields(self) -> np.dtype[Any]:
+        samples = ("samples", self.made.kept_as, (len(self.largest),))
+        return np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
+
+    def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
+        """Take the next readings: seconds (n,), (n, channels) in the windows' units, and (n,).
+
+        Raises DataError for times or a rate that no window can have.
+        """
+        self.readings += len(times)
+        rows = np.concatenate([values, labels[:, np.newaxis].astype(np.float64)], axis=1)
+        if self._intake is not None:
+            self._take(times, rows)
+            return
+        self._waiting.append(self.spool.keep(np.column_stack([times, rows])))
+        if self.readings >= LOOKED_AT:
+            self._begin()
+
+    def end(self) -> Iterator[Stretch]:
+        """Yield what the session became. Raises DataError."""
+        if self._intake is None and self.readings:
+            self._begin()
+        for parts in self._stretches:
+            rows = self.spool.rows(parts)
+            labels = rows["label"].copy()
+            wide = rows["wide"].copy()
+            if self.made.nine is None:
+                yield Stretch(labels, wide, partial(self._samples, parts))
+                continue
+            channels = self.made.of(rows["samples"])
+            if channels is not None:
+                kept = [self.spool.keep(channels)]
+                yield Stretch(labels, wide, partial(self.spool.rows, kept))
+        self._stretches = []
+
+    def _samples(self, parts: Sequence[Kept]) -> NDArray[np.float32]:
+        samples: NDArray[np.float32] = self.spool.rows(parts)["samples"]
+        return samples
+
+    def _begin(self) -> None:
+        waiting = self.spool.rows(self._waiting)
+        self._waiting = []
+        self._judge(waiting[:, 0])
+        self._intake = Intake(self.longest_gap, np.array([*self.largest, np.inf]))
+        self._take(waiting[:, 0], waiting[:, 1:])
+
+    def _judge(self, times: Samples) -> None:
+        """Find the session's rate. Raises DataError."""
+        steps = np.diff(times)
+        rising = steps[steps > 0]
+        if len(times) < 3:
+            return
+        if len(rising) < SEVERAL_AT_ONE_TIME * len(steps):
+            raise DataError(
+                f"{self.where}: expected a time for each reading, {len(steps) - len(rising)} of"
+                f" {len(steps)} have that of the one before or an older one; take another column of"
+                " times, or none and time.hertz"
+            )
+        step = float(np.median(rising))
+        wrong = times_problem(step / UNITS_OF_TIME[self.unit], self.unit)
+        if wrong is not None:
+            raise DataError(f"{self.where}: {wrong} Correct time.unit")
+        if 1.0 / step < self.hertz / SPARSE:
+            raise DataError(
+                f"{self.where}: expected at least {self.hertz / SPARSE:.3g} readings a second for"
+                f" windows of {self.hertz:g}, got {1.0 / step:.3g}; set"
+                " jobs.train.data.sampling_hz to that or less, or leave the recording out"
+            )
+        self.source_hz = 1.0 / step
+
+    def _take(self, times: Samples, rows: Samples) -> None:
+        assert self._intake is not None
+        for item in self._intake.take(times, rows):
+            if isinstance(item, InputFault):
+                self.faults[item.kind] += 1
+            else:
+                self._of(item)
+
+    def _of(self, run: GoodReadings) -> None:
+        values = run.values[:, :-1]
+        labels = run.values[:, -1]
+        if run.begins or self._resampler is None:
+            self._resampler = Resampler(self.hertz, self.source_hz)
+            self._stretches.append([])
+            times = run.times
+        else:
+            times = np.concatenate([self._last[:1], run.times])
+            labels = np.concatenate([self._last[1:], labels])
+        self._last = float(times[-1]), float(labels[-1])
+        before = self._resampler.steps
+        samples, wide = self._resampler.push(run.times, values)
+        steps = np.arange(before, self._resampler.steps)
+        grid = self._resampler.latest_of(steps)
+        said = labels[np.maximum(np.searchsorted(times, grid, side="right") - 1, 0)]
+        rows = np.empty(len(samples), self._fields)
+        rows["samples"] = samples
+        rows["label"] = said
+        rows["wide"] = wide * self.hertz
+        self._stretches[-1].append(self.spool.keep(rows))

@@ -1,0 +1,129 @@
+"""The readings of each recording, with its sensors side by side where they have files of their own.
+
+The first sensor's times count. The values of the others are linear between their two readings
+around such a time, where these are no pause apart.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.array_rows import ArrayRows
+from core.data.described.description import RecordingFormat
+from core.data.described.json_rows import JsonRows
+from core.data.described.members import Member, Sheaf
+from core.data.described.parquet_rows import PARQUET, ParquetRows
+from core.data.described.sheet_rows import SheetRows
+from core.data.described.text_rows import Damage, Rows, TextRows
+from core.errors import DataError
+
+
+def rows_of(
+    sheaf: Sheaf, form: RecordingFormat, damage: Damage, *, unlabelled: bool = False
+) -> Iterator[Rows]:
+    """Yield the readings of one recording, values (n, channels) in the format's units.
+
+    With `unlabelled` no column is asked for but those of time and channels. Raises DataError.
+    """
+    first, *others = form.sensors
+    if not others:
+        yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
+        return
+    parts = [_whole(sheaf, form, sensor, damage, unlabelled) for sensor in form.sensors]
+    base = parts[0]
+    gap = form.longest_gap(form.time.hertz or 20.0)
+    kept = np.ones(len(base.times), np.bool_)
+    columns = []
+    for part in parts:
+        values, are_near = _at(base.times, part, gap)
+        kept &= are_near
+        columns.append(values)
+    _refuse_apart(sheaf, form, parts, kept)
+    damage.apart += int((~kept).sum())
+    beside = dict(zip(form.sensors, columns, strict=True))
+    taken = dict.fromkeys(form.sensors, 0)
+    ordered = []
+    for channel in form.channels:
+        begin = taken[channel.sensor]
+        taken[channel.sensor] = begin + len(channel.names)
+        ordered.append(beside[channel.sensor][:, begin : taken[channel.sensor]])
+    words = {
+        name: [cell for cell, is_kept in zip(cells, kept, strict=True) if is_kept]
+        for name, cells in base.words.items()
+    }
+    yield Rows(base.times[kept], np.concatenate(ordered, axis=1)[kept], words)
+
+
+def rows_of_sensor(
+    sheaf: Sheaf, form: RecordingFormat, sensor: str | None, damage: Damage, unlabelled: bool
+) -> Iterator[Rows]:
+    """Yield the readings of one sensor's file, as `rows_of` does. Raises DataError."""
+    columns = [
+        name for channel in form.channels if channel.sensor == sensor for name in channel.columns
+    ]
+    words = []
+    if sensor == form.sensors[0] and not unlabelled:
+        parts = (form.label, form.person, form.session)
+        words = [part.column for part in parts if part.column]
+    member = sheaf.files[sensor]
+    yield from _kind(member, form)(member, form, columns, words, damage, sensor).chunks()
+
+
+def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
+    """Return what reads a file."""
+    if form.array is not None:
+        return ArrayRows
+    if form.sheets:
+        return SheetRows
+    if member.name.lower().endswith(PARQUET):
+        return ParquetRows
+    if form.json_ is not None:
+        return JsonRows
+    return TextRows
+
+
+def _whole(
+    sheaf: Sheaf, form: RecordingFormat, sensor: str | None, damage: Damage, unlabelled: bool
+) -> Rows:
+    chunks = list(rows_of_sensor(sheaf, form, sensor, damage, unlabelled))
+    words: dict[str, list[str]] = {}
+    for chunk in chunks:
+        for name, cells in chunk.words.items():
+            words.setdefault(name, []).extend(cells)
+    return Rows(
+        np.concatenate([chunk.times for chunk in chunks]),
+        np.concatenate([chunk.values for chunk in chunks]),
+        words,
+    )
+
+
+def _refuse_apart(
+    sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows], kept: NDArray[np.bool_]
+) -> None:
+    """Raises DataError for sensors that have readings, but never at the same time."""
+    if kept.any() or not all(len(part.times) for part in parts):
+        return
+    spans = [
+        f"{sensor} from {part.times.min():.12g} to {part.times.max():.12g} s"
+        for sensor, part in zip(form.sensors, parts, strict=True)
+    ]
+    where = sheaf.files[form.sensors[0]].where
+    raise DataError(
+        f"{where}: the sensors of a recording have no time in common: {', '.join(spans)}; give them"
+        " one clock, or leave the recording out"
+    )
+
+
+def _at(
+    times: NDArray[np.float64], part: Rows, gap: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return a sensor's values at these times, and where it has readings near enough."""
+    own, rows = np.unique(part.times, return_index=True)
+    if not len(own):
+        return np.zeros((len(times), part.values.shape[1])), np.zeros(len(times), np.bool_)
+    after = np.searchsorted(own, times, side="left").clip(0, len(own) - 1)
+    before = np.where(own[after] == times, after, after - 1).clip(0)
+    is_within = (times >= own[0]) & (times <= own[-1])
+    values = [np.interp(times, own, column) for column in part.values[rows].T]
+    return np.stack(values, axis=1), is_within & (own[after] - own[before] <= gap)

@@ -1,0 +1,227 @@
+"""The readings of all recordings, sorted by person and session, as they become samples."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.alike import refuse_alike
+from core.data.described.channels import MadeChannels
+from core.data.described.description import RecordingFormat
+from core.data.described.intervals import Intervals
+from core.data.described.members import Sheaf
+from core.data.described.series import NO_LABEL, Series, Stretch
+from core.data.described.session_rows import rows_of
+from core.data.described.spool import Spool
+from core.data.described.text_rows import Damage, Rows
+from core.data.recordings import Report
+from core.data.window_groups import Pair
+from core.errors import DataError
+
+MOST_SESSIONS = 100_000
+MOST_LABELS = 10_000
+MOST_NAMED = 5
+
+Key = tuple[str, str, str]
+
+
+def said_in_columns(form: RecordingFormat) -> tuple[str | None, ...]:
+    """Return the columns of person, session and label, as far as columns say them."""
+    return form.person.column, form.session.column, form.label.column
+
+
+def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple[str, ...]]:
+    """Yield person, session and label of each reading, as the columns or the path say them."""
+    constant = (
+        sheaf.said.get("person", form.person.name or ""),
+        sheaf.said.get("session", form.session.name or sheaf.name),
+        sheaf.said.get("label", ""),
+    )
+    words: list[Iterable[str]] = [
+        rows.words[column] if column in rows.words else repeat(word, len(rows.values))
+        for column, word in zip(said_in_columns(form), constant, strict=True)
+    ]
+    return zip(*words, strict=True)
+
+
+class Sessions:
+    """What was read so far."""
+
+    def __init__(self, path: Path, form: RecordingFormat, made: MadeChannels) -> None:
+        self.hertz = made.signals.sampling_hz
+        """The windows' rate; None where it is not said."""
+        self._made = made
+        self.damage = Damage()
+        self._mixing = form.mixing
+        self._intervals = None if form.label.intervals is None else Intervals(path, form)
+        self._path = path
+        self._form = form
+        self._series: dict[Key, Series] = {}
+        self._codes: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._classes: dict[str, int] = {}
+        self._keys: list[Key] = []
+        self._spool = Spool()
+        self._unlabelled = 0
+        self._without: list[str] = []
+        """Recordings of which no reading has a label."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes by their numbers in `stretches`."""
+        words = [word for word in self._form.label.words.values() if word is not None]
+        if words:
+            return tuple(word for word in dict.fromkeys(words) if word in self._classes)
+        return tuple(sorted(self._classes))
+
+    def take(self, found: Sequence[Sheaf], report: Report) -> None:
+        """Read these recordings; bytes are reported. Raises DataError."""
+        total = sum(sheaf.size for sheaf in found)
+        before = 0
+        for sheaf in found:
+            labelled = 0
+            for rows in rows_of(sheaf, self._form, self.damage):
+                if len(rows.values):
+                    labelled += self._take(sheaf, rows)
+                report("reading", before + min(self.damage.bytes_done, sheaf.size), total)
+            before += sheaf.size
+            report("reading", before, total)
+            if not labelled:
+                self._without.append(sheaf.name)
+        if self._intervals is not None:
+            self._intervals.refuse_elsewhere(self._path)
+        for kind, names in (
+            ("people", {key[0] for key in self._keys}),
+            ("labels", set(self._classes)),
+        ):
+            refuse_alike(self._path, kind, names)
+
+    def stretches(self) -> Iterator[tuple[Pair, Stretch]]:
+        """Yield what the sessions became, by person and session. Raises DataError."""
+        order = np.array([self.labels.index(name) for name in self._classes] + [NO_LABEL], np.int16)
+        for key in sorted(self._series):
+            person, session, _ = key
+            pair = Pair(person, session=f"{person}/{session}")
+            for one in self._series[key].end():
+                yield pair, replace(one, labels=order[one.labels])
+
+    def note(self, sparse: int) -> str:
+        """Return how much was read, and what was left out."""
+        faults: Counter[str] = Counter()
+        for series in self._series.values():
+            faults += series.faults
+        faults += Counter(
+            {
+                "missing": self.damage.missing,
+                "bad lines": self.damage.bad,
+                "without all sensors": self.damage.apart,
+                "without a label": self._unlabelled,
+                "sparse windows": sparse,
+            }
+        )
+        left = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()))
+        readings = sum(series.readings for series in self._series.values())
+        parts = [f"{readings:,} readings", left]
+        if self._without:
+            named = ", ".join(self._without[:MOST_NAMED])
+            parts.append(f"{len(self._without)} recordings without a labelled reading: {named}")
+        return "; ".join(filter(None, parts))
+
+    def _take(self, sheaf: Sheaf, rows: Rows) -> int:
+        """Take readings, and return how many have a label."""
+        labelled = 0
+        values = rows.values @ self._mixing
+        codes = self._coded(sheaf, rows)
+        for number in np.unique(codes[:, 0]):
+            own = codes[:, 0] == number
+            key = self._keys[number]
+            series = self._series.get(key)
+            if series is None:
+                series = self._series[key] = self._new(sheaf, rows.times[own])
+            labels = codes[own, 1]
+            if self._intervals is not None:
+                labels = self._within(sheaf, key, rows.times[own])
+            labelled += int(np.count_nonzero(labels != NO_LABEL))
+            series.push(rows.times[own], values[own], labels)
+        self._unlabelled += len(values) - labelled
+        return labelled
+
+    def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return the numbers of the classes that intervals say."""
+        assert self._intervals is not None
+        words = self._intervals.words(sheaf, key[0], key[1], times)
+        numbers = {word: self._class(sheaf, word) if word else NO_LABEL for word in set(words)}
+        return np.array([numbers[word] for word in words], np.int32)
+
+    def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
+        where = f"{self._path}: {sheaf.name}"
+        if self.hertz is None:
+            rising = np.diff(times)
+            rising = rising[rising > 0]
+            seen = f", which have about {1 / np.median(rising):.4g}" if len(rising) else ""
+            raise DataError(
+                f"{where}: nothing says the rate of windows of these recordings{seen}: set"
+                " jobs.train.data.sampling_hz"
+            )
+        return Series(
+            where,
+            self.hertz,
+            self._form.longest_gap(self.hertz),
+            self._form.largest(),
+            self._made,
+            self._spool,
+            self._form.time.unit.replace("iso", "s"),
+        )
+
+    def _coded(self, sheaf: Sheaf, rows: Rows) -> NDArray[np.int16]:
+        """Return the number of the session and of the class of each reading, (n, 2)."""
+        if not any(said_in_columns(self._form)):
+            place = next(iter(places_of(self._form, sheaf, rows)))
+            return np.full((len(rows.values), 2), self._code(sheaf, place), np.int32)
+        known = self._codes
+        found = []
+        for place in places_of(self._form, sheaf, rows):
+            code = known.get((sheaf.name, *place))
+            found.append(self._code(sheaf, place) if code is None else code)
+        return np.array(found, np.int32)
+
+    def _code(self, sheaf: Sheaf, place: Sequence[str]) -> tuple[int, int]:
+        person, session, word = (said.strip() for said in place)
+        if not person or person in self._form.missing:
+            raise DataError(
+                f"{self._path}: {sheaf.name}: expected a person's name, got {person!r:.40};"
+                " correct or remove the readings"
+            )
+        own = "" if self._form.session.column else sheaf.name
+        key = (person, session, own)
+        if key not in self._series and key not in self._keys:
+            self._keys.append(key)
+        if len(self._keys) > MOST_SESSIONS:
+            raise DataError(f"{self._path}: more than {MOST_SESSIONS} sessions; correct `session`")
+        code = self._keys.index(key), self._class(sheaf, word)
+        if len(self._codes) > MOST_SESSIONS:
+            self._codes.clear()
+        self._codes[(sheaf.name, *place)] = code
+        return code
+
+    def _class(self, sheaf: Sheaf, word: str) -> int:
+        """Return the number of a class. Raises DataError for a word that the format lacks."""
+        words = self._form.label.words
+        if words and word not in words and word not in self._form.missing:
+            raise DataError(
+                f"{self._path}: {sheaf.name}: expected a label of {', '.join(words)}, got"
+                f" {word!r:.60}; add it to label.words"
+            )
+        name = words.get(word, word)
+        if not name or word in self._form.missing:
+            return NO_LABEL
+        number = self._classes.setdefault(name, len(self._classes))
+        if number >= MOST_LABELS:
+            raise DataError(
+                f"{self._path}: more than {MOST_LABELS} labels, such as {name!r:.40}; the column of"
+                " labels is another one"
+            )
+        return number

@@ -1,0 +1,254 @@
+"""Several described sets as one, to train on some and be tested on another.
+
+A file names the sets and how each is written. The windows have the channels that all sets have, by
+name and unit, at one rate, and the classes that all have, by the file's words. A set is the group
+of its windows: one is the test, and a cross-validation leaves one of the others out at a time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from core.data.archive import FolderTree, digest, file_digest
+from core.data.batch import Batch, Examples
+from core.data.dataset import CLASSIFICATION
+from core.data.described.channels import MadeChannels, made_channels
+from core.data.described.cuts import Cuts
+from core.data.described.description import ChannelForm, RecordingFormat, plain
+from core.data.described.known_formats import described, document, validated
+from core.data.described.reader import gathered
+from core.data.given import Batches
+from core.data.reader import Reader
+from core.data.recordings import Cutting, Report, check_window, one_class, silent
+from core.data.window_groups import Pair, WholeGroups, WindowCounts
+from core.documents.section import Names, Section, Text, invalid
+from core.errors import DataError
+
+SUFFIXES = (".yaml", ".yml")
+MOST_SETS = 64
+OneSet = tuple[Cuts, Sequence[str | None]]
+"""Where its windows begin, and the class of each of its labels; None of one that is left out."""
+
+
+class SetForm(Section):
+    """One of the sets."""
+
+    data: Text = Field(description="a file, zip or folder; from the folder of the file of sets")
+    format: Text = Field(description="how it is written: a known format, or a YAML file")
+    channels: dict[str, str] = Field({}, description="what its channels are called in all sets")
+    labels: dict[str, str | None] = Field(
+        {}, description="what its labels are called in all sets; null leaves one out"
+    )
+
+
+class SetsForm(Section):
+    """The file."""
+
+    hertz: float = Field(ge=1.0, le=1000.0, description="the rate of all windows")
+    channels: Names = Field((), description="those of the windows; empty: all that all sets have")
+    sets: dict[str, SetForm] = Field(description="by a name")
+
+    @model_validator(mode="after")
+    def _several(self) -> "SetsForm":
+        if not 2 <= len(self.sets) <= MOST_SETS:
+            raise invalid(f"expected 2 to {MOST_SETS} sets", "name others, or train on one alone")
+        return self
+
+
+def described_sets(path: Path) -> Mapping[str, Any]:
+    """Return what the file says, with the format and the digest of each set, as JSON has it.
+
+    Raises DataError naming file, line and key.
+    """
+    value, lines = document(path)
+    form = validated(path, value, lines, SetsForm)
+    found: dict[str, Any] = form.model_dump(mode="json")
+    for name, one in form.sets.items():
+        data = path.parent / Path(one.data).expanduser()
+        if not data.exists():
+            raise DataError(f"{path}: sets.{name}.data: no such file or folder: {data}")
+        known = one.format
+        if known.endswith(SUFFIXES):
+            known = str(path.parent / known)
+        found["sets"][name]["format"] = described(known, data).model_dump(
+            mode="json", by_alias=True
+        )
+        if data.is_dir():
+            tree = FolderTree(data)
+            found["sets"][name]["sha256"] = digest(tree, tree.names(), silent)
+        else:
+            found["sets"][name]["sha256"] = file_digest(data)
+    return found
+
+
+def read(path: Path, cutting: Cutting, report: Report) -> Examples:
+    """Return the windows that all sets have in common, float32 (window_steps, channels).
+
+    Raises DataError naming set, file, line and remedy.
+    """
+    check_window(cutting)
+    said = plain(cutting.format)
+    cutting = replace(cutting, sampling_hz=said["hertz"])
+    forms = {name: _renamed(one) for name, one in said["sets"].items()}
+    names = _common_channels(path, forms, said["channels"])
+    found: dict[str, OneSet] = {}
+    made: MadeChannels | None = None
+    for name, one in said["sets"].items():
+        form = _with_channels(forms[name], names)
+        data = path.parent / Path(one["data"]).expanduser()
+        made = made_channels(data, form, cutting)
+        cuts, recordings = gathered(data, form, cutting, made, report)
+        words = one["labels"]
+        found[name] = cuts, [words.get(label, label) for label in recordings.labels]
+    classes = _common_classes(path, found)
+    counted = _counted(found, classes)
+    if cutting.test_set not in (None, *found):
+        raise DataError(
+            f"{path}: jobs.train.data.test_set: expected one of {', '.join(found)}, got"
+            f" {cutting.test_set!r:.60}"
+        )
+    test = WholeGroups(
+        path, counted, "set", () if cutting.test_set is None else (cutting.test_set,)
+    )
+    assert made is not None
+    return Examples(
+        Batches(_batches(found, classes, test), counted.rows),
+        CLASSIFICATION,
+        counted.names(),
+        standardized=True,
+        held_out=test.held_out,
+        signals=made.signals,
+    )
+
+
+def _renamed(one: Mapping[str, Any]) -> RecordingFormat:
+    """Return a set's format with its channels called as in all sets."""
+    form = RecordingFormat.model_validate(one["format"])
+    names = one["channels"]
+    channels = tuple(
+        channel.model_copy(
+            update={
+                "name": names.get(channel.name, channel.name),
+                "added_to": names.get(channel.added_to, channel.added_to),
+            }
+        )
+        for channel in form.channels
+    )
+    return form.model_copy(update={"channels": channels})
+
+
+def _kind(channel: ChannelForm, form: RecordingFormat) -> tuple[str, int, bool]:
+    """Return what two channels of one name have to have in common."""
+    unit = form.units[form.channel_names.index(channel.names[0])]
+    return unit, len(channel.names), channel.gravity or unit != "g"
+
+
+def _common_channels(
+    path: Path, forms: Mapping[str, RecordingFormat], asked: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the channels that all sets have. Raises DataError where none is."""
+    kinds = [{one.name: _kind(one, form) for one in form.shown} for form in forms.values()]
+    names = [name for name in kinds[0] if all(name in one for one in kinds)]
+    for name in asked or names:
+        there = {set_name: one.get(name) for set_name, one in zip(forms, kinds, strict=True)}
+        if None in there.values() or len(set(there.values())) > 1:
+            got = "; ".join(
+                f"{set_name}: {'none' if kind is None else kind[0]}"
+                f"{'' if kind is None or kind[2] else ' without gravity'}"
+                for set_name, kind in there.items()
+            )
+            raise DataError(
+                f"{path}: channels: expected {name!r:.60} of one unit in all sets, got {got}; call"
+                " another one so, or leave it out"
+            )
+    if not names:
+        got = "; ".join(f"{name}: {', '.join(one)}" for name, one in zip(forms, kinds, strict=True))
+        raise DataError(
+            f"{path}: no channel is in all sets ({got:.300}); say sets.NAME.channels, what a set's"
+            " own are called here"
+        )
+    return tuple(asked or names)
+
+
+def _with_channels(form: RecordingFormat, names: Sequence[str]) -> RecordingFormat:
+    """Return a format with these channels alone, in this order."""
+    kept = [one for name in names for one in form.shown if one.name == name]
+    kept += [one for one in form.channels if one.added_to in names]
+    return form.model_copy(update={"channels": tuple(kept)})
+
+
+def _common_classes(path: Path, found: Mapping[str, OneSet]) -> tuple[str, ...]:
+    """Return the classes of which every set has windows. Raises DataError for less than two."""
+    own = {
+        name: {classes[label] for _, label in cuts.counts} - {None}
+        for name, (cuts, classes) in found.items()
+    }
+    common: set[str | None] = reduce(set.intersection, own.values())
+    classes = tuple(sorted(filter(None, common)))
+    if len(classes) < 2:
+        got = "; ".join(
+            f"{name}: {', '.join(sorted(filter(None, labels))) or 'none'}"
+            for name, labels in own.items()
+        )
+        raise DataError(
+            f"{path}: {one_class(classes)}, or say sets.NAME.labels; the sets have {got:.600}"
+        )
+    return classes
+
+
+def _counted(found: Mapping[str, OneSet], classes: Sequence[str]) -> WindowCounts:
+    windows: dict[tuple[Pair, int], int] = {}
+    for name, (cuts, words) in found.items():
+        for (pair, label), count in cuts.counts.items():
+            word = words[label]
+            if word in classes:
+                key = Pair(pair.user, set=name), classes.index(word)
+                windows[key] = windows.get(key, 0) + count
+    return WindowCounts(windows, classes, ("set",))
+
+
+def _batches(
+    found: Mapping[str, OneSet],
+    classes: Sequence[str],
+    groups: WholeGroups,
+) -> Iterator[Batch]:
+    for name, (cuts, words) in found.items():
+        for pair, label, windows in cuts.windows():
+            word = words[label]
+            if word not in classes:
+                continue
+            group, test = groups.of(Pair(pair.user, set=name), len(windows))
+            x = np.ascontiguousarray(windows)
+            numbers = np.full(len(x), group, np.int32)
+            y = np.full(len(x), classes.index(word), np.int32)
+            yield Batch(x, y, numbers, test=bool(test.all()))
+
+
+class Sets(Reader):
+    """Several sets, one of which is the test."""
+
+    name = "sets"
+    accepted = "a .yaml of sets"
+    is_what = (
+        "[several described sets](recordings.md#across-sets): a YAML file that names them; one is"
+        " the test, or the others leave one out at a time"
+    )
+    windows_are_cut = "here: as of `described`, with the channels and classes that all sets have"
+    marker = None
+    suffix = None
+    usual_names = ()
+    settings = ("window_steps", "window_stride", "format", "label_share", "bad_lines", "test_set")
+    read = staticmethod(read)
+
+    @staticmethod
+    def recognizes(path: Path) -> bool:
+        """Return whether it is a YAML file with a line `sets:`."""
+        if not path.is_file() or path.suffix.lower() not in SUFFIXES:
+            return False
+        with path.open("rb") as stream:
+            return any(line.startswith(b"sets:") for line in stream.readlines(64 * 1024))

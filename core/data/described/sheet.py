@@ -1,0 +1,317 @@
+"""The beginning of one file, whatever it is, as lines of values and what was found of their form.
+
+Nothing is known of the file before. At most `MOST_BYTES` of a text are read, and `MOST_LINES`.
+"""
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from core.data.archive import ZIP_DAMAGE, open_zip
+from core.data.described.array_rows import loaded
+from core.data.described.members import Member
+from core.data.described.parquet_rows import in_microseconds
+from core.data.described.text_rows import SEPARATORS
+from core.data.number_words import is_number
+from core.errors import DataError
+
+MOST_BYTES = 2**20
+MOST_DOCUMENT_BYTES = 32 * 2**20
+"""Of a document that is read as a whole, and of what it unpacks to."""
+MOST_LINES = 4000
+MOST_COLUMNS = 1000
+MOST_OBJECTS = 40_000
+"""Of a document, in which sensors may stand behind each other."""
+MOST_VALUES = 400_000
+_COMMENTS = ("#", "%", "//")
+_CANDIDATES = ("tab", ";", "|", ",", "space")
+_BINARY = (b"PK", b"MATLAB 5", b"PAR1")
+_CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a]")
+_MOST_CONTROL = 0.07
+_BRACKETS = (b"[", b"{")
+_SENSOR = re.compile(r"[a-z]*(?:acc|gyr|magn|(?<![a-z])mag|grav|rotat)[a-z]*", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What the beginning of a file holds.
+
+    said: the sections of a format that say how it is written, by key. names: of the columns, as
+    the file has them, or 1, 2, 3 where it has none. rows: the first values, each as text. sensor:
+    what its name or its readings say of the sensor.
+    """
+
+    member: Member
+    said: Mapping[str, Any]
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    has_names: bool
+    notes: Sequence[str] = field(default=())
+    sensor: str = ""
+
+    def column(self, at: int) -> list[str]:
+        """Return the values of a column, with decimal points."""
+        cells = [row[at].strip() for row in self.rows]
+        if self.said.get("text", {}).get("decimal") == ",":
+            return [
+                cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells
+            ]
+        return cells
+
+
+def sheets_of(member: Member) -> Sequence[Sheet]:
+    """Return the beginning of a file, of each sensor in it; none where no reader knows what it is.
+
+    Raises DataError for a damaged archive.
+    """
+    with member.opened() as raw:
+        try:
+            begin = raw.read(MOST_BYTES)
+            is_whole = len(begin) < MOST_BYTES
+            is_document = begin.startswith(_BINARY) or begin.lstrip()[:1] in _BRACKETS
+            if is_document and not is_whole:
+                begin += raw.read(MOST_DOCUMENT_BYTES)
+                is_whole = len(begin) < MOST_DOCUMENT_BYTES
+        except ZIP_DAMAGE:
+            raise DataError(f"{member.where}: damaged; fetch it again") from None
+    if begin.startswith((b"PK", b"MATLAB 5")):
+        found: Sequence[Sheet | None] = [_array(member, begin)]
+    elif begin.startswith(b"PAR1"):
+        found = [_parquet(member, begin)]
+    elif is_document:
+        found = _json(member, begin, is_whole) or [_text(member, begin[:MOST_BYTES], False)]
+    else:
+        found = [_text(member, begin, is_whole)]
+    return [sheet for sheet in found if sheet is not None]
+
+
+def sensor_in(name: str) -> str:
+    """Return the part of a name that is a sensor of movement's; empty where it has none."""
+    found = _SENSOR.search(name)
+    if found:
+        return found[0]
+    return ""
+
+
+def _array(member: Member, content: bytes) -> Sheet | None:
+    try:
+        if content.startswith(b"PK"):
+            open_zip(io.BytesIO(content), member.where, MOST_DOCUMENT_BYTES).close()
+        elif any(np.prod(shape) > MOST_DOCUMENT_BYTES // 8 for _, shape, _ in _shapes(content)):
+            return None
+        found = {
+            name: np.asarray(array)
+            for name, array in loaded(content).items()
+            if not name.startswith("__")
+        }
+    except Exception:  # SciPy promises no types of errors over damaged files
+        return None
+    tables = {name: one for name, one in found.items() if one.ndim == 2 and one.dtype.kind in "iuf"}
+    if not tables:
+        return None
+    name = max(tables, key=lambda each: tables[each].size)
+    rows = [list(map(repr, row)) for row in tables[name][:MOST_LINES, :MOST_COLUMNS].tolist()]
+    notes = [f"other arrays: {', '.join(one for one in tables if one != name)}"]
+    return _sheet(member, {"array": name}, [], rows, notes if len(tables) > 1 else [])
+
+
+def _shapes(content: bytes) -> Sequence[tuple[str, tuple[int, ...], str]]:
+    from scipy.io import whosmat
+
+    shapes: Sequence[tuple[str, tuple[int, ...], str]] = whosmat(io.BytesIO(content))
+    return shapes
+
+
+def _parquet(member: Member, content: bytes) -> Sheet | None:
+    try:
+        from pyarrow import ArrowException, parquet
+
+        file = parquet.ParquetFile(io.BytesIO(content))
+        batch = next(file.iter_batches(MOST_LINES))
+    except (ImportError, ArrowException, OSError, ValueError, StopIteration):
+        return None
+    columns = [map(_word, column.to_pylist()) for column in map(in_microseconds, batch.columns)]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return _sheet(member, {}, list(file.schema_arrow.names), rows, [])
+
+
+def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | None]:
+    said: dict[str, Any] = {"lines": True}
+    lines = content.splitlines()[: MOST_LINES + 1]
+    if not is_whole:
+        lines = lines[:-1]
+    try:
+        rows = [json.loads(line) for line in lines if line.strip()][:MOST_LINES]
+        is_lines = len(rows) > 1 and all(isinstance(row, dict) for row in rows)
+    except (ValueError, RecursionError):
+        is_lines = False
+    if not is_lines:
+        try:
+            found = _list_in(json.loads(content), "", 0)
+        except (ValueError, RecursionError):
+            return []
+        if found is None:
+            return []
+        keys, rows = found
+        said = {"rows": keys} if keys else {}
+    objects = [row for row in rows if isinstance(row, dict)]
+    key = next((key for key in objects[0] if sensor_in(str(objects[0][key]))), None)
+    if key is None:
+        return [_objects(member, said, objects, "")]
+    by_sensor: dict[str, list[dict[str, Any]]] = {}
+    for row in objects:
+        by_sensor.setdefault(str(row.get(key)), []).append(row)
+    named = {**said, "sensor": key}
+    return [_objects(member, named, own, sensor) for sensor, own in by_sensor.items()]
+
+
+def _objects(
+    member: Member, said: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], sensor: str
+) -> Sheet | None:
+    """Return the sheet of objects, those of one sensor."""
+    names = [name for name in rows[0] if name != said.get("sensor")][:MOST_COLUMNS]
+    cells = [[_word(row.get(name)) for name in names] for row in rows]
+    return _sheet(member, {"json": said}, names, cells, [], sensor)
+
+
+def _list_in(document: Any, keys: str, depth: int) -> tuple[str, list[dict[str, Any]]] | None:
+    """Return the longest list of objects in a document, and the keys down to it."""
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        return keys, document[:MOST_OBJECTS]
+    if not isinstance(document, dict) or depth > 3:
+        return None
+    below = [
+        _list_in(value, f"{keys}.{key}".lstrip("."), depth + 1) for key, value in document.items()
+    ]
+    return max(filter(None, below), key=lambda one: len(one[1]), default=None)
+
+
+def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
+    encoding = _encoding(content)
+    if encoding is None:
+        return None
+    text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding, "ignore")
+    lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
+    if not is_whole:
+        lines = lines[:-1]
+    lines = lines[:MOST_LINES]
+    said: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
+    if lines and lines[0].lower().startswith("sep="):
+        lines = lines[1:]
+    comment = next((mark for mark in _COMMENTS if lines and lines[0].startswith(mark)), "")
+    if comment:
+        said["comment"] = comment
+        lines = [line for line in lines if not line.startswith(comment)]
+    lines = [line for line in lines if line.strip()]
+    if sum(line.rstrip().endswith(";") and line.count(";") == 1 for line in lines) > len(lines) / 2:
+        said["end"] = ";"
+        lines = [line.rstrip().rstrip(";") for line in lines]
+    best = max(_CANDIDATES, key=lambda separator: _numbers(_cells(lines[-200:], separator)))
+    rows = _cells(lines, best)
+    if not _numbers(rows[-200:]):
+        return None
+    if best != ",":
+        said["separator"] = best
+    flat = [cell for row in rows for cell in row]
+    commas = sum(bool(_DECIMAL_COMMA.fullmatch(cell)) for cell in flat)
+    if commas and not any(map(_DECIMAL_POINT.fullmatch, flat)):
+        said["decimal"] = ","
+    return _with_names(member, said, rows)
+
+
+def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> Sheet | None:
+    """Return the sheet of lines, the first of which may be a title or have the names."""
+    width = Counter(len(row) for row in rows[-200:]).most_common(1)[0][0]
+    if width > MOST_COLUMNS:
+        return None
+    first = next(at for at, row in enumerate(rows) if len(row) == width)
+    names: list[str] = []
+    if not any(map(_is_number, rows[first])):
+        names = [name.strip() for name in rows[first]]
+    if first and (names or not said.get("comment")):
+        said["skip_lines"] = first
+    notes = []
+    whole = [row for row in rows[first:] if len(row) == width][bool(names) :]
+    others = len(rows) - first - bool(names) - len(whole)
+    if others:
+        notes.append(f"{others} of the first {len(rows)} lines have another number of values")
+    while names and not names[-1]:
+        names.pop()
+    if len(set(names)) < len(names):
+        notes.append(f"names that come twice: {', '.join(names)}"[:200])
+        said["skip_lines"] = first + 1
+        names = []
+    if not names:
+        said["columns"] = width
+    return _sheet(member, {"text": said}, names, whole, notes)
+
+
+def _sheet(
+    member: Member,
+    said: Mapping[str, Any],
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    sensor: str | None = None,
+) -> Sheet | None:
+    if not rows:
+        return None
+    if sensor is None:
+        sensor = sensor_in(PurePosixPath(member.name).stem)
+    numbered = [str(at + 1) for at in range(len(rows[0]))]
+    kept = rows[: MOST_VALUES // max(1, len(rows[0]))]
+    return Sheet(member, said, names or numbered, kept, bool(names), notes, sensor)
+
+
+def _encoding(content: bytes) -> str | None:
+    """Return the encoding of a text; None for what is no text."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in content or len(_CONTROL.findall(content)) > _MOST_CONTROL * len(content):
+        return None
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(content)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
+    if separator == "space":
+        return [line.split() for line in lines]
+    mark = SEPARATORS.get(separator, separator)
+    try:
+        return [row for row in csv.reader(lines, delimiter=mark, skipinitialspace=True) if row]
+    except csv.Error:
+        return []
+
+
+def _numbers(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many values of these lines are numbers; 0 of lines of one value."""
+    return sum(
+        sum(map(_is_number, row)) - sum("," in cell for cell in row) // 2
+        for row in rows
+        if len(row) > 1
+    )
+
+
+def _is_number(cell: str) -> bool:
+    cell = cell.strip()
+    return is_number(cell) or bool(_DECIMAL_COMMA.fullmatch(cell))
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(value)

@@ -1,0 +1,370 @@
+"""Lines of text as columns of words and numbers, some thousands at a time.
+
+A damaged line is left out and counted, with the first one as an example; a share of them is
+allowed, which a format or a person says.
+"""
+
+import csv
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from operator import itemgetter
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.archive import one_line
+from core.data.described.description import RecordingFormat, TextForm
+from core.data.described.members import Member
+from core.data.described.text_bytes import TextBytes
+from core.data.number_words import no_number
+from core.errors import DataError
+
+AT_ONCE = 512
+"""Lines of a chunk: small enough that their text stays in the cache of a processor."""
+MOST_BAD = 0.5
+"""What `bad_lines` may be at most: more are another form, not damage."""
+DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
+"""What reading raises over a line that no text has, and over a damaged archive."""
+SEPARATORS = {"tab": "\t", "space": " "}
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass
+class Damage:
+    """Lines that are no reading: how many of how many, and the first one in words."""
+
+    lines: int = 0
+    bad: int = 0
+    missing: int = 0
+    apart: int = 0
+    """Readings of the first sensor without one of each other sensor near."""
+    first: str = ""
+    bytes_done: int = 0
+    """Of the text that is being read."""
+
+    def add(self, place: str, problem: str, lines: int = 1) -> None:
+        """Count one, or as many as a value takes."""
+        self.bad += lines
+        self.first = self.first or f"{place}: {problem}"
+
+    def note(self) -> str:
+        """Return what was left out, in words; empty where nothing was."""
+        counts = {
+            "bad lines": self.bad,
+            "readings with a missing value": self.missing,
+            "readings without all sensors": self.apart,
+        }
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+    def refuse(self, share: float) -> None:
+        """Raises DataError, with the first one, where there are more than `share` of all."""
+        if self.bad > share * self.lines:
+            remedy = "correct them, or set jobs.train.data.bad_lines"
+            if self.bad > MOST_BAD * self.lines:
+                remedy = "describe the file as it is in a format of your own"
+            raise DataError(
+                f"{self.first}; {self.bad} of {self.lines} lines are no readings, and"
+                f" {share:.2%} may be: {remedy}"
+            )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Readings: seconds (n,); values (n, channels) as written.
+
+    words: the word of each reading in the other columns that were asked for.
+    """
+
+    times: Numbers
+    values: Numbers
+    words: dict[str, list[str]] = field(default_factory=dict)
+
+
+class TextRows:
+    """The readings of one file."""
+
+    def __init__(
+        self,
+        member: Member,
+        form: RecordingFormat,
+        columns: Sequence[str],
+        words: Sequence[str],
+        damage: Damage,
+        sensor: str | None = None,
+    ) -> None:
+        """`columns` are those of the channels, `words` others that are asked for.
+
+        `sensor` is whose readings these are, in a file that has those of several.
+        """
+        self._member = member
+        self._form = form
+        self._columns = columns
+        self._words = words
+        self._damage = damage
+        self._sensor = sensor
+        self._hertz = form.time.hertz
+        self._rows = 0
+        self._is_zoned: bool | None = None
+
+    def chunks(self) -> Iterator[Rows]:
+        """Yield the readings in the order of the lines. Raises DataError."""
+        form = self._form.text
+        encoding: str = form.encoding
+        if encoding == "utf-8":
+            encoding = "utf-8-sig"
+        with (
+            self._content() as raw,
+            TextBytes(raw, self._member.where, self._member.size) as content,
+            io.TextIOWrapper(content, encoding) as it,
+        ):
+            line = 1
+            places: dict[str, int] = {}
+            width = 0
+            if form.given_names:
+                places = self._places(form.given_names, 0)
+                width = len(form.given_names)
+            try:
+                line += sum(1 for _ in islice(it, form.skip_lines))
+                lines = _lines(it, form)
+                before = line
+                while rows := list(islice(lines, AT_ONCE)):
+                    first = line
+                    line = before + getattr(lines, "line_num", line + len(rows) - before)
+                    is_torn = line - first > len(rows)
+                    self._damage.bytes_done = content.done
+                    if not places:
+                        at, names = _header(rows, form)
+                        if not names:
+                            continue
+                        places = self._places(names, first + at)
+                        width = len(names)
+                        rows = rows[at + 1 :]
+                        first += at + 1
+                    if is_torn:
+                        rows = self._without_torn(rows, first)
+                    yield self._chunk(rows, first, places, width)
+            except UnicodeError as problem:
+                raise DataError(
+                    f"{self._member.where}: expected {form.encoding}, got"
+                    f" {one_line(problem)[:80]}; say text.encoding"
+                ) from None
+            except DAMAGE as problem:
+                raise DataError(
+                    f"{self._member.where}:{line}: {one_line(problem)[:80]}; correct the line, or"
+                    " fetch the file again"
+                ) from None
+            if not places:
+                raise DataError(f"{self._member.where}: expected a line of names, got none")
+            yield self._chunk([], line, places, width)
+
+    def _content(self) -> AbstractContextManager[IO[bytes]]:
+        """Open the text."""
+        return self._member.opened()
+
+    def _places(self, names: Sequence[str], line: int) -> dict[str, int]:
+        """Return where the columns stand that are asked for. Raises DataError for a missing one."""
+        time = self._form.time.column
+        wanted = [*self._columns, *self._words, *([time] if time else [])]
+        for name in wanted:
+            if names.count(name) != 1:
+                got = "it twice" if name in names else ", ".join(names)
+                raise DataError(
+                    f"{self._member.where}:{line}: expected a column {name!r:.60}, got {got:.160};"
+                    " describe the file as it is in a format of your own"
+                )
+        return {name: names.index(name) for name in wanted}
+
+    def _chunk(
+        self, rows: Sequence[list[str]], first: int, places: dict[str, int], width: int
+    ) -> Rows:
+        numbers: Sequence[int] = range(first, first + len(rows))
+        kept = rows
+        if self._form.text.comment or set(map(len, rows)) != {width}:
+            kept, numbers = self._whole(rows, first, 1 + max(places.values()), width)
+        self._damage.lines += len(kept)
+        wanted = sorted(set(places.values()))
+        cells = {at: tuple(map(itemgetter(at), kept)) for at in wanted}
+        good = np.ones(len(kept), np.bool_)
+        values = np.empty((len(kept), len(self._columns)))
+        for at, name in enumerate(self._columns):
+            values[:, at] = self._numbers(cells[places[name]], name, numbers, good)
+        missing = np.isnan(values).any(axis=1) & good
+        self._damage.missing += int(missing.sum())
+        good &= ~missing
+        time = self._form.time.column
+        if time is not None:
+            times = self._times(cells[places[time]], time, numbers, good)
+        else:
+            assert self._hertz is not None
+            times = np.arange(self._rows, self._rows + len(kept)) / self._hertz
+        self._rows += len(kept)
+        rest = {name: _kept(cells[places[name]], good) for name in self._words}
+        return Rows(times[good], values[good], rest)
+
+    def _without_torn(self, rows: Sequence[list[str]], first: int) -> list[list[str]]:
+        """Return the lines, blank where a quote that is not closed took them for one value."""
+        kept: list[list[str]] = []
+        for row in rows:
+            lines = 1 + sum(cell.count("\n") for cell in row)
+            if lines == 1:
+                kept.append(row)
+                continue
+            place = f"{self._member.where}:{first + len(kept)}"
+            self._damage.lines += lines
+            self._damage.add(place, f"a quoted value goes over {lines} lines", lines)
+            kept += [[]] * lines
+        return kept
+
+    def _whole(
+        self, rows: Sequence[list[str]], first: int, least: int, width: int
+    ) -> tuple[list[list[str]], list[int]]:
+        """Return the lines that are no comments and have all values, and their numbers."""
+        comment = self._form.text.comment
+        kept = []
+        numbers = []
+        for number, row in enumerate(rows, first):
+            if not row or (comment and row[0].startswith(comment)):
+                continue
+            if len(row) < least or (len(row) > width and any(row[width:])):
+                self._damage.lines += 1
+                self._damage.add(
+                    f"{self._member.where}:{number}", f"expected {width} values, got {len(row)}"
+                )
+                continue
+            kept.append(row)
+            numbers.append(number)
+        return kept, numbers
+
+    def _times(
+        self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
+    ) -> Numbers:
+        unit = self._form.time.unit
+        if unit != "iso":
+            found = self._numbers(cells, name, lines, good)
+            missing = np.isnan(found) & good
+            self._damage.missing += int(missing.sum())
+            good &= ~missing
+            return found / SECOND[unit]
+        seconds = np.zeros(len(cells))
+        for row, cell in enumerate(cells):
+            try:
+                moment = datetime.fromisoformat(cell.strip())
+            except ValueError:
+                self._bad(lines[row], name, "a date and a time as ISO 8601", cell, good, row)
+                continue
+            is_zoned = moment.tzinfo is not None
+            if self._is_zoned not in (None, is_zoned):
+                how = "with" if self._is_zoned else "without"
+                self._bad(lines[row], name, f"a time {how} a zone, as before", cell, good, row)
+                continue
+            self._is_zoned = is_zoned
+            seconds[row] = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        return seconds
+
+    def _numbers(
+        self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
+    ) -> Numbers:
+        """Return a column as numbers, NaN where a value is missing; what is neither is bad."""
+        written = cells
+        if self._form.text.decimal == ",":
+            cells = [cell.replace(",", ".") if "." not in cell else f"{cell}?" for cell in cells]
+        try:
+            found = np.fromiter(map(float, cells), np.float64, len(cells))
+        except ValueError:
+            found = np.full(len(cells), np.nan)
+        odd = ~np.isfinite(found)
+        if "_" in "".join(cells):
+            odd[:] = True
+        for row in np.flatnonzero(odd).tolist():
+            cell = cells[row].strip()
+            try:
+                found[row] = np.nan if "_" in cell else float(cell)
+            except ValueError:
+                found[row] = np.nan
+            if not np.isfinite(found[row]):
+                found[row] = np.nan
+                if cell not in self._form.missing:
+                    self._bad(lines[row], name, self._number, written[row].strip(), good, row)
+        return found
+
+    @property
+    def _number(self) -> str:
+        """What is expected of a number."""
+        if self._form.text.decimal == ",":
+            return "a number with a decimal comma and no other separator"
+        return "a number"
+
+    def _bad(
+        self,
+        line: int,
+        name: str,
+        expected: str,
+        cell: str,
+        good: NDArray[np.bool_],
+        row: int,
+    ) -> None:
+        if not good[row]:
+            return
+        good[row] = False
+        why = None
+        if self._form.text.decimal == ".":
+            why = no_number(cell)
+        also = f": {why}" if why else ""
+        self._damage.add(
+            f"{self._member.where}:{line}", f"{name}: expected {expected}, got {cell!r:.60}{also}"
+        )
+
+
+def _kept(cells: Sequence[str], good: NDArray[np.bool_]) -> list[str]:
+    if good.all():
+        return list(cells)
+    return [cells[row] for row in np.flatnonzero(good).tolist()]
+
+
+SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+"""How many make one."""
+
+
+def _lines(stream: IO[str], form: TextForm) -> Iterator[list[str]]:
+    """Yield the values of each line; a line may be none, and is one without values then."""
+    if form.end:
+        stream_of_lines: Iterator[str] = (
+            part for line in stream for part in _parts(line, form.end)
+        )
+    else:
+        stream_of_lines = stream
+    if form.separator == "space":
+        return (line.split() for line in stream_of_lines)
+    return csv.reader(
+        stream_of_lines,
+        delimiter=SEPARATORS.get(form.separator, form.separator),
+        quotechar=form.quote,
+        skipinitialspace=True,
+    )
+
+
+def _parts(line: str, end: str) -> list[str]:
+    """Return the readings of one line."""
+    found = [part for part in line.strip().split(end) if part.strip()]
+    return found or [""]
+
+
+def _header(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:
+    """Return which of the rows has the names, and these; none where all are blank or comments."""
+    for at, row in enumerate(rows):
+        if row and row[0].lower().startswith("sep="):
+            continue
+        if any(row) and not (form.comment and row[0].startswith(form.comment)):
+            names = [name.strip() for name in row]
+            while names and not names[-1]:
+                names.pop()
+            return at, names
+    return 0, []

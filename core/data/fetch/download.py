@@ -1,0 +1,297 @@
+"""One file over HTTPS into a file.
+
+It is resumed after any interruption, bounded and checked, then it gets its name.
+
+What has come lies in `.NAME.part` beside the file, and `.NAME.part.json` says of which version it
+is (RFC 9110, 13.1.5: `If-Range` continues that version alone). The name appears when size and
+SHA-256 are right.
+"""
+
+import fcntl
+import http.client
+import json
+import os
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from core.atomic_write import atomic_write
+from core.data.archive import CHUNK_BYTES, file_digest
+from core.data.recordings import Report
+from core.errors import ClusterError, DataError
+
+SILENCE_SECONDS = 30.0
+PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""Before each further attempt that follows one without a byte; one that brought some starts from
+the first."""
+AGENT = "pscluster (recordings for training; one file)"
+LONGEST_STATE = 4096
+
+Sleep = Callable[[float], None]
+
+
+class NotFetchedError(ClusterError):
+    """The file could not be had, for now: the network or the server."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file: where from, what it must be, and how much is accepted at most.
+
+    None stands for what is not known.
+    """
+
+    url: str
+    sha256: str | None
+    size: int | None
+    most_bytes: int
+
+
+def download(wanted: Wanted, path: Path, report: Report, sleep: Sleep = time.sleep) -> str:
+    """The file at `path`; its SHA-256. What an earlier call left is continued.
+
+    Raises NotFetchedError where the network or the server refuses, and DataError for another
+    content than wanted, which is removed.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    with opened_alone(partial) as stream:
+        for pause in _attempts(partial):
+            try:
+                _continue(wanted, partial, stream, report)
+                break
+            except (OSError, http.client.HTTPException) as problem:
+                if pause is None or _for_good(problem):
+                    if not partial.stat().st_size:
+                        _drop(partial)
+                    raise _not_fetched(wanted, path, problem) from None
+                if getattr(problem, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    _state(partial).unlink(missing_ok=True)  # from the beginning, then
+                sleep(pause)
+        with _writing(partial):
+            os.fsync(stream.fileno())
+        found = file_digest(partial, report)
+        if wanted.sha256 is not None and found != wanted.sha256:
+            _drop(partial)
+            raise DataError(
+                f"{wanted.url}: expected SHA-256 {wanted.sha256}, got {found}: the file there is"
+                f" another one, or was changed on its way; nothing is kept. `--sha256 {found}`"
+                " accepts it, if you trust it"
+            )
+        partial.rename(path)
+        _state(partial).unlink(missing_ok=True)
+    return found
+
+
+@contextmanager
+def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
+    """The part that has come, to be written to by one process at a time. Raises DataError."""
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        stream = os.fdopen(os.open(partial, flags, 0o644), "r+b", buffering=0)
+    except OSError as problem:
+        raise DataError(
+            f"{partial}: cannot be written ({problem.strerror}); choose another folder with --out"
+        ) from None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = os.path.samestat(os.fstat(stream.fileno()), os.lstat(partial))
+        except OSError:
+            same = False
+        if not same:  # or another fetch has just ended, and given the file its name
+            raise DataError(f"{partial}: another fetch writes it now; wait for that one")
+        yield stream
+
+
+def _attempts(partial: Path) -> Iterator[float | None]:
+    """The pause after each attempt; None after the last one."""
+    failures = 0
+    before = partial.stat().st_size
+    while True:
+        yield PAUSES_SECONDS[failures] if failures < len(PAUSES_SECONDS) else None
+        size = partial.stat().st_size
+        failures = 0 if size > before else failures + 1
+        before = size
+
+
+def _continue(wanted: Wanted, partial: Path, stream: IO[bytes], report: Report) -> None:
+    have = os.fstat(stream.fileno()).st_size
+    if have:
+        version = _version(partial, wanted.url)
+    else:
+        version = None
+    if wanted.size is not None and have == wanted.size:
+        return
+    if have and version is None:
+        have = 0
+    request = urllib.request.Request(
+        wanted.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}
+    )
+    if have and version is not None:
+        request.add_header("Range", f"bytes={have}-")
+        request.add_header("If-Range", version)
+    with _opener(wanted.url).open(request, timeout=SILENCE_SECONDS) as answer:
+        if answer.status != http.client.PARTIAL_CONTENT:
+            have = 0
+        total = _total(answer, have, wanted)
+        stream.seek(have)
+        stream.truncate()
+        if not have:
+            _remember(partial, wanted.url, answer.headers)
+        done = have
+        while chunk := answer.read(CHUNK_BYTES):
+            done += len(chunk)
+            if done > min(wanted.most_bytes, total or wanted.most_bytes):
+                _drop(partial)
+                raise DataError(
+                    f"{wanted.url}: expected at most"
+                    f" {min(wanted.most_bytes, total or wanted.most_bytes)} bytes, got more: this"
+                    " is not the published file; nothing is kept"
+                )
+            with _writing(partial):
+                write_whole(stream, chunk)
+            report("fetching", done, total or 0)
+        if total is not None and done < total:
+            raise http.client.IncompleteRead(b"", total - done)
+
+
+def _total(answer: Any, have: int, wanted: Wanted) -> int | None:
+    """Bytes of the whole file as the server says, None if it does not.
+
+    Raises DataError for another than the wanted.
+    """
+    total = None
+    if answer.status == http.client.PARTIAL_CONTENT:
+        span = str(answer.headers.get("Content-Range", ""))
+        first, _, whole = span.removeprefix("bytes ").partition("/")
+        if first.partition("-")[0] != str(have) or not whole.isdecimal():
+            raise http.client.HTTPException(f"asked for bytes from {have} on, got {span!r:.60}")
+        total = int(whole)
+    elif str(answer.headers.get("Content-Length", "")).isdecimal():
+        total = int(answer.headers["Content-Length"])
+    if total is not None and (total > wanted.most_bytes or wanted.size not in (None, total)):
+        raise DataError(
+            f"{wanted.url}: expected {wanted.size or f'at most {wanted.most_bytes}'} bytes, the"
+            f" server has {total}: the file there is another one; fetch it by hand and compare it,"
+            " `--sha256` accepts it then"
+        )
+    return total
+
+
+def write_whole(stream: IO[bytes], chunk: bytes) -> None:
+    """Write all of `chunk` to a file without a buffer.
+
+    Such a file takes a part where the disk is nearly full.
+    """
+    left = memoryview(chunk)
+    while left:
+        left = left[stream.write(left) :]
+
+
+@contextmanager
+def _writing(partial: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise DataError(
+            f"{partial}: cannot be written ({problem.strerror}); free some space, the next call"
+            " continues from here"
+        ) from None
+
+
+def _state(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.json")
+
+
+def _remember(partial: Path, url: str, headers: Any) -> None:
+    """Which version of the file this is; a weak tag names none (RFC 9110, 8.8.3)."""
+    tag = str(headers.get("ETag", ""))
+    if tag.startswith('"'):
+        version = tag
+    else:
+        version = str(headers.get("Last-Modified", ""))
+    atomic_write(_state(partial), json.dumps({"url": url, "version": version}).encode())
+
+
+def _version(partial: Path, url: str) -> str | None:
+    """Return the version of what has come.
+
+    None where it is not of this URL, or cannot be continued.
+    """
+    try:
+        with _state(partial).open("rb") as stream:
+            found = json.loads(stream.read(LONGEST_STATE))
+        if found["url"] == url:
+            version = found["version"]
+        else:
+            version = None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if isinstance(version, str) and version.isprintable() and version:
+        return version
+    return None
+
+
+def _drop(partial: Path) -> None:
+    partial.unlink(missing_ok=True)
+    _state(partial).unlink(missing_ok=True)
+
+
+class _SamePlace(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect to the same scheme, host and port alone."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        """Follow a redirect to the same place. Raises DataError for another one."""
+        fp.close()
+        before = urlsplit(req.full_url)
+        after = urlsplit(newurl)
+        if (before.scheme, before.netloc) != (after.scheme, after.netloc):
+            raise DataError(
+                f"{req.full_url}: the server sends us to {after.scheme}://{after.netloc}, which is"
+                " another place than the documented one; not followed"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Raises DataError for what is not https; plain http is for this machine alone."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname == "127.0.0.1"):
+        raise DataError(f"{url}: expected an https URL; take one")
+    secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+    return urllib.request.build_opener(secure, _SamePlace())
+
+
+def _for_good(problem: Exception) -> bool:
+    """Whether another attempt would end the same way."""
+    if isinstance(problem, urllib.error.HTTPError):
+        problem.close()
+        return problem.code < 500 and problem.code not in (408, 416, 425, 429)
+    return isinstance(
+        getattr(problem, "reason", None), ssl.SSLCertVerificationError | socket.gaierror
+    )
+
+
+def _not_fetched(wanted: Wanted, path: Path, problem: Exception) -> NotFetchedError:
+    reason = getattr(problem, "reason", None) or problem
+    words = (
+        " ".join(str(getattr(reason, "strerror", None) or reason).split())[:120]
+        or type(problem).__name__
+    )
+    if isinstance(problem, urllib.error.HTTPError):
+        words = f"the server answers {problem.code} {words}"
+    return NotFetchedError(
+        f"{wanted.url}: cannot be fetched ({words}); try again, it continues from here; or fetch it"
+        f" on a machine that has a network and put it at {path}"
+    )

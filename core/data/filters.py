@@ -1,0 +1,213 @@
+"""Nine channels from raw accelerometer and gyroscope readings.
+
+They are those that the classic UCI HAR set describes.
+
+Source: Reyes-Ortiz et al., README and features_info of "Smartphone-Based Recognition of Human
+Activities and Postural Transitions" (UCI): median filter, then a 3rd-order Butterworth low-pass at
+20 Hz against noise; gravity is what a 3rd-order Butterworth low-pass at 0.3 Hz leaves, body
+acceleration the rest.
+
+A recording is filtered forwards and backwards (`nine_channels`), as the published set was, so no
+channel lags. A live stream has no later samples: `CausalFilters` runs the same filters forwards, a
+chunk at a time. `causal_channels` runs them over a whole recording, for a training that fits a
+stream.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage, signal
+
+from core.data.signals import CAUSAL, Signals
+
+SAMPLE_RATE_HZ = 50.0
+NOISE_CUTOFF_HZ = 20.0
+GRAVITY_CUTOFF_HZ = 0.3
+MEDIAN_STEPS = 3
+FILTER_ORDER = 3
+
+SECTIONS: Mapping[float, tuple[str, ...]] = {
+    NOISE_CUTOFF_HZ: (
+        "0x1.0e24c876d6097p-1 0x1.0e24c876d6097p-1 0 1 0x1.04e0850c1dd5cp-1 0",
+        "1 2 1 1 0x1.4021d8459b21bp+0 0x1.17690be18e3d1p-1",
+    ),
+    GRAVITY_CUTOFF_HZ: (
+        "0x1.b0f9ec8d67f8fp-18 0x1.b0f9ec8d67f8fp-17 0x1.b0f9ec8d67f8fp-18 1 "
+        "-0x1.ed0d8e6625c04p-1 0",
+        "1 1 0 1 -0x1.f62c3753dd5c4p+0 0x1.ed0f3f60124dap-1",
+    ),
+}
+"""Each filter's second-order sections, b0 b1 b2 a0 a1 a2, as `scipy.signal.butter` computes them on
+x86_64: on aarch64 their last bits differ, and with them every window and parameter."""
+
+CHANNELS = tuple(
+    f"{signal_name}_{axis}"
+    for signal_name in ("body_acc", "body_gyro", "total_acc")
+    for axis in "xyz"
+)
+"""Order of the channels: body acceleration (g), angular velocity (rad/s), total acceleration (g),
+each x, y, z."""
+UNITS = ("g", "g", "g", "rad/s", "rad/s", "rad/s", "g", "g", "g")
+"""The unit of each channel."""
+
+NINE_CHANNELS = Signals(CHANNELS, UNITS, SAMPLE_RATE_HZ)
+"""What `channels_by` gives, and what the published sets say of theirs; how they were filtered is a
+setting."""
+
+SHORTEST_RECORDING_STEPS = 32
+"""Both filters run forwards and backwards over padded ends, which shorter recordings cannot
+provide."""
+
+Samples = NDArray[np.float64]
+
+
+def nine_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+    """Channels, float32 (steps, 9), from raw readings in g and rad/s, each (steps, 3), at 50 Hz."""
+    total = remove_noise(acceleration)
+    body = total - gravity(total)
+    return np.concatenate([body, remove_noise(angular_velocity), total], axis=1).astype(np.float32)
+
+
+def causal_channels(acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+    """Return the nine channels of a whole recording, filtered forwards only.
+
+    No step depends on a later one.
+    """
+    return CausalFilters().push(acceleration, angular_velocity)
+
+
+def channels_by(
+    direction: str, acceleration: Samples, angular_velocity: Samples
+) -> NDArray[np.float32]:
+    """The channels of a whole recording, filtered `two-way` or `causal`."""
+    return (causal_channels if direction == CAUSAL else nine_channels)(
+        acceleration, angular_velocity
+    )
+
+
+class FilterState(NamedTuple):
+    """What causal filters know of the samples so far, float64; `FILTER_STATE` has the shapes."""
+
+    before: Samples
+    """The last samples, which the next median needs."""
+    noise: Samples
+    """The state of the low-pass against noise: sections, two delays, channels."""
+    gravity: Samples
+    """The state of the low-pass that leaves gravity: sections, two delays, channels."""
+
+
+_SECTIONS = (FILTER_ORDER + 1) // 2
+FILTER_STATE: Mapping[str, tuple[int, ...]] = {
+    "before": (MEDIAN_STEPS - 1, 6),
+    "noise": (_SECTIONS, 2, 6),
+    "gravity": (_SECTIONS, 2, 3),
+}
+"""Shape of each part of a `FilterState`."""
+
+
+class CausalFilters:
+    """The filters with state: chunks of any length give the bits of the whole recording.
+
+    Their first state is the one after an endless signal equal to the first sample:
+    `scipy.signal.sosfilt_zi`.
+    """
+
+    def __init__(self) -> None:
+        self._noise = _CausalNoise()
+        self._gravity = _CausalLowPass(GRAVITY_CUTOFF_HZ)
+
+    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
+        """Return the channels, float32 (steps, 9), of the next readings.
+
+        They are in g and rad/s, each (steps, 3), at 50 Hz.
+        """
+        quiet = self._noise.push(np.concatenate([acceleration, angular_velocity], axis=1))
+        total = quiet[:, :3]
+        body = total - self._gravity.push(total)
+        return np.concatenate([body, quiet[:, 3:], total], axis=1).astype(np.float32)
+
+    def end(self) -> NDArray[np.float32]:
+        """Channels of readings that wait for later ones: none, (0, 9)."""
+        return np.empty((0, len(CHANNELS)), np.float32)
+
+    @property
+    def state(self) -> FilterState | None:
+        """All that the next samples' channels depend on; None before the first sample."""
+        before = self._noise.before
+        noise = self._noise.low_pass.state
+        slow = self._gravity.state
+        if before is None or noise is None or slow is None:
+            return None
+        return FilterState(before, noise, slow)
+
+    @classmethod
+    def resumed(cls, state: FilterState | None) -> "CausalFilters":
+        """Filters that continue where others had this state."""
+        found = cls()
+        if state is not None:
+            found._noise.before, found._noise.low_pass.state, found._gravity.state = state
+        return found
+
+
+class _CausalNoise:
+    """The median of each sample and the two before it, then the 20 Hz low-pass."""
+
+    def __init__(self) -> None:
+        self.before: Samples | None = None
+        self.low_pass = _CausalLowPass(NOISE_CUTOFF_HZ)
+
+    def push(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return np.empty(samples.shape)
+        if self.before is None:
+            self.before = np.repeat(samples[:1], MEDIAN_STEPS - 1, axis=0)
+        rows = np.concatenate([self.before, samples])
+        self.before = rows[1 - MEDIAN_STEPS :].copy()
+        first = rows[:-2]
+        second = rows[1:-1]
+        third = rows[2:]
+        median = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
+        return self.low_pass.push(median)
+
+
+class _CausalLowPass:
+    def __init__(self, cutoff_hz: float) -> None:
+        self._sections = _sections(cutoff_hz)
+        self.state: Samples | None = None
+
+    def push(self, samples: Samples) -> Samples:
+        if not len(samples):
+            return np.empty(samples.shape)
+        if self.state is None:
+            # (sections, 2) of a step of height 1, times the first sample: (sections, 2, channels)
+            self.state = signal.sosfilt_zi(self._sections)[:, :, np.newaxis] * samples[0]
+        filtered: Samples
+        filtered, self.state = signal.sosfilt(self._sections, samples, axis=0, zi=self.state)
+        return filtered
+
+
+def remove_noise(samples: Samples) -> Samples:
+    """Apply the median filter of 3 steps, then the 20 Hz low-pass without phase shift.
+
+    The shape is (steps, channels).
+    """
+    return _low_pass(
+        ndimage.median_filter(samples, size=(MEDIAN_STEPS, 1), mode="nearest"), NOISE_CUTOFF_HZ
+    )
+
+
+def gravity(acceleration: Samples) -> Samples:
+    """The part below 0.3 Hz, same shape and unit."""
+    return _low_pass(acceleration, GRAVITY_CUTOFF_HZ)
+
+
+def _low_pass(samples: Samples, cutoff_hz: float) -> Samples:
+    filtered: Samples = signal.sosfiltfilt(_sections(cutoff_hz), samples, axis=0)
+    return filtered
+
+
+def _sections(cutoff_hz: float) -> Samples:
+    """The filter's second-order sections (sections, 6)."""
+    return np.array([[float.fromhex(word) for word in row.split()] for row in SECTIONS[cutoff_hz]])

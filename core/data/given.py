@@ -1,0 +1,280 @@
+"""Examples as a person gives them: arrays, lists or iterators, checked and cut into batches."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.alike import refuse_alike, refuse_missing
+from core.data.batch import Batch, PositionsLook, example_bytes, numbered
+from core.data.containers import plain, refuse_more, refuse_other_columns, refuse_other_rows
+from core.data.dataset import CLASSIFICATION, REGRESSION, TASKS
+from core.data.given_streams import (
+    BATCH_BYTES,
+    MOST_ROWS,
+    ExampleStream,
+    is_stream,
+    never_ends,
+    numbering,
+    numbers_of,
+    text_of,
+)
+from core.data.stored_values import targets
+from core.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Examples for training and for the test.
+
+    x_train, x_test: (examples, ...) numbers; y_train, y_test: their targets: classes as whole
+    numbers from 0 or as text, (examples,) or one at each position, (examples, positions); 0 or 1
+    for each label, (examples, labels); or numbers, (examples,) or (examples, ...). Instead of an
+    array, x may be an iterator of pairs (x, y), one example each, or of `Batch`; y is None then.
+    groups: (examples,) of training, such as who was recorded: validation holds out whole ones.
+    labels: names of the classes or labels. weights: (examples,) of training, how much each counts.
+    """
+
+    x_train: Any
+    y_train: Any = None
+    x_test: Any = None
+    y_test: Any = None
+    groups: Any = None
+    labels: Any = None
+    weights: Any = None
+
+
+class Batches(Iterator[Batch]):
+    """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
+
+    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
+        self._batches = batches
+        self.rows = rows
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+
+def batches_of(
+    data: Data | Mapping[str, Any], task: str = CLASSIFICATION, where: str = "data()"
+) -> tuple[Iterator[Batch], tuple[str, ...] | None]:
+    """Batches of these examples, and the names of their classes or labels.
+
+    The names are None where only the end of an iterator shows how many there are: `write_examples`
+    counts them then. Raises DataError beginning with `where` and the argument, also while the
+    batches are drawn.
+    """
+    if task not in TASKS:
+        raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
+    given = _data(data, where)
+    labels = _labels(given.labels, where)
+    if is_stream(given.x_train) or is_stream(given.x_test):
+        return _streams(given, task, labels, where), labels
+    x, y = _arrays(given, where)
+    names, y = _targets(y, task, labels, where)
+    beside = {
+        name: (
+            None
+            if (column := getattr(given, name)) is None
+            else _column(column, len(x["train"]), name, where)
+        )
+        for name in ("groups", "weights")
+    }
+    rows = {
+        part: max(
+            1,
+            min(
+                MOST_ROWS,
+                BATCH_BYTES // (example_bytes(plain(values[:1], where)) + example_bytes(y[part])),
+            ),
+        )
+        for part, values in x.items()
+    }
+    parts = (
+        _cut(x[part], y[part], rows[part], beside if part == "train" else {}, f"{where}: x_{part}")
+        for part in ("train", "test")
+    )
+    return Batches(chain.from_iterable(parts), sum(map(len, x.values()))), names
+
+
+def _data(data: Any, where: str) -> Data:
+    names = [field.name for field in fields(Data)]
+    if isinstance(data, Mapping):
+        for key in data:
+            if key not in names:
+                near = difflib.get_close_matches(str(key), names, n=1)
+                raise DataError(
+                    f"{where}: unknown key {key!r:.60}:"
+                    f" {f'did you mean {near[0]}?' if near else 'expected '}"
+                    f"{'' if near else ', '.join(names)}"
+                )
+        data = Data(**{"x_train": None, **data})
+    if not isinstance(data, Data):
+        raise DataError(
+            f"{where}: expected Data(x_train, y_train, x_test, y_test) or a dict with these keys,"
+            f" got {type(data).__name__}; return one"
+        )
+    for part in ("train", "test"):
+        x, y = (getattr(data, f"{name}_{part}") for name in "xy")
+        if x is None and not (part == "test" and is_stream(data.x_train)):
+            raise DataError(f"{where}: x_{part} is missing; give the examples of the {part} set")
+        if x is not None and y is None and not is_stream(x):
+            raise DataError(
+                f"{where}: y_{part} is missing; give each example of x_{part} its target"
+            )
+        if y is not None and is_stream(x):
+            raise DataError(
+                f"{where}: y_{part}: expected none, because x_{part} is an iterator of pairs; leave"
+                " it out"
+            )
+    return data
+
+
+def _labels(given: Any, where: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise DataError(f"{where}: labels: expected a list of names, got {given!r:.60}")
+    labels = tuple(map(str, given))
+    if not labels or len(set(labels)) != len(labels):
+        raise DataError(
+            f"{where}: labels: expected different names, one a class, got"
+            f" {', '.join(labels)[:80] or 'none'}"
+        )
+    return labels
+
+
+def _sliced(values: Any, where: str) -> Any:
+    """Return what can be cut by rows without being read whole.
+
+    Arrays and files of arrays can; all else becomes an array.
+    """
+    refuse_more(values, where)
+    if isinstance(values, np.ndarray) or (hasattr(values, "chunks") and hasattr(values, "shape")):
+        return values
+    return plain(values, where)
+
+
+def _arrays(given: Data, where: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    x = {}
+    y = {}
+    for part in ("train", "test"):
+        name = f"{where}: x_{part}"
+        refuse_other_rows(
+            getattr(given, f"x_{part}"), getattr(given, f"y_{part}"), f"{name} and y_{part}"
+        )
+        x[part] = _sliced(getattr(given, f"x_{part}"), name)
+        y[part] = plain(getattr(given, f"y_{part}"), f"{where}: y_{part}")
+        if not x[part].shape:
+            raise DataError(
+                f"{name}: expected (examples, ...), got one {plain(x[part], name).dtype}; give an"
+                " array"
+            )
+        if not len(x[part]):
+            raise DataError(f"{name}: expected at least one example, got none; add some")
+        if not y[part].shape or len(y[part]) != len(x[part]):
+            got = len(y[part]) if y[part].shape else "one value"
+            raise DataError(
+                f"{where}: y_{part}: expected {len(x[part])} targets, one for each example of"
+                f" x_{part}, got {got}; give each example its target"
+            )
+    for beside in ("groups", "weights"):
+        refuse_other_rows(given.x_train, getattr(given, beside), f"{where}: x_train and {beside}")
+    refuse_other_columns(given.x_train, given.x_test, f"{where}: x_train and x_test")
+    expected = x["train"].shape[1:]
+    got = x["test"].shape[1:]
+    if expected != got:
+        raise DataError(
+            f"{where}: x_test: expected examples of shape {expected} as in x_train, got {got}; give"
+            " one shape"
+        )
+    return x, y
+
+
+def _targets(
+    y: dict[str, NDArray[Any]], task: str, labels: tuple[str, ...] | None, where: str
+) -> tuple[tuple[str, ...] | None, dict[str, NDArray[Any]]]:
+    """Names of classes or labels, and targets as numbers."""
+    y = {part: text_of(values) for part, values in y.items()}
+    if task == CLASSIFICATION and y["train"].dtype.kind == "U":
+        known = labels or tuple(map(str, np.unique(y["train"])))
+        if labels is None:
+            refuse_missing(f"{where}: y_train", known)
+            refuse_alike(f"{where}: y_train", "labels", known)
+        return known, {
+            part: numbers_of(values, numbering(known), f"{where}: y_{part}")
+            for part, values in y.items()
+        }
+    for part, values in y.items():
+        if values.dtype.kind not in "fiub":
+            raise DataError(
+                f"{where}: y_{part}: expected numbers, got {values.dtype}; give numbers, or one"
+                " text an example"
+            )
+        y[part] = targets(values, f"{where}: y_{part}", 0, task, labels)
+    if task == CLASSIFICATION:
+        PositionsLook().take(y["train"]).refuse(f"{where}: y_train", labels)
+    if labels is not None or task == REGRESSION:
+        return labels or (), y
+    if task == CLASSIFICATION:
+        return (
+            numbered(
+                np.bincount(y["train"].reshape(-1)), np.bincount(y["test"].reshape(-1)), where
+            ),
+            y,
+        )
+    return tuple(map(str, range(y["train"].shape[1]))), y
+
+
+def _column(values: Any, rows: int, name: str, where: str) -> NDArray[Any]:
+    column = plain(values, f"{where}: {name}")
+    if column.shape != (rows,):
+        raise DataError(
+            f"{where}: {name}: expected {rows} numbers, one for each example of x_train, got "
+            f"{len(column) if column.ndim == 1 else f'shape {column.shape}'}; give each its own"
+        )
+    return column
+
+
+def _cut(
+    x: Any, y: NDArray[Any], rows: int, beside: Mapping[str, Any], where: str
+) -> Iterator[Batch]:
+    for start in range(0, len(x), rows):
+        cut = slice(start, start + rows)
+        columns = {name: values[cut] for name, values in beside.items() if values is not None}
+        yield Batch(plain(x[cut], where), y[cut], **columns, test="x_test" in where)
+
+
+def _streams(given: Data, task: str, labels: tuple[str, ...] | None, where: str) -> Iterator[Batch]:
+    for name in ("groups", "weights"):
+        if getattr(given, name) is not None:
+            raise DataError(
+                f"{where}: {name}: expected none, because x is an iterator; yield Batch(x, y,"
+                f" {name}=...)"
+            )
+    for part, x in (("train", given.x_train), ("test", given.x_test)):
+        if x is not None and not is_stream(x):
+            raise DataError(
+                f"{where}: x_{part}: expected an iterator as the other part is one; give both the"
+                " same way"
+            )
+        if never_ends(x):
+            raise DataError(
+                f"{where}: x_{part}: expected an iterator that ends after each example came once,"
+                " got one that never ends; leave out repeat()"
+            )
+    if labels:
+        number = numbering(labels)
+    else:
+        number = None
+
+    def batches() -> Iterator[Batch]:
+        for part, stream in (("train", given.x_train), ("test", given.x_test)):
+            if stream is not None:
+                yield from ExampleStream(part, task, number, where).batches(stream)
+
+    return batches()

@@ -1,0 +1,132 @@
+"""What a model takes of a reading: which of its values, by name, and in which unit.
+
+A model of the nine channels takes acceleration and rotation, which filters make the channels of.
+Another one takes its channels as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.description import NONE, UNITS
+from core.data.filters import CHANNELS
+from core.data.intake import LARGEST_VALUE
+from core.data.signals import ACCELERATION, KIND_UNITS, MAGNETIC, ROTATION, Sensor, Signals
+from core.errors import UsageError
+
+ACC = Sensor("acc", ACCELERATION)
+GYRO = Sensor("gyro", ROTATION)
+MAG = Sensor("mag", MAGNETIC)
+USUAL = (ACC, GYRO, MAG)
+"""What the sensors of a device are called that gives no names."""
+LARGEST_OF_OTHERS = 1e30
+"""The largest value of a channel in a unit that is not known here."""
+
+
+def signals_of_sensors(sensors: Sequence[Sensor], units: Sequence[str]) -> Signals:
+    """Return the signals of sensors whose values come in these units, one for each sensor."""
+    names = tuple(name for sensor in sensors for name in sensor.channels)
+    spread = tuple(unit for unit in units for _ in range(3))
+    return Signals(names, spread, sensors=tuple(sensors))
+
+
+OF_NINE_CHANNELS = signals_of_sensors((ACC, GYRO), ("g", "rad/s"))
+
+
+def takes_nine(model: Signals) -> bool:
+    """Return whether filters make the model's channels of acceleration and rotation."""
+    return model.channels == CHANNELS
+
+
+def inputs_of(model: Signals) -> Signals:
+    """Return what the model takes of a reading, in the order and the units that it takes."""
+    if takes_nine(model):
+        return OF_NINE_CHANNELS
+    return model
+
+
+def of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]) -> Signals:
+    """Return the sensors of a device that has one of each of these kinds, and gives no names.
+
+    A sensor is called what the model calls its own of that kind. Raises UsageError where the model
+    has several of them.
+    """
+    sensors = []
+    for kind in kinds:
+        own = [one for one in inputs_of(model).sensors if one.kind == kind]
+        if len(own) > 1:
+            names = ", ".join(one.name for one in own)
+            raise UsageError(
+                f"the model takes {kind} of {names:.120}, and a device without names has one of"
+                " them; give the channels their names"
+            )
+        own += [one for one in USUAL if one.kind == kind]
+        sensors.append(own[0])
+    return signals_of_sensors(sensors, units)
+
+
+def largest(model: Signals) -> NDArray[np.float64]:
+    """Return what the size of each input's values may be, (inputs,)."""
+    known = set(KIND_UNITS.values())
+    units = inputs_of(model).units
+    return np.array([LARGEST_VALUE if unit in known else LARGEST_OF_OTHERS for unit in units])
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How the inputs of a model follow from the values of a reading."""
+
+    places: tuple[int, ...]
+    factors: tuple[float, ...]
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the inputs, (n, inputs), of values (n, channels) as they come."""
+        found: NDArray[np.float64] = values[:, self.places] * np.array(self.factors)
+        return found
+
+
+def taken(given: Signals, model: Signals) -> Taken:
+    """Return how the model's inputs follow from the given channels.
+
+    Raises UsageError that names what is missing, is another quantity or has another unit.
+    """
+    wanted = inputs_of(model)
+    missing = [name for name in wanted.channels if name not in given.channels]
+    if missing:
+        raise UsageError(
+            f"the model takes {_named(wanted, missing)}, which is not among"
+            f" {_named(given, given.channels)}; record with that sensor and name it so, or take"
+            " another model"
+        )
+    kinds = {one.name: one.kind for one in given.sensors}
+    for sensor in wanted.sensors:
+        got = kinds.get(sensor.name, sensor.kind)
+        if got != sensor.kind:
+            raise UsageError(
+                f"the model takes {sensor.kind} as {sensor.name}, got {got}; give that under this"
+                " name, or take another model"
+            )
+    places = [given.channels.index(name) for name in wanted.channels]
+    units = [given.units[place] for place in places]
+    factors = map(_factor, wanted.channels, units, wanted.units)
+    return Taken(tuple(places), tuple(factors))
+
+
+def _factor(name: str, given: str, wanted: str) -> float:
+    if given == wanted:
+        return 1.0
+    from_unit = UNITS.get(given, (NONE, 1.0))
+    to_unit = UNITS.get(wanted, (NONE, 1.0))
+    if from_unit[0] == NONE or from_unit[0] != to_unit[0]:
+        raise UsageError(f"{name}: the model takes {wanted}, got {given:.40}; convert it first")
+    return from_unit[1] / to_unit[1]
+
+
+def _named(signals: Signals, names: Sequence[str]) -> str:
+    """Return names with their units: `acc_x, acc_y (g), mag_x (uT)`."""
+    by_unit: dict[str, list[str]] = {}
+    for name in names:
+        by_unit.setdefault(signals.units[signals.channels.index(name)], []).append(name)
+    return ", ".join(f"{', '.join(found)} ({unit})" for unit, found in by_unit.items())[:300]

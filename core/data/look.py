@@ -1,0 +1,44 @@
+"""`python -m core.data.look [SOURCE]`: which recordings a job would take here, and why.
+
+Prints one line of JSON, `{"holds": true, "line": why}`; where nothing usable is found `holds` is
+false and `line` says why not. For `fab deploy check`, which looks on the node itself and does not
+know this room.
+"""
+
+import argparse
+import os
+import sys
+
+from core.data.source import PROJECT_ROOT, find_source
+from core.errors import DataError
+from core.logs.terminal import say_json
+from core.user_cache import user_cache
+
+
+def look(source: str | None, format_name: str | None = None) -> tuple[bool, str]:
+    """Return whether recordings are found for `source`, and one line about it.
+
+    None stands for the search order.
+    """
+    try:
+        found = find_source(source, os.environ, PROJECT_ROOT, user_cache(), format_name)
+        return True, found.why
+    except DataError as error:
+        return False, str(error)
+
+
+def main() -> int:
+    """Look, and print what was found."""
+    parser = argparse.ArgumentParser(prog="python -m core.data.look", description=__doc__)
+    parser.add_argument(
+        "source", nargs="?", help="a path or `synthetic`; the search order without it"
+    )
+    parser.add_argument("--format", help="how they are written: a known format, or a YAML file")
+    given = parser.parse_args()
+    holds, line = look(given.source, given.format)
+    say_json({"holds": holds, "line": line})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""From a source to a prepared data set, through the cache."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from core.data.archive import FolderTree, digest, file_digest
+from core.data.batch import BatchValidator
+from core.data.dataset import MANIFEST, Dataset
+from core.data.described.known_formats import described
+from core.data.examples import written
+from core.data.manifest import open_prepared
+from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
+from core.data.reader import READERS, open_set
+from core.data.recordings import Cutting, Recordings, Report, check, silent
+from core.data.signals import CAUSAL, TWO_WAY
+from core.data.source import DESCRIBED, PREPARED, SETS, Source
+from core.data.store import SHORT_KEY, Origin, short_name, store
+from core.data.window_units import refuse_implausible
+from core.errors import DataError
+
+CHECKSUM_SUFFIX = ".sha256"
+"""What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
+
+
+def prepare(
+    source: Source,
+    *,
+    window_steps: int = 128,
+    window_stride: int = 64,
+    cache: Path,
+    seed: int = 0,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    progress: Report | None = None,
+) -> Dataset:
+    """Windows or examples of `source`, prepared in or re-used from the folder `cache`.
+
+    The prepared folder is named after a hash of the source's bytes, the parameters and this
+    package's own code: what changed is prepared again, what did not is not, wherever the source
+    lies. `seed` matters to synthetic recordings only, `options` (the other fields of `Cutting`, by
+    name) to the kinds that know them. `progress` is called with a stage, what is done and what
+    there is in all. A source that is a prepared folder itself is opened where it lies, and must
+    have been prepared with these settings. Raises DataError naming file, line and remedy; the cache
+    is then unchanged.
+    """
+    cutting = Cutting.of(window_steps, window_stride, seed, _with_format(source, options))
+    if source.kind == PREPARED and source.path is not None:
+        return open_published(source.path, cutting)
+    where = str(source.path or source.kind)
+    report = progress or silent
+    reader = READERS[source.kind]
+    if cutting.filters == CAUSAL and "filters" not in reader.settings:
+        raise DataError(
+            f"{where}: jobs.train.data.filters: recordings of kind {source.kind} are not filtered"
+            f" here, so {CAUSAL} would change nothing; set {TWO_WAY}, or use the raw HAPT"
+            " recordings"
+        )
+    settings = {setting: _plain(getattr(cutting, setting)) for setting in reader.settings}
+    named = source.path is not None and (reader.suffix or not reader.marker)
+    if source.path is not None and named:
+        name = source.path.stem or source.kind
+    else:
+        name = source.kind
+    with _in_memory(where), _opened(source) as opened:
+        source_sha256 = _digest(source, opened, report)
+        described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
+        key = hashlib.sha256(described.encode()).hexdigest()
+        folder = cache / f"{short_name(name)}-{key[:SHORT_KEY]}"
+        try:
+            prepared = open_prepared(folder)
+        except DataError:
+            # Absent or damaged: either way it is made again from the source.
+            origin = Origin(name, where, source_sha256, settings)
+            found = reader.read(opened, cutting, report)
+            if isinstance(found, Recordings):
+                prepared = store(
+                    refuse_implausible(check(found, where), where), folder, origin, report
+                )
+            else:
+                gate = BatchValidator(where, found.task, found.labels)
+                origin = replace(origin, held_out=found.held_out, signals=found.signals)
+                prepared = written(
+                    found.batches,
+                    cache,
+                    folder,
+                    origin,
+                    gate,
+                    found.task,
+                    found.standardized,
+                    report,
+                )
+    if not settings and prepared.holds_windows:
+        refuse_other_steps(where, prepared.window_steps, cutting)
+    return replace(prepared, name=name, source=where)
+
+
+@contextmanager
+def _in_memory(where: str) -> Iterator[None]:
+    """Raise DataError for a source that takes more memory than there is."""
+    try:
+        yield
+    except MemoryError:
+        raise DataError(
+            f"{where}: takes more memory than this process may have; cut its examples or files"
+            " smaller, or prepare it on a larger machine"
+        ) from None
+
+
+def _with_format(source: Source, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options with the format itself in the place of its name or file.
+
+    Raises DataError.
+    """
+    if source.kind == SETS and source.path is not None:
+        from core.data.described.sets import described_sets  # SciPy, which a service has no use for
+
+        return {**options, "format": described_sets(source.path)}
+    if source.kind != DESCRIBED or source.path is None:
+        return {**options, "format": None}
+    form = described(options.get("format"), source.path)
+    return {**options, "format": form.model_dump(mode="json", by_alias=True)}
+
+
+def open_published(folder: Path, cutting: Cutting) -> Dataset:
+    """Open the data set in `folder` and compare its settings with the given ones.
+
+    Its files are compared with its manifest.
+
+    Settings that its kind of source does not know do not matter. Raises DataError.
+    """
+    dataset = open_prepared(folder)
+    settings = json.loads((folder / MANIFEST).read_bytes()).get("preparation")
+    if not isinstance(settings, dict):
+        raise DataError(
+            f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again"
+        )
+    wanted = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    if cutting.filters == CAUSAL and "filters" not in settings:
+        raise DataError(
+            f"{folder}: does not say that it was prepared with filters {CAUSAL}; prepare and"
+            " publish the data for this job, or change the job"
+        )
+    if not settings and dataset.holds_windows and cutting.window_steps != DEFAULT_WINDOW_STEPS:
+        # The source came cut into windows of one length, which no setting chose.
+        settings = {"window_steps": dataset.window_steps}
+    for name, value in settings.items():
+        if value != wanted.get(name):
+            raise DataError(
+                f"{folder}: prepared with {name} {value}, expected {wanted.get(name)} as in the"
+                " job; prepare and publish the data for this job, or change the job"
+            )
+    return dataset
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    return json.loads(
+        json.dumps(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value)
+    )
+
+
+@functools.cache
+def _preparation_sha256() -> str:
+    """SHA-256 of the code that prepares: unlike a version number it changes with every filter."""
+    package = Path(__file__).parent
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
+    ).hexdigest()
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    """Return what the source's reader reads.
+
+    The files of a set, the path of a file, or None for what is made here.
+    """
+    path = source.path
+    if path is None or READERS[source.kind].marker is None:
+        yield FolderTree(path) if path is not None and path.is_dir() else path
+        return
+    with open_set(path) as found:
+        if found is None or found[0] != source.kind:
+            raise DataError(
+                f"{path}: no longer holds recordings of kind {source.kind}; look for the source"
+                " again"
+            )
+        yield found[1]
+
+
+def _digest(source: Source, opened: Any, report: Report) -> str:
+    """SHA-256 over the bytes that decide the result."""
+    if source.path is None:
+        return hashlib.sha256(source.kind.encode()).hexdigest()
+    if isinstance(opened, FolderTree):
+        return digest(opened, READERS[source.kind].wanted(opened.names()), report)
+    return _file_digest(source.path, report)
+
+
+def _file_digest(path: Path, report: Report) -> str:
+    """SHA-256 of a file, compared with what `<file>.sha256` beside it expects, if there is one."""
+    found = file_digest(path, report)
+    beside = path.with_name(path.name + CHECKSUM_SUFFIX)
+    if beside.exists():
+        words = beside.read_text(encoding="utf-8", errors="replace").split()
+        if words:
+            expected = words[0].lower()
+        else:
+            expected = ""
+        if expected != found:
+            raise DataError(
+                f"{path}: expected SHA-256 {expected or 'nothing'} as in {beside.name}, got"
+                f" {found}; fetch the file again, or remove {beside.name} if the file was changed"
+                " on purpose"
+            )
+    return found

@@ -1,0 +1,170 @@
+"""`python -m core.data.show [SOURCE]`: what recordings hold, or what is wrong.
+
+It finds the known format that they fit, or writes a draft of one. It shows readings, rates and
+people of described recordings, and classes, people, channels and a few of the windows of all.
+
+Windows are read as a training would, into the same cache. For `fab data show`, which does not know
+this room.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.atomic_write import atomic_write
+from core.data.described.known_formats import BESIDE, described, open_questions
+from core.data.prepare import prepare
+from core.data.show.choice import FoundRecordings, choose, write_draft
+from core.data.show.draft import Draft
+from core.data.show.looks import RecordingLook
+from core.data.show.page import page
+from core.data.show.portrait import Portrait, portrait_of
+from core.data.show.recording import look_at
+from core.data.show.terminal import lines, table
+from core.data.show.wrong import named_lines
+from core.data.source import DESCRIBED
+from core.errors import ClusterError, DataError, ExitCode
+from core.logs.bars import bar
+from core.logs.terminal import say, say_json
+from core.user_cache import user_cache
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Find, prepare, and show what was found."""
+    given = _parser().parse_args(arguments)
+    try:
+        choice = choose(given.source, given.options, is_draft_asked=given.draft is not None)
+        if choice.draft is not None:
+            path = given.draft or Path(BESIDE)
+            write_draft(choice.draft, path, is_forced=given.force)
+            _say_draft(given, choice.draft, path)
+            return ExitCode.DONE
+        return _show(given, choice)
+    except ClusterError as problem:
+        _say_problem(problem)
+        return int(problem.exit_code)
+    except KeyboardInterrupt:
+        return ExitCode.CANCELLED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m core.data.show", description=__doc__)
+    parser.add_argument(
+        "source", nargs="?", help="a path or `synthetic`; the search order without it"
+    )
+    parser.add_argument("--window-steps", type=int, default=128)
+    parser.add_argument("--window-stride", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0, help="matters to synthetic recordings only")
+    parser.add_argument(
+        "--options",
+        type=json.loads,
+        default={},
+        help="a JSON object: other keys of jobs.train.data",
+    )
+    parser.add_argument(
+        "--each",
+        type=int,
+        default=1,
+        choices=range(10),
+        metavar="N",
+        help="windows of each class, 0-9",
+    )
+    parser.add_argument("--out", type=Path, help="write an HTML page to this file too")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--draft", type=Path, help="write a draft of a format to this file")
+    parser.add_argument("--force", action="store_true", help="replace a draft that is there")
+    return parser
+
+
+def _show(given: argparse.Namespace, choice: FoundRecordings) -> int:
+    """Show recordings, and what is wrong with windows of them. Raises ClusterError."""
+    look = _look(given, choice)
+    portrait = None
+    problem = None
+    try:
+        portrait = _portrait(given, choice)
+    except DataError as found:
+        if look is None:
+            raise
+        problem = found
+    if given.out is not None:
+        atomic_write(given.out, page(portrait, look).encode(), "give another --out")
+    if given.json:
+        shown = {} if portrait is None else portrait.to_json()
+        more = {} if look is None else {"format": choice.format, "recordings": look.to_json()}
+        say_json({**shown, **more, **({"problem": str(problem)} if problem else {})})
+    else:
+        encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+        if choice.source is not None and look is not None:
+            say(choice.source.why)
+        for line in lines(portrait, look, blocks=encoding.startswith("utf")):
+            say(line)
+        if given.out is not None:
+            say(f"page: {given.out}")
+    if problem is None:
+        return ExitCode.DONE
+    _say_problem(problem)
+    return int(problem.exit_code)
+
+
+def _look(given: argparse.Namespace, choice: FoundRecordings) -> RecordingLook | None:
+    """Return what described recordings hold; None for others. Raises DataError."""
+    source = choice.source
+    if source is None or source.path is None or source.kind != DESCRIBED:
+        return None
+    form = described(choice.format, source.path)
+    if given.options.get("sampling_hz") is not None:
+        time = form.time.model_copy(update={"hertz": given.options["sampling_hz"]})
+        form = form.model_copy(update={"time": time})
+    return look_at(source.path, form, is_labelled=choice.is_labelled, members=choice.members)
+
+
+def _portrait(given: argparse.Namespace, choice: FoundRecordings) -> Portrait | None:
+    """Return what the windows hold; None where no path says whose they are. Raises DataError."""
+    if not choice.is_labelled:
+        return None
+    assert choice.source is not None
+    options = given.options
+    if choice.source.kind == DESCRIBED:
+        options = {**options, "format": choice.format}
+    with bar() as report:
+        dataset = prepare(
+            choice.source,
+            window_steps=given.window_steps,
+            window_stride=given.window_stride,
+            seed=given.seed,
+            cache=user_cache() / "prepared",
+            options=options,
+            progress=report,
+        )
+    return portrait_of(dataset, given.each)
+
+
+def _say_draft(given: argparse.Namespace, draft: Draft, path: Path) -> None:
+    questions = open_questions(draft.text)
+    if given.json:
+        asked = [f"line {line}: {question}" for line, question in questions]
+        say_json({"draft": str(path), "questions": asked})
+        return
+    rows = [[one.name, ", ".join(one.samples), one.unit_of_time] for one in draft.columns]
+    for line in table(["column", "values such as", "time in"], rows):
+        say(line)
+    say(
+        f"\n{given.source} fits no known format; a draft of one is in {path}, with {len(questions)}"
+        " questions:"
+    )
+    for number, question in questions:
+        say(f"  line {number}: {question}")
+    say(f"next: answer them, then fab data show {given.source} --format {path}")
+
+
+def _say_problem(problem: ClusterError) -> None:
+    say(problem, error=True)
+    for line in named_lines(str(problem)):
+        say(line, error=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""A draft of a format for recordings that no known format fits: what their figures prove.
+
+What a person must decide stands there as a key without a value, with `# ?` and the question.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from core.data.described.column_looks import (
+    ColumnLook,
+    columns_of,
+    length_of,
+    triples,
+    unit_in,
+)
+from core.data.described.members import Member
+from core.data.described.sheet import Sheet, sheets_of
+
+MOST_FILES = 48
+"""Files that are looked at, evenly among all."""
+MOST_NAMED = 4
+UNITS_ASKED = "g, m/s2, mg, rad/s, deg/s, uT, mT, gauss or none"
+MOST_WINDOW_HZ = 1000.0
+ALIKE = 0.05
+"""Rates that differ by less are one."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Files of one form: some sheets of them, and the columns of the first."""
+
+    sheets: Sequence[Sheet]
+    columns: Sequence[ColumnLook]
+
+    @property
+    def first(self) -> Sheet:
+        return self.sheets[0]
+
+    @property
+    def times(self) -> Sequence[ColumnLook]:
+        return [column for column in self.columns if column.is_time]
+
+    @property
+    def vectors(self) -> Mapping[str, Sequence[ColumnLook]]:
+        return triples([column for column in self.columns if not column.is_time])
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The text of the file, and what it is made of.
+
+    columns: of the files that it describes. has_times: whether one of them can be the time.
+    """
+
+    text: str
+    columns: Sequence[ColumnLook]
+    has_times: bool
+
+
+def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
+    """Return a draft for the files of what a person named; None where none has numbers.
+
+    Raises DataError for a damaged archive.
+    """
+    at_once = max(1, -(-len(members) // MOST_FILES))
+    by_form: dict[tuple[str, ...], list[Sheet]] = {}
+    for sheet in (sheet for member in members[::at_once] for sheet in sheets_of(member)):
+        form = json.dumps(sheet.said, sort_keys=True)
+        by_form.setdefault((sheet.sensor, form, *sheet.names), []).append(sheet)
+    kinds = [_Kind(found, columns_of(found[0])) for found in by_form.values()]
+    kinds = [one for one in kinds if any(column.numbers is not None for column in one.columns)]
+    if not kinds:
+        return None
+    kinds.sort(key=lambda one: (bool(one.times), len(one.sheets)), reverse=True)
+    sensors = [one for one in kinds if one.first.sensor and one.times]
+    described = kinds[:1]
+    if len(sensors) > 1 or "sensor" in kinds[0].first.said.get("json", {}):
+        described = sensors
+    lines = list(_lines(named, members, described, kinds))
+    columns = [column for kind in described for column in kind.columns]
+    return Draft("\n".join(lines) + "\n", columns, bool(described[0].times))
+
+
+def _lines(
+    named: str,
+    members: Sequence[Member],
+    described: Sequence[_Kind],
+    kinds: Sequence[_Kind],
+) -> Iterator[str]:
+    yield f"# A draft for {_comment(named)}: write a value before each `# ?`; docs/recordings.md"
+    yield "# has the keys. Samples and figures are of the beginnings of the files."
+    paths = [member.name for member in members]
+    yield f"# Paths are such as {_comment(', '.join(paths[:MOST_NAMED]))}."
+    first = described[0].first
+    others = [one.first.member.name for one in kinds if one not in described]
+    if others:
+        yield f"# Files of another form: {_comment(', '.join(others[:MOST_NAMED]))}."
+    is_in_document = "sensor" in first.said.get("json", {})
+    has_sensors = is_in_document or len(described) > 1
+    yield from _files(described, others, by_path=has_sensors and not is_in_document)
+    for key, value in first.said.items():
+        if value or key == "json":
+            yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
+    yield from (f"# {_comment(note)}" for kind in described for note in kind.first.notes)
+    for column in (column for kind in described for column in kind.columns if column.words):
+        words = ", ".join(map(_quoted, column.words))
+        yield f"# {_comment(column.name)} has words among its numbers: {words}; see `missing`"
+    yield from _time(described)
+    yield "channels:"
+    for kind in described:
+        yield from _channels(kind, kind.first.sensor if has_sensors else None)
+    yield from _who_and_what(described[0])
+
+
+def _files(described: Sequence[_Kind], others: Sequence[str], *, by_path: bool) -> Iterator[str]:
+    """Yield the pattern of the files, where their names leave one alone."""
+    paths = [
+        (PurePosixPath(sheet.member.name), sheet) for kind in described for sheet in kind.sheets
+    ]
+    names = {path.name for path, _ in paths}
+    endings = {path.suffix for path, _ in paths}
+    if by_path:
+        names = {path.name.replace(sheet.sensor, "{sensor}", 1) for path, sheet in paths}
+    if len(names) == 1:
+        yield f"files: {_quoted(names.pop())}"
+    elif by_path:
+        yield f"files:  # ? a pattern of the paths, with {{sensor}}; {_comment(min(names))}"
+    elif len(endings) > 1 or any(name.endswith(min(endings)) for name in others):
+        yield "files:  # ? a pattern of the paths of these readings alone"
+    else:
+        yield f"files: {_quoted('*' + endings.pop())}"
+
+
+def _time(described: Sequence[_Kind]) -> Iterator[str]:
+    times = described[0].times
+    yield "time:"
+    if not times:
+        yield "  hertz:  # ? readings a second; no column rises as times do"
+        return
+    if len(times) == 1:
+        yield f"  column: {_quoted(times[0].name)}  # {_comment(times[0].line)}"
+    else:
+        several = "; ".join(f"{one.line} in {' or '.join(one.units)}" for one in times)
+        yield f"  column:  # ? one of {_comment(several)}"
+    if len(times) == 1 and len(times[0].units) == 1:
+        yield f"  unit: {times[0].units[0]}"
+    else:
+        yield "  unit:  # ? of that column: s, ms, us, ns or iso"
+    rates = [
+        column.hertz
+        for kind in described[:1]
+        for sheet in kind.sheets
+        for column in columns_of(sheet)
+        if column.name == times[0].name and column.hertz is not None
+    ]
+    middle = 0.0
+    if rates:
+        middle = sorted(rates)[len(rates) // 2]
+    if rates and max(rates) - min(rates) <= ALIKE * min(rates) and middle <= MOST_WINDOW_HZ:
+        yield f"  hertz: {round(middle)}  # found: {middle:.4g} readings a second"
+    else:
+        seen = ""
+        if rates:
+            seen = f"; found: {min(rates):.4g} to {max(rates):.4g}"
+        yield f"  hertz:  # ? the rate of the windows{seen}"
+
+
+def _channels(kind: _Kind, sensor: str | None) -> Iterator[str]:
+    of_sensor = ""
+    prefix = ""
+    if sensor is not None:
+        of_sensor = f"\n    sensor: {_quoted(sensor)}"
+        prefix = f"{sensor.lower()}_"
+    vectors = kind.vectors
+    for name, columns in vectors.items():
+        listed = ", ".join(_quoted(column.name) for column in columns)
+        own = f"{prefix}{name}".removesuffix("_xyz")
+        yield f"  - name: {_quoted(own)}\n    columns: [{listed}]{of_sensor}"
+        yield from _unit(columns[0].name, f"mean length {length_of(columns):.4g}")
+    taken = {column.name for columns in vectors.values() for column in columns}
+    rest = [
+        column
+        for column in kind.columns
+        if column.numbers is not None and not column.is_time and column.name not in {"", *taken}
+    ]
+    for column in rest:
+        entry = f"{{name: {_quoted(column.name)}, columns: {_quoted(column.name)}, unit: none}}"
+        if vectors:
+            yield f"  # - {entry}  # {_comment(column.line)}"
+            continue
+        own = _quoted(f"{prefix}{column.name}")
+        yield f"  - name: {own}\n    columns: {_quoted(column.name)}{of_sensor}"
+        yield from _unit(column.name, f"values such as {', '.join(column.samples)}")
+    if rest and not vectors:
+        yield '  # Three axes of one sensor are one channel: columns: ["2", "3", "4"]'
+
+
+def _unit(name: str, figures: str) -> Iterator[str]:
+    stated = unit_in(name)
+    if stated is not None:
+        yield f"    unit: {stated}  # {figures}"
+    else:
+        yield f"    unit:  # ? {UNITS_ASKED}; {_comment(figures)}"
+
+
+def _who_and_what(kind: _Kind) -> Iterator[str]:
+    taken = {column.name for columns in kind.vectors.values() for column in columns}
+    said = [
+        column.line
+        for column in kind.columns
+        if column.may_say_what and not column.is_time and column.name not in taken
+    ]
+    found = f"{', '.join(said)}; or null" if said else "no column says it; null"
+    for key, what, also in (
+        ("label", "what was done", ""),
+        ("person", "who was recorded", ", or `name` for one person"),
+    ):
+        yield f"{key}:"
+        yield f"  column:  # ? {what}: {_comment(found)}, with {{{key}}} in files{also}"
+
+
+def _quoted(word: str) -> str:
+    """Return a word as YAML has it, on one line whatever it holds."""
+    return "".join(
+        letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+        for letter in json.dumps(word, ensure_ascii=False)
+    )
+
+
+def _comment(words: str) -> str:
+    """Return words of a file as a part of one line that is no YAML."""
+    return "".join(letter if letter.isprintable() else "?" for letter in words)[:400]

@@ -1,0 +1,216 @@
+"""What there is to show of a prepared data set, as plain values; nothing here draws."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.dataset import CLASSIFICATION, MULTILABEL, Dataset
+from core.data.recordings import NO_SUBJECT
+from core.data.signals import names_of
+
+MOST_GROUPS = 64
+MOST_CLASSES = 64
+MOST_CHANNELS = 64
+MOST_STEPS = 4096
+AT_ONCE = 4096
+"""Examples whose channels are summed at a time."""
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """One class or label: how many examples have it."""
+
+    label: str
+    train: int
+    test: int
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """One person, device or other group.
+
+    It has its number, its name if there is one, its part, and its examples by class.
+    """
+
+    number: int
+    name: str
+    part: str
+    examples: int
+    by_class: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChannelRow:
+    """One channel over all training examples or readings; without a known unit in the source's."""
+
+    name: str
+    unit: str
+    mean: float
+    deviation: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One training window of a class, (steps, channels) as nested lists.
+
+    It is from the middle of those there are.
+    """
+
+    label: str
+    row: int
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """Everything that is shown of one data set."""
+
+    name: str
+    source: str
+    sha256: str
+    summary: str
+    folder: str
+    held_out_by: str
+    leak: str
+    note: str
+    signals: str
+    """What is known of the channels of windows; empty for other examples."""
+    classes: tuple[LabelCounts, ...]
+    groups: tuple[GroupRow, ...]
+    groups_left_out: int
+    channels: tuple[ChannelRow, ...]
+    windows: tuple[Drawn, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def portrait_of(dataset: Dataset, each: int = 1) -> Portrait:
+    """The portrait of a data set, with `each` windows of every class."""
+    classes = class_of_each(dataset)
+    groups, left_out = group_rows(dataset, classes)
+    return Portrait(
+        name=dataset.name,
+        source=dataset.source,
+        sha256=dataset.source_sha256,
+        summary=dataset.summary(),
+        folder=str(dataset.folder),
+        held_out_by=dataset.held_out.by,
+        leak=dataset.held_out.leak,
+        note=dataset.held_out.note,
+        signals=dataset.signals.line() if dataset.holds_windows else "",
+        classes=class_rows(dataset),
+        groups=groups,
+        groups_left_out=left_out,
+        channels=channel_rows(dataset),
+        windows=drawn(dataset, classes, each) if classes is not None else (),
+    )
+
+
+def class_of_each(dataset: Dataset) -> NDArray[np.int32] | None:
+    """The class of each example, (rows,); None where examples have none, or several."""
+    if dataset.task == CLASSIFICATION and not dataset.targets.shape:
+        return dataset.classes()
+    return None
+
+
+def class_rows(dataset: Dataset) -> tuple[LabelCounts, ...]:
+    """Examples of each class or label, at every position of an example; none of a regression."""
+    if dataset.task not in (CLASSIFICATION, MULTILABEL):
+        return ()
+    values = dataset.target_values()
+    train = dataset.train_windows
+    width = len(dataset.labels)
+    if dataset.task == MULTILABEL:
+        counts = [
+            np.asarray(part, np.int64).sum(axis=0) for part in (values[:train], values[train:])
+        ]
+    else:
+        parts = (np.asarray(part).reshape(-1) for part in (values[:train], values[train:]))
+        counts = [np.bincount(part, minlength=width) for part in parts]
+    found = zip(dataset.labels, counts[0].tolist(), counts[1].tolist(), strict=True)
+    return tuple(LabelCounts(*row) for row in found)[:MOST_CLASSES]
+
+
+def group_rows(
+    dataset: Dataset, classes: NDArray[np.int32] | None
+) -> tuple[tuple[GroupRow, ...], int]:
+    """Return the first groups with their parts, and how many more there are.
+
+    There are none where the source names no groups.
+    """
+    subjects = dataset.subjects()
+    names = dataset.held_out.groups
+    rows = []
+    known = np.unique(subjects[subjects != NO_SUBJECT])
+    for number in known[:MOST_GROUPS].tolist():
+        own = np.flatnonzero(subjects == number)
+        if classes is None:
+            by_class = ()
+        else:
+            by_class = np.bincount(classes[own], minlength=len(dataset.labels)).tolist()
+        rows.append(
+            GroupRow(
+                number=number,
+                name=names[number] if number < len(names) else "",
+                part="train" if own[0] < dataset.train_windows else "test",
+                examples=len(own),
+                by_class=tuple(by_class)[:MOST_CLASSES],
+            )
+        )
+    return tuple(rows), len(known) - len(rows)
+
+
+def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
+    """Return the last axis of the training examples.
+
+    It is empty where examples are single numbers or have many channels.
+    """
+    if not dataset.input_shape or dataset.input_shape[-1] > MOST_CHANNELS:
+        return ()
+    width = dataset.input_shape[-1]
+    windows = dataset.windows()[: dataset.train_windows]
+    count = 0
+    total = np.zeros(width)
+    squares = np.zeros(width)
+    least = np.full(width, np.inf)
+    most = np.full(width, -np.inf)
+    for start in range(0, len(windows), AT_ONCE):
+        values = np.asarray(windows[start : start + AT_ONCE], np.float64).reshape(-1, width)
+        count += len(values)
+        total = total + values.sum(axis=0)
+        squares = squares + (values**2).sum(axis=0)
+        least = np.minimum(least, values.min(axis=0))
+        most = np.maximum(most, values.max(axis=0))
+    mean = total / max(1, count)
+    deviation = np.sqrt(np.maximum(0.0, squares / max(1, count) - mean**2))
+    names = names_of(dataset.signals, width)
+    units = dataset.signals.units or ("",) * width
+    figures = np.stack([mean, deviation, least, most], axis=1).tolist()
+    return tuple(
+        ChannelRow(name, unit, *row) for name, unit, row in zip(names, units, figures, strict=True)
+    )
+
+
+def drawn(dataset: Dataset, classes: NDArray[np.int32], each: int) -> tuple[Drawn, ...]:
+    """Return `each` training windows of every class, evenly spaced among them.
+
+    It is empty where examples are no windows.
+    """
+    shape = dataset.input_shape
+    if len(shape) != 2 or shape[1] > MOST_CHANNELS or shape[0] > MOST_STEPS:
+        return ()
+    windows = dataset.windows()
+    found = []
+    for number, label in enumerate(dataset.labels[:MOST_CLASSES]):
+        own = np.flatnonzero(classes[: dataset.train_windows] == number)
+        for turn in range(min(each, len(own))):
+            row = int(own[(2 * turn + 1) * len(own) // (2 * each)])
+            values = np.asarray(windows[row], np.float64)
+            found.append(Drawn(label, row, tuple(tuple(step) for step in values.tolist())))
+    return tuple(found)

@@ -1,0 +1,255 @@
+"""What recordings of a format hold before windows are cut: readings, rates, pauses, who and what.
+
+Only so much is read as a person waits for, and it says whether that was all.
+"""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.description import RecordingFormat
+from core.data.described.intervals import Intervals
+from core.data.described.members import Member, Sheaf, sheaves
+from core.data.described.session_rows import rows_of
+from core.data.described.sessions import places_of
+from core.data.described.text_rows import Damage, Rows
+from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
+from core.data.show.portrait import ChannelRow
+from core.data.show.suspicions import Judge, rate_problems
+from core.errors import DataError
+
+MOST_READINGS = 4_000_000
+MOST_SECONDS = 10.0
+MOST_SESSIONS = 64
+MOST_LABELS = 64
+MOST_PROBLEMS = 12
+EXCERPT_SECONDS = 4.0
+MOST_IN_EXCERPT = 800
+RATE_PARTS = 64
+
+Numbers = NDArray[np.float64]
+Place = tuple[str, str, str]
+"""Person, session and file."""
+
+
+def look_at(
+    source: Path,
+    form: RecordingFormat,
+    *,
+    is_labelled: bool = True,
+    members: Sequence[Member] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> RecordingLook:
+    """Read recordings, or the first of them, and say what they hold and what looks wrong.
+
+    Without `is_labelled` who and what are not asked for. Raises DataError where no file fits.
+    """
+    found = sheaves(source, form, unlabelled=not is_labelled, members=members)
+    taken = _Taken(source, form, is_labelled)
+    ends = clock() + MOST_SECONDS
+    problems = []
+    is_whole = True
+    for number, sheaf in enumerate(found):
+        if number and (taken.readings >= MOST_READINGS or clock() > ends):
+            is_whole = False
+            break
+        try:
+            for rows in rows_of(sheaf, form, taken.damage, unlabelled=not is_labelled):
+                taken.take(sheaf, rows)
+                if taken.readings >= MOST_READINGS or clock() > ends:
+                    is_whole = False
+                    break
+        except DataError as problem:
+            problems.append(str(problem))
+    return taken.look(len(found), is_whole, problems)
+
+
+@dataclass
+class _Session:
+    times: list[Numbers] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class _Taken:
+    """What was read so far."""
+
+    def __init__(self, source: Path, form: RecordingFormat, is_labelled: bool) -> None:
+        self.readings = 0
+        self.damage = Damage()
+        self._form = form
+        self._is_labelled = is_labelled
+        self._intervals = None
+        if is_labelled and form.label.intervals is not None:
+            self._intervals = Intervals(source, form)
+        self._mixing = form.mixing
+        width = len(form.channel_names)
+        self._sums = np.zeros((2, width))
+        self._least = np.full(width, math.inf)
+        self._most = np.full(width, -math.inf)
+        self._sessions: dict[Place, _Session] = {}
+        self._excerpts: dict[str, tuple[Place, list[Numbers], list[Numbers]]] = {}
+        self._unknown: dict[str, int] = defaultdict(int)
+        self._judge = Judge(form)
+
+    def take(self, sheaf: Sheaf, rows: Rows) -> None:
+        """Add the next readings of a recording."""
+        if not len(rows.values):
+            return
+        values = rows.values @ self._mixing
+        self.readings += len(values)
+        self._sums += values.sum(axis=0), (values**2).sum(axis=0)
+        self._least = np.minimum(self._least, values.min(axis=0))
+        self._most = np.maximum(self._most, values.max(axis=0))
+        for (person, session, word), own in self._grouped(sheaf, rows):
+            file = "" if self._form.session.column else sheaf.name
+            place = person, session, file
+            kept = self._sessions.setdefault(place, _Session())
+            times = rows.times[own]
+            kept.times.append(times)
+            self._judge.take(" ".join(filter(None, (person, session))), values[own])
+            if not self._is_labelled:
+                self._keep("", place, times, values[own])
+                continue
+            for label, part in self._labelled(sheaf, place, word, times):
+                kept.labels[label] += len(part)
+                self._keep(label, place, times[part], values[own][part])
+
+    def look(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
+        """Return what was found."""
+        form = self._form
+        sessions = [self._session(*item) for item in sorted(self._sessions.items())]
+        wrong = [*problems[:MOST_PROBLEMS], *rate_problems(form, sessions)]
+        wrong += self._judge.problems(self._channels())
+        share = self.damage.bad / max(1, self.damage.lines)
+        if share > form.bad_lines:
+            wrong.append(f"{self.damage.first}: {share:.2%} of the lines are no readings")
+        counts = {"missing": self.damage.missing, "bad lines": self.damage.bad}
+        return RecordingLook(
+            title=form.title,
+            channels=self._channels(),
+            files=files,
+            readings=self.readings,
+            is_whole=is_whole,
+            sessions=tuple(sessions[:MOST_SESSIONS]),
+            sessions_left_out=max(0, len(sessions) - MOST_SESSIONS),
+            labels=tuple(self._labels(sessions)),
+            excerpts=tuple(self._drawn()),
+            left_out=", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count),
+            wrong=tuple(wrong),
+            asked=tuple(self._asked(sessions)),
+        )
+
+    def _asked(self, sessions: Sequence[SessionLook]) -> Iterator[str]:
+        """Yield what only a person knows, each with the key that says it."""
+        form = self._form
+        rates = [one.hertz for one in sessions if one.hertz]
+        if form.time.hertz is None and rates:
+            yield (
+                f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
+                " jobs.train.data.sampling_hz=N"
+            )
+        if not self._is_labelled:
+            yield f"who, and what was done: name a folder with {' or '.join(form.files)}"
+        for word, count in list(self._unknown.items())[:MOST_PROBLEMS]:
+            yield f"what {word!r:.60} means, the label of {count:,} readings: label.words"
+
+    def _grouped(
+        self, sheaf: Sheaf, rows: Rows
+    ) -> Iterator[tuple[tuple[str, ...], NDArray[np.intp]]]:
+        """Yield person, session and word with the places of their readings."""
+        places = defaultdict(list)
+        for at, place in enumerate(places_of(self._form, sheaf, rows)):
+            places[place].append(at)
+        for place, own in places.items():
+            yield tuple(word.strip() for word in place), np.array(own)
+
+    def _labelled(
+        self, sheaf: Sheaf, place: Place, word: str, times: Numbers
+    ) -> Iterator[tuple[str, NDArray[np.intp]]]:
+        """Yield each class among readings of one word, with their places."""
+        words = [word] * len(times)
+        if self._intervals is not None:
+            words = self._intervals.words(sheaf, place[0], place[1], times)
+        known = self._form.label.words
+        found = np.array(words)
+        for said in dict.fromkeys(words):
+            own = np.flatnonzero(found == said)
+            is_missing = said in self._form.missing
+            if known and said not in known and not is_missing:
+                self._unknown[said] += len(own)
+            label = known.get(said, said)
+            if label and not is_missing:
+                yield label, own
+
+    def _keep(self, label: str, place: Place, times: Numbers, values: Numbers) -> None:
+        if label not in self._excerpts and len(self._excerpts) >= MOST_LABELS:
+            return
+        first, kept, rows = self._excerpts.setdefault(label, (place, [], []))
+        begin = kept[0][0] if kept else times[0]
+        near = (times >= begin) & (times < begin + EXCERPT_SECONDS)
+        if first == place and sum(map(len, kept)) < MOST_IN_EXCERPT and near.any():
+            kept.append(times[near])
+            rows.append(values[near])
+
+    def _channels(self) -> tuple[ChannelRow, ...]:
+        count = max(1, self.readings)
+        means, squares = self._sums / count
+        deviations = np.sqrt(np.maximum(0.0, squares - means**2))
+        figures = np.stack([means, deviations, self._least, self._most], axis=1).tolist()
+        if not self.readings:
+            return ()
+        return tuple(
+            ChannelRow(name, unit, *row)
+            for name, unit, row in zip(
+                self._form.channel_names, self._form.units, figures, strict=True
+            )
+        )
+
+    def _session(self, place: Place, kept: _Session) -> SessionLook:
+        times = np.concatenate(kept.times)
+        steps = np.diff(times)
+        rising = steps[steps > 0]
+        hertz = 1.0 / float(np.median(rising)) if len(rising) else 0.0
+        gap = self._form.longest_gap(self._form.time.hertz or hertz or 1.0)
+        counts, edges = np.histogram(times, min(RATE_PARTS, max(1, len(times) // 8)))
+        width = float(edges[1] - edges[0])
+        between = (len(times) - 1) / len(times)
+        return SessionLook(
+            person=place[0],
+            session=place[1] or place[2],
+            readings=len(times),
+            seconds=float(times.max() - times.min()),
+            hertz=hertz,
+            pauses=int((steps > gap).sum()),
+            longest_pause=float(steps.max(initial=0.0)),
+            unordered=int((steps <= 0).sum()),
+            rates=tuple((counts / width * between).tolist()) if width > 0 else (),
+        )
+
+    def _labels(self, sessions: Sequence[SessionLook]) -> Iterator[LabelLook]:
+        found: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
+        for (place, kept), look in zip(sorted(self._sessions.items()), sessions, strict=True):
+            for label, readings in kept.labels.items():
+                found[label].append((place[0], readings, readings / (look.hertz or math.inf)))
+        for label in sorted(found)[:MOST_LABELS]:
+            own = found[label]
+            yield LabelLook(
+                label,
+                readings=sum(readings for _, readings, _ in own),
+                seconds=sum(seconds for _, _, seconds in own),
+                people=len({person for person, _, _ in own}),
+            )
+
+    def _drawn(self) -> Iterator[Excerpt]:
+        for label, (place, times, rows) in sorted(self._excerpts.items()):
+            moments = np.concatenate(times)
+            values = np.concatenate(rows)[:MOST_IN_EXCERPT]
+            seconds = float(moments[: len(values)].max() - moments[0])
+            whose = " ".join(filter(None, place[:2]))
+            yield Excerpt(label, whose, seconds, tuple(map(tuple, values.tolist())))

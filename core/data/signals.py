@@ -1,0 +1,199 @@
+"""What is known of the signals in windows.
+
+A file, a person or a published set says it, and nothing else.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.plausible import (
+    MOST_OF_AN_AXIS,
+    acceleration_problem,
+    linear_problem,
+    magnetic_problem,
+    rotation_problem,
+)
+
+TWO_WAY = "two-way"
+CAUSAL = "causal"
+UNFILTERED = "none"
+FILTERS = (TWO_WAY, CAUSAL, UNFILTERED)
+"""How recordings are filtered: forwards and backwards, or forwards only, as a live stream has to
+be, or not at all."""
+
+LEAST_HZ = 1e-3
+MOST_HZ = 1e6
+"""Steps a second that a file may claim."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+AXES = "xyz"
+ACCELERATION = "acceleration"
+LINEAR = "acceleration without gravity"
+ROTATION = "rotation"
+MAGNETIC = "magnetic field"
+KIND_UNITS: Mapping[str, str] = {
+    ACCELERATION: "g",
+    LINEAR: "g",
+    ROTATION: "rad/s",
+    MAGNETIC: "uT",
+}
+"""What a sensor of three axes may measure, and the unit that its values have here."""
+
+SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
+    ACCELERATION: acceleration_problem,
+    ROTATION: rotation_problem,
+    LINEAR: linear_problem,
+    MAGNETIC: magnetic_problem,
+}
+"""By what is measured: what says whether a mean magnitude can be one in its unit."""
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """Three channels that are a vector: their common name, and what they measure."""
+
+    name: str
+    kind: str
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of its channels."""
+        return tuple(f"{self.name}_{axis}" for axis in AXES)
+
+
+OF_NINE = (
+    Sensor("total_acc", ACCELERATION),
+    Sensor("body_gyro", ROTATION),
+    Sensor("body_acc", LINEAR),
+)
+"""The sensors of the nine channels, by whose names they are known wherever they come from."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Facts of the channels, the last axis; empty and None where they are not stated.
+
+    channels, units: a name and a unit for each channel, in their order; sampling_hz: steps a
+    second; filters: `two-way`, `causal` or `none`; sensors: which channels are vectors, and of
+    what; format_sha256: the digest of the format that described the recordings.
+    """
+
+    channels: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    sampling_hz: float | None = None
+    filters: str | None = None
+    sensors: tuple[Sensor, ...] = ()
+    format_sha256: str | None = None
+
+    @property
+    def known_sensors(self) -> tuple[Sensor, ...]:
+        """The sensors that are stated, else those of the nine channels that are there by name."""
+        if self.sensors:
+            return self.sensors
+        return tuple(one for one in OF_NINE if set(one.channels) <= set(self.channels))
+
+    @property
+    def vectors(self) -> tuple[int, ...] | None:
+        """The first channel of each stated sensor, in order; None where none is stated."""
+        if not self.sensors:
+            return None
+        return tuple(sorted(self.channels.index(one.channels[0]) for one in self.sensors))
+
+    def places(self, sensor: Sensor) -> list[int]:
+        """Return where the sensor's channels stand.
+
+        Empty where one is not known, or in another unit by its own word.
+        """
+        if not set(sensor.channels) <= set(self.channels):
+            return []
+        found = [self.channels.index(name) for name in sensor.channels]
+        unit = KIND_UNITS[sensor.kind]
+        if self.units and any(self.units[place] != unit for place in found):
+            return []
+        return found
+
+    @property
+    def judged(self) -> dict[Sensor, list[int]]:
+        """The sensors whose sizes can be judged, accelerations with gravity first, and places."""
+        known = [one for kind in SIZE_PROBLEMS for one in self.known_sensors if one.kind == kind]
+        return {one: places for one in known if (places := self.places(one))}
+
+    @property
+    def judged_alone(self) -> dict[int, str]:
+        """By place the stated unit of a channel of no sensor whose size can be judged."""
+        of_sensors = {name for one in self.known_sensors for name in one.channels}
+        return {
+            place: unit
+            for place, (name, unit) in enumerate(zip(self.channels, self.units, strict=False))
+            if unit in MOST_OF_AN_AXIS and name not in of_sensors
+        }
+
+    def said(self) -> dict[str, Any]:
+        """The facts that are known, by name, as JSON has them."""
+        found: dict[str, Any] = {"channels": list(self.channels), "units": list(self.units)}
+        found |= {"sampling_hz": self.sampling_hz, "filters": self.filters}
+        found["sensors"] = {one.name: one.kind for one in self.sensors}
+        found["format_sha256"] = self.format_sha256
+        return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+    def line(self) -> str:
+        """What is known and what is not, for a person."""
+        names = {"channels": "names", "units": "units", "sampling_hz": "rate", "filters": "filters"}
+        missing = [shown for name, shown in names.items() if name not in self.said()]
+        if self.sampling_hz is not None:
+            known = [f"{self.sampling_hz:g} Hz"]
+        else:
+            known = []
+        if self.filters is not None:
+            known.append(f"{self.filters.replace(UNFILTERED, 'no')} filters")
+        known += [f"in {', '.join(dict.fromkeys(self.units))}"] if self.units else []
+        words = ", ".join(known)
+        return "; ".join(
+            part for part in (words, f"not stated: {', '.join(missing)}" if missing else "") if part
+        )
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any], width: int) -> "Signals":
+        """From what `said` wrote, of `width` channels.
+
+        Raises ValueError for what it cannot have written.
+        """
+        channels, units = (tuple(map(str, said.get(name, ()))) for name in ("channels", "units"))
+        hertz = said.get("sampling_hz")
+        filters = said.get("filters")
+        if any(len(names) not in (0, width) for names in (channels, units)):
+            raise ValueError(f"{len(channels)} names and {len(units)} units of {width} channels")
+        if hertz is not None and not LEAST_HZ <= float(hertz) <= MOST_HZ:
+            raise ValueError(f"sampling_hz {hertz!r:.40}")
+        if filters not in (None, *FILTERS):
+            raise ValueError(f"filters {filters!r:.40}")
+        sensors = _sensors(said.get("sensors", {}), channels)
+        digest = said.get("format_sha256")
+        if digest is not None and not _DIGEST.fullmatch(str(digest)):
+            raise ValueError(f"format_sha256 {digest!r:.40}")
+        rate = None if hertz is None else float(hertz)
+        return cls(channels, units, rate, filters, sensors, digest)
+
+
+def _sensors(said: Any, channels: Sequence[str]) -> tuple[Sensor, ...]:
+    """Return the sensors of a JSON object by name. Raises ValueError for other channels."""
+    if not isinstance(said, dict):
+        raise ValueError(f"sensors {said!r:.40}")
+    found = tuple(Sensor(str(name), str(kind)) for name, kind in said.items())
+    for one in found:
+        if one.kind not in KIND_UNITS or one.channels[0] not in channels:
+            raise ValueError(f"sensor {one.name!r:.40} of {one.kind!r:.40}")
+        first = channels.index(one.channels[0])
+        if tuple(channels[first : first + len(AXES)]) != one.channels:
+            raise ValueError(f"sensor {one.name!r:.40} without three channels in a row")
+    return tuple(sorted(found, key=lambda one: channels.index(one.channels[0])))
+
+
+UNKNOWN = Signals()
+
+
+def names_of(signals: Signals, width: int) -> tuple[str, ...]:
+    """What a person sees of `width` channels: their names, else their places from 0."""
+    return signals.channels or tuple(map(str, range(width)))

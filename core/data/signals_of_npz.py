@@ -1,0 +1,86 @@
+"""What an `.npz` says of its channels.
+
+All optional: `channels`: text, a name for each; `units`: text, one for each, or one for all;
+`sampling_hz`: steps a second, a number; `filters`: `two-way` or `causal`, text.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.signals import CAUSAL, FILTERS, LEAST_HZ, MOST_HZ, Signals
+from core.errors import DataError
+
+KEYS = ("channels", "units", "sampling_hz", "filters")
+LONGEST_NAME = 80
+
+
+def signals_of(path: Path, arrays: Mapping[str, NDArray[Any]], width: int) -> Signals:
+    """What the arrays say of `width` channels. Raises DataError naming the array and the remedy."""
+    channels = _names(path, arrays, "channels", width)
+    if len(set(channels)) != len(channels):
+        raise DataError(
+            f"{path}: channels: expected different names, got {', '.join(channels):.120};"
+            " rename one"
+        )
+    given = arrays.get("units")
+    if given is not None and given.size == 1:
+        arrays = {**arrays, "units": np.repeat(given.reshape(-1), width)}
+    units = _names(path, arrays, "units", width)
+    return Signals(channels, units, _sampling_hz(path, arrays), _filters(path, arrays))
+
+
+def _names(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, width: int) -> tuple[str, ...]:
+    given = arrays.get(key)
+    if given is None:
+        return ()
+    if given.dtype.kind != "U" or given.shape != (width,):
+        raise DataError(
+            f"{path}: {key}: expected text, one for each of {width} channels, got {_shown(given)};"
+            f" save {key}=np.array([...]) with {width} texts"
+        )
+    names = tuple(str(name).strip() for name in given)
+    if not all(name and len(name) <= LONGEST_NAME and name.isprintable() for name in names):
+        raise DataError(
+            f"{path}: {key}: expected texts of 1 to {LONGEST_NAME} letters, got {names!r:.120};"
+            " name each"
+        )
+    return names
+
+
+def _sampling_hz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> float | None:
+    given = arrays.get("sampling_hz")
+    if given is None:
+        return None
+    if given.size == 1 and given.dtype.kind in "fiu":
+        one = given.reshape(-1)[0]
+    else:
+        one = None
+    if one is None or not LEAST_HZ <= one <= MOST_HZ:
+        raise DataError(
+            f"{path}: sampling_hz: expected one number from {LEAST_HZ:g} to {MOST_HZ:g}, got "
+            f"{_shown(given) if one is None else one}; save sampling_hz=np.array(50.0)"
+        )
+    return float(one)
+
+
+def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    given = arrays.get("filters")
+    if given is None:
+        return None
+    found = _shown(given)
+    if given.size == 1 and given.dtype.kind == "U":
+        found = str(given.reshape(-1)[0])
+    if found not in FILTERS:
+        raise DataError(
+            f"{path}: filters: expected {' or '.join(FILTERS)}, got {found:.60}; save"
+            f" filters=np.array('{CAUSAL}'), or leave it out"
+        )
+    return found
+
+
+def _shown(given: NDArray[Any]) -> str:
+    return f"{given.dtype} of shape {given.shape}"

@@ -1,0 +1,175 @@
+"""Where recordings are looked for, and of which known kind they are."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.data.manifest import is_prepared
+from core.data.reader import READERS, kind_of_folder, open_set
+from core.errors import DataError
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds `cluster/`; `../shared/data` is beside it."""
+
+ENVIRONMENT = "PSCLUSTER_DATA"
+SHARED = Path("..") / "shared" / "data"
+"""Relative to the project's root."""
+PREPARED = "prepared"
+SYNTHETIC = "synthetic"
+DESCRIBED = "described"
+SETS = "sets"
+"""Kinds that no search finds by name: a folder that `prepare` wrote, the fallback, and files that a
+format describes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Recordings to train on: their kind, and `path` (None for synthetic ones).
+
+    The choice is explained in one line.
+    """
+
+    kind: str
+    path: Path | None
+    why: str
+
+
+def find_source(
+    given: str | None,
+    environ: Mapping[str, str],
+    project_root: Path,
+    user_cache: Path,
+    format_name: str | None = None,
+) -> Source:
+    """The recordings to use, from the first place that has some.
+
+    The places: `given` (a path or 'synthetic'), $PSCLUSTER_DATA, ../shared/data beside the project,
+    the user's cache folder, the built-in synthetic recordings. The first two are the user's own
+    words: nothing usable there is a DataError. The next two are passed over when they hold nothing,
+    but a damaged set in them is an error too: training on something else would look like success.
+    With the name of a format the first two alone count, and are what it describes.
+    """
+    for text, origin in ((given, "as asked"), (environ.get(ENVIRONMENT), f"${ENVIRONMENT}")):
+        if text == SYNTHETIC:
+            return Source(SYNTHETIC, None, f"synthetic recordings ({origin})")
+        if text:
+            path = Path(os.path.expanduser(text))
+            if format_name is not None and path.exists() and not is_prepared(path):
+                return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
+            found = _look(path) or _recognized(path)
+            if found is None:
+                raise DataError(
+                    f"{path}: {_problem(path)}; {origin}, expected {_accepted()}{_instead(path)}"
+                )
+            return Source(*found, why=f"{found[1]} ({origin})")
+    if format_name is not None:
+        raise DataError(
+            f"jobs.train.data.format: {format_name:.60} describes recordings, and none are named;"
+            f" name them with --data or ${ENVIRONMENT}"
+        )
+    shared = (project_root / SHARED).resolve()
+    for folder in (shared, user_cache):
+        found = _look(folder)
+        if found is not None:
+            return Source(*found, why=f"{found[1]} (found in {folder})")
+    looked = f"no recordings given, none in {shared} or {user_cache}"
+    return Source(
+        SYNTHETIC, None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)"
+    )
+
+
+def _accepted() -> str:
+    *sets, synthetic = (found.accepted for found in READERS.values())
+    return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
+
+
+def _look(path: Path) -> tuple[str, Path] | None:
+    try:
+        if not path.is_dir():
+            if path.is_file():
+                kind = _kind_of_file(path)
+            else:
+                kind = None
+            if kind:
+                return (kind, path)
+            return None
+        if is_prepared(path):
+            return PREPARED, path
+        for candidate in _candidates(path):
+            if candidate.is_dir():
+                kind = kind_of_folder(candidate)
+            else:
+                kind = _kind_of_file(candidate)
+            if kind:
+                return kind, candidate
+    except (OSError, ValueError) as problem:
+        raise DataError(
+            f"{path}: cannot be searched for recordings ({problem}); check the path and its"
+            " permissions"
+        ) from None
+    return None
+
+
+def _recognized(path: Path) -> tuple[str, Path] | None:
+    """Return the kind and the path of recordings that a person named, or None for unknown ones.
+
+    No search asks this: any folder may hold such files, but a person who names them means them.
+    Raises DataError.
+    """
+    try:
+        kinds = [
+            kind for kind, reader in READERS.items() if path.exists() and reader.recognizes(path)
+        ]
+    except OSError as problem:
+        raise DataError(
+            f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"
+        ) from None
+    if kinds:
+        return (kinds[0], path)
+    return None
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    yield folder
+    below = sorted(
+        path for path in folder.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK)
+    )
+    names = [name for found in READERS.values() for name in found.usual_names]
+    for parent in (folder, *below):
+        yield from (parent / name for name in names if (parent / name).exists())
+    yield from below
+    suffixes = {".zip", *(found.suffix for found in READERS.values())}
+    for parent in (folder, *below):
+        yield from sorted(
+            path for path in parent.iterdir() if path.suffix in suffixes and path.is_file()
+        )
+
+
+def _kind_of_file(path: Path) -> str | None:
+    for kind, reader in READERS.items():
+        if path.suffix.lower() == reader.suffix or (
+            reader.marker is None and path.name in reader.usual_names
+        ):
+            return kind
+    if path.suffix.lower() != ".zip":
+        return None
+    with open_set(path) as found:
+        if found:
+            return found[0]
+        return None
+
+
+def _instead(path: Path) -> str:
+    """How a file of another kind can be brought."""
+    if path.is_file():
+        return "; bring others as windows in an .npz (docs/data.md) or as a table"
+    return ""
+
+
+def _problem(path: Path) -> str:
+    if not path.exists():
+        return "no such file or folder"
+    if path.is_dir():
+        return "holds no recordings of a known kind"
+    return "not a recording of a known kind"

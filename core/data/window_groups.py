@@ -1,0 +1,168 @@
+"""Which windows are held out for the test: those of whole people, devices or sessions, or some.
+
+Chosen are the same ones in every job, whatever its seed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.class_folders import held_out
+from core.data.dataset import MOST_SHOWN, HeldOut
+from core.data.recordings import NO_SUBJECT, one_class
+from core.errors import DataError
+
+BY_GROUPS = "groups"
+RANDOM = "random"
+LEAK = (
+    "a fifth of the windows at random is the test, so windows that overlap, of one person and"
+    " device, are on both sides: its figures say nothing about new people or devices;"
+    " jobs.train.data.split groups holds out whole ones"
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One person with one device, in one session or of one set, by name."""
+
+    user: str
+    device: str = ""
+    session: str = ""
+    set: str = ""
+
+    def group(self, kind: str) -> str:
+        """Its name in `user`, `device`, `session` or `set`."""
+        names = {"user": self.user, "device": self.device, "session": self.session, "set": self.set}
+        return names[kind]
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """What a first reading found: windows by pair and activity, a number in `labels`.
+
+    `kinds` are the groups that the recordings know.
+    """
+
+    windows: dict[tuple[Pair, int], int]
+    labels: Sequence[str]
+    kinds: Sequence[str]
+
+    @property
+    def rows(self) -> int:
+        """All windows."""
+        return sum(self.windows.values())
+
+    def activities(self) -> tuple[int, ...]:
+        """Return the activities with a window, in the order of `labels`."""
+        return tuple(sorted({activity for _, activity in self.windows}))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of `activities`."""
+        return tuple(self.labels[activity] for activity in self.activities())
+
+    def note(self) -> str:
+        """Who and what was recorded."""
+        parts = []
+        for kind in self.kinds:
+            names = self.groups(kind)
+            shown = f" ({', '.join(names[:MOST_SHOWN])})" if kind != "session" else ""
+            parts.append(f"{len(names)} {kind}s{shown}")
+        return ", ".join(parts)
+
+    def groups(self, kind: str) -> tuple[str, ...]:
+        """Names of the users, devices or sessions with a window, in alphabetical order."""
+        return tuple(sorted({pair.group(kind) for pair, _ in self.windows}))
+
+
+class WholeGroups:
+    """A fifth of the groups is the test, whole: the same ones in every job, whatever its seed."""
+
+    def __init__(
+        self, path: Path, counted: WindowCounts, kind: str, test_groups: Sequence[str] = ()
+    ) -> None:
+        """Raises DataError where there is one group, or a class would have no training window."""
+        self._kind, names = kind, counted.groups(kind)
+        if len(names) < 2:
+            other = next((name for name in counted.kinds if len(counted.groups(name)) > 1), None)
+            if other is not None:
+                also = f"set jobs.train.data.groups to {other}, or "
+            else:
+                also = ""
+            raise DataError(
+                f"{path}: expected windows of at least 2 {kind}s, so that one can be held out for"
+                f" the test, got {names[0]!r:.60} alone; add recordings, {also}set"
+                " jobs.train.data.split to random, which is a leak"
+            )
+        if test_groups and set(test_groups).isdisjoint(names):
+            raise DataError(
+                f"{path}: test_people: none of {', '.join(test_groups):.100} has windows, which are"
+                f" of {', '.join(names):.100}; correct test_people, or say [] for a fifth of the"
+                " people"
+            )
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._test = set(test_groups) & set(names) or {
+            name for name, test in zip(names, held_out(len(names), 0), strict=True) if test
+        }
+        trained = {
+            activity for pair, activity in counted.windows if pair.group(kind) not in self._test
+        }
+        for activity in counted.activities():
+            if activity not in trained:
+                raise DataError(
+                    f"{path}: {counted.labels[activity]!r} has windows of the {kind}s"
+                    f" {', '.join(sorted(self._test))} alone, who are held out for the test; add"
+                    " recordings of others, or leave the activity out"
+                )
+        note = counted.note()
+        absent = sorted(set(test_groups) - set(names))
+        if absent:
+            note += f"; no windows of {', '.join(absent)}, who are the test too"
+        self.held_out = HeldOut(kind, names, note=note)
+
+    def of(self, pair: Pair, windows: int) -> tuple[int, NDArray[np.bool_]]:
+        """The group's number, and which of the next windows are for the test."""
+        name = pair.group(self._kind)
+        return self._numbers[name], np.full(windows, name in self._test)
+
+
+class RandomWindows:
+    """A fifth of the windows is the test, which is a leak.
+
+    No group is named, because none stays whole.
+    """
+
+    def __init__(self, counted: WindowCounts) -> None:
+        self._test = np.array(held_out(counted.rows, 0))
+        self._begin = 0
+        self.held_out = HeldOut("window", leak=LEAK, note=counted.note())
+
+    def of(self, pair: Pair, windows: int) -> tuple[int, NDArray[np.bool_]]:
+        """Return `NO_SUBJECT` as the group, and which of the next windows are for the test."""
+        self._begin += windows
+        return NO_SUBJECT, self._test[self._begin - windows : self._begin]
+
+
+def refuse_other_groups(path: Path, split: str, kind: str, kinds: Sequence[str]) -> None:
+    """Raises DataError for groups that these recordings do not know, and for another split."""
+    if split not in (BY_GROUPS, RANDOM) or kind not in kinds:
+        raise DataError(
+            f"{path}: groups and split: expected {' or '.join(kinds)} and {BY_GROUPS} or {RANDOM},"
+            f" got {kind!r:.40} and {split!r:.40}; correct jobs.train.data"
+        )
+
+
+def chosen(
+    path: Path, counted: WindowCounts, split: str, kind: str, test_people: Sequence[str] = ()
+) -> WholeGroups | RandomWindows:
+    """Return what chooses the test's windows. Raises DataError where none can.
+
+    `test_people` are those that a published set holds out.
+    """
+    if len(counted.activities()) < 2:
+        raise DataError(f"{path}: {one_class(counted.names())}")
+    if split == RANDOM:
+        return RandomWindows(counted)
+    return WholeGroups(path, counted, kind, test_people if kind == "user" else ())

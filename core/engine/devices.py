@@ -1,0 +1,102 @@
+"""The devices of this process and of joined workers: named, or refused with a remedy."""
+
+from collections.abc import Callable, Sequence
+
+from core.engine.runtime import beside, device
+from core.errors import UsageError
+from core.inventory import Task
+from core.inventory.devices import DeviceSettings
+
+import tensorflow as tf  # isort: skip
+
+HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+def devices_here(settings: DeviceSettings, *, all_of_them: bool) -> tuple[str, ...]:
+    """Return TensorFlow's names of this process's devices that compute; one unless `all_of_them`.
+
+    Call it before anything else uses TensorFlow, which starts its devices with the first variable.
+    Raises UsageError where the machine has none of this kind, or fewer than `ids` asks for.
+    """
+    if settings.kind == "cpu":
+        return _processors(len(settings.ids or (0,)) if all_of_them else 1)
+    found = tf.config.list_physical_devices(settings.kind.upper())
+    if settings.ids is not None and all_of_them:
+        wanted = len(settings.ids)
+    else:
+        wanted = 1
+    if len(found) < wanted:
+        raise UsageError(
+            f"jobs.train.device: expected {wanted} {settings.kind}{'s' * (wanted > 1)} on this"
+            f" machine, found {len(found)}: {remedy(settings.kind)}"
+        )
+    if all_of_them:
+        used = found
+    else:
+        used = found[:1]
+    # A second training of this process finds the devices as it wants them: TensorFlow refuses to
+    # set them again.
+    if tf.config.get_visible_devices(settings.kind.upper()) != used:
+        tf.config.set_visible_devices(used, settings.kind.upper())
+    for one in used if settings.kind == "gpu" else ():
+        if tf.config.experimental.get_memory_growth(one) != settings.memory_growth:
+            tf.config.experimental.set_memory_growth(one, settings.memory_growth)
+    tf.config.set_soft_device_placement(settings.soft_placement)
+    return tuple(beside(HOST, settings.kind, number) for number in range(len(used)))
+
+
+def _processors(count: int) -> tuple[str, ...]:
+    (processor,) = tf.config.list_physical_devices("CPU")
+    if count > 1 and len(tf.config.get_logical_device_configuration(processor) or ()) != count:
+        tf.config.set_logical_device_configuration(
+            processor, [tf.config.LogicalDeviceConfiguration()] * count
+        )
+    return tuple(beside(HOST, "cpu", number) for number in range(count))
+
+
+def refuse_workers_without(
+    settings: DeviceSettings, workers: Sequence[Task], has: Callable[[str], bool]
+) -> None:
+    """Raise UsageError naming the workers whose server has no such device.
+
+    `has` knows TensorFlow's names.
+    """
+    if settings.kind == "cpu":
+        return
+    lacking = [
+        worker for worker in workers if not has(device("worker", worker.index, settings.kind))
+    ]
+    if lacking:
+        names = ", ".join(f"{worker.name} on {worker.node}" for worker in lacking)
+        raise UsageError(
+            f"jobs.train.device: no {settings.kind} at {names}: `fab deploy check` shows what each"
+            " node has. A worker takes its device when it starts: write it into the inventory,"
+            " then `fab deploy restart`; `--set jobs.train.device.kind=cpu` trains without"
+        )
+
+
+def computing_words(settings: DeviceSettings, here: Sequence[str]) -> str:
+    """Say what computes, for the first line of a training; nothing where it is the processor."""
+    if tuple(here) != (HOST,):
+        return f", computed on {', '.join(name.rpartition('/device:')[2] for name in here)}"
+    if settings.kind == "cpu":
+        return ""
+    return f", each with a {settings.kind.upper()}"
+
+
+def remedy(kind: str) -> str:
+    """What helps where TensorFlow finds no device of this kind."""
+    if kind == "tpu":
+        return (
+            "TPUs need Google's tensorflow-tpu in the environment; `--set"
+            " jobs.train.device.kind=cpu` trains without"
+        )
+    built = tf.test.is_built_with_cuda()
+    if built:
+        missing = "`nvidia-smi` there shows what the driver has"
+    else:
+        missing = (
+            "this TensorFlow is built without CUDA: `fab deploy start` installs the other one on"
+            " x86_64 nodes, docs/devices.md says how here"
+        )
+    return f"{missing}; `--set jobs.train.device.kind=cpu` trains without"

@@ -1,0 +1,347 @@
+"""Which workers are in the cluster and what each works on.
+
+All is decided without sockets, clocks or TensorFlow.
+
+`Membership.handle(event, now)` and `Membership.tick(now)` return instructions; the dispatcher
+carries them out. The phases of a worker (`worker_state.LEGAL_CHANGES` holds every legal change and
+its cause):
+
+    absent ─answered─► joining ─joined─► idle ─dispatch─► busy ─replied─► idle
+      ▲                                                    │ overdue: probe it,
+      │                                                    ▼ the others get its item
+      │                                                 suspect ─alive─► slow ─late reply─► idle
+      │                                                    │ silent        │ overdue again
+      └─────────────── failed or abandoned ◄──────────── fenced ◄──────────┘
+
+A drain takes an idle worker out as soon as another worker can take its work:
+
+    idle ─drain asked, not the last─► drained ─silent, or its process did not end in time─► absent
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from core.backoff import Backoff
+from core.engine import messages
+from core.engine.messages import Event, Instruction, Item, Outcome
+from core.engine.worker_state import (
+    OUTSIDE,
+    TIMED,
+    AdaptiveDeadline,
+    Cause,
+    Phase,
+    Probation,
+    TimeLimits,
+    Worker,
+)
+
+__all__ = ["Membership", "Phase", "TimeLimits", "Worker"]
+
+MAXIMUM_OWN_ERRORS = 3
+"""Errors of one item that are not the network's before the run ends."""
+
+MAXIMUM_FAILURES_PER_WORKER = 3
+"""Failures of one item before the run ends: this times the number of workers, plus one.
+
+An item that exhausts the memory of every worker looks like a failing network. Without a bound it
+would never end.
+"""
+
+
+@dataclass
+class _Open:
+    """An item without an outcome: how often it was dispatched, failed, and failed by our error."""
+
+    item: Item
+    attempts: int = 0
+    failures: int = 0
+    own_errors: int = 0
+
+
+class Membership:
+    """The pure core of the dispatcher."""
+
+    def __init__(self, tasks: range | list[int], timing: TimeLimits | None = None) -> None:
+        self.timing = timing or TimeLimits()
+        ceiling = self.timing.longest_cooldown_seconds
+        self.workers = {
+            task: Worker(task, probation=Probation(Backoff(longest_seconds=ceiling)))
+            for task in tasks
+        }
+        self._pending: deque[Item] = deque()
+        self._open: dict[int, _Open] = {}
+        """By id: items that are pending or on a worker."""
+        self._next_attempt = 0
+        self.late_replies = 0
+
+    def _deadline(self, worker: Worker, item: Item) -> AdaptiveDeadline:
+        fresh = AdaptiveDeadline(self.timing.first_reply_seconds, self.timing.floor_seconds)
+        return worker.deadlines.setdefault(str(item.function), fresh)
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Tasks that the cluster definition must contain."""
+        return frozenset(w.task for w in self.workers.values() if w.phase not in OUTSIDE)
+
+    @property
+    def idle(self) -> list[int]:
+        """Tasks of the workers that can take an item."""
+        return [worker.task for worker in self.workers.values() if worker.phase is Phase.IDLE]
+
+    @property
+    def open_items(self) -> int:
+        """Number of items without an outcome."""
+        return len(self._open)
+
+    @property
+    def queued(self) -> int:
+        """Number of items that wait for a worker."""
+        return len(self._pending)
+
+    def attempts(self, item: Item) -> int:
+        """How often this open item was dispatched."""
+        if item.id in self._open:
+            return self._open[item.id].attempts
+        return 0
+
+    def absent(self, now: float) -> list[int]:
+        """Tasks to probe: absent, and past the cooldown after a failure."""
+        return [w.task for w in self.workers.values() if w.phase is Phase.ABSENT and w.due <= now]
+
+    @property
+    def drained(self) -> list[int]:
+        """Tasks of the workers that stay out until their process has ended."""
+        return [worker.task for worker in self.workers.values() if worker.phase is Phase.DRAINED]
+
+    def replaceable(self, task: int) -> bool:
+        """Whether another worker can take this one's work."""
+        return any(
+            w.task != task and w.phase in (Phase.IDLE, Phase.BUSY) for w in self.workers.values()
+        )
+
+    def next_due(self) -> float | None:
+        """Return the earliest time at which `tick` has something to do, or None."""
+        return min((w.due for w in self.workers.values() if w.phase in TIMED), default=None)
+
+    def excuse(self, seconds: float) -> None:
+        """Move every deadline by the time the coordinator itself stood still."""
+        for worker in self.workers.values():
+            if worker.phase in TIMED:
+                worker.due += seconds
+
+    def withdraw(self) -> None:
+        """Drop every open item. Calls under way continue; their replies are ignored."""
+        self._pending.clear()
+        self._open.clear()
+
+    def schedule(self, items: list[Item], now: float) -> list[Instruction]:
+        """Queue items behind those that wait."""
+        for item in items:
+            self._open[item.id] = _Open(item)
+            self._pending.append(item)
+        return self._assign(now)
+
+    def give(self, task: int, item: Item, now: float) -> list[Instruction]:
+        """Dispatch the item, new or already on another worker, to the idle worker `task`."""
+        known = self._open.setdefault(item.id, _Open(item))
+        return [self._dispatch(self.workers[task], known.item, now)]
+
+    def forget(self, identifier: int) -> None:
+        """Drop this item. A worker that has it continues; its reply is ignored."""
+        if self._open.pop(identifier, None) is not None:
+            self._pending = deque(item for item in self._pending if item.id != identifier)
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """The instructions that follow from one event.
+
+        Raises IllegalPhaseChange for one that cannot come now.
+        """
+        worker = self.workers[event.task]
+        match event:
+            case messages.Answered():
+                if worker.phase is Phase.ABSENT:
+                    worker.change(Phase.JOINING, Cause.ANSWERED)
+                    return [messages.Add(worker.task)]
+                return []
+            case messages.Joined():
+                worker.change(Phase.IDLE, Cause.JOINED)
+                worker.deadlines.clear()
+                worker.served = 0
+                worker.joined = now
+                return self._assign(now)
+            case messages.JoinFailed():
+                self._leave(worker, Cause.JOIN_FAILED, now)
+                # Without a new definition the runtime may still wait for a worker that joined
+                # halfway.
+                return [messages.Drop(worker.task, event.reason)]
+            case messages.Probed():
+                return self._probed(worker, event.alive, now)
+            case messages.Replied():
+                return self._replied(worker, event, now)
+            case messages.Failed():
+                return self._failed(worker, event, now)
+            case messages.DrainAsked():
+                if worker.phase in (Phase.ABSENT, Phase.DRAINED):
+                    return [
+                        self._release(worker, now)
+                    ]  # else it may join and work when its process ends
+                worker.draining = True
+                return self._assign(now)
+            case messages.Silent():
+                if worker.phase is Phase.DRAINED:
+                    self._take_back(worker, Cause.SILENT, now)
+                return []
+
+    def tick(self, now: float) -> list[Instruction]:
+        """The instructions that follow from the time."""
+        instructions: list[Instruction] = []
+        deserted = not self.live
+        for worker in self.workers.values():
+            if worker.phase is Phase.DRAINED and (deserted or worker.due <= now):
+                self._take_back(worker, Cause.OVERDUE, now)  # if it still answers, it can work
+            if worker.due > now:
+                continue
+            match worker.phase:
+                case Phase.BUSY:
+                    worker.change(Phase.SUSPECT, Cause.OVERDUE)
+                    worker.due = now + self.timing.probe_seconds
+                    self._put_back(worker.item)
+                    instructions.append(messages.ProbeSuspect(worker.task))
+                case Phase.SUSPECT:
+                    instructions.append(
+                        self._fence(
+                            worker, Cause.OVERDUE, "no reply, and no probe result in time", now
+                        )
+                    )
+                case Phase.SLOW:
+                    instructions.append(
+                        self._fence(worker, Cause.OVERDUE, "alive, but still without a reply", now)
+                    )
+                case Phase.FENCED:
+                    self._leave(worker, Cause.OVERDUE, now)
+                    instructions += [
+                        messages.Abandon(worker.task),
+                        messages.Drop(worker.task, "its call never came back"),
+                    ]
+                case _:
+                    pass
+        return instructions + self._assign(now)
+
+    def _probed(self, worker: Worker, alive: bool, now: float) -> list[Instruction]:
+        if worker.phase is not Phase.SUSPECT or worker.item is None:
+            return []
+        if not alive:
+            return [
+                self._fence(
+                    worker, Cause.SILENT, "no reply, and its server does not answer a probe", now
+                )
+            ]
+        worker.change(Phase.SLOW, Cause.ALIVE)
+        worker.due = now + self.timing.slow_factor * self._deadline(worker, worker.item).seconds()
+        return []
+
+    def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> messages.Fence:
+        worker.change(Phase.FENCED, cause)
+        worker.due = now + self.timing.abandon_seconds
+        return messages.Fence(worker.task, reason)
+
+    def _replied(self, worker: Worker, event: messages.Replied, now: float) -> list[Instruction]:
+        if worker.attempt != event.attempt or worker.item is None:
+            self.late_replies += 1
+            return []
+        item = worker.item
+        fenced = worker.phase is Phase.FENCED
+        if worker.phase is not Phase.BUSY:
+            self.late_replies += 1
+        worker.item = worker.attempt = None
+        self._deadline(worker, item).observe(event.seconds)
+        worker.served += 1
+        instructions: list[Instruction] = []
+        if fenced:
+            # The fence shuts our sockets to it, so it must join again.
+            self._leave(worker, Cause.REPLIED, now)
+            instructions.append(messages.Drop(worker.task, "fenced; its reply came late"))
+        else:
+            worker.change(Phase.IDLE, Cause.REPLIED)
+            worker.probation.replied(worker.served, now - worker.joined)
+        if self._is_open(item):
+            attempts = self.attempts(item)
+            self.forget(item.id)
+            instructions.append(
+                messages.Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts))
+            )
+        return instructions + self._assign(now)
+
+    def _failed(self, worker: Worker, event: messages.Failed, now: float) -> list[Instruction]:
+        if worker.attempt != event.attempt or worker.item is None:
+            return []
+        item = worker.item
+        worker.item = worker.attempt = None
+        self._put_back(item)
+        self._leave(worker, Cause.FAILED, now)
+        instructions: list[Instruction] = [messages.Drop(worker.task, event.reason)]
+        if self._is_open(item) and self._hopeless(item, event):
+            return [*instructions, messages.GiveUp(item, event.reason)]
+        return instructions + self._assign(now)
+
+    def _hopeless(self, item: Item, event: messages.Failed) -> bool:
+        known = self._open[item.id]
+        known.failures += 1
+        known.own_errors += not event.transient
+        bound = MAXIMUM_FAILURES_PER_WORKER * len(self.workers) + 1
+        return known.own_errors >= MAXIMUM_OWN_ERRORS or known.failures >= bound
+
+    def _leave(self, worker: Worker, cause: Cause, now: float) -> None:
+        worker.item = worker.attempt = None
+        worker.draining = False
+        worker.departures += worker.phase is not Phase.JOINING
+        worker.change(Phase.ABSENT, cause)
+        worker.due = now + worker.probation.failed()
+
+    @staticmethod
+    def _take_back(worker: Worker, cause: Cause, now: float) -> None:
+        worker.change(Phase.ABSENT, cause)
+        worker.due = now
+
+    def _is_open(self, item: Item) -> bool:
+        """Compares by identity: an item of an earlier run may have the id of one in this run."""
+        known = self._open.get(item.id)
+        return known is not None and known.item is item
+
+    def _put_back(self, item: Item | None) -> None:
+        """Queue the item first, because its update is the stalest.
+
+        Not if another worker already has it.
+        """
+        if item is None or not self._is_open(item) or not item.repeatable:
+            return
+        taken = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
+        if not taken and all(item is not waiting for waiting in self._pending):
+            self._pending.appendleft(item)
+
+    def _release(self, worker: Worker, now: float) -> messages.ReleaseWorker:
+        worker.draining = False
+        worker.change(Phase.DRAINED, Cause.DRAIN_ASKED)
+        worker.due = now + self.timing.drained_seconds
+        return messages.ReleaseWorker(worker.task)
+
+    def _assign(self, now: float) -> list[Instruction]:
+        # One at a time: the last worker that works is not released.
+        instructions: list[Instruction] = [
+            self._release(worker, now)
+            for worker in self.workers.values()
+            if worker.draining and worker.phase is Phase.IDLE and self.replaceable(worker.task)
+        ]
+        for worker in self.workers.values():
+            if worker.phase is Phase.IDLE and self._pending:
+                instructions.append(self._dispatch(worker, self._pending.popleft(), now))
+        return instructions
+
+    def _dispatch(self, worker: Worker, item: Item, now: float) -> messages.Dispatch:
+        self._next_attempt += 1
+        self._open[item.id].attempts += 1
+        worker.change(Phase.BUSY, Cause.DISPATCHED)
+        worker.item = item
+        worker.attempt = self._next_attempt
+        worker.due = now + self._deadline(worker, item).seconds()
+        return messages.Dispatch(worker.task, item, self._next_attempt)

@@ -1,0 +1,350 @@
+"""TensorFlow's distributed runtime for the dispatcher.
+
+No other module uses TensorFlow's private names.
+
+One eager context spans the live tasks only; tasks join and leave it while the variables on the
+parameter servers stay. The public `tf.config.experimental_connect_to_cluster` starts over instead.
+`tests/core/engine/test_private_names.py` pins what is used here against the installed TensorFlow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from core.engine.guardian import Guardian
+from core.engine.messages import OVERTAKEN
+from core.engine.packing import AnswerAsShape, PackedArguments
+from core.server.probe import answering
+
+import tensorflow as tf  # isort: skip
+from tensorflow.core.function.capture import capture_container
+from tensorflow.core.protobuf import tensorflow_server_pb2
+from tensorflow.python.eager import context, executor
+from tensorflow.python.framework import kernels, ops
+
+# Grappler rewrites a tree of additions into one n-ary sum, which adds in another order. Whether it
+# does depends on how a step is cut into parts, and so would the bits of the result (measured).
+tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+
+KEEP_ALIVE_SECONDS = 600
+"""How long a server keeps our context after our last heartbeat: TensorFlow's own default.
+
+With 60 s a worker dropped our context while sixteen workers loaded a job's functions on two busy
+cores: the first answer took 107 s, and our heartbeats came too late. A restart of the roles removes
+what a killed coordinator leaves.
+"""
+
+GOODBYE_SECONDS = 2.0
+"""How long we wait for a parameter server's answer before we leave the cluster without a message.
+"""
+
+_HANDLES: list[Any] = []
+"""On the default executor, one a worker's thread, until the process ends.
+
+A handle's finalizer waits for that executor and prints a traceback of any failure there, such as a
+read from a dead parameter server, long after we have reported it (measured: one a worker).
+"""
+
+
+def transient(problem: Exception) -> bool:
+    """Return whether another attempt can succeed.
+
+    It can where the network failed or a process died, so that the item is not the cause.
+
+    A call to a worker that leaves the cluster definition at that moment ends as a wrong argument
+    (measured), and so does an assertion that fails.
+    """
+    if isinstance(problem, tf.errors.InvalidArgumentError):
+        return any(words in str(problem.message) for words in ("unknown device", OVERTAKEN))
+    network = tf.errors.UnavailableError | tf.errors.AbortedError
+    return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
+
+
+def has_cpu_kernel(op: str) -> bool:
+    """Return whether TensorFlow computes this op on a CPU, or needs no kernel, as for a call."""
+    registered = kernels.get_registered_kernels_for_op(op).kernel
+    return not registered or any(kernel.device_type in ("CPU", "DEFAULT") for kernel in registered)
+
+
+ANONYMOUS: str = context.anonymous_name()
+"""The shared name with which each execution makes a variable of its own."""
+
+
+@contextmanager
+def constants_up_to(elements: int) -> Iterator[None]:
+    """Write a function's eager tensors of at most so many elements into its graph.
+
+    TensorFlow does so up to 128 elements. Larger ones it keeps beside the graph, in the process
+    that traced it.
+    """
+    before = capture_container._EAGER_CONST_THRESHOLD
+    capture_container._EAGER_CONST_THRESHOLD = elements
+    try:
+        yield
+    finally:
+        capture_container._EAGER_CONST_THRESHOLD = before
+
+
+def one_thread_an_operation() -> None:
+    """Compute each operation on one thread, so that the number of cores changes no bit.
+
+    Call it before anything else uses TensorFlow: the first variable, such as a Keras layer's,
+    starts the threads. Raises RuntimeError if they run and are more than one an operation.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Addresses ("host:port") of every task in the inventory."""
+
+    coordinator: str
+    parameter_servers: tuple[str, ...]
+    workers: tuple[str, ...]
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of "host:port"."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def device(role: str, task: int, kind: str = "cpu", number: int = 0) -> str:
+    """TensorFlow's name of a device of a task; its processor unless `kind` says `gpu` or `tpu`."""
+    return beside(f"/job:{role}/replica:0/task:{task}/", kind, number)
+
+
+def beside(place: str, kind: str, number: int = 0) -> str:
+    """TensorFlow's name of another device of the same process."""
+    return f"{place.rpartition('/')[0]}/device:{kind.upper()}:{number}"
+
+
+def host_of(place: str) -> str:
+    """TensorFlow's name of the processor beside a device."""
+    return beside(place, "cpu")
+
+
+class Runtime:
+    """The coordinator's connection to the cluster."""
+
+    def __init__(
+        self, peers: Peers, computes_on: str = "cpu", *, soft_placement: bool = True
+    ) -> None:
+        """Connect to the parameter servers, and to no worker yet.
+
+        Raises tf.errors.OpError if one cannot be reached.
+
+        `computes_on`: the kind of device that runs the workers' functions. Without `soft_placement`
+        an operation that such a device has no kernel for, where a function puts it there by name,
+        fails.
+        """
+        self.peers = peers
+        self._computes_on = computes_on
+        self._soft_placement = soft_placement
+        self._check: Callable[[str], str | None] = lambda place: None
+        self.refused: dict[int, str] = {}
+        """By task: why a worker that answered is not in the cluster."""
+        servers = enumerate(peers.parameter_servers)
+        workers = enumerate(peers.workers)
+        addresses = {f"ps:{task}": split(address) for task, address in servers}
+        self.guardian = Guardian(
+            addresses | {f"worker:{task}": split(address) for task, address in workers}
+        )
+        for name in addresses:
+            self.guardian.guard(name)
+        with self.guardian.operation():
+            context.context().set_server_def(
+                self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS
+            )
+            context.ensure_initialized()
+            # TensorFlow wraps the first fetch in a function, sends that to every live worker and
+            # waits for them. Measured: with stopped workers the coordinator stood still for 37 s.
+            # So the first fetch comes before the first worker.
+            if peers.parameter_servers:
+                self.ask_server(0)
+
+    def _definition(self, workers: frozenset[int], servers: bool = True) -> Any:
+        definition = tensorflow_server_pb2.ServerDef(
+            job_name="chief", task_index=0, protocol="grpc"
+        )
+        tasks: list[tuple[str, Mapping[int, str]]] = [
+            ("chief", {0: self.peers.coordinator}),
+            ("ps", dict(enumerate(self.peers.parameter_servers if servers else ()))),
+            ("worker", {task: self.peers.workers[task] for task in sorted(workers)}),
+        ]
+        for name, addresses in tasks:
+            if addresses:
+                job = definition.cluster.job.add(name=name)
+                for task, address in addresses.items():
+                    job.tasks[task] = address
+        definition.default_session_config.inter_op_parallelism_threads = len(self.peers.workers) + 4
+        definition.default_session_config.intra_op_parallelism_threads = 1
+        if self._computes_on != "cpu":
+            definition.default_session_config.allow_soft_placement = self._soft_placement
+        return definition
+
+    def update(self, workers: frozenset[int]) -> None:
+        """Make `workers` the live ones (0.01 to 0.03 s).
+
+        Workers that join know the functions traced before.
+
+        Blocks while a live task does not answer, until the watchdog cuts it off. Raises
+        tf.errors.OpError.
+        """
+        context.context().update_server_def(
+            self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS
+        )
+
+    def require(self, check: Callable[[str], str | None]) -> None:
+        """Have each worker that joins from now on pass `check`, which says why a place does not."""
+        self._check = check
+
+    def refusal(self, task: int) -> str | None:
+        """Return why a worker that has just joined may not stay; None where it may."""
+        why = self._check(device("worker", task))
+        self.refused.pop(task, None)
+        if why is not None:
+            self.refused[task] = why
+        return why
+
+    def has(self, place: str) -> bool:
+        """Whether a live task has the device of this name."""
+        return place in context.context().devices()
+
+    def ask_server(self, task: int) -> None:
+        """Run a small operation on the parameter server. Raises tf.errors.OpError if that fails."""
+        with tf.device(device("ps", task)):
+            made = tf.raw_ops.Identity(input=tf.constant(1.0))
+        fetched(made)
+
+    @contextmanager
+    def on_worker(self, task: int) -> Iterator[None]:
+        """Run this thread's calls inside on the worker, through an executor of its own.
+
+        With TensorFlow's default executor one stopped worker would block the calls to all others.
+        Keep the executor for the thread's lifetime: at its end it waits for everything it was
+        given, also for releases of tensors on a stopped worker (measured: that blocked the other
+        workers in one run of three).
+        """
+        own = executor.new_executor(enable_async=False)
+        eager = context.context()
+        before = eager.executor
+        _HANDLES.append(before)
+        eager.executor = own
+        try:
+            with tf.device(device("worker", task, self._computes_on)):
+                yield
+        finally:
+            eager.executor = before
+            # Its finalizer would print a traceback of a dead worker or server, which we have
+            # reported long before.
+            own.clear_error()
+            _HANDLES.append(own)
+
+    def close(self) -> None:
+        """Leave the cluster: the servers drop our variables and functions at once.
+
+        A coordinator that exits without this (os._exit, SIGKILL) leaves them there, and the next
+        job's variables come on top (measured). If a parameter server does not answer, this does
+        nothing: it would wait for that server. Then the watchdog stays until this process ends,
+        because each variable that Python frees is a call to its server.
+        """
+        servers = dict(enumerate(map(split, self.peers.parameter_servers)))
+        if self.guardian.losses or len(answering(servers, GOODBYE_SECONDS)) < len(servers):
+            return
+        alone = self._definition(frozenset(), servers=False)
+        with self.guardian.operation(), suppress(tf.errors.OpError):
+            context.context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
+        if not self.guardian.losses:
+            self.guardian.close()
+
+
+def here() -> str:
+    """TensorFlow's full name of this process's CPU.
+
+    A worker's thread runs inside a worker's device scope. There a short name such as "CPU:0" means
+    the worker's: TensorFlow sends each argument to the worker by a call of its own, and the worker
+    keeps a part of it (measured: 3 KB a call).
+    """
+    return f"{context.context().host_address_space()}/device:CPU:0"
+
+
+def fetched(value: Any) -> Any:
+    """NumPy values of a call's result, which may be on a worker. Raises tf.errors.OpError.
+
+    A remote tensor's numpy() holds the interpreter lock while it waits for the worker, and freezes
+    the coordinator if that worker stops at that moment (measured). An operation does not.
+    """
+    with tf.device(here()):
+        return tf.nest.map_structure(
+            lambda tensor: tf.raw_ops.Identity(input=tensor).numpy(), value
+        )
+
+
+class Traced:
+    """A function that is traced once and called with NumPy values.
+
+    The arguments travel as one tensor inside the request, a short result inside the answer
+    (`core.engine.packing`).
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], signature: Sequence[Any], name: str = ""
+    ) -> None:
+        """`name` is for people; the function's own without one."""
+        self.name = name or getattr(function, "__name__", "")
+        packing = PackedArguments(signature)
+        self._pack = packing.pack
+        self._answer: AnswerAsShape | None = None
+
+        def unpacked(packed: Any) -> Any:
+            result = function(*packing.unpack(packed))
+            self._answer = AnswerAsShape.of(result)
+            if self._answer is None:
+                return result
+            return self._answer.written(result)
+
+        self._concrete = tf.function(unpacked, autograph=False).get_concrete_function(
+            packing.signature
+        )
+        # tf.function computes these in each call: a tenth of a call's processor time.
+        self._name, self._captured = self._concrete.name, list(self._concrete.captured_inputs)
+        self._outputs, self._here = len(self._concrete.outputs), here()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def answer(self, *arguments: Any) -> Any:
+        """NumPy values of the result.
+
+        Raises ValueError if the arguments do not fit, and tf.errors.OpError.
+        """
+        result = self._call(arguments)
+        if self._answer is None:
+            return fetched(result)
+        return self._answer.read(result)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The result as tensors, on whatever device they are. Raises as `answer` does."""
+        result = self._call(arguments)
+        if self._answer is None:
+            return result
+        return tf.constant(self._answer.read(result))
+
+    def _call(self, arguments: tuple[Any, ...]) -> Any:
+        packed = ops.EagerTensor(self._pack(arguments), self._here, None)
+        found = context.context().call_function(
+            self._name, [packed, *self._captured], self._outputs
+        )
+        return self._concrete.function_type.pack_output(found)
+
+
+def trace(function: Callable[..., Any], *signature: Any, name: str = "") -> Traced:
+    """Trace `function` once for this signature (tf.TensorSpec) and never again.
+
+    A call with other shapes raises instead of tracing again: tracing freezes the coordinator while
+    a worker is stopped.
+    """
+    return Traced(function, signature, name)

@@ -1,0 +1,9 @@
+"""An export as other programs take it: what its folder holds, and one face of the runtimes.
+
+Without TensorFlow.
+"""
+
+from core.exported.description import Description, read, write
+from core.exported.runtimes import Model, open_model
+
+__all__ = ["Description", "Model", "open_model", "read", "write"]

@@ -1,0 +1,210 @@
+"""An exported model, ready to answer: ONNX Runtime or LiteRT, whichever its format needs.
+
+Each is imported when used.
+
+A model computes one call at a time: a program with several threads opens one for each, or holds a
+lock.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import ClusterError, UsageError, reason_of
+from core.exported.description import NAME, Description, model_bytes, read
+from core.exported.onnx_tensors import refuse_other_files
+
+Floats = NDArray[np.float32]
+
+PACKAGES = {"onnxruntime": "onnxruntime", "ai_edge_litert.interpreter": "ai-edge-litert"}
+"""By module: what pip calls the package."""
+
+
+class Model(ABC):
+    """An exported model: raw windows in, logits out."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+
+    def logits(self, windows: Any) -> Floats:
+        """Float32 (batch, classes) of raw windows (batch, samples, channels).
+
+        Raises ValueError for another shape, and UsageError where the model fails or answers
+        otherwise than described.
+        """
+        shape = self.description.input.shape
+        given = np.ascontiguousarray(windows, dtype=self.description.input.dtype)
+        if given.shape[1:] != shape or given.ndim != 1 + len(shape):
+            raise ValueError(
+                f"expected windows of shape (batch, {', '.join(map(str, shape))}), got"
+                f" {given.shape}"
+            )
+        if not len(given):
+            return np.empty((0, self.description.output.classes), np.float32)
+        try:
+            found = self._answered(given)
+        except Exception as problem:  # each runtime has errors of its own
+            raise self._refused(reason_of(problem)) from None
+        expected = (len(given), self.description.output.classes)
+        if getattr(found, "shape", None) != expected or found.dtype != np.float32:
+            raise self._refused(f"expected float32 of shape {expected}, got another answer")
+        return found
+
+    def _refused(self, reason: str) -> UsageError:
+        return UsageError(
+            f"{self.description.file}: the model does not compute ({reason:.300}): export the run"
+            " again"
+        )
+
+    @abstractmethod
+    def _answered(self, windows: NDArray[Any]) -> Floats:
+        """The logits of one window or more, of the right shape and dtype."""
+
+
+class OnnxModel(Model):
+    """With ONNX Runtime, on processors; it takes all windows at once."""
+
+    def __init__(self, content: bytes, description: Description, threads: int) -> None:
+        """Raise UsageError without the package.
+
+        An error of the runtime for a model that it cannot use is raised as it is.
+        """
+        super().__init__(description)
+        runtime: Any = _imported("onnxruntime")
+        refuse_other_files(content)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "0"
+        )  # a Pi's other work needs the cores
+        options.log_severity_level = 3
+        options.add_session_config_entry(
+            "session.load_model_format", "ONNX"
+        )  # what `refuse_other_files` reads
+        self._session = runtime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
+        _refuse_other(self._session.get_inputs(), description.input.name, "input")
+        _refuse_other(self._session.get_outputs(), description.output.name, "output")
+
+    def _answered(self, windows: NDArray[Any]) -> Floats:
+        given = {self.description.input.name: windows}
+        answer: Floats = self._session.run([self.description.output.name], given)[0]
+        return answer
+
+
+class LiteRtModel(Model):
+    """LiteRT, window by window.
+
+    Its fused LSTM has the state of one window, and keeps it until it is reset.
+    """
+
+    def __init__(self, content: bytes, description: Description, threads: int) -> None:
+        """Raise UsageError without the package.
+
+        An error of the runtime for a model that it cannot use is raised as it is.
+        """
+        super().__init__(description)
+        runtime: Any = _imported("ai_edge_litert.interpreter")
+        self._interpreter = runtime.Interpreter(model_content=content, num_threads=threads)
+        self._interpreter.allocate_tensors()
+        inputs = self._interpreter.get_input_details()
+        outputs = self._interpreter.get_output_details()
+        expected = ((1, *description.input.shape), (1, description.output.classes))
+        found = tuple(tuple(map(int, each[0]["shape"])) for each in (inputs, outputs))
+        if found != expected:
+            raise ValueError(
+                f"a model from {found[0]} to {found[1]} where {NAME} says {expected[0]} to"
+                f" {expected[1]}"
+            )
+        self._input = inputs[0]["index"]
+        self._output = outputs[0]["index"]
+
+    def _answered(self, windows: NDArray[Any]) -> Floats:
+        answers = np.empty((len(windows), self.description.output.classes), np.float32)
+        for row, window in enumerate(windows):
+            self._interpreter.set_tensor(self._input, window[None])
+            # or a window would begin in the state the last one ended in
+            self._interpreter.reset_all_variables()
+            self._interpreter.invoke()
+            answers[row] = self._interpreter.get_tensor(self._output)[0]
+        return answers
+
+
+_RUNTIMES: dict[str, Callable[[bytes, Description, int], Model]] = {
+    "onnx": OnnxModel,
+    "litert": LiteRtModel,
+}
+_MODULES = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
+
+
+def open_model(folder: Path, threads: int = 1) -> Model:
+    """The model of an export, checked against its hash.
+
+    Raises UsageError for what this machine cannot use.
+    """
+    description = read(folder, check_model=False)
+    import_runtime(description, folder)
+    return open_content(model_bytes(folder, description), description, folder, threads)
+
+
+def import_runtime(description: Description, folder: Path) -> None:
+    """Import what the export in `folder` needs. Raises UsageError.
+
+    A process that gives up its rights before it opens the model does so first.
+    """
+    module = _MODULES.get(description.format)
+    if module is None:
+        raise UsageError(
+            f"{folder}: expected an export for ONNX Runtime or LiteRT, got {description.format},"
+            " which needs TensorFlow: export the run with --to onnx"
+        )
+    _imported(module)
+
+
+def open_content(content: bytes, description: Description, folder: Path, threads: int = 1) -> Model:
+    """The model of these bytes, which lay in `folder`. Raises UsageError."""
+    runtime = _RUNTIMES[description.format]
+    try:
+        return runtime(content, description, threads)
+    except ClusterError:
+        raise
+    except Exception as problem:  # each runtime has errors of its own
+        raise UsageError(
+            f"{folder / description.file}: the runtime refuses it ({reason_of(problem):.300}):"
+            " export the run again"
+        ) from None
+
+
+def no_telemetry() -> None:
+    """Keep ONNX Runtime from reporting to Microsoft; call it before anything imports `onnxruntime`.
+
+    Its wheels send what sessions are made of to mobile.events.data.microsoft.com unless this
+    variable is set, and keep an identifier of the machine below ~/.cache (its Privacy.md). What a
+    person has set stays.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def _imported(module: str) -> Any:
+    no_telemetry()
+    try:
+        return import_module(module)
+    except ImportError:
+        package = PACKAGES[module]
+        raise UsageError(
+            f"the package {package} is missing: install it with `pip install {package}`"
+        ) from None
+
+
+def _refuse_other(found: Any, name: str, what: str) -> None:
+    names = [each.name for each in found]
+    if names != [name]:
+        raise ValueError(f"{what}s {', '.join(names)} where {NAME} says {name}")

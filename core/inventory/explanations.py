@@ -1,0 +1,158 @@
+"""What is wrong with an inventory, and what to do, in place of the words of pydantic."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from core.documents.problem import (
+    LISTED_PROBLEMS,
+    InventoryProblem,
+    suggestion,
+)
+from core.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
+from core.inventory.sources import Sources
+
+_TYPES: Mapping[str, tuple[str, str]] = {
+    "int_type": ("expected a whole number", "write it without quotes and decimal point"),
+    "float_type": ("expected a number", "write e.g. 0.002 or 2e-3, without quotes"),
+    "finite_number": ("expected a finite number", "write an ordinary number"),
+    "string_type": ("expected text", "put it in quotes"),
+    "string_unicode": ("expected text", "remove the characters that are no Unicode"),
+    "bool_type": ("expected true or false", "write true or false, without quotes"),
+    "tuple_type": ("expected a list", "write every entry on a line of its own behind `- `"),
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"),
+        ("expected a section with keys", "write its keys below it, indented"),
+    ),
+}
+
+
+_BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than": ("gt", "a number above"),
+    "greater_than_equal": ("ge", "a number of at least"),
+    "less_than": ("lt", "a number below"),
+    "less_than_equal": ("le", "a number of at most"),
+    "string_too_long": ("max_length", "text with a length of at most"),
+    "string_too_short": ("min_length", "text with a length of at least"),
+}
+
+
+_PATTERNS: Mapping[str, tuple[str, str]] = {
+    "name": (
+        "not a name",
+        "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last",
+    ),
+    "cluster": (
+        "not a name",
+        "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last",
+    ),
+    "server": ("not a node's name", "write the name of the node with the role storage"),
+    "interface": (
+        "not the name of a network interface",
+        "write a name that `ip link` shows, e.g. eth0",
+    ),
+    "export": (
+        "not an absolute path of letters, digits, . _ + @ ~ and -",
+        "write e.g. /srv/pscluster",
+    ),
+    "mount": (
+        "not an absolute path of letters, digits, . _ + @ ~ and -",
+        "write e.g. /mnt/pscluster",
+    ),
+    "user": ("not a Linux account", "write e.g. pi"),
+}
+
+
+def explain(error: ValidationError, sources: Sources) -> list[InventoryProblem]:
+    """Return one problem for each of pydantic's findings.
+
+    The first `LISTED_PROBLEMS` in the file have a remedy.
+    """
+    details = error.errors(include_url=False, include_input=False)
+    found = [detail for detail in details if not _is_consequence(detail, sources)]
+    found.sort(key=lambda detail: sources.origin(plain_path(detail["loc"]))[0] or 0)
+    shown = found[:LISTED_PROBLEMS]
+    counted = found[LISTED_PROBLEMS:]
+    rest = (
+        sources.problem(plain_path(detail["loc"]), detail["msg"], "see docs/inventory.md")
+        for detail in counted
+    )
+    return [*(_explain(detail, sources) for detail in shown), *rest]
+
+
+def _is_consequence(detail: ErrorDetails, sources: Sources) -> bool:
+    """Return whether the finding follows from another one.
+
+    A key is missing because it is misspelt, or a list is empty because its entries are wrong.
+    """
+    location = detail["loc"]
+    if detail["type"] == "too_short":
+        return bool(sources.at(plain_path(location)))
+    section = section_at(location[:-1])
+    if detail["type"] != "missing" or section is None:
+        return False
+    return is_misspelt(str(location[-1]), sources.at(plain_path(location[:-1])), section)
+
+
+def _explain(detail: ErrorDetails, sources: Sources) -> InventoryProblem:
+    location = detail["loc"]
+    if detail["type"] == "union_tag_invalid":
+        location = (*location, "name")
+    path = plain_path(location)
+    value = sources.at(path)
+    problem, remedy = _words(detail["type"], detail.get("ctx", {}), detail["msg"], location, value)
+    return sources.problem(path, problem, remedy)
+
+
+def _choice(kind: str, expected: str, value: object) -> tuple[str, str]:
+    choices = expected.replace("'", "").replace(" or ", ", ").split(", ")
+    if isinstance(value, str):
+        remedy = suggestion(value, choices)
+    else:
+        remedy = None
+    return f"unknown {kind}, expected {expected}", remedy or "write one of them"
+
+
+def _words(
+    kind: str,
+    context: Mapping[str, Any],
+    message: str,
+    location: tuple[str | int, ...],
+    value: object,
+) -> tuple[str, str]:
+    if location:
+        key = str(location[-1])
+    else:
+        key = ""
+    if "remedy" in context:
+        return message, str(context["remedy"])
+    if kind == "extra_forbidden":
+        if location[-3:-2] == ("roles",):
+            what = "unknown role"
+        else:
+            what = "unknown key"
+        return what, advice(key, section_at(location[:-1]))
+    if kind == "missing":
+        return "missing", f"add `{key}:`"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return "expected a whole number", f"write {value:.0f}"
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return "out of range", f"write {words} {context[name]}"
+    if kind in ("literal_error", "union_tag_invalid"):
+        if key == "name":
+            word = str(location[-2])
+        else:
+            word = key
+        return _choice(word, str(context.get("expected") or context.get("expected_tags")), value)
+    if kind == "too_short":
+        return f"expected at least {context['min_length']} in the list", "add an entry"
+    if kind == "too_long":
+        return f"expected at most {context['max_length']} in the list", "remove entries"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(key, ("not usable here", "remove blanks and control characters"))
+    return message, "see docs/inventory.md"

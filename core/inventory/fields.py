@@ -1,0 +1,91 @@
+"""The building blocks of the schema.
+
+The base of every section, and the types that several sections share.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from core.documents.section import Section, Text, invalid
+
+__all__ = [
+    "AbsolutePath",
+    "Choice",
+    "Fraction",
+    "Host",
+    "Name",
+    "OptimizerOptions",
+    "Port",
+    "PositiveFloat",
+    "RecurrentChoice",
+    "Section",
+    "Seed",
+    "SshPort",
+    "Text",
+    "User",
+    "invalid",
+]
+
+
+class Choice(Section):
+    """A section whose key `name` says which extension it configures, such as a model or a codec."""
+
+    name: str = ""
+
+
+class RecurrentChoice(Choice):
+    """The options of a model with LSTM layers.
+
+    It reads its windows through `core.models.instance_norm`.
+    """
+
+    kernel: Literal["auto", "fused", "xla"] = Field(
+        "auto",
+        description=(
+            "what computes LSTM layers: `fused` TensorFlow's own operations, `xla` plain ones,"
+            " compiled with all of a slot by XLA; `auto` is `xla` on a TPU, else `fused`"
+        ),
+    )
+    instance_norm: Literal["none", "replace", "append"] = Field(
+        "none",
+        description=(
+            "what the layers read: `none` windows as they are, `replace` each channel less the"
+            " window's own mean and over its own deviation, `append` both beside each other"
+        ),
+    )
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]
+"""Letters, digits, `-` and `_`: it becomes part of file names, unit names and host names."""
+
+AbsolutePath = Annotated[
+    str, StringConstraints(max_length=4096, pattern=r"^(/[\w+@~-][\w.+@~-]*)+$")
+]
+"""A folder on the nodes, never the root. It is written into /etc/exports, /etc/fstab, units and
+shell scripts, each with characters of its own that would mean something."""
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+"""A TCP port a process without root rights may take."""
+
+User = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")]
+SshPort = Annotated[int, Field(ge=1, le=65535)]
+Host = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?$")
+]
+"""An IPv4 address or a host name, as a word of a command line."""
+
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A seed of a random stream; non-negative int32, what TensorFlow's stateless operations take."""
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+
+
+class OptimizerOptions(Choice):
+    """What the options of every optimizer begin with."""
+
+    learning_rate: PositiveFloat = Field(
+        0.001, description="step size; with one_cycle the highest one"
+    )

@@ -1,0 +1,187 @@
+"""From a file and the `--set key=value` of a call to an `Inventory`.
+
+Where that fails, all problems come at once.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.documents.problem import (
+    InventoryError,
+    InventoryProblem,
+    printable,
+)
+from core.documents.yaml_document import parse
+from core.inventory.addresses import Machine, is_address, this_machine
+from core.inventory.consistency import check
+from core.inventory.explanations import explain
+from core.inventory.nodes import Node
+from core.inventory.overrides import apply
+from core.inventory.schema import Inventory, InventoryFile
+from core.inventory.sources import Sources, readable_parts
+from core.inventory.transport import inner, tunnel_problems
+
+MAXIMUM_BYTES = 128 * 1024
+"""A thousand nodes fit; a file beyond it is not an inventory."""
+
+
+def load(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    check_interfaces: bool = True,
+    machine: Machine | None = None,
+) -> Inventory:
+    """Read, override and validate an inventory.
+
+    With `check_interfaces=False` host names stay unresolved, and a node that names only an
+    interface has no address. Raises InventoryError with every problem of the file and of the
+    overrides.
+    """
+    file = printable(os.fspath(path))
+    text = _read(Path(path), file)
+    return loads(
+        text,
+        file,
+        overrides,
+        path=Path(path),
+        machine=(machine or this_machine()) if check_interfaces else None,
+    )
+
+
+def loads(
+    text: str, file: str, overrides: Sequence[str], *, path: Path, machine: Machine | None
+) -> Inventory:
+    """Load an inventory from a text that is already read.
+
+    Without a machine, host names and interfaces stay unresolved.
+    """
+    document = parse(text, file)
+    if document.value is None:
+        raise InventoryError(
+            document.problems
+            or [InventoryProblem(file, "", "empty", "write one with `fab init --local`")]
+        )
+    if not isinstance(document.value, dict):
+        problem = InventoryProblem(
+            file,
+            "",
+            "expected keys such as `cluster:` and `nodes:`",
+            "see docs/inventory.md",
+            line=1,
+        )
+        raise InventoryError([*document.problems, problem])
+    sources = Sources(file, document.value, document.lines)
+    problems = [*document.problems, *apply(overrides, sources)]
+    description: InventoryFile | None = None
+    try:
+        description = InventoryFile.model_validate(sources.value)
+    except ValidationError as error:
+        problems += explain(error, sources)
+    links: Mapping[str, str]
+    links, found = check(readable_parts(sources), sources, machine)
+    problems += found
+    if description is not None and description.transport == "wireguard":
+        problems += tunnel_problems(description.wireguard, links, sources)
+    if problems or description is None:
+        raise InventoryError(problems)
+    return _inventory(description, path, links)
+
+
+def located(inventory: Inventory, machine: Machine) -> Inventory:
+    """An inventory that was loaded without a machine, with the addresses that `machine` knows.
+
+    Never fails.
+
+    A host name without an address stays a name; a node whose interface does not exist is addressed
+    by its name.
+    """
+
+    def address(node: Node) -> str:
+        host = inventory.links.get(node.name)
+        if host is None:
+            return next(
+                iter(machine.interfaces().get(node.interface or inventory.interface or "", ())),
+                node.name,
+            )
+        if is_address(host) or not (inventory.one_host or machine.resolves_nodes):
+            return host
+        return machine.resolve(host) or host
+
+    # An unknown name takes seconds.
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        found = pool.map(address, inventory.nodes)
+    links = {node.name: link for node, link in zip(inventory.nodes, found, strict=True)}
+    return _inventory(inventory, inventory.path, links)
+
+
+def addressed(
+    inventory: Inventory,
+    links: Mapping[str, str],
+    unproven: Collection[str],
+    present: Mapping[str, str] | None = None,
+) -> Inventory:
+    """Return the inventory whose nodes announce these addresses."""
+    made = _inventory(inventory, inventory.path, links)
+    kept = dict(inventory.present if present is None else present)
+    return made.model_copy(update={"present": kept, "unproven": frozenset(unproven)})
+
+
+def _inventory(description: InventoryFile, path: Path, links: Mapping[str, str]) -> Inventory:
+    if description.transport == "wireguard":
+        hosts = inner(links, description.wireguard.subnet)
+    else:
+        hosts = dict(links)
+    fields: dict[str, Any] = {
+        field.alias or name: getattr(description, name)
+        for name, field in InventoryFile.model_fields.items()
+    }
+    return Inventory(**fields, path=path, hosts=hosts, links=dict(links))
+
+
+def _read(path: Path, file: str) -> str:
+    def problem(what: str, remedy: str, line: int | None = None) -> InventoryError:
+        return InventoryError([InventoryProblem(file, "", what, remedy, line=line)])
+
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise problem(
+                "a folder, not a file",
+                f"name the file in it, e.g. {file.rstrip('/')}/inventory.yaml",
+            )
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait without an end
+            raise problem("not an ordinary file", "write the inventory into a file")
+        with path.open("rb") as stream:
+            content = stream.read(
+                MAXIMUM_BYTES + 1
+            )  # files of /proc have a size of 0 and any content
+    except FileNotFoundError:
+        raise problem(
+            "no such file", "name one with --inventory, or write one with `fab init --local`"
+        ) from None
+    except OSError as error:
+        raise problem(
+            f"cannot be read: {error.strerror}", "check the path and its permissions"
+        ) from error
+    except ValueError as error:  # a NUL byte in the path
+        raise problem(f"not a path: {error}", "correct the path") from error
+    if len(content) > MAXIMUM_BYTES:
+        raise problem(
+            f"longer than {MAXIMUM_BYTES} bytes", "name an inventory: this is another kind of file"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise problem(
+            f"not UTF-8 at byte {error.start} (0x{content[error.start]:02x})",
+            "save the file as UTF-8",
+            line,
+        ) from None

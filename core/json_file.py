@@ -1,0 +1,42 @@
+"""Reads a JSON file that anybody may have written.
+
+It is bounded, and of the one schema that this version knows.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+LARGEST_OF_RUN = 64 << 20
+"""Bytes of a result, or of another JSON file in the folder of a run."""
+
+
+def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
+    """The content of the file.
+
+    Raises OSError, and ValueError for a longer file, no file of bytes, or no JSON.
+    """
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not an ordinary file")
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"longer than {most_bytes:,} bytes")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def read_object(path: Path, most_bytes: int, schema: int) -> dict[str, Any]:
+    """The object in the file.
+
+    Raises OSError, and ValueError for a longer file, no JSON, or another schema.
+    """
+    found = read_json(path, most_bytes)
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise ValueError(f'no object with "schema": {schema}')
+    return found

@@ -1,0 +1,4 @@
+"""Prometheus metrics.
+
+The catalogue, the exporter, and what a process reports about itself and its node.
+"""

@@ -1,0 +1,72 @@
+"""Precision and recall over all thresholds, each class against the rest.
+
+They come from counts that workers add up.
+
+Each example's score of a class is the log-odds of its softmax, put into one of `BINS` bins, so
+curves of any number of examples need one small table. Average precision is that of scikit-learn, up
+to the width of a bin: the sum over the thresholds of precision times the recall that it adds.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.lazy import np, tf
+
+BINS = 128
+MOST_CLASSES = 30
+"""Classes of which a person can read the curves."""
+SURE = 1e-6
+"""A probability nearer to 0 or 1 counts as this far away."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The curve of one class, from the highest threshold down, where recall rises.
+
+    Recall and precision have one value a threshold, at most BINS.
+    """
+
+    recall: tuple[float, ...]
+    precision: tuple[float, ...]
+    average_precision: float
+
+
+def score_counts(targets: Any, probabilities: Any, counts: Any, classes: int) -> Any:
+    """Float64 (classes, 2, BINS): examples by score of each class, those of the others and its own.
+
+    Targets (n,), probabilities (n, classes), counts (n,).
+    """
+    sure = tf.clip_by_value(probabilities, SURE, 1.0 - SURE)
+    odds = tf.math.log(sure) - tf.math.log1p(-sure)
+    highest = float(np.log((1.0 - SURE) / SURE))
+    place = tf.cast(tf.floor((odds + highest) * (BINS / (2.0 * highest))), tf.int32)
+    place = tf.clip_by_value(place, 0, BINS - 1)
+    own = tf.one_hot(tf.cast(targets, tf.int32), classes, dtype=tf.int32)
+    rows = tf.range(classes)[None] * (2 * BINS) + own * BINS + place
+    weights = tf.cast(counts, tf.float64)[:, None] * tf.ones([1, classes], tf.float64)
+    flat = tf.math.unsorted_segment_sum(
+        tf.reshape(weights, [-1]), tf.reshape(rows, [-1]), classes * 2 * BINS
+    )
+    return tf.reshape(flat, [classes, 2, BINS])
+
+
+def curves_of(counts: Any) -> list[Curve | None]:
+    """Return the curve of each class from `score_counts` added up.
+
+    A class without an example has None.
+    """
+    return [
+        _curve(others[::-1], own[::-1]) if own.sum() else None for others, own in np.asarray(counts)
+    ]
+
+
+def _curve(others: Any, own: Any) -> Curve:
+    right = np.cumsum(own)
+    wrong = np.cumsum(others)
+    used = (own + others) > 0
+    recall = (right / right[-1])[used]
+    precision = (right / np.maximum(right + wrong, 1.0))[used]
+    added = np.diff(recall, prepend=0.0)
+    return Curve(
+        tuple(map(float, recall)), tuple(map(float, precision)), float((added * precision).sum())
+    )

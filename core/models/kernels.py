@@ -1,0 +1,47 @@
+"""Which kernels a network is traced with: TensorFlow's fused operations, or what XLA compiles.
+
+The code that traces a function for XLA announces it here; a layer does not know its device.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+Lstm = Callable[[Any, Any, Any], Any]
+"""Outputs of every step from inputs, kernel and bias, as `core.models.lstm` has them."""
+
+_COMPILED: ContextVar[bool] = ContextVar("compiled", default=False)
+
+
+@contextmanager
+def compiled_by_xla(wanted: bool = True) -> Iterator[None]:
+    """What is traced inside is for XLA, if `wanted`."""
+    before = _COMPILED.set(wanted)
+    try:
+        yield
+    finally:
+        _COMPILED.reset(before)
+
+
+def for_xla() -> bool:
+    """Whether what is traced now is for XLA."""
+    return _COMPILED.get()
+
+
+_PORTABLE: ContextVar[bool] = ContextVar("portable", default=False)
+
+
+@contextmanager
+def portable_operations() -> Iterator[None]:
+    """What is traced inside has TensorFlow's own operations alone, for programs without ours."""
+    before = _PORTABLE.set(True)
+    try:
+        yield
+    finally:
+        _PORTABLE.reset(before)
+
+
+def portable() -> bool:
+    """Whether what is traced now has TensorFlow's own operations alone."""
+    return _PORTABLE.get()

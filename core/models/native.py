@@ -1,0 +1,137 @@
+"""A built-in network as the library computes it: gradients of slots, and answers.
+
+The bits follow from the recipe alone; docs/kernels.md says why.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.lazy import np, tf
+from core.models.network import BuiltIn
+from kernels.library import nodes, operations
+from kernels.writing import KernelOperations
+
+OWN_THREADS = 0
+"""As many threads as the process that computes has cores to itself."""
+
+
+@dataclass(frozen=True)
+class SlotSums:
+    """What some slots of a batch came to.
+
+    `nodes` are float32 [trained_size + statistics_size], one for each aligned subtree in order;
+    `losses` and `hits`, float32 (slots,), are parts of the batch's mean loss, and right answers.
+    """
+
+    nodes: list[Any]
+    losses: Any
+    hits: Any
+
+
+@dataclass(frozen=True)
+class NativeLoss:
+    """What a loss is made of beside the labels: smoothing, a teacher's weight and temperature."""
+
+    smoothing: float = 0.0
+    taught_weight: float = 0.0
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class SlotsOfBatch:
+    """The slots `first` (int32, traced) up to `first + count` of the `slots` of a batch.
+
+    Where they are no aligned subtree, `first` is a number. `seed`, int32 (2,), is the batch's.
+    """
+
+    batch_size: int
+    slots: int
+    first: Any
+    count: int
+    seed: Any
+
+    @property
+    def first_row(self) -> Any:
+        """The first window's place in the batch, int32."""
+        return self.batch_size * self.first // self.slots
+
+    @property
+    def subtrees(self) -> list[int]:
+        """The slots of each aligned subtree, in order."""
+        if not isinstance(self.first, int):
+            return [self.count]
+        return [size for _, size in nodes(self.first, self.count)]
+
+
+class NativeNetwork:
+    """The library's program of a network, in a graph."""
+
+    def __init__(self, network: BuiltIn, *, threads: int = OWN_THREADS) -> None:
+        self.network = network
+        self._threads = threads
+        written = KernelOperations(network).written()
+        self._words = np.array(written.words, np.int32)
+        self._constants = written.constants
+
+    def gradient(
+        self,
+        vector: tuple[Any, Any],
+        labelled: tuple[Any, Any],
+        weights: Any,
+        taught: Any,
+        cut: SlotsOfBatch,
+        loss: NativeLoss,
+        *,
+        apart: bool = False,
+    ) -> SlotSums:
+        """Return the sums over the cut's slots: a node for each subtree, `apart` for each slot.
+
+        `vector` is the trained parameters and the statistics. `labelled` is windows (n, steps,
+        channels) and their classes, int32 (n,); `weights` (n,) and `taught` (n, classes), a
+        teacher's logits, may be None.
+        """
+        layout = self.network.layout
+        classes = self.network.problem.classes
+        settings = [
+            *(cut.batch_size, cut.slots, cut.first, cut.count, 1, self._threads, classes),
+            int(apart),
+        ]
+        if weights is None:
+            weights = tf.zeros([0])
+        if taught is None:
+            taught = tf.zeros([0, classes])
+        sums, losses, hits = operations().pscluster_gradient(
+            program=self._words,
+            constants=self._constants,
+            trained=vector[0],
+            statistics=vector[1],
+            windows=labelled[0],
+            labels=tf.cast(labelled[1], tf.int32),
+            weights=weights,
+            taught=taught,
+            settings=tf.concat([tf.stack(settings), cut.seed], 0),
+            factors=[loss.smoothing, loss.taught_weight, loss.temperature],
+        )
+        if apart:
+            rows = cut.count
+        else:
+            rows = len(cut.subtrees)
+        sums = tf.ensure_shape(sums, [rows, layout.trained_size + layout.statistics_size])
+        return SlotSums(
+            tf.unstack(sums),
+            tf.ensure_shape(losses, [cut.count]),
+            tf.ensure_shape(hits, [cut.count]),
+        )
+
+    def answers(self, trained: Any, statistics: Any, windows: Any) -> Any:
+        """Return the logits (n, classes) of windows (n, steps, channels), outside training."""
+        classes = self.network.problem.classes
+        found = operations().pscluster_logits(
+            program=self._words,
+            constants=self._constants,
+            trained=trained,
+            statistics=statistics,
+            windows=windows,
+            settings=[self._threads, classes],
+        )
+        return tf.ensure_shape(found, [windows.shape[0], classes])

@@ -1,0 +1,186 @@
+"""What answers are for: the loss of an example, its right answers, figures over many.
+
+A task is one class. An app may bring a loss and metrics of its own; the figures of its task are
+computed beside them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from core.errors import UsageError
+from core.lazy import np, tf
+from core.models.curves import Curve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Values = Mapping[str, "NDArray[np.float64]"]
+
+SMALLEST_PROBABILITY = 1e-7
+"""Keras's epsilon: the logarithm of a smaller probability counts as that of this one."""
+
+EXAMPLES = "examples"
+LOSS = "loss"
+CONFUSION = "confusion"
+SCORES = "scores"
+OWN = "own/"
+"""Names of sums. A metric of the app's own has `OWN` before its name."""
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """One task over `outputs` answers an example.
+
+    The functions below are traced: they compute with tensors.
+
+    `loss` and `metrics` are an app's own functions of (targets, answers). `probabilities` says that
+    the network ends in a softmax or a sigmoid itself.
+    """
+
+    task: ClassVar[str]
+    guesses: ClassVar[bool]
+    """Whether an answer is right or wrong, so that there is an accuracy."""
+
+    own_names: ClassVar[tuple[str, ...]] = ()
+    """Figures that only this task has."""
+
+    outputs: int
+    probabilities: bool = False
+    loss: Callable[[Any, Any], Any] | None = None
+    metrics: Callable[[Any, Any], Mapping[str, Any]] | None = None
+
+    def losses(self, targets: Any, answers: Any, *, smoothing: float = 0.0) -> Any:
+        """Loss of each example, float32 (n,): the mean over its positions. See `losses_at`."""
+        return over_positions(self.losses_at(targets, answers, smoothing=smoothing))
+
+    def losses_at(self, targets: Any, answers: Any, *, smoothing: float = 0.0) -> Any:
+        """Loss of each example, float32 (n,), or of each of its positions, (n, ...).
+
+        `smoothing` spreads that share of each label over all classes. Raises UsageError if the
+        app's own loss does not answer with one value an example or position.
+        """
+        if self.loss is None:
+            return self._losses(targets, answers, smoothing)
+        return _of_examples("loss", self.loss(targets, answers), targets)
+
+    @abstractmethod
+    def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
+        """The task's usual loss, of each example or position."""
+
+    @abstractmethod
+    def hits(self, targets: Any, answers: Any) -> Any:
+        """Count the right answers, a float32 scalar; 0 where none is right or wrong."""
+
+    def sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
+        """What the figures are computed from, added up over a batch.
+
+        `counts`, float32 (n,), is 1 for what counts.
+        """
+        found = {
+            EXAMPLES: tf.reduce_sum(counts),
+            LOSS: tf.reduce_sum(self.losses(targets, answers) * counts),
+            **self._sums(targets, answers, counts),
+        }
+        for name, values in self._own(targets, answers).items():
+            each = over_positions(_of_examples(f"metrics: {name}", values, targets))
+            found[f"{OWN}{name}"] = tf.reduce_sum(each * counts)
+        return found
+
+    def _own(self, targets: Any, answers: Any) -> Mapping[str, Any]:
+        measured = {} if self.metrics is None else self.metrics(targets, answers)
+        if not isinstance(measured, Mapping):
+            raise UsageError(
+                f"metrics(): expected {{name: values}}, got {type(measured).__name__}: return a"
+                " dict"
+            )
+        return measured
+
+    @abstractmethod
+    def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
+        """Add up what the figures of the task need."""
+
+    def figures(self, sums: Values) -> dict[str, Any]:
+        """The fields of `status.parts.Figures`, from sums over at least one example."""
+        examples = float(sums[EXAMPLES])
+        if examples == 0:
+            raise ValueError("no window was evaluated")
+        own = {
+            name.removeprefix(OWN): float(value) / examples
+            for name, value in sums.items()
+            if name.startswith(OWN)
+        }
+        return self._figures(sums, examples, float(sums[LOSS]) / examples, own)
+
+    @abstractmethod
+    def _figures(
+        self, sums: Values, examples: float, loss: float, own: dict[str, float]
+    ) -> dict[str, Any]:
+        """Return the figures of the task."""
+
+    def confusion(self, sums: Values) -> NDArray[np.int64]:
+        """Counts (classes, classes), rows the true class; (0, 0) for a task without classes."""
+        del sums
+        return np.zeros((0, 0), np.int64)
+
+    def by_label(self, sums: Values) -> list[tuple[int, int, int]]:
+        """Return how often each label was right, wrong and missed.
+
+        It is empty for tasks without several labels.
+        """
+        del sums
+        return []
+
+    def curves(self, sums: Values) -> list[Curve | None]:
+        """Return precision over recall of each class.
+
+        It is empty where answers have no such scores.
+        """
+        del sums
+        return []
+
+    def no_confusion(self) -> NDArray[np.int64]:
+        """What `confusion` answers before the first example."""
+        return np.zeros((0, 0), np.int64)
+
+    @property
+    def loss_of_guessing(self) -> float | None:
+        """The loss of a network that knows nothing; None where it depends on the data."""
+        return None
+
+
+def over_positions(values: Any) -> Any:
+    """The mean over all axes but the first."""
+    if len(values.shape) == 1:
+        return values
+    return tf.reduce_mean(values, range(1, len(values.shape)))
+
+
+def _of_examples(what: str, values: Any, targets: Any) -> Any:
+    """An app's values for the examples of `targets` as float32, (n,) or (n, ...)."""
+    expected = f"{what}(): expected one value for each example, shape (batch,), got"
+    try:
+        found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+    except (ValueError, TypeError):
+        raise UsageError(
+            f"{expected} {type(values).__name__}: return a tensor of numbers"
+        ) from None
+    if found.shape.rank is None:
+        raise UsageError(
+            f"{expected} a tensor whose shape is not known before it is computed: set it with"
+            " tf.ensure_shape; tf.py_function, whose tensors have none, does not run on workers"
+        )
+    if not found.shape.rank:
+        raise UsageError(
+            f"{expected} one number for the whole batch: leave out the mean over the batch (in a"
+            " Keras loss: reduction=None)"
+        )
+    if not found.shape[:1].is_compatible_with(targets.shape[:1]):
+        raise UsageError(
+            f"{expected} {found.shape[0]} values for {targets.shape[0]} examples: keep the batch's"
+            " axis"
+        )
+    return found

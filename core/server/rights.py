@@ -1,0 +1,107 @@
+"""What a role process keeps once it serves: its libraries and prepared windows, its two ports.
+
+TensorFlow's port executes any graph of any client that reaches it. So a role enters a cage
+(`core.cage`) before it has other threads: no graph writes a file, reads what is not listed here,
+reaches another process or becomes another program.
+"""
+
+import glob
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from core.accounts import ROLES_ACCOUNT
+from core.cage import calls, landlock
+from core.cage.landlock import Coverage, Rights, existing
+from core.cage.python_folders import USUAL_DEVICES, code, system
+from core.server.options import RoleOptions
+from core.user_cache import user_cache
+
+OURS = ("core", "kernels", "ps_node", "worker_node")
+"""Our packages that a role loads. The folder around them, of a checkout, holds secrets and runs."""
+NAMES = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/nscd")
+"""Where /etc/resolv.conf may point."""
+DEVICES = {
+    "gpu": ("/dev/nvidia*", "/dev/dri", "/dev/shm"),
+    "tpu": ("/dev/accel*", "/dev/vfio", "/dev/apex_*"),
+}
+"""The files of a kind of device, as shells write them."""
+ANY_FREE_PORT = 0
+"""gRPC binds one to learn whether there is IPv6. It gives nothing away: a socket that listens
+without `bind` gets one too, and Landlock lets it."""
+COPIES = Path("/var/cache/pscluster/roles")
+"""Prepared windows for roles that root starts, which cannot read below root's home."""
+
+
+class Caged(NamedTuple):
+    """A line of the log on what holds and what does not, and its level."""
+
+    level: int
+    line: str
+
+
+def enter_cage(role: RoleOptions) -> Caged:
+    """Give up all but the role's rights, in this thread and all that it starts, for good."""
+    lines = []
+    try:
+        held = landlock.enter(rights(role))
+    except OSError as problem:
+        held = Coverage(0, (), f"this kernel refuses it ({problem})")
+    lines.append(held.line)
+    if held.abi >= landlock.SCOPED:
+        only_to = None
+    else:
+        only_to = os.getpid()
+    level = logging.INFO if held.abi else logging.WARNING
+    try:
+        # CUDA's compiler is a program of its own; it stays in this cage.
+        calls.forbid(may_execute=role.device is not None, signals_only_to=only_to)
+    except OSError as problem:
+        level = logging.WARNING
+        lines.append(f"NO FILTER OF CALLS: {problem.strerror}")
+    else:
+        lines.append("a filter of calls")
+    return Caged(level, f"caged: {'; '.join(lines)}")
+
+
+def rights(role: RoleOptions) -> Rights:
+    """Return what a role may do. It writes nothing: its log is open already."""
+    if role.reach is None:
+        connect = None
+    else:
+        connect = (*role.reach, role.port)
+    return Rights(
+        read=existing(*system(), *NAMES, *code(OURS), *_data(role)),
+        devices=existing(*USUAL_DEVICES, *_devices(role)),
+        bind=(ANY_FREE_PORT, role.port, role.metrics_port),
+        connect=connect,
+    )
+
+
+def _data(role: RoleOptions) -> Iterator[str]:
+    """Yield the folders of prepared windows."""
+    yield from role.reads or prepared_folders(role.account)
+
+
+def prepared_folders(account: int | None) -> tuple[str, ...]:
+    """Return where roles of this machine read windows; they are made if they can be."""
+    folders = [user_cache() / "prepared"]
+    if account == ROLES_ACCOUNT:
+        folders.append(COPIES)
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not folders[0].is_dir():
+        # A container mounts the data that another one prepares later: a cage shows only what lies
+        # below a folder that exists by now.
+        folders.insert(0, user_cache().parent)
+    return tuple(map(str, folders))
+
+
+def _devices(role: RoleOptions) -> Iterator[str]:
+    if role.taken is not None:
+        for pattern in DEVICES[role.taken.kind]:
+            yield from glob.glob(pattern)

@@ -1,0 +1,273 @@
+"""A run, event by event. Pure: `apply` makes the next state of a state and an event.
+
+A live run and one that is read back from its history go through the same function. Terminal,
+metrics, page and history show the state that it makes.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from math import isfinite
+from typing import Any, assert_never
+
+from core.status import events, roles
+from core.status.event_log import line_of
+from core.status.events import Event, Stamped
+from core.status.role_record import COORDINATOR, UP, RoleRecord
+from core.status.roles import RoleEvent
+from core.status.stage import Pace, PresentStage
+from core.status.state import RunState, SampleSums
+from core.status.thinning import Estimates, mean, with_line
+from core.status.training import LatestReport, Training
+from core.status.training_events import TrainingEvent
+from core.status.view import NodeView
+
+
+def replay(found: Iterable[Stamped], state: RunState = RunState()) -> RunState:  # noqa: B008  it is frozen
+    """Return the state after all of these events.
+
+    Steps and updates that follow one another are applied together.
+    """
+    for busy, group in groupby(
+        found, lambda stamped: isinstance(stamped[1], events.Stepped | events.Updated)
+    ):
+        if busy:
+            state = _worked_on(state, group)
+        else:
+            for seconds, event in group:
+                state = apply(state, event, seconds)
+    return state
+
+
+def apply(state: RunState, event: Event, seconds: float) -> RunState:
+    """Return the state after `event`, which happened at this second of the run."""
+    if isinstance(event, events.Stepped | events.Updated):
+        return _worked_on(state, [(seconds, event)])
+    opened_again = isinstance(event, events.Opened) and state.run
+    if line_of(event, seconds) is not None and not opened_again:
+        state = replace(state, lines=with_line(state.lines, (seconds, event)))
+    if isinstance(event, TrainingEvent):
+        return _trained(state, event, seconds)
+    if isinstance(event, RoleEvent):
+        return roles.after(state, event, seconds)
+    match event:
+        case events.StageBegan(name, total, unit):
+            began = replace(state, progress=PresentStage(name, unit, Pace(total)))
+            if name == "pi":
+                return replace(began, drawing_since=seconds)
+            return began
+        case events.Advanced(done):
+            return _at_stage(state, pace=_pace(state).advanced(done, seconds))
+        case events.Validating(begins):
+            return _at_stage(state, validating=begins)
+        case events.PointsDrawn():
+            worker = f"worker:{event.task}"
+            state = roles.worked(state, worker, event.samples, [event.round_trip_seconds])
+            latest = state.point(event, seconds)
+            return replace(state, estimates=Estimates(state.estimates.kept, latest))
+        case events.Estimated(point):
+            return replace(state, estimates=state.estimates.with_one(point))
+        case events.FiguresComputed(split):
+            others = {known: found for known, found in state.evaluations.items() if known != split}
+            return replace(state, evaluations={**others, split: (seconds, event)})
+        case events.Calibrated(speeds) | events.SpeedsRead(speeds):
+            return replace(state, speeds=dict(speeds))
+        case events.Noted() | events.FaultInjected():
+            return state
+        case events.SweepMoved(sweep):
+            return replace(state, sweep=sweep)
+        case events.TimelineKept(task, spans):
+            return replace(state, spans=state.spans.of(task, spans))
+        case events.Sampled():
+            samples = state.samples.with_one(event.view(seconds))
+            state = replace(state, samples=samples, sums=SampleSums(seconds))
+            return _each_role(state, lambda role: {"sampled_windows": role.windows})
+        case _:
+            return _between_coordinators(state, event, seconds)
+
+
+def _between_coordinators(
+    state: RunState,
+    event: events.Began | events.Opened | events.Resumed | events.Ended | events.Counted,
+    seconds: float,
+) -> RunState:
+    match event:
+        case events.Began():
+            return _began(state, event)
+        case events.Opened():
+            if state.training is not None:
+                training = replace(state.training, parameters=event.parameters)
+                state = replace(state, training=training)
+            return replace(
+                state, run=event.run, unit=event.unit, task_type=event.task_type, state="running"
+            )
+        case events.Resumed(last):
+            return _resumed(state, last)
+        case events.Ended():
+            return _ended(state, event, seconds)
+        case events.Counted():
+            return _counted(state, event)
+    assert_never(event)
+
+
+def _each_role(state: RunState, changes: Any) -> RunState:
+    """Return the state with what `changes(role)` says of each role."""
+    changed = {task: replace(role, **changes(role)) for task, role in state.roles.items()}
+    return replace(state, roles=changed)
+
+
+def _pace(state: RunState) -> Pace:
+    if state.progress is None:
+        return Pace()
+    return state.progress.pace
+
+
+def _at_stage(state: RunState, **changes: Any) -> RunState:
+    if state.progress is None:
+        return state
+    return replace(state, progress=replace(state.progress, **changes))
+
+
+def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
+    """Return the state after steps and updates.
+
+    They come thousands of times a second: each is added up in place, all make one state.
+    """
+    training = state.training
+    alone = training is not None and training.alone
+    windows = Counter[int]()
+    taken = defaultdict[int, list[float]](list)
+    parts = list[Mapping[str, float]]()
+    stale = list[float]()
+    losses = list[float]()
+    pace = _pace(state)
+    latest: events.Updated | None = None
+    for seconds, event in found:
+        if isinstance(event, events.Stepped):
+            windows[event.task] += event.windows
+            taken[event.task].append(event.round_trip_seconds)
+            if event.part_seconds:  # none where the worker's clock was set meanwhile
+                parts.append(event.part_seconds)
+            stale.append(event.staleness)
+        elif isinstance(event, events.Updated):
+            pace = pace.advanced(event.done, seconds)
+            latest = event
+            if isfinite(event.loss):
+                losses.append(event.loss)
+    for task, found_seconds in taken.items():
+        worker = COORDINATOR if alone else f"worker:{task}"
+        state = roles.worked(state, worker, windows[task], found_seconds)
+    sums = SampleSums(
+        state.sums.since,
+        state.sums.loss + sum(losses),
+        state.sums.losses + len(losses),
+        state.sums.staleness + sum(stale),
+        state.sums.steps + len(stale),
+    )
+    if training is not None:
+        training = training.worked(parts, stale, latest)
+    state = replace(state, sums=sums, training=training)
+    if latest is None:
+        return state
+    return _at_stage(state, pace=pace, loss=latest.loss)
+
+
+def _trained(state: RunState, event: TrainingEvent, seconds: float) -> RunState:
+    if isinstance(event, events.Restored):
+        state = replace(state, lines=tuple(_surviving(state.lines, event)))
+    if isinstance(event, events.EpochEnded):
+        state = _at_stage(state, epoch=event)
+    if state.training is None:
+        return state
+    return replace(state, training=state.training.after(event, seconds))
+
+
+def _surviving(lines: Iterable[Stamped], restored: events.Restored) -> Iterator[Stamped]:
+    """Yield the lines of the event log; those of epochs that never happened as mere words."""
+    for at, line in lines:
+        words = None
+        if isinstance(line, events.EpochEnded | events.StoppedEarly) and restored.loses(line):
+            words = line_of(line, at)
+        if words is None:
+            yield at, line
+        else:
+            yield at, events.Noted(*words)
+
+
+def _began(state: RunState, event: events.Began) -> RunState:
+    """Return the state on this cluster, which may be another one than before.
+
+    What its tasks did before stays.
+    """
+    processors = {node.name: node.processor for node in state.nodes}
+    known = {
+        task: state.roles.get(task, RoleRecord(task)) for node in event.nodes for task in node.tasks
+    }
+    if COORDINATOR in known:
+        known[COORDINATOR] = replace(known[COORDINATOR], state=UP)
+    training = state.training
+    if training is None and event.mode is not None:
+        training = Training(event.mode, event.model or "", alone=event.alone)
+    return replace(
+        state,
+        cluster=event.cluster,
+        job=event.job,
+        started=state.started or event.started,
+        nodes=tuple(
+            NodeView(node.name, node.address, (), processors.get(node.name)) for node in event.nodes
+        ),
+        places={task: node.name for node in event.nodes for task in node.tasks},
+        roles=known,
+        training=training,
+        planned_samples=event.planned_samples,
+    )
+
+
+def _resumed(state: RunState, last: float) -> RunState:
+    training = state.training
+    if training is not None:
+        training = replace(training, latest=LatestReport())
+    return replace(
+        roles.without_coordinator(state, last),
+        state="running",
+        reason=None,
+        ended_seconds=None,
+        sums=SampleSums(),
+        training=training,
+    )
+
+
+def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
+    def at_rest(role: RoleRecord) -> Mapping[str, Any]:
+        rates = [sample.workers.get(role.task, 0.0) for sample in state.samples.kept]
+        return {"work": None, "windows_per_second": mean(rate for rate in rates if rate > 0)}
+
+    return replace(
+        _each_role(state, at_rest),
+        state=event.state,
+        reason=event.reason,
+        ended_seconds=seconds,
+        spans=state.spans.ended(seconds),
+    )
+
+
+def _counted(state: RunState, event: events.Counted) -> RunState:
+    progress = state.progress
+    if (found := event.progress) is not None:
+        progress = PresentStage(found.stage, found.unit, Pace(found.total, found.done))
+    interval = max(state.samples.interval_seconds, event.interval_seconds)
+    state = replace(
+        state,
+        roles=dict(roles.counted(state.roles, event.roles)),
+        progress=progress,
+        nodes=tuple(
+            replace(node, processor=event.processors.get(node.name)) for node in state.nodes
+        ),
+        samples=replace(state.samples, interval_seconds=interval),
+    )
+    if event.estimate is not None:
+        state = replace(state, estimates=state.estimates.with_one(event.estimate))
+    if event.train is None or state.training is None:
+        return state
+    return replace(state, training=replace(state.training, count=event.train, parts=()))

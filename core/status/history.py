@@ -1,0 +1,206 @@
+"""`history.jsonl` in a run's folder: the events of the run, a line each.
+
+Its coordinator writes it, anyone may read it.
+
+A line is a JSON object with `event`, the event's name in `KEPT`, `time` in UTC, `seconds` since the
+run began, and the fields of that event. A folder may be foreign: a line that does not match its
+types and bounds is left out.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from core.atomic_write import atomic_write
+from core.errors import ClusterError
+from core.status import events
+from core.status.events import Event, Stamped
+from core.status.parts import (
+    Moment,
+    Name,
+    Seconds,
+)
+from core.status.state import iso
+
+NAME = "history.jsonl"
+LARGEST_BYTES = 4_000_000
+"""A larger file is rewritten, without what was thinned out since."""
+MOST_BYTES = 64_000_000
+"""What is read of a file."""
+LONGEST_LINE = 1_000_000
+
+KEPT: Mapping[str, type[Event]] = {
+    "began": events.Began,
+    "opened": events.Opened,
+    "resumed": events.Resumed,
+    "restored": events.Restored,
+    "ended": events.Ended,
+    "noted": events.Noted,
+    "stage": events.StageBegan,
+    "cut": events.BatchesCut,
+    "planned": events.Planned,
+    "epoch": events.EpochEnded,
+    "figures": events.FiguresComputed,
+    "stopped": events.StoppedEarly,
+    "totals": events.UpdatesCounted,
+    "traffic": events.TrafficCounted,
+    "checkpoint": events.CheckpointWritten,
+    "diverged": events.Diverged,
+    "estimated": events.Estimated,
+    "calibrated": events.Calibrated,
+    "fault": events.FaultInjected,
+    "worker": events.WorkerChanged,
+    "sampled": events.Sampled,
+    "timeline": events.TimelineKept,
+    "counted": events.Counted,
+}
+"""Events in the file, by their names there."""
+_NAMES = {kind: name for name, kind in KEPT.items()}
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What every line has."""
+
+    event: Annotated[Name, Field(min_length=1)]
+    time: Moment
+    seconds: Seconds
+
+
+def is_kept(event: Event) -> bool:
+    """Whether the history holds events of this kind."""
+    return type(event) in _NAMES
+
+
+def line_of(event: Event, seconds: float, time: datetime) -> bytes:
+    """The event's line. Raises KeyError for an event that the history does not hold."""
+    fields = {"event": _NAMES[type(event)], "time": time, "seconds": seconds, **asdict(event)}
+    return (
+        json.dumps(finite(fields), allow_nan=False, separators=(",", ":"), default=iso).encode()
+        + b"\n"
+    )
+
+
+def event_of(line: bytes) -> Stamped | None:
+    """The event of a line, with its second; None if the line has none of this version."""
+    if len(line) > LONGEST_LINE:
+        return None
+    try:
+        head: _Head = _adapter("").validate_json(line, strict=True)
+        event: Event = _adapter(head.event).validate_json(line, strict=True)
+    except (ValidationError, KeyError):
+        return None
+    return head.seconds, event
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(KEPT[name] if name else _Head)
+
+
+def finite(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    match value:
+        case dict():
+            return {str(key): finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [finite(inner) for inner in value]
+        case float() if not isfinite(value):
+            return None
+        case _:
+            return value
+
+
+def read_events(folder: Path) -> Iterator[Stamped]:
+    """The events of a run in the order of the file; none where there is no history."""
+    try:
+        # Without O_NONBLOCK, opening a pipe in a foreign folder would wait for its writer.
+        with open(
+            os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb"
+        ) as stream:
+            is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            if is_file:
+                content = stream.read(MOST_BYTES)
+            else:
+                content = b""
+    except OSError:
+        return iter(())
+    return events_in(content.splitlines())
+
+
+def events_in(lines: Iterable[bytes]) -> Iterator[Stamped]:
+    """The events of these lines."""
+    return (found for line in lines if (found := event_of(line)) is not None)
+
+
+class HistoryFile:
+    """The file of one run while its coordinator appends to it.
+
+    A full disk costs the history alone.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        started: datetime,
+        everything: Callable[[], Sequence[Stamped]],
+        largest: int = LARGEST_BYTES,
+    ) -> None:
+        """`everything()`: the events of the whole file, for when it is rewritten."""
+        self.path = folder / NAME
+        self._started = started
+        self._everything = everything
+        self._largest = largest
+        self._whole = False
+        """Whether the file holds all there is to hold."""
+        self._size = 0
+        self._floor = 0
+
+    def write(self, found: Sequence[Stamped]) -> bool:
+        """Append these events; whether the disk took them.
+
+        What it refuses comes with the rest once it takes some.
+        """
+        if not self._whole or self._size > max(self._largest, 2 * self._floor):
+            return self.rewrite()
+        if not found:
+            return True
+        content = self._lines(found)
+        try:
+            descriptor = os.open(
+                self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+            try:
+                written = os.write(descriptor, content)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            written = 0
+        self._size += written
+        self._whole = written == len(content)
+        return self._whole
+
+    def rewrite(self) -> bool:
+        """Rewrite the whole file; whether the disk took it."""
+        content = self._lines(self._everything())
+        try:
+            atomic_write(self.path, content)
+        except ClusterError:
+            self._whole = False
+            return False
+        self._whole, self._size, self._floor = True, len(content), len(content)
+        return True
+
+    def _lines(self, found: Sequence[Stamped]) -> bytes:
+        return b"".join(
+            line_of(event, at, self._started + timedelta(seconds=at)) for at, event in found
+        )

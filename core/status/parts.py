@@ -1,0 +1,237 @@
+"""What events are made of: figures, counters, and types with bounds.
+
+The bounds are there because a run's folder may be foreign.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+PARTS = ("pull", "compute", "push", "wait")
+CLASSIFICATION = "classification"
+MULTILABEL = "multilabel"
+REGRESSION = "regression"
+STALENESS_BOUNDS = (0, 1, 2, 4, 8, 16, 32, 64)
+
+Seconds = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Name = Annotated[str, Field(max_length=500)]
+Text = Annotated[str, Field(max_length=20_000)]
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+]
+
+
+FIGURE_KEYS = (
+    "accuracy",
+    "f1_macro",
+    "f1_weighted",
+    "precision_macro",
+    "precision_weighted",
+    "recall_macro",
+    "recall_weighted",
+    "loss",
+)
+"""The figures that every task may have, in the order of `result.json`."""
+MOST_OTHERS = 32
+LONGEST_OTHER = 100
+"""Characters of the name of another figure."""
+_TAKEN = frozenset({*FIGURE_KEYS, "epoch"})
+_IN_A_LINE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What an evaluation found. None stands for a figure that has no meaning for the task.
+
+    Of a classification, macro is the mean over the classes and weighted that over the examples.
+    `others` are figures that only this task or this app has, by name, e.g. `mae` of a regression.
+    One that is not finite is left out.
+    """
+
+    loss: Number
+    accuracy: Number | None = None
+    f1_macro: Number | None = None
+    f1_weighted: Number | None = None
+    precision_macro: Number | None = None
+    precision_weighted: Number | None = None
+    recall_macro: Number | None = None
+    recall_weighted: Number | None = None
+    others: Mapping[Name, Number] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a name in `others` that `refuse_names` refuses."""
+        refuse_names(self.others)
+        known = {name: float(value) for name, value in self.others.items() if isfinite(value)}
+        object.__setattr__(self, "others", known)
+
+    def describe(self) -> dict[str, float | None]:
+        """Return the entry of `result.json`.
+
+        It has a key for each usual figure, null where it has no meaning, then the others.
+        """
+        return {**{key: getattr(self, key) for key in FIGURE_KEYS}, **self.others}
+
+    def line(self) -> str:
+        """Return accuracy and macro F1 in words, or the loss where there is neither.
+
+        Then the first of the others follow.
+        """
+        usual = {"accuracy": self.accuracy, "macro F1": self.f1_macro}
+        known = {name: value for name, value in usual.items() if value is not None} or {
+            "loss": self.loss
+        }
+        more = len(self.others) - _IN_A_LINE
+        shown = [
+            f"{name} {written(value)}"
+            for name, value in (*known.items(), *[*self.others.items()][:_IN_A_LINE])
+        ]
+        return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
+
+    def headline(self) -> str:
+        """The accuracy alone, which stands for all; the whole line where there is none."""
+        if self.accuracy is None:
+            return self.line()
+        return f"accuracy {written(self.accuracy)}"
+
+    def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
+        """Return whether the accuracy is higher by more than `by`.
+
+        Where one of them has none, the loss must be lower by that.
+        """
+        if other is None:
+            return True
+        if self.accuracy is not None and other.accuracy is not None:
+            return self.accuracy > other.accuracy + by
+        return self.loss < other.loss - by
+
+
+def refuse_names(names: Collection[str]) -> None:
+    """Raises ValueError if further figures cannot have these names."""
+    taken = sorted(_TAKEN.intersection(names))
+    if taken:
+        raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
+    if len(names) > MOST_OTHERS:
+        raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(names)}")
+    wrong = [name for name in names if not (0 < len(name) <= LONGEST_OTHER and name.isprintable())]
+    if wrong:
+        raise ValueError(
+            f"expected names of 1 to {LONGEST_OTHER} printable characters, got {wrong[0]!r:.120}"
+        )
+
+
+def written(value: float) -> str:
+    """A figure of any size: `0.8125`, `12345.68`, `1.235e-05`."""
+    size = abs(value)
+    if size == 0 or 1e-3 <= size < 1e3:
+        return f"{value:.4f}"
+    if 1e3 <= size < 1e7:
+        return f"{value:.2f}"
+    return f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """Examples of a class, or with a label."""
+
+    label: Name
+    """Its name."""
+    right: Count
+    """Examples of it that were named so."""
+    wrong: Count
+    """Others that were named so."""
+    missed: Count
+    """Examples of it that were not named so."""
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """Examples of one class that were taken for another."""
+
+    true: Name
+    """What they are."""
+    predicted: Name
+    """What they were taken for."""
+    examples: Count
+    """How many."""
+
+
+@dataclass(frozen=True)
+class NodeTasks:
+    """A machine and the tasks that the inventory gives it."""
+
+    name: Name
+    address: Name
+    tasks: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A worker as the membership has it. `departures`: since this coordinator began."""
+
+    phase: str
+    departures: int
+    work: str | None = None
+
+
+@dataclass(frozen=True)
+class StalenessCount:
+    """Steps by staleness: `counts[i]` of them above bound `i - 1` and at most bound `i`."""
+
+    counts: Annotated[tuple[Count, ...], Field(min_length=9, max_length=9)] = (0,) * (
+        len(STALENESS_BOUNDS) + 1
+    )
+    total: Number = 0.0
+    maximum: Number | None = None
+
+    def added(self, found: Sequence[float]) -> "StalenessCount":
+        """With these steps too."""
+        counts = list(self.counts)
+        for staleness in found:
+            counts[bisect_left(STALENESS_BOUNDS, staleness)] += 1
+        if self.maximum is None:
+            known = found
+        else:
+            known = (self.maximum, *found)
+        return StalenessCount(tuple(counts), self.total + sum(found), max(known, default=None))
+
+    def mean(self) -> float | None:
+        """In updates; None before the first step."""
+        if any(self.counts):
+            return self.total / sum(self.counts)
+        return None
+
+
+@dataclass(frozen=True)
+class RoleCount:
+    """What one role process has done so far."""
+
+    windows: Count
+    departures: Count
+    step_seconds: Seconds | None
+    memory_bytes: Count | None
+
+
+@dataclass(frozen=True)
+class TrainCount:
+    """The counters of a training."""
+
+    epoch: Count = 0
+    planned_epochs: Count = 0
+    learning_rate: Number | None = None
+    part_seconds: Mapping[Name, Seconds] = field(default_factory=dict)
+    pulled_bytes: Count = 0
+    pushed_bytes: Count = 0
+    counted_steps: Count = 0
+    updates_applied: Count | None = None
+    duplicates_dropped: Count | None = None
+    rolled_back: Count = 0
+    resumptions: Count = 0
+    checkpoints: Count = 0
+    staleness: StalenessCount = StalenessCount()

@@ -1,0 +1,205 @@
+"""The state of a run, and the picture that it makes.
+
+Frozen: `apply` makes the next one of it and of an event.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from core.status.event_log import line_of
+from core.status.events import FiguresComputed, PointsDrawn, Stamped
+from core.status.parts import CLASSIFICATION
+from core.status.role_record import RoleRecord
+from core.status.stage import PresentStage
+from core.status.thinning import Estimates, Samples, Spans, mean
+from core.status.training import Training
+from core.status.view import (
+    ClassesView,
+    ConfusionView,
+    EventView,
+    JobState,
+    NodeView,
+    PiPoint,
+    PiView,
+    RunView,
+    SweepView,
+)
+
+ENDED = ("done", "cancelled", "failed")
+LONGEST_TEXT = 500
+"""Characters of a line of the event log."""
+
+
+@dataclass(frozen=True)
+class SampleSums:
+    """Sums since the latest sample, of which the next one is made."""
+
+    since: float | None = None
+    """When that sample was taken; None before the first work."""
+    loss: float = 0.0
+    losses: int = 0
+    staleness: float = 0.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One run so far; `RunState()` is one of which nothing is known."""
+
+    cluster: str = "unknown"
+    job: str = ""
+    started: datetime | None = None
+    run: str = ""
+    unit: str = "windows"
+    """What the workers work off, and what is learnt."""
+    task_type: str = CLASSIFICATION
+    nodes: tuple[NodeView, ...] = ()
+    """Without their roles."""
+    roles: Mapping[str, RoleRecord] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Node by task."""
+    state: JobState = "preparing"
+    reason: str | None = None
+    ended_seconds: float | None = None
+    training: Training | None = None
+    planned_samples: int | None = None
+    progress: PresentStage | None = None
+    drawing_since: float | None = None
+    """When the stage of the pi job began."""
+    samples: Samples = field(default_factory=Samples)
+    sums: SampleSums = field(default_factory=SampleSums)
+    estimates: Estimates = field(default_factory=Estimates)
+    spans: Spans = field(default_factory=Spans)
+    lines: tuple[Stamped, ...] = ()
+    """Events of the event log."""
+    evaluations: dict[str, tuple[float, FiguresComputed]] = field(default_factory=dict)
+    """The latest by split, in the order in which they came."""
+    live: int = 0
+    sweep: SweepView | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """Samples per second by task, as the latest pi job measured them."""
+
+    def moment(self, seconds: float) -> datetime:
+        """The time of a second of the run."""
+        return (self.started or datetime(1970, 1, 1, tzinfo=UTC)) + timedelta(seconds=seconds)
+
+    def point(self, event: PointsDrawn, seconds: float) -> PiPoint:
+        """Return the estimate of these points, with the time since the first were asked for."""
+        drawing = 0.0
+        if self.drawing_since is not None:
+            drawing = seconds - self.drawing_since
+        return PiPoint(event.drawn, drawing, event.estimate, event.standard_error)
+
+    def remaining_seconds(self, seconds: float) -> float | None:
+        """Return the time left of the present stage at its pace so far.
+
+        Of a sweep it is what its runs say; None where it is unknown.
+        """
+        if self.sweep is not None and self.state not in ENDED:
+            return self.sweep.remaining_seconds
+        if self.progress is None or self.state in ENDED:
+            return None
+        return self.progress.pace.remaining_seconds(seconds)
+
+    def rate(self) -> float | None:
+        """Return the windows per second of all roles; None where there are none yet."""
+        if self.state in ENDED:
+            return mean(
+                sample.windows_per_second
+                for sample in self.samples.kept
+                if sample.windows_per_second > 0
+            )
+        known = [rate for role in self.roles.values() if (rate := role.rate()) is not None]
+        if known:
+            return sum(known)
+        return None
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """The latest figures by split."""
+        if self.training is not None:
+            epochs = self.training.epochs
+        else:
+            epochs = ()
+        figures = {
+            split: found.figures.describe() for split, (_, found) in self.evaluations.items()
+        }
+        if epochs:
+            figures["train"] = {"loss": epochs[-1][1].loss, "accuracy": epochs[-1][1].accuracy}
+        return {
+            split: {name: value for name, value in found.items() if value is not None}
+            for split, found in figures.items()
+        }
+
+    def by_class(self) -> tuple[ConfusionView | None, ClassesView | None]:
+        """The matrix of the latest evaluation, or what is known of its classes without one."""
+        for _, found in reversed(self.evaluations.values()):
+            if found.rows:
+                return ConfusionView(found.split, found.labels, found.rows, found.epoch), None
+            if found.counts:
+                return None, ClassesView(found.split, found.counts, found.mix_ups, found.epoch)
+            break
+        return None, None
+
+    def event_log(self) -> Iterator[EventView]:
+        """The lines of the event log."""
+        for seconds, event in self.lines:
+            kind, text = line_of(event, seconds) or ("", "")
+            if len(text) <= LONGEST_TEXT:
+                shown = text
+            else:
+                shown = f"{text[: LONGEST_TEXT - 1]}…"
+            yield EventView(iso(self.moment(seconds)), seconds, kind, shown)
+
+    def view(self, seconds: float) -> RunView:
+        """All of it, as it is now."""
+        if self.ended_seconds is None:
+            elapsed = seconds
+        else:
+            elapsed = self.ended_seconds
+        confusion, classes = self.by_class()
+        nodes = tuple(
+            replace(
+                node,
+                roles=tuple(
+                    role.view()
+                    for role in self.roles.values()
+                    if self.places[role.task] == node.name
+                ),
+            )
+            for node in self.nodes
+        )
+        return RunView(
+            cluster=self.cluster,
+            run=self.run,
+            job=self.job,
+            state=self.state,
+            reason=self.reason,
+            time=iso(self.moment(seconds)),
+            started=iso(self.moment(0.0)),
+            elapsed_seconds=elapsed,
+            remaining_seconds=self.remaining_seconds(seconds),
+            windows_per_second=self.rate(),
+            progress=self.progress.view() if self.progress is not None else None,
+            nodes=nodes,
+            samples=self.samples.kept,
+            spans=self.spans.all(),
+            events=tuple(self.event_log()),
+            confusion=confusion,
+            classes=classes,
+            figures=self.figures(),
+            task_type=self.task_type,
+            unit="samples" if self.planned_samples is not None else self.unit,
+            train=self.training.view() if self.training is not None else None,
+            pi=(
+                PiView(self.planned_samples, self.estimates.points())
+                if self.planned_samples is not None
+                else None
+            ),
+            sweep=self.sweep,
+        )
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601, UTC, milliseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,229 @@
+"""The connections of a uvicorn server: how many there may be, and how long each may take.
+
+uvicorn would accept without bounds, and asyncio's own accept repeats each failure a thousandfold
+once descriptors are short (2,048 lines of log a second).
+"""
+
+import asyncio
+import math
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from core.control.door import Door
+from core.control.eviction import expired, oldest_idle
+
+REQUEST_SECONDS = 5.0
+"""From the connection, or the end of the answer before, to the end of a request's head."""
+ANSWER_SECONDS = 30.0
+"""For an answer that is no stream to be taken."""
+SWEEP_SECONDS = 0.5
+HANDSHAKE_SECONDS = 5.0
+"""For the whole handshake of TLS, from the connection."""
+GOODBYE_SECONDS = 2.0
+"""How long a client of TLS may take to answer the end of its connection."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a connection may take, in seconds."""
+
+    request: float = REQUEST_SECONDS
+    answer: float = ANSWER_SECONDS
+    between: float = REQUEST_SECONDS
+    """From an answer to the first byte of the next request."""
+
+
+USUAL = Patience()
+
+
+class HttpConnection(H11Protocol):
+    """A connection of uvicorn's, with what `Entrance` must know of it.
+
+    Names of uvicorn's: `connection_lost`, `_unset_keepalive_if_required`, `transport`, `cycle`,
+    `conn` and `scope`. The other names are ours.
+    """
+
+    def __init__(
+        self, forget: Callable[["HttpConnection"], None], since: float, **given: Any
+    ) -> None:
+        """`forget` is called when it is lost; uvicorn takes what is `given`."""
+        super().__init__(**given)
+        self.forget = forget
+        self.since = since
+        """When its present phase began, in the loop's time."""
+        self.deadline = math.inf
+        """When its present phase must have ended."""
+        self._phase: tuple[bool, bool, object] = (True, False, None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection (overrides uvicorn's)."""
+        self.forget(self)
+        super().connection_lost(exc)
+        # uvicorn leaves the timer, and with it the connection, after a reset
+        self._unset_keepalive_if_required()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has its socket."""
+        return cast(asyncio.Transport | None, self.transport) is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        # before the first request there is no cycle
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        return cycle is None or cycle.response_complete
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether it has had an answer and no byte of another request."""
+        if cast(RequestResponseCycle | None, self.cycle) is None:
+            return False
+        return self.idle and not self.conn.trailing_data[0]
+
+    def observe(self, now: float, patience: Patience, endless: str) -> None:
+        """Begin a phase if the connection is in another one, and set the deadline of its phase."""
+        phase = self.idle, self.is_between_requests, self.cycle
+        if phase != self._phase:
+            self._phase = phase
+            self.since = now
+        self.deadline = self.since + self._limit(patience, endless)
+
+    def _limit(self, patience: Patience, endless: str) -> float:
+        if self.is_between_requests:
+            return patience.between
+        if self.idle:
+            return patience.request
+        if self.scope["path"] == endless:
+            return math.inf
+        return patience.answer
+
+
+class Entrance:
+    """What accepts for a uvicorn server that listens nowhere itself, within one event loop."""
+
+    def __init__(
+        self,
+        door: Door,
+        server: uvicorn.Server,
+        endless: str,
+        patience: Patience = USUAL,
+        protocol: type[HttpConnection] = HttpConnection,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Take connections from now on.
+
+        Answers of the path `endless` have no end. `protocol` makes the connections. Without `tls`
+        they are plain HTTP.
+        """
+        self._protocol = protocol
+        self._tls: dict[str, Any] = {}
+        if tls is not None:
+            self._tls = {
+                "ssl": tls,
+                "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+                "ssl_shutdown_timeout": GOODBYE_SECONDS,
+            }
+        self._door = door
+        self._server = server
+        self._endless = endless
+        self._patience = patience
+        self._connections: set[HttpConnection] = set()
+        self._opening: dict[HttpConnection, socket.socket] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._accepts = True
+        self._loop.add_reader(door.listener, self._accept)
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def stop(self) -> None:
+        """Accept no more: the listener closes, and the kernel refuses later clients.
+
+        Open connections stay.
+        """
+        if self._accepts:
+            self._accepts = False
+            self._loop.remove_reader(self._door.listener)
+            self._door.listener.close()
+
+    def close(self) -> None:
+        """Accept no more, and cut open connections; the loop closes their sockets later."""
+        self.stop()
+        self._sweeping.cancel()
+        for connection in list(self._connections):
+            self._end(connection)
+
+    def _accept(self) -> None:
+        for accepted, client in self._door.newcomers(self._connections, self._evict):
+            self._take(accepted, client)
+        pause = self._door.pause_seconds
+        if pause > 0:
+            self._loop.remove_reader(self._door.listener)
+            self._loop.call_later(pause, self._listen)
+
+    def _listen(self) -> None:
+        if self._accepts:
+            self._loop.add_reader(self._door.listener, self._accept)
+
+    def _take(self, accepted: socket.socket, client: str) -> HttpConnection:
+        """Make the connection of a client at this address."""
+        connection = self._protocol(
+            self._forget,
+            self._loop.time(),
+            config=self._server.config,
+            server_state=self._server.server_state,
+            app_state={},
+            _loop=self._loop,
+        )
+        self._connections.add(connection)
+        opening = self._loop.create_task(self._open(connection, accepted))
+        self._tasks.add(opening)
+        opening.add_done_callback(self._tasks.discard)
+        return connection
+
+    def _forget(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+
+    async def _open(self, connection: HttpConnection, accepted: socket.socket) -> None:
+        self._opening[connection] = accepted
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, **self._tls)
+        except OSError:  # the client has gone, is slow, or speaks no TLS
+            self._forget(connection)
+            accepted.close()
+        finally:
+            del self._opening[connection]
+
+    def _evict(self) -> bool:
+        """Close the oldest connection without a request; return whether there was one."""
+        known = (one for one in self._connections if one.is_connected or one in self._opening)
+        oldest = oldest_idle(known)
+        if oldest is None:
+            return False
+        self._end(oldest)
+        return True
+
+    def _end(self, connection: HttpConnection) -> None:
+        self._forget(connection)
+        if connection.is_connected:
+            connection.transport.abort()
+        elif connection in self._opening:
+            with suppress(OSError):  # the other side was faster
+                # its handshake then fails at once
+                self._opening[connection].shutdown(socket.SHUT_RDWR)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        connected = [one for one in self._connections if one.is_connected]
+        for connection in connected:
+            connection.observe(now, self._patience, self._endless)
+        for connection in expired(connected, now):
+            self._end(connection)
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,78 @@
+"""The guard before an application: it checks Host and the method, and completes the headers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from core.control.rules import is_ours
+
+SAFE_METHODS = ("GET", "HEAD")
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Every answer has these; each guard adds the policy for its own content."""
+
+
+class RequestGuard(ABC):
+    """A guard that answers what `refusal` refuses, passes on the rest, and adds missing headers."""
+
+    headers: Mapping[str, str] = HEADERS
+
+    def __init__(self, application: ASGIApp, names: Collection[str]) -> None:
+        """`names`: hosts that the server answers to besides `localhost` and any address."""
+        self.application = application
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request (ASGI)."""
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._complete(MutableHeaders(scope=message))
+            await send(message)
+
+        await (self.refusal(scope) or self.application)(scope, receive, send_with_headers)
+
+    @abstractmethod
+    def refusal(self, scope: Scope) -> ASGIApp | None:
+        """Return the answer to a request that is refused, or None."""
+
+    def is_for_us(self, scope: Scope) -> bool:
+        """Return whether the request has one header Host, with an address or a name of ours."""
+        hosts = Headers(scope=scope).getlist("host")
+        return len(hosts) == 1 and is_ours(hosts[0], self._names)
+
+    def _complete(self, headers: MutableHeaders) -> None:
+        for name, value in self.headers.items():
+            headers.setdefault(name, value)
+        headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+
+
+class PageGuard(RequestGuard):
+    """The guard of a page that can only be looked at."""
+
+    headers = HEADERS | {
+        "content-security-policy": (
+            "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+            "object-src 'none'"
+        ),
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+    }
+
+    def refusal(self, scope: Scope) -> ASGIApp | None:
+        """Refuse other methods than GET and HEAD, and other hosts; None lets it through."""
+        if scope["method"] not in SAFE_METHODS:
+            words = "this page can only be looked at: expected GET or HEAD\n"
+            return PlainTextResponse(words, 405, {"Allow": ", ".join(SAFE_METHODS)})
+        if not self.is_for_us(scope):
+            words = "this page answers to localhost, to its address and to its node's name only\n"
+            return PlainTextResponse(words, 421)
+        return None

@@ -1,0 +1,230 @@
+"""Why a login failed, in one line that names its own cause.
+
+What is not known is quoted, without a cause.
+"""
+
+import errno
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from core.errors import reason_of
+from deploy.cluster.keys import Agent, Offer, UnusableKeyError, offers
+from deploy.cluster.login import SshAddress, server_was_busy, why_no_ssh
+from deploy.cluster.openssh import ConfigurationError
+from deploy.cluster.way import Way
+
+if TYPE_CHECKING:
+    from paramiko import Transport
+
+_NOT_THERE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT)
+_SHOWN_LABELS = 4
+
+
+class LoginRefusedError(Exception):
+    """The server took none of the keys; the text names the offered ones and its answer."""
+
+
+class NoKeyError(Exception):
+    """There was no key to offer; the text says why and what to do."""
+
+
+class ServersWords(logging.Handler):
+    """A server's words as it ends a connection, which paramiko writes to its log alone."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(logging.INFO)
+        self.channel = channel
+        self.text = ""
+        logger = logging.getLogger(channel)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        # It stays: a thread of paramiko may write after the end, and without a handler Python would
+        # show it.
+        logger.handlers[:] = [self]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the server's reason."""
+        said = record.getMessage()
+        if said.startswith("Disconnect (code"):
+            self.text = said.partition("): ")[2]
+
+
+class Login:
+    """Offers the keys of a route in turn; paramiko calls it once the server's own key is right."""
+
+    def __init__(self, address: SshAddress, words: ServersWords) -> None:
+        self._address = address
+        self._words = words
+        self._offered: list[str] = []
+        self._unusable: list[str] = []
+
+    def authenticate(self, transport: "Transport") -> None:
+        """Log in.
+
+        Raises NoKeyError, LoginRefusedError, or the error that the connection broke with.
+        """
+        route = self._address.route
+        agent = Agent.at(route.agent, self._address.connect_seconds)
+        try:
+            for offer in offers(route, agent):
+                if isinstance(offer, UnusableKeyError):
+                    self._unusable.append(str(offer))
+                elif self._accepted(transport, offer):
+                    return
+        finally:
+            agent.close()
+        if self._offered:
+            raise LoginRefusedError(self._refusal(_banner(transport)))
+        raise NoKeyError(self._no_key())
+
+    def _accepted(self, transport: "Transport", offer: Offer) -> bool:
+        from paramiko import AuthenticationException, BadAuthenticationType, SSHException
+
+        self._offered.append(offer.label)
+        try:
+            further = transport.auth_publickey(self._address.user, offer.key)
+        except BadAuthenticationType as error:
+            raise LoginRefusedError(
+                f"login refused: the server takes {', '.join(error.allowed_types)} from"
+                f" {self._address.user}, and `fab` logs in with a key alone: allow"
+                " `PubkeyAuthentication` in its sshd_config"
+            ) from error
+        except AuthenticationException as error:
+            if str(error).startswith("Authentication timeout"):
+                raise
+            if not transport.is_active():
+                raise LoginRefusedError(self._refusal("")) from error
+            return False
+        except (SSHException, EOFError, OSError) as error:
+            if self._words.text:
+                raise LoginRefusedError(self._refusal("")) from error
+            raise LoginRefusedError(
+                f"the server ended the login without a word ({reason_of(error)})"
+            ) from error
+        if further:
+            raise LoginRefusedError(
+                f"login refused: after the key the server also wants {', '.join(further)}, which"
+                " `fab` cannot give: allow a login by key alone for this account"
+            )
+        return True
+
+    def _refusal(self, banner: str) -> str:
+        address = self._address
+        shown = ", ".join(self._offered[:_SHOWN_LABELS])
+        if len(self._offered) > _SHOWN_LABELS:
+            shown += f" and {len(self._offered) - _SHOWN_LABELS} more"
+        notes = "".join(f"; {problem}" for problem in self._unusable)
+        if "too many authentication failures" in self._words.text.lower():
+            return (
+                f"login refused: the server ended it after {len(self._offered)} keys"
+                f" ({self._words.text}): name the right key in `ssh.key`, which is then the only"
+                f" one that is offered{notes}"
+            )
+        if self._words.text:
+            return (
+                f"login refused: the server ended it: {self._words.text} (offered: {shown}){notes}"
+            )
+        if banner:
+            return (
+                f"login refused (offered: {shown}); it says: {banner}; if it does not know the key:"
+                f" `{address.copy_id}`{notes}"
+            )
+        return (
+            f"login refused (offered: {shown}): put your public key into"
+            f" ~{address.user}/.ssh/authorized_keys there (`{address.copy_id}`), or name the key in"
+            f" `ssh.key`{notes}"
+        )
+
+    def _no_key(self) -> str:
+        if self._unusable:
+            return "; ".join(self._unusable)
+        if self._address.key is not None:
+            return f"no private key in {self._address.key}: correct `ssh.key`"
+        return (
+            "no key to log in with: the agent holds none, and no usual file is there; load one"
+            " (`ssh-add FILE`), name it in `ssh.key`, or make one (`ssh-keygen -t ed25519`)"
+        )
+
+
+def _banner(transport: "Transport") -> str:
+    banner: Any = transport.get_banner()
+    if isinstance(banner, bytes):
+        banner = banner.decode(errors="replace")
+    return " ".join((banner or "").split())[:300]
+
+
+class CarrierError(Exception):
+    """The process that carried the connection gave up; the text is its own."""
+
+
+def cause_of(error: Exception, way: Way | None) -> Exception:
+    """Return a CarrierError where another try helps no further, else the error itself."""
+    if way is None or not server_was_busy(error) or not (said := way.complaint()):
+        return error
+    busy = any(words in said for words in ("closed by remote host", "reset by peer"))
+    if way.gave_up and not busy:
+        return CarrierError(said)
+    return error
+
+
+def why(error: Exception, address: SshAddress, way: Way | None) -> str:
+    """Return why the login failed: cause and remedy where they are known, else the error.
+
+    What a process that carried the connection said is quoted too; it may be no more than the banner
+    of a gate.
+    """
+    known = isinstance(error, LoginRefusedError | NoKeyError | ConfigurationError)
+    if way is None or known:
+        said = ""
+    else:
+        said = way.complaint()
+    if way is None or not said:
+        return _why(error, address)
+    if way.gave_up:
+        return f"no connection through `{way_words(address)}`: {said}"
+    return f"{_why(error, address)}; `{way_words(address)}` said: {said}"
+
+
+def _why(error: Exception, address: SshAddress) -> str:
+    from paramiko import BadHostKeyException, SSHException
+
+    seconds = address.connect_seconds
+    said = reason_of(error)
+    if isinstance(error, LoginRefusedError | NoKeyError | ConfigurationError):
+        return str(error)
+    if isinstance(error, BadHostKeyException):
+        return (
+            "its host key is not the one that is pinned: another machine may answer there, or the"
+            " system was installed again; after comparing the fingerprints, `fab deploy trust` pins"
+            " the new one"
+        )
+    if isinstance(error, SSHException) and "not found in known_hosts" in said:
+        return (
+            "its host key is not known: `fab deploy trust` shows the fingerprints and records them"
+        )
+    if isinstance(error, SSHException) and said.startswith("Authentication timeout"):
+        return (
+            f"no answer to the login within {seconds:g} s: give it longer in `ssh.connect_seconds`"
+        )
+    if no_ssh := why_no_ssh(error, seconds):
+        return no_ssh
+    if isinstance(error, socket.gaierror):
+        return (
+            f"no connection: {said}: the name {address.route.host!r} has no address; is it right?"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            f"no connection: {said}: nothing listens at port {address.port}; is SSH on, and is"
+            " `ssh.port` right?"
+        )
+    if isinstance(error, TimeoutError) or (
+        isinstance(error, OSError) and error.errno in _NOT_THERE
+    ):
+        return f"no connection: {said}; is it switched on, and is the address right?"
+    return f"no connection: {said}"
+
+
+def way_words(address: SshAddress) -> str:
+    """Return the command line that carries the connection, for a message."""
+    return " ".join(address.route.through)

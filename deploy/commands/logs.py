@@ -1,0 +1,84 @@
+"""`fab deploy logs`: the logs of a cluster, merged by time."""
+
+from pathlib import Path
+
+from core.errors import ClusterError, UsageError
+from core.logs.terminal import say
+from deploy.cluster.services import DegradedError
+from deploy.commands.action import takes
+from deploy.commands.flags import JsonFlags, RoleFlags, number, path, switch, text
+from deploy.commands.opening import open_cluster
+from deploy.commands.values import time_from_now
+from deploy.common.waiting import waiting_for
+
+MOST_LINES_SHOWN = 1_000_000
+
+
+USUAL_LINES = 20
+
+
+class LogsFlags(RoleFlags, JsonFlags):
+    """The flags of `deploy logs`."""
+
+    lines: int | None = number(
+        "how many last lines; 20, or all with --since and --run", 0, MOST_LINES_SHOWN
+    )
+    since: float | None = text(
+        "lines from then on, e.g. '10 min ago', 'today' or '22:45'", read=time_from_now
+    )
+    run: str | None = path("folder or name of the run whose lines are shown")
+    follow: bool = switch("then show every later line until Ctrl-C")
+
+    @property
+    def run_name(self) -> str:
+        """The name of the run whose lines are wanted, empty for those of all runs."""
+        if self.run:
+            return Path(self.run).name
+        return ""
+
+
+@takes(LogsFlags)
+def logs(flags: LogsFlags) -> None:
+    """Show the logs of all roles and of the coordinator by time; --follow shows later lines."""
+    run = flags.run_name
+    first = flags.since or 0.0
+    count = flags.lines
+    if count is None and (first or run):
+        count = MOST_LINES_SHOWN  # all lines of the time or the run that is asked for
+    elif count is None:
+        count = USUAL_LINES
+    opened = open_cluster(flags, as_written=True)
+    places = opened.cluster.services.logs()
+    from deploy.logs.log_merge import Entry, Shown, in_order
+    from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
+
+    query = LogQuery(MOST_LINES if run else count, first, run)
+    found = ClusterLogs(chosen(places, opened.inventory.tasks(), flags.role, flags.node), query)
+    shown = Shown(found.width, run, flags.json_, first)
+
+    def show(entry: Entry) -> None:
+        if shown.wants(entry):
+            say(shown.render(entry))
+
+    with opened.cluster.fleet() as fleet:
+        # Files of this machine take no time.
+        with waiting_for("reading the logs", quiet=not found.has_journals):
+            last = found.last(fleet, flags.follow)
+        errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
+        read = [result for result in last.values() if not isinstance(result, ClusterError)]
+        known = [entry for entries in read for entry in entries]
+        wanted = [entry for entry in in_order(known) if shown.wants(entry)]
+        if run and not wanted and not flags.follow and not errors:
+            remedy = "there is no run here: leave --run out"
+            newest = newest_runs(places, fleet)
+            if newest:
+                remedy = f"give one such as {', '.join(newest)}"
+            raise UsageError(
+                f"--run {run}: expected a run that the logs name, found no line of it; {remedy}"
+            )
+        if count and wanted:
+            say("\n".join(map(shown.render, wanted[-count:])))
+        if flags.follow:
+            found.follow(fleet, show)
+    if errors:
+        raise DegradedError("\n".join(errors))

@@ -1,0 +1,368 @@
+"""The tree of commands on click: help, completion, and the run of a command line.
+
+One line may have several commands: `deploy stop deploy start --jobs`. All of them are read before
+the first one runs, and a flag belongs to the command before it.
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from core.errors import ClusterError, ExitCode, UsageError
+from core.logs.terminal import say
+from deploy.commands.flags import Flag
+from deploy.commands.registry import COMMANDS, GROUPS, Found, takers
+
+HELP = ("-h", "--help")
+MOST_NAMED = 3
+"""Commands that a message names."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class _Value(click.ParamType[Any]):
+    """The value of one flag as its action takes it."""
+
+    name = "value"
+
+    def __init__(self, flag: Flag) -> None:
+        self._flag = flag
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self._flag.read is None or not isinstance(value, str):
+            return value
+        return self._flag.read(f"--{self._flag.spelled}", value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        if self._flag.is_path:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(name) for name in self._flag.choices if name.startswith(incomplete)]
+
+
+class ActionCommand(click.Command):
+    """One action as click has it."""
+
+    def __init__(self, name: str, action: Found) -> None:
+        self.action = action
+        parameters = [made for each in action.flags for made in _parameters(each)]
+        super().__init__(
+            name,
+            params=parameters,
+            help=action.help,
+            short_help=action.summary,
+            options_metavar="[--flags]" if parameters else "",
+            context_settings={"help_option_names": list(HELP), "max_content_width": 100},
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; those behind `--` are the arguments of a program."""
+        behind: tuple[str, ...] = ()
+        if "--" in args:
+            at = args.index("--")
+            behind = tuple(args[at + 1 :])
+            args = args[:at]
+        left = super().parse_args(ctx, args)
+        if ctx.resilient_parsing:  # for help, or a shell that completes a line wrong so far
+            return left
+        self._take_words_by_place(ctx)
+        if behind:
+            ctx.params[self._field_behind_dashes()] = behind
+        return left
+
+    def _take_words_by_place(self, ctx: click.Context) -> None:
+        """Give a word by its place to the flag that it stands for. Raises UsageError."""
+        for flag in self.action.flags:
+            by_place = ctx.params.pop(_by_place(flag), None)
+            if by_place is None:
+                continue
+            if ctx.params[flag.attribute] is not None:
+                ctx.fail(f"got {by_place} and --{flag.spelled}: give one of them")
+            ctx.params[flag.attribute] = by_place
+
+    def _field_behind_dashes(self) -> str:
+        for each in self.action.flags:
+            if each.behind_dashes:
+                return each.attribute
+        raise UsageError("--: only `fab job run` takes words behind it, its program's arguments")
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Do it."""
+        given = {name: value for name, value in ctx.params.items() if value not in (None, ())}
+        self.action.run(given)
+
+
+def _by_place(flag: Flag) -> str:
+    """Return click's name of a word by its place: two of its parameters may not share a name."""
+    return f"{flag.attribute}_by_place"
+
+
+def _parameters(flag: Flag) -> list[click.Parameter]:
+    """Return what click reads a flag with: a word by its place may be given as a flag too."""
+    if flag.behind_dashes:
+        return []
+    option = f"--{flag.spelled}"
+    if flag.is_switch:
+        return [click.Option([option, flag.attribute], is_flag=True, help=flag.help)]
+    kind = _Value(flag)
+    more: dict[str, Any] = {}
+    if flag.bare is not None:
+        more = {"is_flag": False, "flag_value": flag.bare}
+    made: list[click.Parameter] = [
+        click.Option(
+            [option, flag.attribute],
+            type=kind,
+            multiple=flag.is_repeatable,
+            metavar=flag.metavar,
+            help=flag.help,
+            **more,
+        )
+    ]
+    if flag.word:
+        shown = flag.spelled.upper()
+        if not flag.needed:
+            shown = f"[{shown}]"
+        made.insert(0, click.Argument([_by_place(flag)], type=kind, required=False, metavar=shown))
+    return made
+
+
+class ActionGroup(click.Group):
+    """The actions of one name, such as `deploy`; each is made when it is asked for."""
+
+    def __init__(self, name: str, actions: Sequence[Found]) -> None:
+        super().__init__(
+            name,
+            help=f"Run one action: {', '.join(action.name for action in actions)}.",
+            options_metavar="",
+            subcommand_metavar="ACTION [--flags]",
+            context_settings={"help_option_names": list(HELP), "max_content_width": 100},
+        )
+        self._actions = {action.name: action for action in actions}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of its actions."""
+        return list(self._actions)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return an action, None where there is none of this name."""
+        action = self._actions.get(cmd_name)
+        if action is None:
+            return None
+        return ActionCommand(cmd_name, action)
+
+
+class Tree(click.Group):
+    """All commands; `pscluster` is this tree, and `fab` a door to it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "pscluster",
+            options_metavar="",
+            subcommand_metavar="COMMAND [--flags]",
+            context_settings={"help_option_names": list(HELP), "max_content_width": 100},
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; what a shell completes is the last command of a line."""
+        if ctx.resilient_parsing:
+            args = args[_last_begins(args) :]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the first words of all commands."""
+        return list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a group or a command of one word, None where there is none of this name."""
+        if cmd_name in GROUPS:
+            return ActionGroup(cmd_name, GROUPS[cmd_name])
+        if cmd_name in COMMANDS:
+            return ActionCommand(cmd_name, COMMANDS[cmd_name])
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show every command, not only the groups."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, action.summary) for name, action in COMMANDS.items()])
+
+
+def run(words: Sequence[str], program: str, foreign: Mapping[str, str] = NOTHING) -> int:
+    """Run a command line and return its exit code.
+
+    What cannot be done is one line on standard error. `foreign` says why flags are refused that no
+    action has.
+    """
+    try:
+        if any(word in HELP for word in _before_dashes(words)):
+            say(help_for(words, program))
+            return ExitCode.DONE
+        contexts = [_read(name, own, program, foreign) for name, own in calls(words)]
+        for context in contexts:
+            with context:
+                context.command.invoke(context)
+    except ClusterError as error:
+        say(error, error=True)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return ExitCode.CANCELLED
+    except BrokenPipeError:
+        # `| head` has seen enough; Python would complain once more while it flushes stdout at its
+        # end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        say(f"{error.filename or 'the system'}: {error.strerror or error}", error=True)
+        return ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def _read(
+    name: str, words: Sequence[str], program: str, foreign: Mapping[str, str]
+) -> click.Context:
+    """Read the words of one command. Raises UsageError."""
+    action = COMMANDS[name]
+    try:
+        context = ActionCommand(name, action).make_context(f"{program} {name}", list(words))
+    except click.NoSuchOption as problem:
+        raise UsageError(_refused(name, problem.option_name, foreign)) from None
+    except click.BadOptionUsage as problem:
+        raise UsageError(f"{name}: {problem.option_name} takes no value") from None
+    except click.UsageError as problem:
+        message = problem.message[:1].lower() + problem.message[1:]
+        raise UsageError(f"{name}: {message}") from None
+    for each in action.flags:
+        if each.needed and context.params[each.attribute] is None:
+            raise UsageError(
+                f"{name}: expected {each.spelled.upper()}; `{program} {name} --help` explains it"
+            )
+    return context
+
+
+def _refused(name: str, option: str, foreign: Mapping[str, str]) -> str:
+    """Return why a command does not take a flag."""
+    if option in foreign:
+        return foreign[option]
+    spelled = option.removeprefix("--")
+    others = takers(spelled)
+    if others:
+        shown = ", ".join(f"`{other}`" for other in others[:MOST_NAMED])
+        return f"{name}: does not take {option}, a flag of {shown}"
+    near = difflib.get_close_matches(spelled, [each.spelled for each in COMMANDS[name].flags], 1)
+    hint = "".join(f"; did you mean --{one}?" for one in near)
+    return f"{name}: does not take {option}{hint}"
+
+
+def calls(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Return the commands of a line, each with its own words. Raises UsageError."""
+    if not words:
+        raise UsageError("expected a command; --list names them")
+    at = 0
+    while at < len(words):
+        name, begin = _command(words, at)
+        at = _end(name, words, begin)
+        yield name, words[begin:at]
+
+
+def _last_begins(words: Sequence[str]) -> int:
+    """Return the place of the last command of a line that may be unfinished."""
+    last = 0
+    at = 0
+    with suppress(UsageError):
+        while at < len(words):
+            last = at
+            name, begin = _command(words, at)
+            at = _end(name, words, begin)
+    return last
+
+
+def _command(words: Sequence[str], at: int) -> tuple[str, int]:
+    """Return the command that begins at this word, and the place behind it. Raises UsageError."""
+    begun = _begins(words, at)
+    if begun is not None:
+        return begun
+    first, *others = words[at : at + 2]
+    group, dot, action = first.partition(".")
+    if group in GROUPS:
+        there = ", ".join(action.name for action in GROUPS[group])
+        if dot:
+            others = [action]
+        if not others or others[0].startswith("-"):
+            raise UsageError(f"{group}: expected an action, one of {there}")
+        raise UsageError(f"{group}: no action {others[0]!r}; there are {there}")
+    if first.startswith("-"):
+        raise UsageError(f"{first}: expected a command before it; --list names them")
+    near = difflib.get_close_matches(first, [*COMMANDS, *GROUPS], 1)
+    hint = "".join(f"; did you mean {one}?" for one in near)
+    raise UsageError(f"no command {first!r}{hint or '; --list names them'}")
+
+
+def _begins(words: Sequence[str], at: int) -> tuple[str, int] | None:
+    """Return the command that begins at this word; `deploy.start` is `deploy start`."""
+    one = words[at].replace(".", " ", 1)
+    if one in COMMANDS:
+        return one, at + 1
+    two = " ".join(words[at : at + 2])
+    if two in COMMANDS:
+        return two, at + 2
+    return None
+
+
+def _end(name: str, words: Sequence[str], at: int) -> int:
+    """Return the place behind the last word of a command. Raises UsageError."""
+    flags = {f"--{each.spelled}": each for each in COMMANDS[name].flags}
+    missing = {each.attribute for each in flags.values() if each.word}
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return len(words)
+        given = flags.get(word.partition("=")[0])
+        if word.startswith("-"):
+            at += 1
+            if given is not None:
+                missing.discard(given.attribute)
+                if given.needs_value and "=" not in word:
+                    _refuse_without_value(word, words[at : at + 1])
+                    at += 1
+        elif missing:
+            missing.pop()
+            at += 1
+        elif word in GROUPS or _begins(words, at) is not None:
+            return at
+        else:
+            at += 1
+    return at
+
+
+def _refuse_without_value(flag: str, behind: Sequence[str]) -> None:
+    if not behind or behind[0].startswith("--"):
+        raise UsageError(f"{flag}: expected a value behind it")
+
+
+def _before_dashes(words: Sequence[str]) -> Sequence[str]:
+    if "--" in words:
+        return words[: words.index("--")]
+    return words
+
+
+def help_for(words: Sequence[str], program: str) -> str:
+    """Return the help of the last command of a line, else of its group, else of all commands."""
+    words = [word for word in _before_dashes(words) if word not in HELP]
+    found: click.Command = Tree()
+    name = ""
+    for at, word in enumerate(words):
+        begun = _begins(words, at)
+        if begun is not None:
+            name = begun[0]
+            found = ActionCommand(name, COMMANDS[name])
+        elif word in GROUPS and not name:
+            name = word
+            found = ActionGroup(name, GROUPS[name])
+    context = found.make_context(f"{program} {name}".strip(), [], resilient_parsing=True)
+    return found.get_help(context)

@@ -1,0 +1,143 @@
+"""The monitor of a node: its Prometheus, what that reads, and that it has read it. Pure."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deploy.cluster.places import MONITOR_ACCOUNT
+from deploy.common.command_line import quoted
+from deploy.converge.change import Change, Resource, Shell, Upload
+from deploy.converge.listening import until_it_listens
+from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.resources import Absent, Folder, Masked, RunningUnit, UnitFiles, all_written
+from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
+from deploy.monitor.files import GUARD, guard_program, prometheus_files
+from deploy.render import units
+
+MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
+"""The SHA-256 of the texts that a running Prometheus has read."""
+MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
+
+
+@dataclass(frozen=True)
+class MonitorFiles:
+    """The folder that Prometheus reads, and that a running one has read it."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write what differs, and have Prometheus read all of it again.
+
+        The last command removes the file lists of other clusters. A mark, written last, records
+        that Prometheus has read these texts: a deployment may have been cut off before.
+        """
+        made = all_written("file", self.texts, facts, "read by Prometheus")
+        mark = facts.files.get(MONITOR_READ_MARK)
+        words = "\0".join(word for pair in self.texts for word in pair)
+        digest = hashlib.sha256(words.encode()).hexdigest().encode()
+        if not made and mark is not None and mark.content == digest:
+            return ()
+        reread = (
+            Shell("have Prometheus read it", self._reread(), 120.0, MONITOR_HINT),
+            Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
+        )
+        if made:
+            made[-1] = replace(made[-1], steps=(*made[-1].steps, *reread))
+        else:
+            made.append(
+                Change(
+                    "file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread
+                )
+            )
+        return tuple(made)
+
+    def _reread(self) -> str:
+        kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
+        unit = units.MONITOR_UNIT
+        return (
+            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload'
+            f" {unit} ;; "
+            # It may have read what was there before, and is not up yet for a reload.
+            f"activating) systemctl try-restart --no-block {unit} ;; esac"
+        )
+
+
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    if spec.monitor is None:
+        return
+    ours = facts.unit(units.MONITOR_UNIT)
+    theirs = facts.unit(units.MONITOR_PACKAGE_UNIT)
+    if theirs is not None and theirs.running:
+        line = (
+            f"{units.MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own would"
+            " take its place"
+        )
+        remedy = (
+            "`sudo systemctl disable --now prometheus` there, or give the role to another node and"
+            " this one's"
+        )
+        yield (
+            "problem",
+            "monitor",
+            f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`",
+        )
+    elif (ours is None or not ours.running) and spec.monitor.port in facts.listening:
+        line = (
+            f"port {spec.monitor.port} of the monitor is taken by"
+            f" {facts.listening[spec.monitor.port]}"
+        )
+        yield "problem", "port", f"{line}: stop it, or choose another as `monitor.port`"
+
+
+def _package(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if not spec.watches(node):
+        return ()
+    return (Masked((units.MONITOR_PACKAGE_UNIT,), "the cluster runs it from a unit of its own"),)
+
+
+def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    """Return the monitor's folders, files and unit; on other nodes they have to be absent.
+
+    A unit there goes with all units that are not wanted any more.
+    """
+    if not spec.watches(node):
+        return (Absent(units.MONITOR_FOLDER),)
+    path = units.unit_path(units.MONITOR_UNIT)
+    unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers, guard_program())
+    seconds = units.MONITOR_START_SECONDS + 30.0
+    return (
+        Folder(units.MONITOR_FOLDER),
+        Folder(units.MONITOR_DATA, mode=0o750, owner=MONITOR_ACCOUNT, whole=True),
+        MonitorFiles(_files(spec)),
+        UnitFiles(((path, unit),)),
+        RunningUnit(
+            units.MONITOR_UNIT,
+            path,
+            unit,
+            deadline_seconds=seconds,
+            hint=MONITOR_HINT,
+            until=until_it_listens(units.MONITOR_UNIT, spec.inventory.monitor.port),
+        ),
+    )
+
+
+def _files(spec: DeploymentSpec) -> tuple[tuple[str, str], ...]:
+    """Return path and text of what Prometheus reads, `prometheus.yml` last."""
+    texts = {GUARD: guard_program(), **prometheus_files(spec.inventory)}
+    return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
+
+
+def _questions(spec: DeploymentSpec, node: str) -> Questions:
+    packages = (units.MONITOR_PACKAGE,)
+    if not spec.watches(node):
+        return Questions(packages=packages)
+    return Questions(
+        files=(units.MONITOR_DATA, *dict(_files(spec)), MONITOR_READ_MARK),
+        units=(units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT),
+        packages=packages,
+    )
+
+
+MONITOR_PACKAGE = Subject("monitor package", "prepare", resources=_package)
+MONITOR = Subject("monitor", "monitor", check=_check, resources=_resources, questions=_questions)

@@ -1,0 +1,311 @@
+"""Whether each node reaches what it needs of the others, and from which address."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.errors import ClusterError
+from deploy.cluster.connector import CommandResult, Connector
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.places import shared_folders
+from deploy.cluster.selection import kept_tasks
+from deploy.common.command_line import quoted
+from deploy.converge.apply import StepFailure
+from deploy.converge.check import Finding
+from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.subject import DeploymentSpec, Found, NodeAnswer, NodeSpec, Subject
+from deploy.render import firewall
+from deploy.rooted.commands import PYTHON
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory
+
+PROBE_SECONDS = 60.0
+ANSWER_SECONDS = {"plain": 5, "wireguard": 12}
+"""For one connection. A tunnel whose keys have just changed asks again after 5 s and a bit
+(REKEY_TIMEOUT, wireguard.com/papers/wireguard.pdf)."""
+REACHED = ""
+REFUSED = "Connection refused"
+"""The host answers, and no process listens there, or a firewall rejects."""
+LOOK_AT = "look at the cable, the switch and the firewalls of both nodes"
+_ANSWER = "@@reached "
+_STEP = "reach the roles"
+_PROBE = """\
+import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def probe(address):
+    try:
+        socket.create_connection(address, timeout=int(sys.argv[2])).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+addresses = [tuple(one) for one in json.loads(sys.argv[1])]
+with ThreadPoolExecutor(16) as pool:
+    print("\\n@@reached " + json.dumps(list(pool.map(probe, addresses))))
+"""
+
+
+@dataclass(frozen=True)
+class RequiredPort:
+    """A port that `node` has to reach.
+
+    `provider` is the node that has it, None for a machine outside the cluster.
+
+    `blamed` is the node that leaves the run when it is not reached, empty where the jobs run
+    without it.
+    """
+
+    node: str
+    name: str
+    host: str
+    port: int
+    provider: str | None
+    blamed: str
+
+    @property
+    def words(self) -> str:
+        """`ps:0 at 192.168.1.16:2222`."""
+        return f"{self.name} at {self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """A need, and what the node got instead of a connection."""
+
+    need: RequiredPort
+    reason: str
+
+
+def needs_of(inventory: "Inventory", node: str) -> tuple[RequiredPort, ...]:
+    """Return what a node needs: servers, the shared folder, roles it coordinates or watches."""
+    needs = [*_of_worker(inventory, node), *_of_storage(inventory, node)]
+    if any(task.node == node for task in inventory.of_role("coordinator")):
+        for task in kept_tasks(inventory):
+            needs.append(RequiredPort(node, task.name, task.host, task.port, task.node, task.node))
+            # It asks a role there for its restart.
+            needs.append(
+                RequiredPort(node, task.name, task.host, task.metrics_port, task.node, task.node)
+            )
+    if node == inventory.monitor_node:
+        needs += _of_monitor(inventory, node)
+    of_port = {(need.host, need.port): need for need in reversed(needs)}
+    return tuple(need for need in needs if of_port[need.host, need.port] is need)
+
+
+def _of_worker(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+    if any(task.node == node for task in inventory.of_role("worker")):
+        for task in inventory.of_role("ps"):
+            yield RequiredPort(node, task.name, task.host, task.port, task.node, node)
+
+
+def _of_storage(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+    if inventory.storage is None:
+        return
+    folders = shared_folders(inventory)
+    if folders.server != node:
+        host = folders.source.partition(":")[0]
+        yield RequiredPort(node, "the shared folder", host, firewall.NFS_PORT, folders.server, node)
+
+
+def _of_monitor(inventory: "Inventory", node: str) -> Iterator[RequiredPort]:
+    for task in inventory.tasks():
+        yield RequiredPort(
+            node, f"metrics of {task.name}", task.host, task.metrics_port, task.node, ""
+        )
+    if inventory.deployment.node_exporter:
+        for name, host in inventory.hosts.items():
+            yield RequiredPort(
+                node, f"node exporter of {name}", host, firewall.NODE_EXPORTER_PORT, name, ""
+            )
+
+
+def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ...]:
+    """Return what a node needs and does not reach.
+
+    Raises ClusterError, also when the probe itself fails.
+    """
+    needs = needs_of(inventory, node.name)
+    if not needs:
+        return ()
+    # The firewall lets the service account and root through, and not the account that logged in.
+    addresses = json.dumps([(need.host, need.port) for need in needs])
+    words = [PYTHON, "-", addresses, str(ANSWER_SECONDS[inventory.transport])]
+    outcome = node.run(words, stdin=_PROBE.encode(), deadline_seconds=PROBE_SECONDS, root=True)
+    # A start file of the account may have printed lines of its own.
+    answers = [line for line in outcome.text.splitlines() if line.startswith(_ANSWER)]
+    if outcome.ok and answers:
+        reasons = _reasons(answers[-1].removeprefix(_ANSWER))
+    else:
+        reasons = []
+    if len(reasons) != len(needs):
+        raise _ProbeError(node.name, outcome)
+    return tuple(
+        Unreached(need, reason)
+        for need, reason in zip(needs, reasons, strict=True)
+        if reason != REACHED
+    )
+
+
+def _reasons(text: str) -> list[str]:
+    """What a probe says, empty where that is no answer: the node may be anybody's."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if isinstance(found, list) and all(isinstance(one, str) for one in found):
+        return found
+    return []
+
+
+class _ProbeError(ClusterError):
+    def __init__(self, node: str, outcome: CommandResult) -> None:
+        super().__init__(f"{node}: {_STEP}: {' | '.join(outcome.last_lines)}")
+        self.outcome = outcome
+
+
+def unreachable(
+    inventory: "Inventory", fleet: Fleet, names: Collection[str], lost: Collection[str] = ()
+) -> list[StepFailure]:
+    """Return the failures of a start whose nodes `names` run by now.
+
+    Nodes `lost` have left it before.
+
+    A node fails when it does not reach what it needs, or when the coordinator's node does not reach
+    its roles.
+    """
+    found = fleet.each(lambda node: unreached_by(inventory, node), sorted(names))
+    made = []
+    missing: list[Unreached] = []
+    for name, result in found.items():
+        if isinstance(result, _ProbeError):
+            made.append(_died(name, result.outcome))
+        elif isinstance(result, ClusterError):
+            made.append(StepFailure(name, "verify", _STEP, "", None, (str(result),), ""))
+        else:
+            missing += [one for one in result if _counts_after_start(one, names, lost)]
+    for name in dict.fromkeys(one.need.blamed for one in missing):
+        lines = said_of([one for one in missing if one.need.blamed == name])
+        made.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
+    return made
+
+
+def _counts_after_start(one: Unreached, names: Collection[str], lost: Collection[str]) -> bool:
+    provider = one.need.provider
+    if not one.need.blamed or provider in lost:
+        return False
+    # With --limit the others may be stopped.
+    return provider is None or provider in names or one.reason != REFUSED
+
+
+def _died(name: str, outcome: CommandResult) -> StepFailure:
+    hint = f"`fab deploy ssh --node {name}` looks at it by hand"
+    return StepFailure(
+        name, "verify", _STEP, "python3 - ...", outcome.return_code, outcome.last_lines, hint
+    )
+
+
+def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
+    """Return one line for each node that asks and reason it got."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in missing:
+        groups.setdefault((one.need.node, one.reason), []).append(one.need.words)
+    return tuple(
+        f"{node} does not reach {', '.join(words)}: {reason}"
+        for (node, reason), words in groups.items()
+    )
+
+
+def found_unreached(
+    inventory: "Inventory", fleet: Fleet, seen: Mapping[str, MachineFacts], lost: Collection[str]
+) -> tuple[Finding, ...]:
+    """Return what the nodes `seen` do not reach, as findings.
+
+    The cluster may be stopped, or not yet deployed.
+
+    A port where no process listens is reached when its host refuses the connection. Nothing is
+    concluded about a host whose firewall of ours is not that of the inventory: a start will change
+    it.
+    """
+    asked = [name for name, facts in seen.items() if facts.python is not None]
+    results = fleet.each(lambda node: unreached_by(inventory, node), asked)
+    findings: list[Finding] = []
+    for name, result in results.items():
+        if isinstance(result, ClusterError):
+            line = str(result).removeprefix(f"{name}: ")
+            findings.append(Finding("warning", f"{name} network", f"not looked at: {line}", name))
+            continue
+        counted = [one for one in result if _counts(inventory, one, seen, lost)]
+        for level, some in (
+            ("problem", [one for one in counted if one.need.blamed]),
+            ("warning", [one for one in counted if not one.need.blamed]),
+        ):
+            for line in said_of(some):
+                findings.append(Finding(level, f"{name} network", f"{line}; {LOOK_AT}", name))  # type: ignore[arg-type]
+    return tuple(findings)
+
+
+def _counts(
+    inventory: "Inventory", one: Unreached, seen: Mapping[str, MachineFacts], lost: Collection[str]
+) -> bool:
+    provider = one.need.provider
+    if provider is None:
+        return True
+    facts = seen.get(provider)
+    if facts is None:  # its own silence is said already, or it was not asked
+        return provider not in lost and one.reason != REFUSED
+    if facts.firewall not in (None, firewall.mark_of(inventory, provider)):
+        return False
+    return one.reason != REFUSED or one.need.port in facts.listening
+
+
+def _script(questions: Questions) -> str:
+    if not questions.peers:
+        return "section routes\n"
+    return (
+        f"section routes; printf 'route get %s\\n' {quoted(*questions.peers)} | ip -o -force -batch"
+        " - 2>/dev/null\n"
+    )
+
+
+def _read(answer: NodeAnswer) -> Mapping[str, object]:
+    sources: dict[str, str] = {}
+    for line in answer.sections.get("routes", "").splitlines():
+        words = line.split()
+        if words and words[0] != "local" and "src" in words:
+            sources[words[0]] = words[words.index("src") + 1]
+    return {"sources": sources}
+
+
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    yield from (
+        ("problem", "network", line) for line in wrong_sources(spec.inventory, spec.name, facts)
+    )
+
+
+def wrong_sources(inventory: "Inventory", node: str, facts: MachineFacts) -> Iterator[str]:
+    """Yield a line for each address but the inventory's that packets of the node leave from."""
+    sources = facts.sources
+    own = inventory.hosts[node]
+    if all(own not in addresses for addresses in facts.addresses.values()):
+        return  # which is a finding of its own
+    said = set()
+    for need in needs_of(inventory, node):
+        source = sources.get(need.host, own)
+        if source != own and source not in said:
+            said.add(source)
+            yield (
+                f"{node} asks for {need.words} from {source}, and the inventory says {own}: the"
+                " other nodes let the inventory's addresses in alone; correct its `address:`, or"
+                f" its route (`ip route get {need.host}`)"
+            )
+
+
+def _questions(spec: DeploymentSpec, node: str) -> Questions:
+    needs = needs_of(spec.inventory, node)
+    return Questions(
+        peers=tuple(sorted({need.host for need in needs if need.provider not in (None, node)}))
+    )
+
+
+REACHABILITY = Subject("reachability", "services", _script, _read, _check, questions=_questions)

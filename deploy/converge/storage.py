@@ -1,0 +1,256 @@
+"""The storage server: its exports and settings, its disk, and what its owner exports from it.
+
+Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from deploy.cluster.places import (
+    DEPLOY_STATE,
+    JOB_ACCOUNT,
+    ROOT,
+    STATE,
+    SharedFolders,
+    shared_folders,
+)
+from deploy.common.command_line import quoted
+from deploy.converge.change import Change, Resource, Shell
+from deploy.converge.machine_facts import MachineFacts, Questions
+from deploy.converge.resources import File, Folder, Masked, RunningUnit, written
+from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
+from deploy.render import firewall, storage
+from deploy.rooted.commands import write_file
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory
+
+NOTE = f"{DEPLOY_STATE}/storage"
+"""The exported folder and the mark that lay in it at the first start: a disk that is missing has no
+mark."""
+PARTS = ("shared", "data", "runs")
+NFS_SERVER_UNIT = "nfs-server.service"
+
+
+def mark_of(folders: SharedFolders) -> str:
+    """Return the path of the file that an empty folder in the place of the shared one lacks."""
+    return f"{folders.export}/.pscluster-storage"
+
+
+@dataclass(frozen=True)
+class Exports:
+    """/etc/exports.d of the storage server, and that the running server knows them."""
+
+    path: str
+    text: str
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Write and export again.
+
+        Never a restart: it would stall writers for up to ninety seconds.
+        """
+        now = facts.files.get(self.path)
+        known = clients(facts.exports)
+        wanted = clients(self.text.splitlines())
+        if now is not None and now.content == self.text.encode() and wanted <= known:
+            return ()
+        detail = f"{len(wanted)} entries, one for each client and folder"
+        hint = f"`sudo exportfs -ra` there says more about {self.path}"
+        again = Shell("export the folders", export_again(wanted), hint=hint)
+        return (written("export", self.path, self.text.encode(), facts, detail, then=[again]),)
+
+
+def export_again(wanted: Iterable[tuple[str, str]]) -> str:
+    """Return shell that exports again, and fails when a wanted folder and client is missing then.
+
+    The exit code of `exportfs -ra` also speaks for the entries of the node's owner.
+    """
+    entries = [f"{folder} {client}" for folder, client in sorted(wanted)]
+    return (
+        'said=$(exportfs -ra 2>&1); known=$(exportfs -s | awk \'{ sub(/[(].*/, "", $2); print $1,'
+        " $2 }'); "
+        f'for entry in {quoted(*entries)}; do printf \'%s\\n\' "$known" | grep -qxF -e "$entry" || '
+        '{ printf \'%s\\n\' "$said" "$entry is not exported" >&2; exit 1; }; done'
+    )
+
+
+def clients(lines: Iterable[str]) -> set[tuple[str, str]]:
+    """Return folder and client of each entry."""
+    words = [line.split() for line in lines if not line.startswith("#")]
+    return {(folder, one.partition("(")[0]) for folder, *clients in words for one in clients}
+
+
+def server_settings(settings: str) -> Shell:
+    """Return the step that applies nfs.conf.
+
+    A restart stalls writers, and is for a server without exports alone.
+    """
+    threads = settings.partition("threads=")[2].split()[0]
+    script = (
+        "systemctl -q is-active nfs-server.service || exit 0; "
+        'if [ -z "$(exportfs -s)" ]; then systemctl restart nfs-server.service; else rpc.nfsd'
+        f" {quoted(threads)}; fi"
+    )
+    return Shell("apply the NFS server's settings", script, 120.0)
+
+
+@dataclass(frozen=True)
+class NotedDisk:
+    """Which folder was exported at the first start, by a mark in it."""
+
+    folders: SharedFolders
+
+    def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
+        """Mark it and note the mark, once for each path of the inventory."""
+        if _noted(self.folders, facts):
+            return ()
+        mark = quoted(mark_of(self.folders))
+        script = (
+            f"set -e; [ -s {mark} ] || {quoted(*write_file(mark_of(self.folders)))}"
+            " </proc/sys/kernel/random/uuid; "
+            f'echo {quoted(self.folders.export)} "$(cat {mark})" >{NOTE}.new; mv -f {NOTE}.new'
+            f" {NOTE}"
+        )
+        steps = (Shell("note which disk holds the shared folder", script),)
+        return (Change("file", NOTE, "create", "a missing disk is noticed by it", steps),)
+
+
+def _noted(folders: SharedFolders, facts: MachineFacts) -> str:
+    """The mark that was noted for this folder, empty without one."""
+    export, _, mark = facts.text(NOTE).partition(" ")
+    if export == folders.export:
+        return mark
+    return ""
+
+
+def disk_trouble(inventory: "Inventory", node: str, facts: MachineFacts) -> Iterator[str]:
+    """Yield why a node lacks the disk of one of our folders.
+
+    It is a trouble too that it exports another folder than at the first start.
+    """
+    serves = inventory.storage is not None and inventory.storage.server == node
+    ours = [ROOT, STATE, DEPLOY_STATE]
+    if serves:
+        ours.append(shared_folders(inventory).export)
+    for point in _points_of_fstab(facts):
+        on_it = [folder for folder in ours if _holds(point, folder)]
+        if on_it and point not in facts.mounts:
+            line = f"{point} of /etc/fstab is not mounted, and {', '.join(on_it)} would lie on it"
+            yield f"{line}: connect its disk, and reboot this node"
+            return
+    if serves:
+        yield from _another_folder(shared_folders(inventory), facts)
+
+
+def _another_folder(folders: SharedFolders, facts: MachineFacts) -> Iterator[str]:
+    noted = _noted(folders, facts)
+    if noted and noted != facts.text(mark_of(folders)):
+        yield (
+            f"{folders.export} is not the folder of the first start, whose mark it lacks: connect"
+            f" the disk that has it, and reboot this node; `sudo rm {NOTE}` there lets the next"
+            " start take what is there now"
+        )
+
+
+def _points_of_fstab(facts: MachineFacts) -> list[str]:
+    words = [line.split() for line in facts.fstab if not line.startswith("#")]
+    return [
+        one[1].replace("\\040", " ") for one in words if len(one) > 2 and one[1].startswith("/")
+    ]
+
+
+def _holds(point: str, path: str) -> bool:
+    return point != "/" and PurePosixPath(path).is_relative_to(point)
+
+
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    inventory = spec.inventory
+    yield from (("problem", "storage", line) for line in disk_trouble(inventory, spec.name, facts))
+    if inventory.storage is None or inventory.storage.server != spec.name:
+        return
+    folders = shared_folders(inventory)
+    ours = {f"{folders.export}/{part}" for part in PARTS}
+    theirs = sorted({folder for folder, _ in clients(facts.exports)} - ours)
+    settings = facts.files.get(storage.SETTINGS_PATH)
+    changes = []
+    if settings is None or settings.content != storage.server_settings(inventory).encode():
+        changes.append("by NFS 4 alone, without rpcbind")
+    if inventory.deployment.firewall and facts.firewall != firewall.mark_of(inventory, spec.name):
+        changes.append("by the inventory's nodes alone (port 2049)")
+    mounted = sorted(point for point, mount in facts.mounts.items() if mount.kind == "nfs")
+    if mounted and any(
+        (unit := facts.unit(name)) and unit.running for name in storage.OLD_NFS_UNITS
+    ):
+        line = (
+            f"its owner mounts {', '.join(mounted)} with NFS 3, and a start masks rpcbind and"
+            " rpc.statd here"
+        )
+        yield (
+            "warning",
+            "exports",
+            f"{line}: mount with NFS 4, or make another node the storage server",
+        )
+    if theirs and changes:
+        remedy = (
+            "make another node the storage server, or use an export of another machine"
+            " (`storage.external`)"
+        )
+        line = (
+            f"its owner exports {', '.join(theirs)}, reached after a start {' and '.join(changes)}"
+        )
+        yield "warning", "exports", f"{line}: if others need it, {remedy}"
+
+
+def _nfs_server(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    """Return the NFS server's settings, which come before its package.
+
+    The package starts the server, which should come up as it is to stay.
+    """
+    if not spec.stores(node):
+        return ()
+    settings = storage.server_settings(spec.inventory)
+    return (
+        File(storage.SETTINGS_PATH, settings.encode(), then=(server_settings(settings),)),
+        Masked(storage.OLD_NFS_UNITS),
+    )
+
+
+def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
+    if not spec.stores(node):
+        return ()
+    export = spec.folders.export
+    return (
+        Folder(export),
+        Folder(f"{export}/shared"),
+        Folder(f"{export}/data", mode=0o755, owner=JOB_ACCOUNT),
+        Folder(f"{export}/runs", mode=0o755, owner=JOB_ACCOUNT),
+        RunningUnit(NFS_SERVER_UNIT),
+        Exports(storage.EXPORTS_PATH, storage.exports(spec.inventory, spec.folders)),
+        NotedDisk(spec.folders),
+    )
+
+
+def _questions(spec: DeploymentSpec, node: str) -> Questions:
+    folders = spec.folders
+    asked = Questions(
+        files=(storage.EXPORTS_PATH, storage.SETTINGS_PATH),
+        units=(NFS_SERVER_UNIT, *storage.OLD_NFS_UNITS),
+        packages=("nfs-common", "nfs-kernel-server"),
+    )
+    # Elsewhere, and with an external export, the same path may lie below the mount.
+    if not spec.stores(node):
+        return asked
+    exported = tuple(f"{folders.export}/{part}" for part in PARTS)
+    return replace(
+        asked,
+        files=(*asked.files, folders.export, mark_of(folders), NOTE, *exported),
+        bound=exported,
+        space=(folders.export,),
+        unfinished=folders.published_kinds,
+    )
+
+
+NFS_SERVER = Subject("NFS server", "prepare", resources=_nfs_server)
+STORAGE = Subject("storage", "storage", check=_check, resources=_resources, questions=_questions)

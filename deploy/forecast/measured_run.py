@@ -1,0 +1,109 @@
+"""A training that runs for a moment in its own process, to see how long updates take."""
+
+import os
+import re
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cluster.sweeps.progress import Advance, MemberOutput
+from core.children import Child
+from core.errors import ClusterError, ExitCode, UsageError
+from deploy.common.command_line import settings
+from deploy.common.interrupts import interruptible
+from deploy.common.project import environment_for_any_folder, module_command
+from deploy.forecast.sweep import MeasuredRun
+
+MODULE = "cluster.sweeps.driving.member"
+ENOUGH_SECONDS = 3.0
+"""Seconds of updates that are enough."""
+LONGEST_SECONDS = 300.0
+END_SECONDS = 5.0
+_ANONYMOUS = re.compile(r"^RssAnon:\s+(\d{1,12}) kB$", re.MULTILINE)
+
+
+def measured_run(
+    inventory: Path, overrides: Sequence[str], named: str, flags: Sequence[str] = ()
+) -> MeasuredRun:
+    """Begin the training of these overrides here, alone, and end it after a few seconds of updates.
+
+    `named` are its settings in words. Raises ClusterError with the line that it ended with,
+    KeyboardInterrupt.
+    """
+    words = settings((*overrides, "page.listen=off"))
+    with tempfile.TemporaryDirectory(prefix="pscluster-sweep-") as folder:
+        own = module_command(
+            MODULE,
+            "--folder",
+            folder,
+            "--",
+            "--inventory",
+            str(inventory),
+            *words,
+            "--quiet",
+            *flags,
+        )
+        with (
+            interruptible(),
+            Child(
+                own,
+                environment=environment_for_any_folder(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            return _watched(process, named)
+
+
+def _watched(process: Child, named: str) -> MeasuredRun:
+    assert process.stdout is not None
+    begin = time.monotonic()
+    lines = MemberOutput()
+    first: tuple[float, Advance] | None = None
+    latest: tuple[float, Advance] | None = None
+    memory = 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() - begin < LONGEST_SECONDS:
+            if not selector.select(1.0):
+                continue
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            for message in lines.add(piece):
+                if isinstance(message, Advance):
+                    latest = (time.monotonic(), message)
+                    memory = max(memory, _anonymous_bytes(process.pid))
+                    first = first or latest
+            if not piece or (first and latest and latest[0] - first[0] >= ENOUGH_SECONDS):
+                break
+    lines.close()
+    if first is None or latest is None or not latest[1].done:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)
+        kind = UsageError if process.returncode == ExitCode.BAD_USAGE else ClusterError
+        raise kind(
+            f"{named}: its training did not come to an update: {lines.last or 'it said nothing'}"
+        )
+    updates = latest[1].done - first[1].done
+    if updates:
+        each = (latest[0] - first[0]) / updates
+    else:
+        each = (latest[0] - begin) / latest[1].done
+    start = max(0.0, first[0] - begin - each * first[1].done)
+    return MeasuredRun(named, start, each, latest[1].total, memory)
+
+
+def _anonymous_bytes(pid: int) -> int:
+    """Return the anonymous memory of a process, 0 where it is gone."""
+    try:
+        found = _ANONYMOUS.search(
+            Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+        )
+    except OSError:
+        return 0
+    if found:
+        return 1024 * int(found[1])
+    return 0

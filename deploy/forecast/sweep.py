@@ -1,0 +1,175 @@
+"""What a sweep will take: memory of a node, time of a run, from a short measured training."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from core.inventory.schema import THIS_MACHINE
+from deploy.converge.memory_estimate import (
+    IDLE_MEGABYTES,
+    MEGABYTE,
+    alone,
+    of_inventory,
+)
+from deploy.forecast.demand import MemoryDemand, limits_of
+
+if TYPE_CHECKING:
+    from cluster.sweeps.sweep_file import SweepFile
+    from core.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class RunsDemand(MemoryDemand):
+    """The memory that `runs` of a sweep take on a node at the same time."""
+
+    runs: int = 1
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A training that was begun for a moment.
+
+    `start_seconds` passed until its first update, and each further one took `update_seconds`. It
+    has `updates` in all, and `memory_bytes` is its anonymous memory at the end.
+    """
+
+    settings: str
+    start_seconds: float
+    update_seconds: float
+    updates: int
+    memory_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the whole training, validation and test left out."""
+        return self.start_seconds + self.updates * self.update_seconds
+
+
+@dataclass(frozen=True)
+class SweepForecast:
+    """What `fab sweep --dry-run` says. Seconds are None where nothing was measured."""
+
+    name: str
+    runs: int
+    at_a_time: int
+    needs: tuple[RunsDemand, ...]
+    measured: tuple[MeasuredRun, ...]
+    why_not_measured: str
+    run_seconds: float | None
+    seconds: float | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether every node has the memory."""
+        return all(need.fits for need in self.needs)
+
+
+def needs_of(
+    sweep: "SweepFile",
+    inventories: Sequence["Inventory"],
+    memory: Mapping[str, int],
+    measured: Sequence[MeasuredRun],
+) -> tuple[RunsDemand, ...]:
+    """Return the demand of each node by the widest run on it, or the widest on the cluster.
+
+    There is one of the `inventories` for each setting.
+    """
+    limits = limits_of(memory)
+    first = inventories[0]
+    if sweep.placement == "cluster":
+        roles = [of_inventory(one, {}) for one in inventories]
+        return tuple(
+            RunsDemand(node, max(sum(map(one.of, names)) for one in roles), limits.get(node))
+            for node, names in first.roles_by_machine().items()
+        )
+    one_run = max(
+        [alone(one.jobs.train) for one in inventories] + [one.memory_bytes for one in measured]
+    )
+    found = []
+    for node, names in first.roles_by_machine().items():
+        runs = names.count("worker")
+        if runs:
+            idle = 0
+            if node != THIS_MACHINE:  # on nodes the roles stay beside the runs
+                idle = IDLE_MEGABYTES * MEGABYTE * len(names)
+            found.append(RunsDemand(node, runs * one_run + idle, limits.get(node), runs))
+    return tuple(found)
+
+
+def forecast_of(
+    sweep: "SweepFile",
+    needs: Sequence[RunsDemand],
+    measured: Sequence[MeasuredRun],
+    why_not: str = "",
+) -> SweepForecast:
+    """Return the forecast. The mean of the measured settings stands for those that were not."""
+    places = 1
+    if sweep.placement != "cluster":
+        places = sum(need.runs for need in needs)
+    at_a_time = max(1, min(places, sweep.run_count))
+    if not measured:
+        return SweepForecast(
+            sweep.name, sweep.run_count, at_a_time, tuple(needs), (), why_not, None, None
+        )
+    # Runs of one machine share its cores, which one alone has kept busy; they only start side by
+    # side.
+    start = statistics.fmean(one.start_seconds for one in measured) / at_a_time
+    work = statistics.fmean(one.seconds - one.start_seconds for one in measured)
+    return SweepForecast(
+        sweep.name,
+        sweep.run_count,
+        at_a_time,
+        tuple(needs),
+        tuple(measured),
+        "",
+        statistics.fmean(one.seconds for one in measured),
+        sweep.run_count * (start + work),
+    )
+
+
+def lines(found: SweepForecast) -> list[str]:
+    """Return the forecast as lines for a person."""
+    shown = [f"sweep {found.name}: {found.runs} runs, {found.at_a_time} at a time"]
+    for need in found.needs:
+        if need.limit is None:
+            limit = "its memory is not known"
+        else:
+            limit = f"of {need.limit // MEGABYTE} MB that it may give"
+        fits = ""
+        if not need.fits:
+            fits = ": does not fit"
+        shown.append(
+            f"memory: {need.node}: {need.runs} at a time take {need.needed // MEGABYTE} MB"
+            f" {limit}{fits}"
+        )
+    for one in found.measured:
+        shown.append(
+            f"time: {one.settings}: {duration(one.seconds)} a run ({one.updates:,} updates of"
+            f" {1000 * one.update_seconds:.1f} ms after {one.start_seconds:.1f} s, as measured here"
+            " alone)"
+        )
+    if found.seconds is None:
+        shown.append(f"time: not known: {found.why_not_measured}")
+    else:
+        shared = ""
+        if found.at_a_time > 1:
+            shared = "; the runs share this machine's cores"
+        shown.append(
+            f"time: about {duration(found.seconds)} in all, validation and tests left out{shared}"
+        )
+    return shown
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def as_json(found: SweepForecast) -> dict[str, Any]:
+    """Return the forecast as plain values."""
+    return {"schema": 1, "fits": found.fits, **asdict(found)}

@@ -1,0 +1,307 @@
+"""What a training of an app will need and gain: memory, bytes a step, speed by number of workers.
+
+All is computed from one step measured on this machine and the speed of a link; docs/apps.md has the
+formulas and what they leave out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cluster.apps.measured import MeasuredStep
+from core.inventory.extensions import MODES
+from core.inventory.slots import auto_slots
+from deploy.converge.memory_estimate import LARGEST_SHARE, MEGABYTE, RoleMemory
+from deploy.forecast.demand import MemoryDemand, limits_of
+
+if TYPE_CHECKING:
+    from core.inventory import Inventory
+    from core.inventory.training import TrainJob
+
+WORKERS = (1, 2, 4, 8, 16)
+SERVER_BYTES = 101 * MEGABYTE
+WORKER_BYTES = 110 * MEGABYTE
+COORDINATOR_BYTES = 50 * MEGABYTE
+"""Anonymous memory beside what depends on the app: of a server and a worker that a job has begun on
+(idle they take 88 MB, docs/performance.md), and of a coordinator over the measured process: what
+serves roles, metrics and page."""
+COPIES_ON_A_SERVER = 4
+"""Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
+time."""
+CALL_SECONDS = 0.002
+"""What an update costs the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
+and so does a worker between two updates of its own."""
+_BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
+"""Megabytes of memory that boards have."""
+
+
+@dataclass(frozen=True)
+class RolesDemand(MemoryDemand):
+    """The memory that the roles of a node will take."""
+
+    roles: tuple[str, ...] = ()
+
+    @property
+    def smallest_board(self) -> int | None:
+        """Megabytes of the smallest board on which these roles fit; None for none."""
+        return next((size for size in _BOARDS if self.needed <= LARGEST_SHARE * size * 2**20), None)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A training on so many workers.
+
+    `seconds` are those of one batch; `gain` is how many times `single` it is.
+    """
+
+    workers: int
+    seconds: float
+    gain: float
+    on_the_wire: float
+    """The share of `seconds` that is transfer."""
+
+
+@dataclass(frozen=True)
+class TrainingForecast:
+    """Everything that `fab app check` says beside the measured step itself."""
+
+    mode: str
+    codec: str
+    link_megabits: float
+    memory: tuple[RolesDemand, ...]
+    speeds: tuple[Speed, ...]
+    bytes_a_step: int
+    """Bytes of one worker, both ways, for one batch."""
+
+
+def forecast(
+    inventory: "Inventory", step: MeasuredStep, link_megabits: float, memory: Mapping[str, int]
+) -> TrainingForecast:
+    """Return the forecast of the inventory's training.
+
+    `memory` has the bytes of the nodes whose memory is known; `THIS_MACHINE` is this one, for a
+    cluster on it.
+    """
+    train = inventory.jobs.train
+    servers = max(1, len(inventory.of_role("ps")))
+    speeds = tuple(speed_of(train, step, workers, servers, link_megabits) for workers in WORKERS)
+    return TrainingForecast(
+        train.mode,
+        train.codec.name,
+        link_megabits,
+        node_memory(inventory, step, memory),
+        speeds,
+        traffic_of(train, step, max(1, len(inventory.of_role("worker")))),
+    )
+
+
+def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemory:
+    """Anonymous bytes of one process of each role."""
+    vector = 4 * (step.parameters + step.statistics)
+    if isinstance(train.slots, int):
+        pieces = train.slots
+    else:
+        pieces = step.batch_slots
+    kept = 1 + step.slots + MODES[train.mode].server_vectors(pieces) + COPIES_ON_A_SERVER
+    server = SERVER_BYTES + -(-kept * vector // servers)
+    worker = WORKER_BYTES + step.step_bytes + step.remembered * vector
+    if MODES[train.mode].parameters == "workers":
+        worker += (1 + step.slots) * vector
+    return RoleMemory(server, worker, COORDINATOR_BYTES + step.process_bytes)
+
+
+def node_memory(
+    inventory: "Inventory", step: MeasuredStep, memory: Mapping[str, int]
+) -> tuple[RolesDemand, ...]:
+    """Return the demand of each node of the inventory.
+
+    The nodes of a cluster on this machine share its memory, and count as one.
+    """
+    roles = role_memory(inventory.jobs.train, step, max(1, len(inventory.of_role("ps"))))
+    tasks = inventory.roles_by_machine()
+    limits = limits_of(memory)
+    return tuple(
+        RolesDemand(node, sum(map(roles.of, names)), limits.get(node), tuple(names))
+        for node, names in tasks.items()
+    )
+
+
+def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
+    """Bytes over one worker's link for one batch of the training, both ways."""
+    facts = MODES[train.mode]
+    if not facts.needs_roles():
+        return 0
+    both = step.pull_bytes + step.push_bytes
+    if facts.parameters == "workers":
+        return round(2 * both * (workers - 1) / workers)
+    return round(both / facts.batches(train.mode_options))
+
+
+def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> float:
+    """Seconds that the slowest of `workers` machines like this one computes for one update.
+
+    The gradient of a piece takes the seconds of the measured gradients over their waves of pieces,
+    times its share of the examples; a worker computes as many pieces side by side as it has cores.
+    The rest of a step has each worker.
+    """
+    facts = MODES[train.mode]
+    waves = -(-step.batch_slots // step.cores)
+    an_example = step.gradient_seconds / (waves * step.batch_size / step.batch_slots)
+    shares = facts.shares_batches()
+    count = step.batch_slots
+    if isinstance(train.slots, int):
+        count = train.slots
+    elif shares:
+        cores = [step.cores] * workers
+        count = auto_slots(train.mode, step.batch_size, workers, cores).number
+    own = count
+    if shares:
+        own = -(-count // workers)
+    seconds = -(-own // step.cores) * (step.batch_size / count) * an_example
+    seconds += step.step_seconds - step.gradient_seconds
+    return seconds * facts.batches(train.mode_options)
+
+
+def speed_of(
+    train: "TrainJob", step: MeasuredStep, workers: int, servers: int, link_megabits: float
+) -> Speed:
+    """The expected speed on `workers` machines like this one, each behind a link of its own."""
+    facts = MODES[train.mode]
+    alone = step.step_seconds
+    if not facts.needs_roles():
+        return Speed(workers, alone, 1.0, 0.0)
+    a_second = link_megabits * 1e6 / 8
+    batches = facts.batches(train.mode_options)
+    computed = compute_seconds(train, step, workers)
+    if facts.parameters == "workers":
+        sent = (step.pull_bytes + step.push_bytes) * (workers - 1) / workers / a_second
+        return _speed(workers, computed + sent + CALL_SECONDS, sent, alone)
+    pull = step.pull_bytes / a_second
+    push = step.push_bytes / a_second
+    crowd = max(1.0, workers / servers)
+    if facts.shares_batches():
+        sent = (pull + push) * crowd  # all workers pull at once, and push at once
+        return _speed(workers, computed + sent + CALL_SECONDS, sent, alone)
+    sent = pull + push
+    # Seconds an update, were the servers' links free.
+    own = (computed + sent + CALL_SECONDS) / workers
+    at_servers = max(pull, push) / servers
+    update = max(own, at_servers, CALL_SECONDS)
+    return _speed(workers, update / batches, max(sent / workers, at_servers) / batches, alone)
+
+
+def _speed(workers: int, seconds: float, sent: float, alone: float) -> Speed:
+    return Speed(workers, seconds, alone / seconds, min(1.0, sent / seconds))
+
+
+_OF_STEP = (
+    "app",
+    "task",
+    "input_shape",
+    "outputs",
+    "examples",
+    "parameters",
+    "statistics",
+    "batch_size",
+    "batch_slots",
+    "cores",
+    "loss",
+    "first_loss_seconds",
+    "step_seconds",
+    "gradient_seconds",
+)
+"""What the JSON has of the measured step."""
+
+
+def forecast_json(step: MeasuredStep, found: TrainingForecast) -> Mapping[str, object]:
+    """Return the forecast as plain values."""
+    return {
+        **{name: getattr(step, name) for name in _OF_STEP},
+        "mode": found.mode,
+        "codec": found.codec,
+        "bytes_a_step": found.bytes_a_step,
+        "link_megabits": found.link_megabits,
+        "memory": [
+            {
+                "node": each.node,
+                "roles": list(each.roles),
+                "needed_bytes": each.needed,
+                "limit_bytes": each.limit,
+                "fits": each.fits,
+                "smallest_board_megabytes": each.smallest_board,
+            }
+            for each in found.memory
+        ],
+        "speed": [
+            {
+                "workers": each.workers,
+                "seconds_a_batch": each.seconds,
+                "speed_up": each.gain,
+                "share_on_the_wire": each.on_the_wire,
+            }
+            for each in found.speeds
+        ],
+    }
+
+
+def lines(step: MeasuredStep, found: TrainingForecast) -> Sequence[str]:
+    """Return the forecast as lines for people."""
+    shape = " x ".join(map(str, step.input_shape)) or "one number"
+    counted = f"{step.parameters:,} parameters"
+    if step.statistics:
+        counted += f", {step.statistics:,} statistics"
+    made = [
+        (
+            f"app {step.app}: {step.task}, {step.examples:,} training examples of {shape},"
+            f" {step.outputs} outputs"
+        ),
+        f"model: {counted}; loss of the first step {step.loss:.4f}",
+        (
+            f"step: {_seconds(step.step_seconds)} here, batch {step.batch_size} in"
+            f" {step.batch_slots} slots on {step.cores} cores (median of {step.steps});"
+            f" the first loss came after {step.first_loss_seconds:.1f} s"
+        ),
+    ]
+    if MODES[found.mode].needs_roles():
+        made.append(
+            f"wire: {_bytes(found.bytes_a_step)} a step for each worker, pull and push, mode"
+            f" {found.mode}, codec {found.codec}"
+        )
+    else:
+        made.append(f"wire: nothing in mode {found.mode}")
+    made += [_memory_line(each) for each in found.memory]
+    if MODES[found.mode].needs_roles():
+        made.append(
+            f"expected on machines like this one, {found.link_megabits:g} Mbit/s each, over mode"
+            " single here:"
+        )
+        made += [
+            f"  {each.workers:>2} worker{'s' if each.workers > 1 else ' '}  {each.gain:6.2f} times,"
+            f" {_seconds(each.seconds)} a batch, {each.on_the_wire:.0%} of it on the wire"
+            for each in found.speeds
+        ]
+    return made
+
+
+def _memory_line(demand: RolesDemand) -> str:
+    needs = f"memory: {demand.node}: {', '.join(demand.roles)}: {demand.needed // MEGABYTE} MB"
+    if demand.limit is not None:
+        word = "fits"
+        if not demand.fits:
+            word = "does NOT fit"
+        return f"{needs} of {demand.limit // MEGABYTE} MB that roles may take: {word}"
+    if demand.smallest_board:
+        return f"{needs}: fits on a board of {demand.smallest_board} MB"
+    return f"{needs}: fits on no Raspberry Pi"
+
+
+def _seconds(value: float) -> str:
+    if value < 1:
+        return f"{value * 1000:.1f} ms"
+    return f"{value:.2f} s"
+
+
+def _bytes(value: int) -> str:
+    if value >= MEGABYTE:
+        return f"{value / MEGABYTE:.2f} MB"
+    return f"{value / 1000:.1f} kB"

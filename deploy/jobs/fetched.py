@@ -1,0 +1,168 @@
+"""A run on its way from a node to here: its owner, what it may replace, and its mark.
+
+The node names the run and fills it, so neither is believed.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cluster.apps.copy import FETCHED, FOLDER, RECORD
+from cluster.apps.files import look
+from cluster.apps.ownership import is_own
+from cluster.apps.returned import bytes_fetched
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, UsageError
+from core.json_file import LARGEST_OF_RUN, read_json
+from deploy.jobs.request import SWEEP
+from deploy.jobs.submissions import Submission
+
+CLOCKS_APART = timedelta(minutes=5)
+"""How far the clock of a node may be behind ours; `fab deploy check` refuses more than a minute."""
+_STAMP = "%Y%m%dT%H%M%SZ"
+_MINUTE = "%Y%m%dT%H%M"
+_NAME = re.compile(r"(?P<stamp>[0-9]{8}T[0-9]{6}Z)-(?P<job>[a-z]+)(-[0-9]{1,3})?")
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class FetchedRun:
+    """The run of a job.
+
+    `submission` is what was asked for from here; None for a job of another machine.
+    """
+
+    node: str
+    job_id: str
+    submission: Submission | None
+    left_out: list[str] = field(default_factory=list)
+    """Files that no run has, which stay on the node."""
+
+    def refuse_name(self, name: str) -> None:
+        """Raise ClusterError unless the run can be the one that the job made or resumed."""
+        ours = self.submission
+        stamp, job, *_ = self.job_id.split("-")
+        run = ""
+        if ours is not None:
+            job = ours.job
+            run = ours.run
+        parts = _NAME.fullmatch(name)
+        if parts is None or parts["job"] != job or run not in ("", name):
+            raise ClusterError(
+                f"{self._who}: names {name} as its run, expected {run or f'<time>-{job}'}:"
+                f" {_NOT_FETCHED}"
+            )
+        if ours is not None and ours.resumes:
+            return
+        if ours is not None:
+            begun: datetime | None = datetime.fromtimestamp(ours.begun, UTC)
+        else:
+            begun = _time(stamp, _MINUTE)
+        made = _time(parts["stamp"], _STAMP)
+        if begun is None or made is None or made < begun - CLOCKS_APART:
+            raise ClusterError(
+                f"{self._who}: names {name} as its run, which is older than the job:"
+                f" {_NOT_FETCHED}; `fab deploy check` compares the node's clock, and a run that a"
+                " job resumed is fetched where that was submitted"
+            )
+
+    def refuse_target(self, target: Path) -> None:
+        """Raise ClusterError if there is a run of that name here that did not come from this job.
+
+        A job that resumes a run also replaces the copy of it that was fetched before, as long as
+        that is unfinished.
+        """
+        if not os.path.lexists(target):
+            return
+        mark = _mark(target)
+        ours = self.submission
+        resumed = ours is not None and ours.resumes and not _is_done(target)
+        if mark.get("node") == self.node and (resumed or mark.get("job") == self.job_id):
+            return
+        raise ClusterError(
+            f"{target}: is here already and did not come from job {self.job_id} of {self.node}: it"
+            f" stays as it is; move it elsewhere, and `fab job attach --job {self.job_id}` fetches"
+            " the run"
+        )
+
+    def wanted(self, parts: Sequence[str]) -> int:
+        """Return how long a file of the run may be, 0 for one that no run has: it stays there."""
+        most = bytes_fetched(parts)
+        if not most and not parts[-1].startswith("."):
+            self.left_out.append("/".join(parts))
+        return most
+
+    def checked(self, run: Path) -> None:
+        """Look at the unpacked run and mark it.
+
+        Raises ClusterError for code that was not sent with the job.
+        """
+        places = [run]
+        if self.submission is None or self.submission.job == Path(SWEEP).stem:
+            places += sorted(run.glob("runs/*/*"))
+        for place in places:
+            self._refuse_code(place)
+        mark = {"schema": 1, "node": self.node, "job": self.job_id}
+        atomic_write(run / FETCHED, json.dumps(mark).encode() + b"\n")
+
+    def _refuse_code(self, run: Path) -> None:
+        """Raise ClusterError for code that was not sent with the job.
+
+        What lies in `app/` beside the files of its digest is removed: a person may name that folder
+        with --app.
+        """
+        ours = self.submission
+        if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
+            return
+        try:
+            app = look(run / FOLDER)
+            found = app.digest
+            names = {file.name for file in app.files}
+        except UsageError as problem:
+            found = str(problem)
+            names = set()
+        # Of a job of another machine: its code does not run here, whatever it is.
+        if ours is not None and found != ours.app and not (ours.resumes and is_own(found)):
+            raise ClusterError(
+                f"{self._who}: its run has code that was not sent with it ({found}): {_NOT_FETCHED}"
+            )
+        for path in (run / FOLDER).rglob("*"):
+            if not path.is_dir() and str(path.relative_to(run / FOLDER)) not in names:
+                path.unlink()
+
+    @property
+    def _who(self) -> str:
+        return f"{self.node}: job {self.job_id}"
+
+
+_NOT_FETCHED = "it is not fetched; another person or program may have written on that node"
+
+
+def _time(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _mark(run: Path) -> dict[str, Any]:
+    return _json(run / FETCHED, _MOST_BYTES)
+
+
+def _is_done(run: Path) -> bool:
+    return _json(run / "result.json", LARGEST_OF_RUN).get("status") == "done"
+
+
+def _json(path: Path, most_bytes: int) -> dict[str, Any]:
+    try:
+        found = read_json(path, most_bytes)
+    except (OSError, ValueError):
+        return {}
+    if isinstance(found, dict):
+        return found
+    return {}

@@ -1,1 +1,0 @@
-"""What a sweep will take, before it begins."""

@@ -1,0 +1,150 @@
+"""A deployment at the terminal: what it would change, how far it is, and how it ended."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.logs.terminal import is_animated, say
+from deploy.cluster.services import ClusterStatus, RoleState
+from deploy.common.command_line import command
+from deploy.converge.apply import StepFailure
+from deploy.converge.change import Change, DeploymentDisplay
+from deploy.converge.recap import Recap
+from deploy.converge.this_machine import StartPlan
+from deploy.terminal.console import console, lean_table
+
+_STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
+
+
+class Progress(DeploymentDisplay):
+    """The progress of a deployment.
+
+    This one shows nothing; `update` changes the words beside a spinner.
+    """
+
+    def __init__(self, update: Callable[[str], None] | None = None) -> None:
+        self._update = update
+        self._said: dict[str, str] = {}
+        self.warnings: list[str] = []
+
+    def warning(self, line: str) -> None:
+        """Keep a warning for the end."""
+        self.warnings.append(line)
+
+
+class ProgressOfRoles(Progress):
+    """Which roles are ready: beside a spinner, else one line a role."""
+
+    def roles(self, status: ClusterStatus) -> None:
+        """Show which roles are ready."""
+        if self._update is not None:
+            ready = len(status.in_state(RoleState.READY))
+            waiting = ", ".join(
+                role.name for role in status.roles if role.state is not RoleState.READY
+            )
+            self._update(
+                f"{ready} of {len(status.roles)} roles ready"
+                + (f", waiting for {waiting}" * bool(waiting))
+            )
+            return
+        for role in status.roles:
+            line = f"{role.name} {role.state}" + (f": {role.reason}" if role.reason else "")
+            # The command ends with the failures, on stderr.
+            if (
+                role.state not in (RoleState.STARTING, RoleState.FAILED)
+                and self._said.get(role.name) != line
+            ):
+                self._said[role.name] = line
+                say(line)
+
+
+class ProgressOfNodes(Progress):
+    """What is done on which node: the last event beside a spinner, else one line an event."""
+
+    def line(self, node: str, line: str) -> None:
+        """Show an event of a node."""
+        (self._update or say)(f"{node}: {line}" if node else line)
+
+
+@contextmanager
+def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
+    """Shown while it lasts, with a spinner on a terminal; then its warnings."""
+    if kind is not Progress and is_animated(sys.stdout):
+        from core.logs.screen import spinner
+
+        with spinner(words) as update:
+            shown = kind(update)
+            yield shown
+    else:
+        shown = kind()
+        yield shown
+    for line in shown.warnings:
+        say(f"warning: {line}", error=True)
+
+
+def show_plan(plan: StartPlan, inventory: Path) -> None:
+    """One line a step, and the command that carries the plan out."""
+    from core.logs.screen import words
+
+    screen = console()
+    for step in plan.steps:
+        screen.print(words(f"  {step.kind:<8}{step.subject:<12}{step.detail}"))
+    if plan.changes:
+        screen.print(f"{plan.changes} to change; `{command('deploy start', inventory)}` does it")
+    elif not plan.refusals:
+        screen.print("nothing to change")
+
+
+def show_plans(
+    plans: Mapping[str, Mapping[str, Sequence[Change]]],
+    unfit: Mapping[str, StepFailure],
+    addresses: Sequence[str] = (),
+) -> None:
+    """Every change once, with its nodes, and the differences of files that change."""
+    from core.logs.screen import words
+
+    screen = console()
+    for failure in unfit.values():
+        screen.print(words("  ", ("unfit", "red"), f"    {failure.line}"))
+    for line in addresses:
+        screen.print(words(f"  {line}"))
+    for phase, nodes in plans.items():
+        same: dict[tuple[str, str, str, str, str], list[str]] = {}
+        for node, changes in nodes.items():
+            for change in changes:
+                if change.action == "change":
+                    diff = change.diff
+                else:
+                    diff = ""
+                key = (change.action, change.kind, change.subject, change.detail, diff)
+                same.setdefault(key, []).append(node)
+        if same:
+            screen.print(words((phase, "bold")))
+        for (action, kind, subject, detail, diff), names in same.items():
+            if len(names) == 1:
+                where = names[0]
+            else:
+                where = f"{len(names)} nodes ({names[0]}, ...)"
+            screen.print(words(f"  {action:<8} {kind:<12} {subject}: {detail}  on {where}"))
+            for line in diff.splitlines():
+                colour = {"+": "green", "-": "red"}.get(line[:1], "dim")
+                screen.print(words("      ", (line, colour)))
+
+
+def show_recap(recap: Recap, path: Path) -> None:
+    """Nodes by phases, the reasons of the failed ones, and one line of sums."""
+    from core.logs.screen import coloured, words
+
+    screen = console()
+    if recap.phases or recap.failures:
+        table = lean_table(("node", *recap.phases, "state"))
+        for row in recap.rows():
+            colour = _STATE_COLOURS[row[-1]]
+            table.add_row(*row[:-1], coloured(row[-1], colour))
+        screen.print(table)
+    for failure in recap.failures.values():
+        screen.print(words(("failed", "red"), f" {failure.line}"))
+    for note in (*recap.addresses, *recap.notes):
+        screen.print(words(note))
+    screen.print(words(f"{recap.summary()}  ({path})"))

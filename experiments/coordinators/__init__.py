@@ -1,0 +1,1 @@
+"""What the experiments run in the coordinator's place."""

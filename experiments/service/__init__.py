@@ -1,0 +1,4 @@
+"""The recognition service by what it costs.
+
+Live sessions, requests, processes, places, and Triton beside it.
+"""

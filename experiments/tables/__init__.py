@@ -1,0 +1,1 @@
+"""The pages that put the papers' tables beside our results."""

@@ -1,0 +1,130 @@
+"""Kimm's tables beside ours: the layers, and accuracy and time of our repeats."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from cluster.references.tables import own_table
+from cluster.sweeps.sweep_file import SweepFile, read
+from core.models.dblstm import DeepBidirectionalModel
+from core.models.network import build
+from experiments.tables.measured import (
+    NONE,
+    NOT_YET,
+    ROOT,
+    clock,
+    of_processor,
+    processors_of,
+    results,
+    table,
+    with_legend,
+)
+
+KIMM = "sweep-kimm.json"
+FILE = ROOT / "sweeps" / "kimm.yaml"
+MODEL = "jobs.train.model."
+
+
+def kimm_layers() -> str:
+    """Kimm's layers and ours."""
+    sizes = dict[str, int]()
+    network = build(DeepBidirectionalModel(), window_steps=128, channels=9, classes=6)
+    for slot in network.layout.slots:
+        layer = slot.spec.name.partition("/")[0]
+        sizes[layer] = sizes.get(layer, 0) + slot.spec.size
+    rows = [
+        [str(row["layer"]), str(row["output"]), f"{row['parameters']:,}", name, f"**{size:,}**"]
+        for row, (name, size) in zip(own_table("kimm-layers").rows, sizes.items(), strict=True)
+    ]
+    total = sum(int(str(row["parameters"])) for row in own_table("kimm-layers").rows)
+    rows.append(["total", "", f"{total:,}", "", f"**{network.layout.trained_size:,}**"])
+    return table(["Kimm's layer", "output", "parameters", "ours", "parameters"], rows)
+
+
+def kimm_results() -> str:
+    """Kimm's figures, and the mean and deviation of ours.
+
+    The settings that were trained, how often, and how many.
+    """
+    heads = [
+        "",
+        "units",
+        "layers",
+        "batch",
+        "accuracy",
+        "precision",
+        "recall",
+        "F1",
+        "time",
+        "repeats",
+    ]
+    rows = []
+    for row in own_table("kimm-tpu-cpu").rows:
+        shares = [
+            f"{float(str(row[key])) / 100:.4f}" for key in ("accuracy", "precision", "recall", "f1")
+        ]
+        rows.append(
+            [
+                f"Kimm, {row['device']}",
+                "128",
+                "3",
+                NONE,
+                *shares,
+                clock(float(str(row["seconds"]))),
+                NONE,
+            ]
+        )
+    found = results(KIMM)
+    asked = read(FILE)
+    groups = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
+    for run in found.get("runs", ()):
+        given = run["settings"]
+        if run["state"] == "finished":
+            key = (given[f"{MODEL}units"], given[f"{MODEL}layers"], given["jobs.train.batch_size"])
+            groups.setdefault(key, []).append(run)
+    for key, runs in sorted((groups or {(128, 3, 64): [], (128, 3, 128): []}).items()):
+        rows.append(["ours", *map(str, key), *_repeats(found, runs, len(asked.seeds))])
+    shipped = results("accuracy-dblstm.json")
+    accuracy, f1, seconds = (
+        fmean(one[key] for one in shipped["rows"])
+        for key in ("accuracy", "f1_macro", "elapsed_seconds")
+    )
+    who = ["ours, recipe `shipped`, asynchronous", "128", "3", "100"]
+    time = of_processor(clock(seconds), processors_of(shipped, shipped["rows"]))
+    rows.append(
+        [*who, f"**{accuracy:.4f}**", NONE, NONE, f"{f1:.4f}", time, str(len(shipped["rows"]))]
+    )
+    made = with_legend(table(heads, rows), "Kimm's network")
+    return f"{made}\n\n{_how_many(groups, asked)}"
+
+
+def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], asked: SweepFile) -> str:
+    settings = len(asked.choices)
+    repeats = len(asked.seeds)
+    trained = sum(len(runs) for runs in groups.values())
+    words = (
+        f"`sweeps/kimm.yaml` has {settings} settings with {repeats} repeats each,"
+        f" {settings * repeats} trainings"
+    )
+    if not trained:
+        return f"{words}. None is trained yet."
+    return (
+        f"{words}. {trained} of them are trained, in {len(groups)} settings; the other settings"
+        " have no row."
+    )
+
+
+def _repeats(found: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], asked: int) -> list[str]:
+    if not runs:
+        return [NOT_YET, *[NONE] * 4, f"0 of {asked}"]
+    cells = []
+    for name in ("accuracy", "precision_macro", "recall_macro", "f1_macro"):
+        values = [run["final"][name] for run in runs]
+        if len(values) > 1:
+            spread = f" ± {stdev(values):.4f}"
+        else:
+            spread = ""
+        cells.append(f"{fmean(values):.4f}{spread}")
+    seconds = fmean(run.get("cpu_seconds", run["seconds"]) for run in runs)
+    time = of_processor(clock(seconds), processors_of(found, runs))
+    return [f"**{cells[0]}**", *cells[1:], time, f"{len(runs)} of {asked}"]

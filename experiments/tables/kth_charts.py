@@ -1,0 +1,243 @@
+"""KTH's two charts, theirs above ours, as SVG files of docs/images.
+
+Training time and accuracy by updates.
+
+Each panel has three groups of bars, by updates, and a place in each group for every setup, so that
+a setup stands at one place and in one colour in all panels. A training that has not reached a
+number of updates has no bar there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from cluster.references.tables import own_table
+from experiments.tables.kth_rows import KTH
+from experiments.tables.measured import results
+
+MARKS = (2_000, 5_000, 10_000)
+CHARTS: Mapping[str, str] = {
+    "kth-time": "Training time by updates",
+    "kth-accuracy": "Accuracy by updates",
+}
+"""By the name of the file: the title."""
+WIDTH = 760
+LEFT = 56
+PANEL = 130
+TOP = 96
+GAP = 62
+"""Of the picture in pixels: its width, the axis's margin, the height of a panel's bars, the legend,
+between panels."""
+SLOT = 36
+BAR = 28
+GROUP = 232
+HEADROOM = 1.15
+"""Of the axis above the highest bar, for the figure that stands on it."""
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #1f2328; }
+.title { font-weight: 600; font-size: 15px; } .panel { font-weight: 600; }
+.figure { font-size: 11px; text-anchor: middle; }
+.tick { text-anchor: end; } .updates { text-anchor: middle; }
+.page { fill: #ffffff; } .line { stroke: #8b949e; stroke-width: 1; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; } .page { fill: #161b22; } }
+"""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A place in each group: its words, its colour, and the rows that fill it."""
+
+    words: str
+    colour: str
+    theirs: str | None
+    mode: str | None = None
+    learning_rate: float | None = None
+
+
+SETUPS = (
+    Setup("one process, rate 0.0025", "#3b8bd6", "local-1-cpu", "single", 0.0025),
+    Setup("one GPU, rate 0.0025", "#8b949e", "local-gpu"),
+    Setup("async, rate 0.0025", "#e08a00", None, "async", 0.0025),
+    Setup("async, rate 0.00025", "#d1603d", "spark-8-exec-async", "async", 0.00025),
+    Setup("sync, rate 0.0025", "#1f9d74", None, "sync", 0.0025),
+    Setup("sync, rate 0.5", "#b45fa5", "spark-8-exec-sync", "sync", 0.5),
+)
+"""Colours that stand out on both backgrounds, after Okabe and Ito's for the colour-blind."""
+
+Bars = Mapping[tuple[str, int], float]
+"""Seconds, or a share, by the words of the setup and the updates."""
+
+
+def theirs(chart: str) -> Bars:
+    """What was read off KTH's bars."""
+    named = {setup.theirs: setup.words for setup in SETUPS if setup.theirs}
+    if chart == "kth-time":
+        column, unit = ("hours", 3600.0)
+    else:
+        column, unit = ("test_accuracy", 1.0)
+    return {
+        (named[str(row["setup"])], int(str(row["steps"]))): unit * float(str(row[column]))
+        for row in own_table("kth-charts").rows
+    }
+
+
+def ours(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
+    """What our trainings on this split have reached."""
+    key = "seconds" if chart == "kth-time" else "accuracy"
+    found = dict[tuple[str, int], float]()
+    for row in rows:
+        for setup in SETUPS:
+            if (row["split"], row["mode"], row["learning_rate"]) == (
+                split,
+                setup.mode,
+                setup.learning_rate,
+            ):
+                for mark in MARKS:
+                    point = row["at"].get(str(mark))
+                    if point is not None and point[key] is not None:
+                        found[setup.words, mark] = float(point[key])
+    return found
+
+
+def chart(name: str) -> str:
+    """One of the two as the text of an SVG file."""
+    rows = results(KTH).get("rows", ())
+    panels = [
+        ("KTH: windows at random", theirs(name)),
+        ("Ours: windows at random", ours(name, "random", rows)),
+        ("Ours: other people", ours(name, "people", rows)),
+    ]
+    mine = max((value for _, bars in panels[1:] for value in bars.values()), default=60.0)
+    height = TOP + len(panels) * (PANEL + GAP)
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
+            f' width="{WIDTH}" height="{height}" role="img" aria-label="{escape(alt(name))}">'
+        ),
+        f"<title>{CHARTS[name]}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="page" width="{WIDTH}" height="{height}" rx="6"/>',
+        f'<text class="title" x="{LEFT}" y="26">{CHARTS[name]}</text>',
+        *_legend(),
+    ]
+    for place, (title, bars) in enumerate(panels):
+        if place == 0:
+            highest = max(bars.values(), default=1.0)
+        else:
+            highest = mine
+        unit = unit_of(name, highest)
+        parts += _panel(
+            TOP + place * (PANEL + GAP), title, bars, highest if unit.seconds else 1.0, unit
+        )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Return an axis's words, its seconds (0 where it is no time) and the digits of a figure."""
+
+    words: str
+    seconds: float
+    digits: int
+
+    def figure(self, value: float) -> str:
+        """A value as its bar says it."""
+        return f"{value / (self.seconds or 1.0):.{self.digits}f}"
+
+
+def unit_of(chart: str, highest: float) -> Unit:
+    """Hours for theirs, what suits the longest for ours."""
+    if chart != "kth-time":
+        return Unit("accuracy", 0.0, 2)
+    if highest >= 2 * 3600:
+        return Unit("hours", 3600.0, 1)
+    if highest >= 120:
+        return Unit("minutes", 60.0, 1)
+    return Unit("seconds", 1.0, 0)
+
+
+def _legend() -> list[str]:
+    parts = []
+    columns = 3
+    for place, setup in enumerate(SETUPS):
+        x = LEFT + place % columns * 220
+        y = 42 + place // columns * 20
+        parts += [
+            f'<rect x="{x}" y="{y}" width="12" height="12" fill="{setup.colour}"/>',
+            f'<text x="{x + 18}" y="{y + 11}">{setup.words}</text>',
+        ]
+    return parts
+
+
+def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list[str]:
+    scale = PANEL / (highest * HEADROOM)
+    base = top + 24 + PANEL
+    parts = [
+        f'<text class="panel" x="{LEFT}" y="{top + 14}">{title}, {unit.words}</text>',
+        f'<line class="line" x1="{LEFT}" y1="{base}" x2="{WIDTH - 8}" y2="{base}"/>',
+        f'<text class="tick" x="{LEFT - 6}" y="{base + 4}">0</text>',
+        (
+            f'<text class="tick" x="{LEFT - 6}"'
+            f' y="{base - highest * scale + 4:.1f}">{unit.figure(highest)}</text>'
+        ),
+    ]
+    for group, mark in enumerate(MARKS):
+        left = LEFT + 8 + group * GROUP
+        middle = left + len(SETUPS) * SLOT / 2
+        parts.append(
+            f'<text class="updates" x="{middle:.0f}" y="{base + 18}">{mark:,} updates</text>'
+        )
+        for slot, setup in enumerate(SETUPS):
+            value = bars.get((setup.words, mark))
+            if value is None:
+                continue
+            x = left + slot * SLOT + (SLOT - BAR) / 2
+            tall = max(1.0, value * scale)
+            words = f"{setup.words}, {mark:,} updates: {unit.figure(value)} {unit.words}"
+            parts += [
+                (
+                    f'<rect class="bar" x="{x:.0f}" y="{base - tall:.1f}" width="{BAR}"'
+                    f' height="{tall:.1f}" fill="{setup.colour}"><title>{words}</title></rect>'
+                ),
+                (
+                    f'<text class="figure" x="{x + BAR / 2:.0f}"'
+                    f' y="{base - tall - 4:.1f}">{unit.figure(value)}</text>'
+                ),
+            ]
+    return parts
+
+
+def alt(name: str) -> str:
+    """What the picture shows, for who does not see it: theirs, and ours on either split."""
+    rows = results(KTH).get("rows", ())
+    said = []
+    for title, bars in (
+        ("KTH", theirs(name)),
+        ("Ours at random", ours(name, "random", rows)),
+        ("Ours on other people", ours(name, "people", rows)),
+    ):
+        unit = unit_of(name, max(bars.values(), default=0.0))
+        words = []
+        for setup in SETUPS:
+            known = {
+                mark: value
+                for mark in MARKS
+                if (value := bars.get((setup.words, mark))) is not None
+            }
+            if known:
+                each = ", ".join(
+                    f"{unit.figure(value)} after {mark:,} updates" for mark, value in known.items()
+                )
+                words.append(f"{setup.words}: {each}")
+        said.append(f"{title}, {unit.words}: {'; '.join(words) or 'nothing yet'}")
+    return f"Bars: {CHARTS[name].lower()}. {'. '.join(said)}."
+
+
+def figures() -> str:
+    """Return both charts as a page includes them."""
+    return "\n\n".join(
+        f"![{title}: KTH's bars above ours; the tables below have the figures.](images/{name}.svg)"
+        for name, title in CHARTS.items()
+    )

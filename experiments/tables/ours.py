@@ -1,0 +1,164 @@
+"""Our trainings beside the papers': which run stands in which place of their tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+from cluster.references.cells import reference_cells
+from cluster.references.tables import Row, own_table
+from experiments.tables.measured import names_of, processors_of, results
+
+BATCH = 100
+WINDOWS_HERE = 7400
+"""An epoch's windows; its last batch, which is not full, is left out."""
+SWEEP = "sweep-thesis.json"
+PIS_TRAINED = "pis-table-21.json"
+TWINS = "pytorch_twin*.json"
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What we measured for one training."""
+
+    accuracy: float
+    f1: float | None
+    seconds: float
+    window_ms: float | None
+    """Time for a trained window, of the same kind as `seconds`."""
+    processors: frozenset[str] = frozenset()
+    """Whose seconds these are."""
+
+
+@cache
+def trained() -> Mapping[int, Ours]:
+    """Our training of each of the 52 runs, by its place in `thesis-runs`.
+
+    Of several seeds the means.
+    """
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    theirs = own_table("thesis-runs")
+    swept = results(SWEEP)
+    for run in swept.get("runs", ()):
+        if run["state"] == "finished":
+            named = {
+                (cell.name, *cell.figures.items())
+                for cell in reference_cells(theirs, run["settings"])
+            }
+            for place, row in enumerate(theirs.rows):
+                if _identity(row) in named:
+                    found.setdefault(place, []).append(run)
+    return {place: _mean(runs, processors_of(swept, runs)) for place, runs in found.items()}
+
+
+def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours:
+    windows = [
+        1000 * run["cpu_seconds"] / run["updates"] / BATCH for run in runs if run.get("cpu_seconds")
+    ]
+    accuracy, f1 = (
+        fmean(run["final"][name] for run in runs) for name in ("accuracy", "f1_weighted")
+    )
+    times = [run.get("cpu_seconds", run["seconds"]) for run in runs]
+    return Ours(accuracy, f1, fmean(times), fmean(windows) if windows else None, processors)
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    names = [str(row[key]) for key in ("device", "hardware", "framework") if row.get(key)]
+    figures = [
+        ("accuracy", row["accuracy"]),
+        ("f1_weighted", row["f1"]),
+        ("seconds", row["seconds"]),
+    ]
+    return (
+        ", ".join(names),
+        *((name, float(str(value))) for name, value in figures if value is not None),
+    )
+
+
+def place_of(number: int, row: Row) -> int:
+    """Which of the 52 runs a row of a table shows.
+
+    Equal settings, where the row names them, and equal figures.
+    """
+    devices = {"CPU": "Xeon", "Intel Xeon CPU": "Xeon"}
+    device = row.get("device", row.get("hardware"))
+    keys = [
+        key
+        for key in (
+            "deep_layers",
+            "residual_layers",
+            "hidden",
+            "learning_rate",
+            "bidirectional",
+            "framework",
+        )
+        if key in row
+    ]
+    for place, run in enumerate(own_table("thesis-runs").rows):
+        apart = abs(float(str(row["seconds"])) - float(str(run["seconds"])))
+        if (
+            str(number) in str(run["tables"]).split(", ")
+            and all(row[key] == run[key] for key in keys)
+            and (device is None or devices.get(str(device), device) == run["device"])
+            and (apart <= 1 or str(row["time"]) in str(run["other_times"]))
+        ):
+            return place
+    raise ValueError(f"Table {number}: no run for {dict(row)}")
+
+
+def measured(number: int, row: Row, place: int) -> Ours | None:
+    """Ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
+    if number == 21 and "Raspberry" in str(row["hardware"]):
+        return _of_rows(
+            results(PIS_TRAINED),
+            lambda one: one["hidden"] == row["hidden"] and one["workers"] == 16,
+        )
+    if number == 20:
+        if row["framework"] == "PyTorch":
+            contestant = "pytorch"
+        else:
+            contestant = "ours single"
+        twin = _of_rows(
+            twin_rows(),
+            lambda one: one["contestant"] == contestant and one["hidden"] == row["hidden"],
+        )
+        if twin is not None or contestant == "pytorch":
+            return twin
+        return trained().get(place)
+    return trained().get(place)
+
+
+def twin_rows() -> Mapping[str, Any]:
+    """The rows of all files of the twins, a width each, and the processor of each row."""
+    rows = []
+    for name in names_of(TWINS):
+        found = results(name)
+        (processor,) = processors_of(found, [{}]) or [None]
+        rows += [
+            {"processor": processor, **row, "seconds": row["train_seconds"]}
+            for row in found["rows"]
+        ]
+    return {"rows": rows}
+
+
+def _of_rows(found: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]) -> Ours | None:
+    rows = [one for one in found.get("rows", ()) if fits(one)]
+    if not rows:
+        return None
+    windows = [
+        1000 * one["seconds"] / _epochs(one["epochs"]) / WINDOWS_HERE
+        for one in rows
+        if one.get("epochs")
+    ]
+    accuracy, seconds = (fmean(one[key] for one in rows) for key in ("accuracy", "seconds"))
+    return Ours(
+        accuracy, None, seconds, fmean(windows) if windows else None, processors_of(found, rows)
+    )
+
+
+def _epochs(said: int | Sequence[float]) -> int:
+    """`experiments.pis` says the speed of each epoch instead of their number."""
+    if isinstance(said, int):
+        return said
+    return len(said)

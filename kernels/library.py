@@ -1,0 +1,102 @@
+"""The library itself: TensorFlow's operations, and what it answers without them."""
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.place import path
+
+Floats = NDArray[np.float32]
+_POINTER = ctypes.c_void_p
+_LONG = ctypes.c_long
+
+
+class UnfitProgramError(ValueError):
+    """The library says why it does not compute this."""
+
+
+def nodes(first: int, count: int) -> list[tuple[int, int]]:
+    """Return the largest aligned subtrees, (first slot, slots), of a range of slots."""
+    found = []
+    end = first + count
+    while first < end:
+        size = 1
+        while first % (2 * size) == 0 and first + 2 * size <= end:
+            size *= 2
+        found.append((first, size))
+        first += size
+    return found
+
+
+class NativeLibrary:
+    """A loaded library."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises OSError where it cannot be loaded."""
+        found = ctypes.CDLL(str(file))
+        found.pscluster_kind.restype = ctypes.c_char_p
+        found.pscluster_call.restype = ctypes.c_char_p
+        found.pscluster_proof.restype = ctypes.c_char_p
+        self._library = found
+
+    @property
+    def kind(self) -> str:
+        """The kind of processor that it computes for."""
+        return str(self._library.pscluster_kind().decode())
+
+    @property
+    def version(self) -> int:
+        """The version of its arithmetic and of its operations."""
+        return int(self._library.pscluster_version())
+
+    def proof(self, kind: str = "") -> NDArray[np.int32]:
+        """Return what the operation PsclusterProof does: equal where bits are equal, int32 (4,).
+
+        It has the version, two words of a digest, and the number of floats digested. Raises
+        UnfitProgramError.
+        """
+        found = np.empty(4, np.int32)
+        _raise(self._library.pscluster_proof(kind.encode(), _POINTER(found.ctypes.data)))
+        return found
+
+    def called(self, record: bytes, floats: int, *, threads: int, kind: str) -> Floats:
+        """Compute a call as tests record it; return its results, so many `floats`.
+
+        It uses exactly these threads, and the fastest kind of this processor for the empty one.
+        Raises UnfitProgramError.
+        """
+        found = np.empty(floats, np.float32)
+        place = _POINTER(found.ctypes.data)
+        words = (record, _LONG(len(record)), kind.encode(), _LONG(threads))
+        _raise(self._library.pscluster_call(*words, place))
+        return found
+
+
+def _raise(refusal: bytes | None) -> None:
+    if refusal:
+        raise UnfitProgramError(refusal.decode())
+
+
+@functools.cache
+def operations() -> Any:
+    """Load the library of this machine into TensorFlow; return its operations' wrappers.
+
+    Raises tf.errors.NotFoundError where it cannot be loaded.
+    """
+    import tensorflow as tf  # the import takes seconds
+
+    return tf.load_op_library(str(path()))
+
+
+@functools.cache
+def loaded() -> NativeLibrary:
+    """Load the library of this machine. Raises what `operations` raises.
+
+    TensorFlow comes first: it learns of operations only while it loads a library itself.
+    """
+    operations()
+    return NativeLibrary(path())

@@ -1,0 +1,129 @@
+// Products of matrices, and gradients by weights that keep the slots of a batch apart.
+
+#pragma once
+
+#include "program.h"
+#include "vectors.h"
+
+namespace {
+
+// (rows, columns) to the layout that products read: for each group of `in_columns`, [row][group's
+// columns], missing ones zero. `from` may be transposed by its strides.
+void pack(const float* from, long rows, long columns, long row_stride, long column_stride,
+          float* to) {
+  in_columns(columns, [&](auto vectors, long column) {
+    constexpr long width = decltype(vectors)::value * kLanes;
+    float* into = to + column * rows;
+    const long present = least(width, columns - column);
+    for (long row = 0; row < rows; ++row, into += width) {
+      const float* source = from + row * row_stride + column * column_stride;
+      for (long c = 0; c < present; ++c)
+        into[c] = source[c * column_stride];
+      for (long c = present; c < width; ++c)
+        into[c] = 0.0f;
+    }
+  });
+}
+
+constexpr long kRowsAtOnce = 96;  // whose left operand stays in the first cache
+
+// to[row][column] = bias[column] + the sum over k of a[row][k] * b[k][column], k upwards; with
+// `relu`, no less than 0; with `adds`, added to what is there. `b` is packed, `bias` may be null.
+struct Product {
+  const float* a;
+  long a_row;
+  const float* b;
+  const float* bias;
+  float* to;
+  long to_row;
+  bool relu, adds;
+
+  void operator()(long rows, long inner, long columns) const {
+    for (long first = 0; first < rows; first += kRowsAtOnce) {
+      const long count = least(kRowsAtOnce, rows - first);
+      in_columns(columns, [&](auto vectors, long column) {
+        constexpr int N = decltype(vectors)::value;
+        in_rows<rows_for(N)>(count, [&](auto size, long row) {
+          tile<decltype(size)::value, N>(first + row, inner, column, columns);
+        });
+      });
+    }
+  }
+
+ private:
+  template <int R, int N>
+  INLINE_MEMBER void tile(long row, long inner, long column, long columns) const {
+    Tile<R, N> sum;
+    sum.each([&](int, int n, Vector& x) {
+      const long at = column + n * kLanes;
+      x = bias ? load(bias + at, columns - at) : all(0.0f);
+    });
+    sum.multiply(a + row * a_row, a_row, 1, b + column * inner, N * kLanes, inner);
+    sum.each([&](int r, int n, Vector& x) {
+      const long at = column + n * kLanes, left = columns - at;
+      float* into = to + (row + r) * to_row + at;
+      if (relu) x = x > all(0.0f) ? x : all(0.0f);
+      store(into, adds ? load(into, left) + x : x, left);
+    });
+  }
+};
+
+// One operand of a gradient by weights: element (outer, row, column) of it.
+struct Sheet {
+  const float* at;
+  long outer, row;
+};
+constexpr float kOne = 1.0f;
+constexpr Sheet kOnes{&kOne, 0, 0};
+
+// f(slot's sum in the tree): `leaf(slot)` makes a tile for each slot, and the sums of pairs of
+// neighbours follow, again and again. What is on the stack is a subtree that waits for its right
+// neighbour.
+template <int R, int N, class Leaf>
+INLINE Tile<R, N> tree_of(long slots, Leaf leaf) {
+  Tile<R, N> stack[kMostLevels], sum;
+  sum.clear();
+  for (long slot = 0; slot < slots; ++slot) {
+    sum = leaf(slot);
+    int level = 0;
+    for (; slot >> level & 1; ++level)
+      sum.each([&](int r, int n, Vector& x) { x = stack[level].at[r][n] + x; });
+    if (slot + 1 < slots) stack[level] = sum;
+  }
+  return sum;
+}
+
+// put(place, k, column, sum) for chains a[o][row][k] * g[o][row][column] of each slot: o from the
+// last one down, the slot's rows upwards. Place 0 has their sum in the tree, or place `apart` *
+// slot each one's own.
+template <class Put>
+void weights_gradient(const Slots& slots, long outer, Sheet a, long inner, Sheet g, long columns,
+                      Put put) {
+  in_columns(columns, [&](auto vectors, long column) {
+    constexpr int N = decltype(vectors)::value;
+    in_rows<rows_for(N)>(inner, [&](auto size, long k) {
+      constexpr int R = decltype(size)::value;
+      auto leaf = [&](long slot) {
+        Tile<R, N> chain;
+        chain.clear();
+        const long first = slots.first[slot], rows = slots.first[slot + 1] - first;
+        for (long o = outer - 1; o >= 0; --o) {
+          chain.multiply(a.at + o * a.outer + first * a.row + k, 1, a.row,
+                         g.at + o * g.outer + first * g.row + column, g.row, rows);
+        }
+        return chain;
+      };
+      auto put_all = [&](long place, Tile<R, N> sum) {
+        sum.each([&](int r, int n, Vector x) { put(place, k + r, column + n * kLanes, x); });
+      };
+      if (slots.apart) {
+        for (long slot = 0; slot < slots.count; ++slot)
+          put_all(slot * slots.apart, leaf(slot));
+      } else {
+        put_all(0, tree_of<R, N>(slots.count, leaf));
+      }
+    });
+  });
+}
+
+}  // namespace

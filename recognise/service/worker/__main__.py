@@ -1,0 +1,141 @@
+"""The process of one model: it opens the model, then answers on each of its channels until killed.
+
+It reads the export first, gives up its rights, and only then lets the runtime parse the model. The
+service starts it (`recognise.service.worker.process`).
+"""
+
+import argparse
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from core.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
+from core.cage import calls, landlock
+from core.errors import UsageError, reason_of
+from core.exported.description import model_bytes, read
+from core.exported.runtimes import Model, import_runtime, open_content
+from recognise.service.worker.frames import (
+    LOGITS,
+    LONGEST_TEXT,
+    READY,
+    REFUSED,
+    WINDOWS,
+    ChannelEndedError,
+    receive,
+    send,
+)
+
+MOST_FILES = 64
+ROOT = Path(__file__).resolve().parents[3]
+SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices",
+)
+"""What the runtimes read after their import: libraries, and which processor this is."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer until the service ends this process, or has ended itself."""
+    parser = argparse.ArgumentParser(prog="python -m recognise.service.worker")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sha256", required=True)
+    parser.add_argument("--channels", type=int, nargs="+", required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--memory-bytes", type=int, required=True)
+    parser.add_argument("--most-windows", type=int, required=True)
+    parser.add_argument("--files", type=int, nargs=2, default=(None, None))
+    given = parser.parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when this process ends
+        signal.signal(number, signal.SIG_IGN)
+    channels = [socket.socket(fileno=descriptor) for descriptor in given.channels]
+    try:
+        die_with_parent(given.parent)
+        models = _opened(given, len(channels))
+    except Exception as problem:  # the service says it to a person
+        _refuse(channels[0], problem)
+        return
+    send(channels[0], READY)
+    for channel, model in zip(channels[1:], models[1:], strict=True):
+        words = (channel, model, given.most_windows)
+        threading.Thread(target=_answer, args=words, daemon=True).start()
+    _answer(channels[0], models[0], given.most_windows)
+
+
+def _opened(given: argparse.Namespace, count: int) -> list[Model]:
+    folder = given.folder
+    described, model = given.files
+    description = read(folder, check_model=False, file=described)
+    if description.sha256 != given.sha256:
+        raise UsageError(f"{folder}: it changed while it was opened: try again")
+    content = model_bytes(folder, description, model)
+    import_runtime(description, folder)
+    _give_up_rights(given.memory_bytes)
+    return [open_content(content, description, folder) for _ in range(count)]
+
+
+def _give_up_rights(memory_bytes: int) -> None:
+    """From here on this process computes: it reads its packages, and writes and asks nothing.
+
+    The kernel takes it first where memory is short. Kernels without Landlock forbid calls alone.
+    """
+    for limit, most in (
+        (resource.RLIMIT_DATA, memory_bytes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, MOST_FILES),
+    ):
+        resource.setrlimit(limit, (most, most))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if os.geteuid() == 0 and why_root(account=MODELS_ACCOUNT) is None:
+        become(MODELS_ACCOUNT)
+    packages = {sys.prefix, sys.base_prefix, str(ROOT)}
+    read = landlock.existing(*packages, *SYSTEM)
+    landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
+    with suppress(OSError):  # where a container's own filter of calls lets none add another
+        calls.forbid(signals_only_to=os.getpid(), families=())
+
+
+def _answer(channel: socket.socket, model: Model, most_windows: int) -> None:
+    """Answer one request after another. The process ends when the service does."""
+    shape = model.description.input.shape
+    window = 4 * int(np.prod(shape))
+    while True:
+        try:
+            kind, content = receive(channel, most_windows * window)
+            if kind != WINDOWS or len(content) % window:
+                raise ChannelEndedError("expected whole windows")
+            windows = np.frombuffer(content, np.float32).reshape(-1, *shape)
+        except (ChannelEndedError, OSError):
+            os._exit(0)
+        try:
+            logits = model.logits(windows)
+        except Exception as problem:
+            _refuse(channel, problem)
+        else:
+            send(channel, LOGITS, logits.astype("<f4", copy=False).tobytes())
+
+
+def _refuse(channel: socket.socket, problem: Exception) -> None:
+    words = reason_of(problem)
+    if not isinstance(problem, UsageError):
+        words = f"{type(problem).__name__}: {words}"
+    with suppress(OSError):
+        send(channel, REFUSED, words.encode(errors="replace")[:LONGEST_TEXT])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,140 @@
+"""`python -m recognise.service.worker.nursery CHANNEL PARENT`: forks the processes of models.
+
+Root starts it for a service that gives up root. It loads the runtimes, becomes the account of
+models, and opens no model itself. A request has the words and the open files of one process; the
+socket `life` of each says how it ended, and its end ends the process.
+"""
+
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from core.accounts import MODELS_ACCOUNT, become, die_with_parent
+from core.cage.kernel import checked, forbid_new_privileges, libc
+from core.exported.runtimes import PACKAGES
+from recognise.service.worker import __main__ as worker
+from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY, SEPARATOR
+
+MOST_DESCRIPTORS = 80
+"""More than the life, two files and a channel for each of the service's threads."""
+FIRST_CHANNEL = 3
+PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Newborn:
+    """A process: its number, the descriptor by which its end is heard, the service's socket."""
+
+    pid: int
+    end: int
+    life: socket.socket
+
+
+class Births:
+    """The processes that were started here, until the service ends its channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._heard = selectors.DefaultSelector()
+        self._heard.register(channel, selectors.EVENT_READ)
+        self._born: dict[int, Newborn] = {}
+
+    def follow(self) -> None:
+        """Start and end processes until the service ends."""
+        while True:
+            for key, _ in self._heard.select():
+                if key.fileobj is self._channel:
+                    if not self._take():
+                        return
+                elif key.fileobj is key.data.life:
+                    self._heard.unregister(key.data.life)
+                    os.kill(key.data.pid, signal.SIGKILL)
+                else:
+                    self._bury(key.data)
+
+    def _take(self) -> bool:
+        """Start the process of one request; return whether the service is still there."""
+        request, descriptors, _, _ = socket.recv_fds(
+            self._channel, LONGEST_REQUEST, MOST_DESCRIPTORS
+        )
+        if not request:
+            return False
+        life, *rest = descriptors
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(life)
+                self._leave()
+                _work(request.decode().split(SEPARATOR), rest, parent)
+            finally:
+                os._exit(1)
+        for each in rest:
+            os.close(each)
+        born = Newborn(pid, os.pidfd_open(pid), socket.socket(fileno=life))
+        self._born[pid] = born
+        self._heard.register(born.end, selectors.EVENT_READ, born)
+        self._heard.register(born.life, selectors.EVENT_READ, born)
+        return True
+
+    def _bury(self, born: Newborn) -> None:
+        _, status = os.waitpid(born.pid, 0)
+        with suppress(OSError):
+            born.life.send(CODE.pack(os.waitstatus_to_exitcode(status)))
+        self._heard.unregister(born.end)
+        with suppress(KeyError):
+            self._heard.unregister(born.life)
+        del self._born[born.pid]
+        os.close(born.end)
+        born.life.close()
+
+    def _leave(self) -> None:
+        """Close in a new process what reaches the service and the other processes."""
+        self._heard.close()
+        self._channel.close()
+        for each in self._born.values():
+            os.close(each.end)
+            each.life.close()
+
+
+def _work(words: Sequence[str], descriptors: Sequence[int], parent: int) -> None:
+    # A process that changed its account owns its files in /proc while it may be traced alone.
+    checked(libc().prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    checked(libc().prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+    files, channels = descriptors[: FIRST_CHANNEL - 1], descriptors[FIRST_CHANNEL - 1 :]
+    worker.main(
+        [
+            *words,
+            *("--parent", str(parent), "--files", *map(str, files)),
+            *("--channels", *map(str, channels)),
+        ]
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Start processes until the service ends."""
+    descriptor, parent = map(int, arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when this process ends
+        signal.signal(number, signal.SIG_IGN)
+    channel = socket.socket(fileno=descriptor)
+    die_with_parent(parent)
+    for module in PACKAGES:
+        with suppress(ImportError):
+            import_module(module)
+    forbid_new_privileges()
+    become(MODELS_ACCOUNT)
+    channel.send(READY)
+    Births(channel).follow()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

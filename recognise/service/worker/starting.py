@@ -1,0 +1,167 @@
+"""Starts the process of a model: by itself, or through the nursery once this process is not root.
+
+An account that root became may not read Python's files, below /root for instance, and so can start
+no Python.
+"""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from core.errors import ClusterError, UsageError, reason_of
+from core.exported.files import opened
+
+READY = b"R"
+CODE = struct.Struct("=i")
+"""How a process of the nursery has ended, as `subprocess` says it."""
+SEPARATOR = "\0"
+LONGEST_REQUEST = 16 << 10
+START_SECONDS = 60.0
+_ROOT = Path(__file__).resolve().parents[3]
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV")
+"""Of the environment, which may hold secrets."""
+
+
+class Forked:
+    """A process that the nursery started. `life` says how it ends; closing it ends it."""
+
+    def __init__(self, life: socket.socket) -> None:
+        self._life = life
+        self._lock = threading.Lock()
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it has ended, or None while it runs."""
+        return self._heard(socket.MSG_DONTWAIT)
+
+    def wait(self) -> int:
+        """Return how it has ended, once it has."""
+        code = self._heard(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Have the nursery kill it."""
+        with suppress(OSError):
+            self._life.shutdown(socket.SHUT_WR)
+
+    def _heard(self, flags: int) -> int | None:
+        with self._lock:
+            if self._code is None:
+                try:
+                    said = self._life.recv(CODE.size, flags)
+                except BlockingIOError:
+                    return None
+                except OSError:
+                    said = b""
+                if len(said) == CODE.size:
+                    (self._code,) = CODE.unpack(said)
+                else:  # the nursery has ended, and its processes with it
+                    self._code = -signal.SIGKILL
+                self._life.close()
+            return self._code
+
+
+Started = subprocess.Popen[bytes] | Forked
+
+
+class Nursery:
+    """The process that starts those of models for a service that is about to change its account."""
+
+    def __init__(self) -> None:
+        """Start it as root, and wait until it has changed its account. Raises ClusterError."""
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = (str(theirs.fileno()), str(os.getpid()))
+            self._process = _spawned("recognise.service.worker.nursery", words, [theirs.fileno()])
+        try:
+            self._channel.settimeout(START_SECONDS)
+            said = self._channel.recv(len(READY))
+            self._channel.settimeout(None)
+        except OSError as problem:
+            said = b""
+            reason = reason_of(problem)
+        else:
+            reason = "it has ended"
+        if said != READY:
+            self.close()
+            raise ClusterError(f"no process that starts models ({reason}): free some memory")
+
+    def start(self, words: Sequence[str], files: Sequence[Path], channels: Sequence[int]) -> Forked:
+        """Start the process of a model. Raises OSError, and UsageError for what is no file."""
+        with ExitStack() as until_sent:
+            life, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            until_sent.enter_context(theirs)
+            descriptors = [theirs.fileno()]
+            started = Forked(life)
+            for path in files:
+                try:
+                    descriptor = opened(path)
+                except (OSError, ValueError) as problem:
+                    raise UsageError(
+                        f"{path}: expected what `fab export` writes, got {reason_of(problem)}:"
+                        " export the run again"
+                    ) from None
+                until_sent.callback(os.close, descriptor)
+                descriptors.append(descriptor)
+            request = SEPARATOR.join(words).encode()
+            socket.send_fds(self._channel, [request], [*descriptors, *channels])
+        return started
+
+    def close(self) -> None:
+        """End it, and the processes that it has started."""
+        self._channel.close()
+        self._process.wait()
+
+
+_nurseries: list[Nursery] = []
+"""The one of this process, once it has given up its own rights."""
+
+
+def start_through(nursery: Nursery) -> None:
+    """Have this process start all processes of models through the nursery from now on."""
+    _nurseries[:] = [nursery]
+
+
+def start(words: Sequence[str], files: Sequence[Path], channels: Sequence[int]) -> Started:
+    """Start the process of a model, whose words are those of `recognise.service.worker`.
+
+    `files` are those of the export. Raises OSError and UsageError.
+    """
+    for nursery in _nurseries:
+        return nursery.start(words, files, channels)
+    all_words = (*words, "--parent", str(os.getpid()), "--channels", *map(str, channels))
+    return _spawned("recognise.service.worker", all_words, channels)
+
+
+def _spawned(
+    module: str, words: Sequence[str], descriptors: Sequence[int]
+) -> "subprocess.Popen[bytes]":
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    environment |= {
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ORT_DISABLE_TELEMETRY": "1",
+        # one thread, because rights are given up by a thread and its descendants
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+    }
+    return subprocess.Popen(
+        (sys.executable, "-m", module, *words),
+        env=environment,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        # a foreign model's runtime writes what it likes
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=descriptors,
+        process_group=0,  # Ctrl-C reaches the service, which decides
+    )

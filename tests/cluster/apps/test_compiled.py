@@ -1,0 +1,233 @@
+"""What compile() was given is used, or refused by name: loss, metrics, optimizer."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.apps.app import App
+from cluster.apps.app_network import AppNetwork, Kind
+from cluster.apps.compiled_optimizer import optimizer_settings
+from cluster.apps.networks import network_of
+from cluster.jobs.model_of_job import network_for
+from core.data.dataset import Array, Dataset
+from core.errors import UsageError
+from core.inventory import TrainJob
+from tests.cluster.apps.kit import app_of, figures_of
+
+import tensorflow as tf  # isort: skip
+import keras  # isort: skip
+from keras import losses, metrics, optimizers  # isort: skip
+
+KINDS = {
+    "classification": Kind("classification", 3, (4,), "float32", (), "int32"),
+    "multilabel": Kind("multilabel", 3, (4,), "float32", (3,), "int32"),
+    "regression": Kind("regression", 3, (4,), "float32", (3,), "float32"),
+}
+
+
+def half_of_it(y: Any, outputs: Any) -> Any:
+    return keras.ops.mean(keras.ops.abs(y - outputs), -1) / 2
+
+
+class OwnLoss(losses.Loss):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return half_of_it(y_true, y_pred)
+
+
+class OwnSchedule(optimizers.schedules.LearningRateSchedule):
+    """As people write it: without get_config()."""
+
+    def __call__(self, step: Any) -> float:
+        return 0.1
+
+
+def biases_free() -> Any:
+    found = optimizers.AdamW(weight_decay=0.1)
+    found.exclude_from_weight_decay(var_names=["bias"])
+    return found
+
+
+def compiled_app(compiled: dict[str, Any], **functions: Any) -> App:
+    def model(shape: tuple[int, ...], outputs: int) -> Any:
+        found = keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs)])
+        found.compile(**compiled)
+        return found
+
+    return app_of(model=model, **functions)
+
+
+def network(task: str, compiled: dict[str, Any], **functions: Any) -> AppNetwork:
+    return network_of(compiled_app(compiled, **functions), KINDS[task], 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "compiled", "shown"),
+    [
+        ("regression", {"loss": "mae", "metrics": ["mse", "mae"]}, ["mse"]),
+        ("regression", {"loss": losses.Huber(0.5)}, []),
+        (
+            "regression",
+            {"loss": half_of_it, "metrics": [metrics.MeanAbsoluteError(name="far")]},
+            ["far"],
+        ),
+        (
+            "multilabel",
+            {"loss": losses.BinaryFocalCrossentropy(from_logits=True), "metrics": ["accuracy"]},
+            [],
+        ),
+        ("classification", {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}, []),
+        (
+            "classification",
+            {
+                "loss": losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2),
+                "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2, name="top_two")],
+            },
+            ["top_two"],
+        ),
+    ],
+)
+def test_loss_and_metrics_are_keras_own(
+    task: str, compiled: dict[str, Any], shown: list[str]
+) -> None:
+    found = network(task, compiled)
+    random = np.random.default_rng(0)
+    x = random.normal(size=(5, 4)).astype(np.float32)
+    classes = random.integers(0, 3, 5).astype(np.int32)
+    one_hot = np.eye(3, dtype=np.int32)[classes]
+    y: Any = {"classification": classes, "multilabel": one_hot, "regression": x[:, :3] + 1}[task]
+    model = found.filled(found.initial(1))  # type: ignore[attr-defined]
+    model.compile(**compiled)
+    answers = model(x)
+    figures = figures_of(found, tf.constant(y), answers)
+    if isinstance(compiled["loss"], losses.CategoricalCrossentropy):
+        theirs = model.compute_loss(x, one_hot.astype(np.float32), answers)
+    else:
+        theirs = model.compute_loss(x, y, answers)
+    assert figures["loss"] == pytest.approx(float(theirs), rel=1e-5)
+    assert sorted({"mse", "far", "top_two"} & set(figures["others"])) == shown
+    for metric in compiled.get("metrics", []):
+        name = getattr(metric, "name", metric)
+        if name in shown:
+            own = metrics.get(metric)
+            own.update_state(y, answers)
+            assert figures["others"][name] == pytest.approx(float(own.result()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "compiled", "functions", "expected"),
+    [
+        (
+            "classification",
+            {"loss": "mse"},
+            {},
+            r"loss mean_squared_error would get each class .*loss\(y, outputs\)",
+        ),
+        ("classification", {"loss": half_of_it}, {}, r"loss half_of_it would get each class"),
+        ("classification", {"loss": OwnLoss()}, {}, r"loss OwnLoss would get each class"),
+        (
+            "regression",
+            {"loss": losses.MeanSquaredError(reduction="sum")},
+            {},
+            r"reduction='sum'.*leave reduct",
+        ),
+        ("regression", {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
+        (
+            "regression",
+            {"loss": "mse", "loss_weights": [0.5]},
+            {},
+            r"loss_weights.*multiply it in loss\(\)",
+        ),
+        ("regression", {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
+        (
+            "regression",
+            {"loss": "mse", "metrics": ["mse"]},
+            {"metrics": half_of_it},
+            r"leave one of them",
+        ),
+        (
+            "regression",
+            {"metrics": [metrics.R2Score()]},
+            {},
+            r"metric r2_score \(R2Score\) is no mean over",
+        ),
+        (
+            "multilabel",
+            {"weighted_metrics": [metrics.AUC(name="area")]},
+            {},
+            r"metric area \(AUC\) is no mean",
+        ),
+        ("regression", {"loss": "mse", "run_eagerly": True}, {}, r"run_eagerly=True runs Python"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(
+    task: str, compiled: dict[str, Any], functions: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"own\.py: model\(\): compile\(\).*{expected}"):
+        network(task, compiled, **functions)
+
+
+def test_a_short_name_is_that_of_the_targets() -> None:
+    found = network("classification", {"loss": "crossentropy", "metrics": ["ce"]})
+    answers = tf.constant([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+    figures = figures_of(found, tf.constant([0, 2]), answers)
+    expected = pytest.approx(-(np.log(0.7) + np.log(0.4)) / 2, rel=1e-5)
+    assert (figures["loss"], figures["others"]["ce"]) == (expected, expected)
+
+
+DATA = Dataset(
+    "none",
+    "none",
+    "",
+    Path(),
+    tuple("abc"),
+    8,
+    4,
+    "",
+    Array("x", "float32", (4,)),
+    Array("y", "int32", ()),
+    standardized=False,
+)
+CROSSENTROPY = {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}
+
+
+def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -> None:
+    app = compiled_app({**CROSSENTROPY, "optimizer": optimizers.SGD(0.25, momentum=0.5)})
+    with pytest.raises(
+        UsageError,
+        match=r"compiled with the optimizer sgd.* adamw.*--set 'jobs.train.optimizer=\{"
+        r".*learning_rate: 0.25, momentum: 0.5, nesterov: false.*jobs.train.clip_norm=null",
+    ):
+        network_for(TrainJob(), DATA, app)
+    stated = {"name": "sgd", "momentum": 0.5, "nesterov": False, "learning_rate": 0.25}
+    job = {"optimizer": stated, "schedule": {"name": "constant"}, "clip_norm": None}
+    network_for(TrainJob.model_validate(job), DATA, app)
+    usual = network_for(TrainJob(), DATA, compiled_app(CROSSENTROPY))
+    assert isinstance(usual, AppNetwork)
+    assert usual.notes() == [
+        "compile() got no optimizer, or Keras's default of it, rmsprop: jobs.train.optimizer"
+        " decides"
+    ]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optimizers.Nadam(),
+        optimizers.Adam(amsgrad=True),
+        optimizers.SGD(clipvalue=1.0),
+        optimizers.Adam(optimizers.schedules.CosineDecay(0.1, 10)),
+        optimizers.SGD(use_ema=True),
+        optimizers.Adam(OwnSchedule()),
+        biases_free(),
+    ],
+)
+def test_an_optimizer_without_an_equal_is_refused_by_name(optimizer: Any) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(optimizer)
+    with pytest.raises(
+        UsageError,
+        match=rf"optimizer {type(optimizer).__name__}.* no equal .*jobs\.train\.optimizer",
+    ):
+        optimizer_settings(model)

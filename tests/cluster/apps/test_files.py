@@ -1,0 +1,178 @@
+"""What of an app travels, what stays, and what is refused in one line."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.apps import files
+from cluster.apps.files import app_path, look
+from core.errors import UsageError
+from tests.cluster.apps.trees import one_node, write_app, write_tree
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    folder = write_app(tmp_path, "import parts.blocks\n")
+    return write_tree(folder, {"requirements.txt": "humanize\n"})
+
+
+def test_what_is_made_again_and_what_is_secret_stays_behind(app: Path) -> None:
+    whole = look(app)
+    left_out = (
+        ".git/config",
+        "__pycache__/app.pyc",
+        ".venv/bin/python",
+        "parts/runs/one/result.json",
+        "old.pyc",
+        ".pscluster/pi/token",
+    )
+    write_tree(app, dict.fromkeys(left_out, "left out"))
+    found = look(app)
+    assert [file.name for file in found.files] == ["app.py", "parts/blocks.py", "requirements.txt"]
+    assert found.digest == whole.digest
+    assert found.requirements == app / "requirements.txt"
+
+
+def test_a_file_is_an_app_without_its_neighbours(app: Path) -> None:
+    alone = look(app / "parts/blocks.py")
+    assert [file.name for file in alone.files] == ["app.py"]
+    assert alone.requirements is None
+
+
+def test_every_name_and_every_byte_counts_in_the_digest(app: Path) -> None:
+    digests = {look(app).digest}
+    write_tree(app, {"parts/blocks.py": "width = 9\n"})
+    digests.add(look(app).digest)
+    (app / "parts/blocks.py").rename(app / "blocks.py")
+    digests.add(look(app).digest)
+    assert len(digests) == 3
+
+
+def test_a_link_to_a_file_of_the_app_travels_as_that_file(app: Path) -> None:
+    (app / "same.py").symlink_to("parts/blocks.py")
+    found = {file.name: file.sha256 for file in look(app).files}
+    assert found["same.py"] == found["parts/blocks.py"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
+    found = look(app)
+    write_tree(app, {"app.py": "other = True\n"})
+    with pytest.raises(UsageError, match="has changed while the app was read"):
+        found.content(found.files[0])
+
+
+def _without_entry(app: Path) -> None:
+    (app / "app.py").unlink()
+
+
+def _socket(app: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(app / "s"))
+
+
+def _pipe(app: Path) -> None:
+    os.mkfifo(app / "pipe")
+
+
+def _linked_pipe(app: Path) -> None:
+    os.mkfifo(app / "p")
+    (app / "a").symlink_to("p")
+
+
+def _name_that_is_no_utf_8(app: Path) -> None:
+    Path(os.fsdecode(os.fsencode(app) + b"/\xff.py")).touch()
+
+
+def _deep_folders(app: Path) -> None:
+    (app / "/".join("d" * 18)).mkdir(parents=True)
+
+
+def _large_file(app: Path) -> None:
+    (app / "x").touch()
+    os.truncate(app / "x", (64 << 20) + 1)
+
+
+def _link(target: str) -> Callable[[Path], None]:
+    return lambda app: (app / "link").symlink_to(target)
+
+
+def _file(name: str) -> Callable[[Path], None]:
+    return lambda app: (app / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_without_entry, "expected app.py"),
+        (_link("/etc/hosts"), "outside of the app"),
+        (_link(".."), "outside of the app"),
+        (_link("nothing"), "a link to nothing"),
+        (_link("link"), "a link to nothing"),
+        (_link("parts"), "links to a folder"),
+        (_pipe, "found a special one"),
+        (_socket, "found a special one"),
+        (_linked_pipe, "found a special one"),
+        (_file("a\nb.py"), "printable"),
+        (_name_that_is_no_utf_8, "printable"),
+        (_file("a\\b.py"), "backslash"),
+        (_deep_folders, "deep"),
+        (_large_file, "64 MiB"),
+    ],
+)
+def test_what_cannot_travel_is_refused_in_one_line(
+    app: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    spoil(app)
+    with pytest.raises(UsageError, match=words) as refused:
+        look(app)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("nothing", "found nothing there"),
+        ("app.txt", r"\.py"),
+        ("/dev/null", "special file"),
+        ("a\0b", "cannot be read"),
+    ],
+)
+def test_a_path_that_is_no_app(tmp_path: Path, path: str, words: str) -> None:
+    (tmp_path / "app.txt").touch()
+    with pytest.raises(UsageError, match=words):
+        look(tmp_path / path)
+
+
+def test_more_files_than_an_app_has(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_FILES", 3)
+    look(app)
+    (app / "one_more.py").touch()
+    with pytest.raises(UsageError, match="at most 3 files"):
+        look(app)
+
+
+def test_the_size_is_that_of_all_files(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", look(app).size_bytes)
+    look(app)
+    write_tree(app, {"zz.bin": "x"})
+    with pytest.raises(UsageError, match=r"zz\.bin"):
+        look(app)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("apps/digits", "inner/apps/digits"), ("../one.py", "one.py"), ("/srv/app", "/srv/app")],
+)
+def test_the_path_is_relative_to_the_inventory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inventory = one_node(Path("inner"), f"jobs.train.app={given}")
+    assert app_path(inventory) == tmp_path / expected
+
+
+def test_without_one_there_is_no_path(tmp_path: Path) -> None:
+    assert app_path(one_node(tmp_path)) is None

@@ -1,0 +1,218 @@
+"""Eleven Keras models of all usual layers, each with its input shape and outputs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import pscluster.keras
+from cluster.apps.app_network import Kind
+from tests.cluster.apps.kit import classes
+
+import keras  # isort: skip
+from keras import layers  # isort: skip
+
+Maker = Callable[[tuple[int, ...], int], Any]
+
+
+def dense(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Dense layers with L2, activity regularization and Gaussian noise."""
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            layers.Dense(16, "relu", kernel_regularizer="l2"),
+            layers.GaussianNoise(0.1),
+            layers.LayerNormalization(),
+            layers.Dense(8, "gelu", activity_regularizer="l1"),
+            layers.Dense(outputs),
+        ]
+    )
+
+
+def images(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Convolutions with strides and groups, pooling, batch normalization, dropout."""
+    return keras.Sequential(
+        [
+            keras.Input(input_shape, dtype="uint8"),
+            layers.Rescaling(1 / 16),
+            layers.Conv2D(8, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.SpatialDropout2D(0.2),
+            layers.Conv2D(8, 3, strides=2, groups=2),
+            layers.Flatten(),
+            layers.Dropout(0.3),
+            layers.Dense(outputs, "softmax"),
+        ]
+    )
+
+
+def separable(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Depthwise, separable and transposed convolutions, group normalization, global pooling."""
+    inputs = keras.Input(input_shape)
+    hidden = layers.SeparableConv2D(8, 3, padding="same", activation="swish")(inputs)
+    hidden = layers.GroupNormalization(4)(layers.DepthwiseConv2D(3, padding="same")(hidden))
+    hidden = layers.Conv2DTranspose(8, 2, strides=2)(layers.AveragePooling2D(2)(hidden))
+    hidden = layers.UpSampling2D()(layers.ZeroPadding2D()(hidden))
+    return keras.Model(inputs, layers.Dense(outputs)(layers.GlobalMaxPooling2D()(hidden)))
+
+
+def recurrent(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Our LSTM, a bidirectional GRU, our dense layer; dropout of their own."""
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            pscluster.keras.LSTM(8, return_sequences=True, dropout=0.2),
+            layers.Bidirectional(layers.GRU(6)),
+            pscluster.keras.Dense(outputs),
+        ]
+    )
+
+
+def windows(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Conv1D, batch normalization, dropout, bidirectional LSTM and attention."""
+    inputs = keras.Input(input_shape)
+    hidden = layers.BatchNormalization()(layers.Conv1D(8, 5, activation="relu")(inputs))
+    hidden = layers.Bidirectional(layers.LSTM(6, return_sequences=True))(
+        layers.Dropout(0.2)(hidden)
+    )
+    hidden = layers.Add()([hidden, layers.MultiHeadAttention(2, 6)(hidden, hidden)])
+    return keras.Model(inputs, layers.Dense(outputs)(layers.GlobalAveragePooling1D()(hidden)))
+
+
+def tags(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """A number for each class of each position: a causal convolution and a recurrent layer."""
+    return keras.Sequential(
+        [
+            keras.Input(input_shape, dtype="int32"),
+            layers.Embedding(20, 8),
+            layers.Conv1D(8, 3, padding="causal", activation="relu"),
+            layers.GRU(6, return_sequences=True),
+            layers.TimeDistributed(layers.Dense(outputs)),
+        ]
+    )
+
+
+def text(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Embedding with a mask, a recurrent layer over it, and an embedding shared by two layers."""
+    inputs = keras.Input(input_shape, dtype="int32")
+    table = layers.Embedding(20, 8, mask_zero=True)
+    hidden = layers.SimpleRNN(8)(table(inputs))
+    mean = layers.GlobalAveragePooling1D()(table(inputs))
+    return keras.Model(inputs, layers.Dense(outputs)(layers.Concatenate()([hidden, mean])))
+
+
+@keras.saving.register_keras_serializable("zoo")
+class Gated(keras.Model):
+    """A subclassed model with an own weight, a layer used twice, and a dropout."""
+
+    def __init__(self, outputs: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.outputs = outputs
+        self.twice, self.head = layers.Dense(12, "tanh"), layers.Dense(outputs)
+        self.drop, self.norm = layers.AlphaDropout(0.2), layers.UnitNormalization()
+
+    def build(self, input_shape: Any) -> None:
+        """The gate."""
+        self.gate = self.add_weight(shape=(12,), initializer="ones", name="gate")
+        super().build(input_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """Both uses add to one gradient."""
+        hidden = self.twice(inputs) * self.gate
+        self.add_loss(1e-3 * keras.ops.sum(keras.ops.square(self.gate)))
+        return self.head(self.drop(self.norm(self.twice(hidden))))
+
+    def get_config(self) -> dict[str, Any]:
+        """For `.keras` files."""
+        return {**super().get_config(), "outputs": self.outputs}
+
+
+def subclassed(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """See Gated; the shapes allow its layer to be used twice."""
+    assert input_shape == (12,)
+    return Gated(outputs)
+
+
+def frozen(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """A frozen layer, an adapted normalization, a frozen batch norm, a functional graph."""
+    normalization = layers.Normalization(mean=1.0, variance=4.0)
+    inputs = keras.Input(input_shape)
+    first = layers.Dense(8, "relu", name="first")
+    norm = layers.BatchNormalization(name="norm")
+    hidden = norm(first(normalization(inputs)))
+    first.trainable = norm.trainable = False
+    return keras.Model(inputs, layers.Dense(outputs)(layers.PReLU()(layers.Dense(8)(hidden))))
+
+
+def mixed(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Float32 weights that compute in bfloat16, and a part with weights in a Sequential."""
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            layers.Dense(16, "relu", dtype="mixed_bfloat16"),
+            keras.Sequential([layers.Dense(8), layers.ELU()]),
+            layers.Dense(outputs, dtype="float32"),
+        ]
+    )
+
+
+class Positions(layers.Layer):
+    """Adds a learnt vector to each position."""
+
+    def build(self, input_shape: Any) -> None:
+        """One row a position."""
+        self.table = layers.Embedding(input_shape[1], input_shape[2])
+        self.table.build((None,))
+        super().build(input_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """Shape (batch, positions, width)."""
+        return inputs + self.table(keras.ops.arange(inputs.shape[1]))
+
+
+def transformer(input_shape: tuple[int, ...], outputs: int) -> Any:
+    """Two blocks of pre-normalized attention, with a learnt position."""
+    inputs = hidden = keras.Input(input_shape)
+    hidden = layers.Dense(8)(hidden)
+    hidden = Positions()(hidden)
+    for _ in range(2):
+        normal = layers.LayerNormalization()(hidden)
+        hidden = layers.Add()(
+            [hidden, layers.MultiHeadAttention(2, 4, dropout=0.1)(normal, normal)]
+        )
+        wide = layers.Dense(16, "relu")(layers.LayerNormalization()(hidden))
+        hidden = layers.Add()([hidden, layers.Dense(8)(wide)])
+    return keras.Model(inputs, layers.Dense(outputs)(hidden[:, -1]))
+
+
+Entry = tuple[Maker, tuple[int, ...], str]
+MODELS: dict[str, Entry] = {
+    "dense": (dense, (12,), "float32"),
+    "images": (images, (8, 8, 2), "uint8"),
+    "separable": (separable, (8, 8, 3), "float32"),
+    "recurrent": (recurrent, (12, 5), "float32"),
+    "windows": (windows, (16, 9), "float32"),
+    "text": (text, (10,), "int32"),
+    "subclassed": (subclassed, (12,), "float32"),
+    "frozen": (frozen, (12,), "float32"),
+    "mixed": (mixed, (12,), "float32"),
+    "transformer": (transformer, (10, 4), "float32"),
+    "tags": (tags, (10,), "int32"),
+}
+"""By name: the function, the shape of an example and its type."""
+
+
+def kind_of(entry: Entry) -> Kind:
+    """What such a model is for; `tags` has a class at each position."""
+    make, shape, dtype = entry
+    return classes(shape, dtype, shape if make is tags else ())
+
+
+def examples(kind: Kind, random: np.random.Generator, count: int) -> Any:
+    """Draw random examples."""
+    shape = (count, *kind.input_shape)
+    if kind.input_dtype == "float32":
+        return random.normal(size=shape).astype(np.float32)
+    return random.integers(0, 16, shape).astype(kind.input_dtype)

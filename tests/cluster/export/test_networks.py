@@ -1,0 +1,75 @@
+"""Every built-in network in every format answers as TensorFlow does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.export.formats.format import FORMATS
+from core.exported.description import FILES
+from core.inventory.extensions import MODELS
+from tests.cluster.export.models import SMALL, case
+
+
+def test_every_network_is_exported_here_and_every_format_has_a_file() -> None:
+    assert set(MODELS.names) == set(SMALL)
+    assert list(FORMATS) == list(FILES)
+
+
+QUICK = {"onnx": tuple(SMALL), "litert": ("residual",), "savedmodel": ("kth",), "keras": ("kth",)}
+"""Conversions and Keras's loops take seconds each: the others are tested where time is."""
+EVERY = [
+    pytest.param(name, to, marks=() if name in QUICK[to] else pytest.mark.long)
+    for to in FILES
+    for name in SMALL
+]
+
+
+@pytest.mark.parametrize(("name", "to"), EVERY)
+def test_an_export_answers_as_tensorflow_does(tmp_path: Path, name: str, to: str) -> None:
+    case(name).answers_alike(to, tmp_path, apart=1e-2)
+
+
+WITH_ALL = {
+    "bidirectional": True,
+    "n_layers_in_highway": 2,
+    "batch_norm": True,
+    "instance_norm": "append",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("thesis", WITH_ALL),
+        ("residual", {"instance_norm": "replace"}),
+        ("dblstm", {"layers": 1}),
+        ("dblstm", {"layers": 2, "instance_norm": "append"}),
+        ("hybrid", {"body": "residual", "instance_norm": "replace"}),
+        ("spectral", {"hidden": 0}),
+        ("spectral", {"channels": 4}),
+        ("spectral", {"channels": 1}),
+    ],
+)
+@pytest.mark.parametrize("to", ["onnx", pytest.param("keras", marks=pytest.mark.long)])
+def test_the_other_settings_of_a_network_are_exported_too(
+    tmp_path: Path, name: str, settings: dict[str, Any], to: str
+) -> None:
+    case(name, **settings).answers_alike(to, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["residual", "conv-lstm"])
+def test_an_onnx_file_is_standard_nodes_with_one_lstm_a_layer(tmp_path: Path, name: str) -> None:
+    graph = case(name).is_standard_onnx(tmp_path)
+    assert sum(node.op_type == "LSTM" for node in graph.node) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("to", ["onnx", "litert"])
+@pytest.mark.parametrize("name", list(SMALL))
+def test_int8_answers_nearly_the_same(tmp_path: Path, name: str, to: str) -> None:
+    expected = case(name, scale=1.0)
+    found = expected.exported(to, tmp_path, quantized=True)
+    largest = max(1.0, float(np.abs(expected.logits).max()))
+    np.testing.assert_allclose(found, expected.logits, rtol=0, atol=0.2 * largest)

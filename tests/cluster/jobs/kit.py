@@ -1,0 +1,112 @@
+"""Jobs in this process: inventories of this machine, a job that is played, what a job refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.lifecycle import Job, JobContext, Watch, conduct
+from cluster.jobs.progress import Display
+from cluster.jobs.run_folder import RunFolder
+from core.errors import ExitCode, UsageError
+from core.inventory import Inventory, load
+from core.inventory.templates import local_inventory
+from core.status.events import Event
+from tests.cluster.jobs.cluster import own_recordings
+
+Result = dict[str, Any]
+
+
+def inventory_in(folder: Path, *settings: str, workers: int = 1, servers: int = 1) -> Inventory:
+    """A cluster on this machine, of which nothing runs."""
+    path = folder / "inventory.yaml"
+    path.write_text(local_inventory(workers, servers))
+    return load(path, settings)
+
+
+def with_recordings(folder: Path, *settings: str, servers: int = 1) -> Inventory:
+    """The same with somebody's own recordings."""
+    mine = folder / "mine.npz"
+    if not mine.exists():
+        own_recordings(mine)
+    return inventory_in(folder, f"jobs.train.data.source={mine}", *settings, servers=servers)
+
+
+def conducted(
+    job: Callable[[JobContext], Job],
+    inventory: Inventory,
+    folder: Path,
+    cancel: Cancel | None = None,
+    resumed: Path | None = None,
+    **context: Any,
+) -> tuple[Path, Result]:
+    """The run of a job, below `folder`, and its result."""
+    cancel = cancel or Cancel()
+    display = Display(quiet=True)
+    made = job(JobContext(inventory, display, cancel, resumed, **context))
+    path, result = conduct(made, folder / "runs", cancel, resumed)
+    return path.parent, result
+
+
+def refusal(
+    job: Callable[[JobContext], Job], inventory: Inventory, folder: Path, **context: Any
+) -> str:
+    """What the job says; it must say it in one line, and leave nothing."""
+    with pytest.raises(UsageError) as caught:
+        conducted(job, inventory, folder, **context)
+    assert caught.value.exit_code == ExitCode.BAD_USAGE
+    assert not (folder / "runs").exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def raising(problem: Exception) -> Callable[..., None]:
+    def end(*_: object) -> None:
+        raise problem
+
+    return end
+
+
+class PlayedJob(Job):
+    """A job that does what it is made with."""
+
+    name = "train"
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        run: Callable[[RunFolder], None] = nothing,
+        prepare: Callable[[], None] = nothing,
+    ) -> None:
+        super().__init__(JobContext(inventory, Display(quiet=True), Cancel()))
+        self.played = run
+        self._prepare = prepare
+        self.begun = False
+        self.complete_after_all = False
+        self.heard: list[Event] = []
+        self.stream.add(self.heard.append)
+
+    def conducted(
+        self, runs: Path, resumed: Path | None = None, watch: Watch | None = None
+    ) -> tuple[Path, Result]:
+        path, result = conduct(self, runs, self.cancel, resumed, watch)
+        return path.parent, result
+
+    def prepare(self) -> None:
+        self._prepare()
+
+    def run(self, folder: RunFolder) -> None:
+        self.begun = True
+        self.played(folder)
+
+    def complete(self) -> bool:
+        return self.complete_after_all
+
+    def result(self) -> Result:
+        return {"model": {"name": "thesis", "parameters": 1234}, "begun": self.begun}

@@ -1,0 +1,109 @@
+"""What ran where and how busy it was: shares of two readings, and who did almost nothing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from cluster.jobs import busy
+from cluster.jobs.busy import BusyMeter, Share, UsageSample, idle_lines
+from tests.core.inventory.cases import THREE_NODES, read
+
+SHARE = Share("worker:0", "rpi02", True, None, "x86_64", 4, 40.0, 0.5, None)
+
+
+Answers = Mapping[str, UsageSample | None]
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers, Answers], BusyMeter]:
+    """What makes a meter that read these answers of the roles, 100 seconds apart."""
+    inventory = read(THREE_NODES)
+
+    def measured(before: Answers, after: Answers) -> BusyMeter:
+        present = dict(before)
+        seconds = iter([0.0, 100.0])
+        monkeypatch.setattr(busy, "read_role", lambda task, timeout: present[task.name])
+        monkeypatch.setattr(
+            busy, "of_all", lambda tasks, ask, *_: [ask(each, 1.0) for each in tasks]
+        )
+        made = BusyMeter(inventory, inventory.of_role("worker"))
+        monkeypatch.setattr("cluster.jobs.busy.time.monotonic", lambda: next(seconds))
+        with made:
+            present.update(after)
+        return made
+
+    return measured
+
+
+def test_shares_are_of_all_cores_and_of_the_device(meter: Callable[..., BusyMeter]) -> None:
+    found = meter(
+        {
+            "worker:0": UsageSample(50.0, 4, "arm"),
+            "worker:1": UsageSample(10.0, 8, "x86", "gpu:1", 5.0),
+        },
+        {
+            "worker:0": UsageSample(250.0, 4, "arm"),
+            "worker:1": UsageSample(90.0, 8, "x86", "gpu:1", 85.0),
+        },
+    )
+    first, second, coordinator = found.shares
+    assert (first.task, first.node) == ("worker:0", "rpi02")
+    assert (first.cpu_seconds, first.cpu_share) == (200.0, 0.5)
+    assert (second.device, second.device_share, second.cpu_share) == ("gpu:1", 0.8, 0.1)
+    assert (coordinator.task, coordinator.computes) == ("coordinator:0", False)
+    described = found.describe()
+    assert described["seconds"] == 100.0
+    assert described["tasks"][0]["device_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            UsageSample(500.0, 4),
+            UsageSample(40.0, 4),
+            (40.0, 0.1, 4),
+            id="a role that was restarted counts from its start",
+        ),
+        pytest.param(UsageSample(1.0, 4), None, (None, None, None), id="a lost one does not"),
+        pytest.param(
+            UsageSample(10.0, 4, started=1.0),
+            UsageSample(40.0, 4, started=2.0),
+            (40.0, 0.1, 4),
+            id="another process is known by its start, although it has used more than the old one",
+        ),
+        pytest.param(
+            None,
+            UsageSample(90_000.0, 4),
+            (None, None, 4),
+            id="what one did before that did not answer is not ours",
+        ),
+    ],
+)
+def test_what_a_role_used(
+    meter: Callable[..., BusyMeter],
+    before: UsageSample | None,
+    after: UsageSample | None,
+    expected: tuple[float | None, float | None, int | None],
+) -> None:
+    other = UsageSample(1.0, 4)
+    first, *_ = meter(
+        {"worker:0": before, "worker:1": other}, {"worker:0": after, "worker:1": other}
+    ).shares
+    assert (first.cpu_seconds, first.cpu_share, first.cores) == expected
+
+
+def test_who_did_almost_nothing_is_a_line() -> None:
+    idle = replace(SHARE, task="worker:1", node="rpi03", cpu_share=0.0)
+    gpu = replace(SHARE, task="worker:2", device="gpu:2", cpu_share=0.01, device_share=0.004)
+    server = replace(SHARE, task="ps:0", computes=False, cpu_share=0.001)
+    unknown = replace(SHARE, task="worker:3", cpu_share=None)
+    lines = idle_lines([SHARE, idle, gpu, server, unknown], 100.0)
+    assert len(lines) == 2
+    assert lines[0].startswith("gpu:2 of worker:2 on rpi02 was busy 0.4% of the training")
+    assert lines[1].startswith(
+        "worker:1 on rpi03 used 0.0% of its cores over the training, the busiest worker 50%"
+    )
+    assert idle_lines([SHARE, idle], 5.0) == [], "too short to say"
+    assert idle_lines([SHARE, replace(idle, cpu_share=0.2)], 100.0) == []

@@ -1,0 +1,56 @@
+"""Ctrl-C, once and twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from cluster.jobs.cancel import Cancel, JobCancelled
+from tests.cluster.jobs.cluster import PROJECT
+
+TWICE = """
+import os, signal
+from cluster.jobs.cancel import Cancel
+with Cancel() as cancel:
+    os.kill(os.getpid(), signal.SIGINT)
+    print("asked", cancel.asked, flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("still here", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_heard_and_the_handlers_come_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Cancel() as cancel:
+        cancel.check()
+        assert not cancel.asked
+        os.kill(os.getpid(), number)
+        assert cancel.asked
+        assert not cancel.overdue()
+        with pytest.raises(JobCancelled):
+            cancel.check()
+    assert signal.getsignal(number) is before
+
+
+def test_a_persons_own_code_is_interrupted_in_the_midst_of_it() -> None:
+    later = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    with Cancel() as cancel:
+        later.start()
+        with pytest.raises(JobCancelled), cancel.at_once():
+            threading.Event().wait()
+        with pytest.raises(JobCancelled), cancel.at_once():
+            pytest.fail("begun although a person asked to stop")
+    with Cancel() as cancel, pytest.raises(KeyboardInterrupt), cancel.at_once():
+        raise KeyboardInterrupt  # nobody asked
+
+
+def test_the_second_one_ends_the_process() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", TWICE], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 130
+    assert child.stdout == "asked True\n"

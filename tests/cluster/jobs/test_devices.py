@@ -1,0 +1,207 @@
+"""What computes a training: devices named, taken, refused."""
+
+import os
+import subprocess
+import sys
+from importlib import reload
+from pathlib import Path
+
+import pytest
+
+from cluster.__main__ import _own_devices
+from cluster.jobs.busy import _numbered
+from cluster.jobs.train_words import reproducible
+from core.engine import environment
+from core.engine.devices import HOST, computing_words, devices_here, refuse_workers_without
+from core.engine.runtime import device, host_of
+from core.errors import UsageError
+from core.inventory.devices import DeviceSettings
+from core.inventory.slots import BatchSlots, on_devices
+from core.inventory.task import Task
+from core.server.devices import visible_gpus
+from tests.core.inventory.cases import THREE_NODES, problems, read
+
+PROJECT = Path(__file__).parents[3]
+WORKERS = [
+    Task("worker", index, node, node, 2223, 9201) for index, node in enumerate(["a", "a", "b"])
+]
+
+
+def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
+    """Return parameters and losses, with odd slots, batch norm, dropout, constants."""
+    command = [sys.executable, "-m", "tests.cluster.jobs.two_devices", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=110)
+    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "all_of_them", "words"),
+    [
+        ({"kind": "gpu"}, False, "expected 1 gpu on this machine, found 0.*device.kind=cpu"),
+        ({"kind": "tpu"}, False, "expected 1 tpu on this machine, found 0.*device.kind=cpu"),
+        ({"kind": "gpu", "ids": (0, 1, 2)}, True, "expected 3 gpus on this machine, found 0"),
+    ],
+)
+def test_a_machine_without_the_kind_refuses_with_a_remedy(
+    device: dict[str, object], all_of_them: bool, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        devices_here(DeviceSettings.model_validate(device), all_of_them=all_of_them)
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_processor_is_one_device_unless_several_are_asked_for(all_of_them: bool) -> None:
+    assert devices_here(DeviceSettings(), all_of_them=all_of_them) == (HOST,)
+
+
+GPUS = DeviceSettings(kind="gpu")
+
+
+def test_workers_without_the_device_are_named_with_their_nodes() -> None:
+    there = {device("worker", 0, "gpu"), device("worker", 2, "cpu")}.__contains__
+    refuse_workers_without(DeviceSettings(), WORKERS, there)
+    refuse_workers_without(GPUS, WORKERS[:1], there)
+    with pytest.raises(
+        UsageError, match=r"no gpu at worker:1 on a, worker:2 on b: .*device\.kind=cpu"
+    ):
+        refuse_workers_without(GPUS, WORKERS, there)
+
+
+@pytest.mark.parametrize(
+    ("job", "mode", "device", "seen"),
+    [
+        ("train", "single", "{kind: gpu, ids: [1, 2]}", "1"),
+        ("train", "mirrored", "{kind: gpu, ids: [1, 2]}", "1,2"),
+        ("train", "sync", "{kind: gpu, ids: [1, 2]}", None),
+        ("train", "mirrored", "{kind: cpu, ids: [0, 1]}", None),
+        ("pi", "single", "{kind: gpu}", None),
+    ],
+)
+def test_a_coordinator_sees_the_devices_that_it_computes_on_itself(
+    job: str, mode: str, device: str, seen: str | None
+) -> None:
+    inventory = read(THREE_NODES, [f"jobs.train.mode={mode}", f"jobs.train.device={device}"])
+    assert _own_devices(job, inventory).get("CUDA_VISIBLE_DEVICES") == seen
+
+
+@pytest.mark.parametrize("mode", ["single", "mirrored"])
+@pytest.mark.parametrize(
+    ("of_the_person", "begin", "visible", "second"),
+    [(None, "0,1,2,", (0, 1), "gpu:1"), ("2,5", "2,5", (2, 5), "gpu:5")],
+)
+def test_gpus_without_numbers_are_those_that_the_process_may_see_also_once_tensorflow_is_prepared(
+    mode: str,
+    of_the_person: str | None,
+    begin: str,
+    visible: tuple[int, int],
+    second: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH"):
+        monkeypatch.setenv(name, "")  # so that it is as it was afterwards
+        monkeypatch.delenv(name)
+    if of_the_person is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", of_the_person)
+    inventory = read(THREE_NODES, [f"jobs.train.mode={mode}", "jobs.train.device.kind=gpu"])
+
+    os.environ.update(_own_devices("train", inventory))
+    reload(environment)
+
+    seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    assert of_the_person in (None, seen)
+    assert seen.startswith(begin)
+    assert visible_gpus()[:2] == visible
+    assert _numbered(HOST.replace("CPU:0", "GPU:1"), inventory) == second
+    reload(environment)
+    os.environ.update(_own_devices("pi", inventory))
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == seen, "a second training here sees the same"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["mode=sync"], True),
+        (["mode=async"], False),
+        (["mode=sync", "device.kind=gpu"], None),
+        (["mode=single", "model.kernel=xla"], None),
+        (["mode=mirrored", "device={kind: cpu, ids: [0, 1]}"], True),
+    ],
+)
+def test_equal_bits_are_promised_where_two_runs_were_compared(
+    settings: list[str], said: bool | None
+) -> None:
+    train = read(THREE_NODES, [f"jobs.train.{one}" for one in settings]).jobs.train
+    assert reproducible(train, {"x86"}) is said
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("sync", "gpu"), ("mirrored", "cpu"), ("single", "cpu")]
+)
+def test_an_evaluation_asks_workers_for_the_devices_that_the_mode_gives_them(
+    mode: str, kind: str
+) -> None:
+    train = read(THREE_NODES, [f"jobs.train.mode={mode}", "jobs.train.device.kind=gpu"]).jobs.train
+    assert train.device_of_workers.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            "device={kind: cpu, ids: [0, 1]}",
+            "ids number the devices of a GPU or TPU node, and async computes",
+        ),
+        ("device={kind: gpu, ids: [0, 0]}", "expected at least one device, and each once"),
+        ("device={kind: gpu, ids: [64]}", "expected numbers of devices from 0 to 63"),
+        ("device={kind: gpu, ids: all}", "expected numbers of devices from 0 to 63"),
+        ("device.kind=cuda", "unknown kind, expected 'cpu', 'gpu' or 'tpu'"),
+        ("device={kind: gpu, memory: 1}", "unknown key"),
+    ],
+)
+def test_wrong_devices_are_one_problem_each(setting: str, said: str) -> None:
+    (found,) = problems(THREE_NODES, [f"jobs.train.{setting}"])
+    assert said in f"{found.problem}"
+
+
+def test_the_first_line_of_a_training_says_what_computes() -> None:
+    gpus = (device("chief", 0, "gpu"), device("chief", 0, "gpu", 1))
+    assert computing_words(DeviceSettings(), (HOST,)) == ""
+    assert computing_words(GPUS, (HOST,)) == ", each with a GPU"
+    assert computing_words(GPUS, gpus) == ", computed on GPU:0, GPU:1"
+
+
+def test_names_of_devices() -> None:
+    second = device("worker", 3, "gpu", 1)
+    assert second == "/job:worker/replica:0/task:3/device:GPU:1"
+    assert host_of(second) == device("worker", 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (GPUS, [0, 1, 2]),
+        (DeviceSettings(kind="gpu", ids=(2,)), [2, None, None]),
+        (DeviceSettings(), [None] * 3),
+    ],
+)
+def test_each_worker_of_a_machine_takes_a_device_of_its_own(
+    settings: DeviceSettings, expected: list[int | None]
+) -> None:
+    assert [settings.of_worker(worker, WORKERS) for worker in WORKERS] == expected
+    assert GPUS.of_worker(WORKERS[2], WORKERS[2:]) == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "devices", "number"),
+    [
+        ("single", "gpu", 1, 1),
+        ("mirrored", "gpu", 3, 4),
+        ("mirrored", "cpu", 4, 4),
+        ("mirrored", "cpu", 2, 2),
+        ("sync", "gpu", 4, 4),
+        ("async", "gpu", 4, 1),
+        ("async", "cpu", 4, 2),
+    ],
+)
+def test_slots_go_by_the_devices(mode: str, kind: str, devices: int, number: int) -> None:
+    assert on_devices(mode, kind, devices, 100, BatchSlots(2, "cores")).number == number

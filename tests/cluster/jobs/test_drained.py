@@ -1,0 +1,53 @@
+"""A worker is drained and ended while a training runs: nothing is lost or repeated."""
+
+import pytest
+
+from core.control.client import ask
+from tests.cluster.jobs.cluster import HANG_SECONDS, Cluster
+
+EPOCHS = 20
+UPDATES_PER_EPOCH = 20
+
+
+def drain(cluster: Cluster, name: str) -> tuple[int, str]:
+    address = cluster.inventory.task("coordinator", 0).metrics_address
+    answer = ask(address, "POST", f"/drain/{name}", deadline_seconds=HANG_SECONDS)
+    return answer.status, answer.text.strip()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_drained_worker_is_ended_and_costs_no_update_and_no_repetition(
+    cluster: Cluster, mode: str
+) -> None:
+    words = (f"mode={mode}", f"epochs={EPOCHS}", "validation_subjects=0")
+    # A backup worker repeats on purpose what is late, and on a busy machine something always is.
+    with cluster.training(*words, "sync.backup_workers=0") as job:
+        job.until("epoch   2/")
+        assert drain(cluster, "worker:1") == (200, "drained")
+        cluster.kill("worker:1")
+        last = drain(cluster, "worker:0?seconds=0.1")
+        unknown = [drain(cluster, name)[0] for name in ("worker:2", "ps:0", "worker:")]
+        metrics = cluster.metrics()
+        done = job.end(0)
+    assert last == (409, "no other worker was there to take its work")
+    assert unknown == [404, 404, 404]
+    # Between the kill and here a call to the dead process would have failed, and made it leave.
+    assert metrics["pscluster_worker_departures_total"] == {("worker", "0"): 0, ("worker", "1"): 0}
+    assert done.updates == done.result["epochs_done"] * UPDATES_PER_EPOCH
+    assert done.result["epochs_done"] == EPOCHS
+    assert done.result["updates"]["duplicates_dropped"] == 0
+    assert sum(map(sum, done.result["confusion"])) == 120
+    assert "worker:1 is drained; 1 of 2 workers continue" in done.log
+    assert " left (" not in done.log
+    assert "overdue" not in done.log
+
+
+@pytest.mark.long
+def test_a_worker_that_holds_parameters_is_not_drained(cluster: Cluster) -> None:
+    with cluster.training("mode=allreduce", "epochs=100000") as job:
+        job.until("epoch   1/")
+        status, words = drain(cluster, "worker:1")
+        job.cancelled()
+    assert status == 409
+    assert words.startswith("it holds a part of the parameters in mode allreduce")

@@ -1,0 +1,151 @@
+"""Early stopping: when a fit ends, what is kept, and that a resumed run ends alike."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.fit import Cursor, Fit, Plan, epochs_of_refit, is_better
+from cluster.jobs.training import Trainer
+from core.inventory.training import TrainJob
+from core.inventory.training_sections import EarlyStopping
+from core.models.tasks import Classification
+from core.status.parts import Figures
+from tests.cluster.jobs.cluster import Cluster, Done
+from worker_node.recordings import Standardization
+
+FIGURES = Figures(loss=1.0, accuracy=0.5)
+NOTHING = np.zeros(1, np.float32)
+
+
+def stopped_after(accuracies: list[float], early: EarlyStopping | None) -> tuple[int, int]:
+    """Epochs that a fit trains whose epochs have these accuracies, and the one it selects."""
+    fit = Fit(vector=NOTHING)
+    for epoch, accuracy in enumerate(accuracies, 1):
+        if fit.stopped(early, len(accuracies)):
+            break
+        found = replace(FIGURES, accuracy=accuracy)
+        if is_better(found, fit.selected, early):
+            fit.epoch = epoch
+            fit.selected = found
+        # What a checkpoint keeps is all that the decision needs.
+        fit = Fit.of({**fit.facts(), "epochs_done": epoch}, fit.vector)
+    return fit.epochs_done, fit.epoch
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "patience", "min_delta", "expected"),
+    [
+        ([0.5, 0.6, 0.6, 0.6, 0.6], 2, 0.0, (4, 2)),
+        ([0.5, 0.6, 0.55, 0.61, 0.6, 0.6, 0.9], 2, 0.0, (6, 4)),
+        ([0.9, 0.1, 0.1], 1, 0.0, (2, 1)),
+        ([0.5, 0.6, 0.7, 0.8], 1, 0.0, (4, 4)),
+        ([0.5, 0.6, 0.6], 1, 0.0, (3, 2)),
+        ([0.5, 0.505, 0.51, 0.515, 0.6], 3, 0.02, (4, 1)),
+        ([0.5, 0.505, 0.521, 0.522, 0.523, 0.6], 3, 0.02, (6, 6)),
+        ([0.5, 0.5, 0.5], 100, 0.0, (3, 1)),
+    ],
+)
+def test_it_ends_after_so_many_epochs_without_a_better_one(
+    accuracies: list[float], patience: int, min_delta: float, expected: tuple[int, int]
+) -> None:
+    early = EarlyStopping(patience=patience, min_delta=min_delta)
+    assert stopped_after(accuracies, early) == expected
+
+
+def test_without_the_key_every_epoch_is_trained_and_the_best_one_selected() -> None:
+    assert stopped_after([0.9, 0.1, 0.1, 0.91, 0.1], None) == (5, 4)
+
+
+def test_a_fit_that_reached_its_last_epoch_did_not_stop_early() -> None:
+    fit = Fit(vector=NOTHING, epoch=1, epochs_done=5, selected=FIGURES)
+    assert not fit.stopped(EarlyStopping(patience=4), 5)
+    assert fit.stopped(EarlyStopping(patience=4), 6)
+
+
+def test_a_fit_that_is_resumed_after_it_stopped_early_says_so_no_more() -> None:
+    job = TrainJob(epochs=9, early_stopping=EarlyStopping(patience=2))
+    said = list[Any]()
+    nobody: Any = None
+    fit = Fit(vector=NOTHING, epoch=1, epochs_done=3, selected=FIGURES, cursor=Cursor(3))
+    mode: Any = SimpleNamespace(weights=SimpleNamespace(mean=1.0))
+    told = (said.append, nobody, nobody, Classification(2))
+    trainer = Trainer(nobody, mode, job, Cancel(), *told)
+    plan = Plan(np.arange(100, dtype=np.int32), 10, job.epochs, 0, 0)
+    trainer.fit("train", fit, plan, Standardization(NOTHING, NOTHING + 1), None, lambda: None)
+    assert [type(event).__name__ for event in said] == ["Planned"]
+
+
+def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> None:
+    chosen = Fit(vector=NOTHING, epoch=4, epochs_done=7, selected=FIGURES)
+    early = EarlyStopping(patience=3)
+    assert epochs_of_refit(TrainJob(epochs=30), chosen) == 30
+    assert epochs_of_refit(TrainJob(epochs=30, early_stopping=early), chosen) == 4
+    rows = np.arange(100, dtype=np.int32)
+    whole = Plan(rows, 10, 30, 2, 0)
+    cut = Plan(rows, 10, 30, 2, 0, until=4)
+    assert (cut.epochs, cut.updates, cut.per_epoch) == (4, 4 * 12, 12)
+    assert cut.batches == whole.batches, "what the learning rate is a function of"
+    np.testing.assert_equal(
+        [(one.id, one.batches, one.rows) for one in cut.fresh(3)],
+        [(one.id, one.batches, one.rows) for one in whole.fresh(3)],
+    )
+
+
+PATIENCE = 6
+WORDS = (
+    "epochs=500",
+    "validation_subjects=1",
+    f"early_stopping={{patience: {PATIENCE}}}",
+    "refit=true",
+    "schedule={name: constant}",
+    "optimizer.learning_rate=0.01",
+    "slots=4",
+    "class_weights=balanced",
+)
+
+
+def stopped(done: Done) -> int:
+    """The epoch after which a run ended early, which it says everywhere."""
+    result = done.result
+    best = int(result["selected"]["epoch"])
+    after = best + PATIENCE
+    assert after < 500
+    assert done.updates
+    assert (result["status"], result["refit"], result["epochs_done"]) == ("done", True, best)
+    assert result["stopped_early"] == {"epoch": after, "patience": PATIENCE}
+    epochs = [("train", k + 1) for k in range(after)] + [("refit", k + 1) for k in range(best)]
+    assert [(event["stage"], event["epoch"]) for event in done.epochs] == epochs
+    words = f"after epoch {after}: no better for {PATIENCE} epochs (best: epoch {best})"
+    assert f"stopped early {words}" in done.errors
+    return after
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_resumed_run_stops_where_the_whole_one_does_with_the_same_bits(
+    two_servers: Cluster,
+) -> None:
+    whole = two_servers.train("mode=single", *WORDS)
+    after = stopped(whole)
+
+    often = ("mode=sync", *WORDS, "checkpoint.every_seconds=0.1")
+    with two_servers.training(*often) as job:
+        job.until(f"epoch {after - PATIENCE // 2:>3}/")
+        run = job.kill()
+    resumed = two_servers.part(1, 1).train(*often, resumed=run)
+    assert resumed.result["resumptions"] == 1
+    for entry in ("parameters_sha256", "selected", "stopped_early", "epochs_done", "final"):
+        assert resumed.result[entry] == whole.result[entry], entry
+
+    refused = two_servers.train(*often, resumed=run, code=2)
+    assert "is finished: there is nothing to resume" in refused.errors
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_without_steps_every_update_counts_once_before_and_after_it(two_servers: Cluster) -> None:
+    stopped(two_servers.train("mode=async", *WORDS))

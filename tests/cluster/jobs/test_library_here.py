@@ -1,0 +1,108 @@
+"""All exact modes end with the library's bits, for every built-in network."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.data import Dataset
+from core.inventory.extensions import MODELS
+from tests.cluster.jobs.steps_here import (
+    EVERY_ROW,
+    agreed,
+    built_in,
+    job_of,
+    measured,
+    recordings,
+    same_bits,
+    trained,
+)
+
+EXACT = [("sync", 8), ("sync", 2), ("sync", 1), ("allreduce", 1)]
+NETWORKS: dict[str, dict[str, Any]] = {
+    "thesis": {"hidden": 9, "batch_norm": True, "n_stacked_layers": 2},
+    "residual": {"hidden": 8, "layers": 2},
+    "conv-lstm": {"filters": 8, "hidden": 8, "layers": 1},
+    "dblstm": {"units": 8},
+    "kth": {"hidden": 9},
+    "spectral": {"hidden": 16},
+    "hybrid": {"filters": 8, "hidden": 8, "layers": 1},
+}
+RECIPE: dict[str, Any] = {
+    "arithmetic": "library",
+    "slots": 8,
+    "l2": 0.01,
+    "keep_probability": 0.9,
+    "class_weights": {"a": 0.3, "d": 3.7},
+    "augment": {"rotation_degrees": 0.0, "time_warp": 0.3},
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    return recordings(tmp_path)
+
+
+def test_every_built_in_network_is_here() -> None:
+    assert set(NETWORKS) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_modes_agree(data: Dataset, name: str) -> None:
+    options = NETWORKS[name]
+    network = built_in(name, **options)
+    model = {"name": name, **options}
+    expected, losses = agreed(network, data, EXACT, model=model, **RECIPE)
+    assert np.isfinite(losses).all()
+    begun = measured(network, data).vector
+    kept = network.layout.averaged == 0
+    size = network.layout.trained_size
+    np.testing.assert_array_equal(expected[size:][kept], begun[size:][kept])
+
+
+@pytest.mark.parametrize("name", ["residual", "dblstm"])
+def test_it_computes_what_tensorflow_computes(data: Dataset, name: str) -> None:
+    """Without draws, which both make in ways of their own."""
+    network = built_in(name, **NETWORKS[name])
+    recipe = {**RECIPE, "augment": None, "keep_probability": 1.0, "codec": {"name": "fp16"}}
+    library, losses = trained(network, job_of("sync", **recipe), data)
+    job = job_of("sync", **{**recipe, "arithmetic": "tensorflow"})
+    tensorflow, expected = trained(network, job, data)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    np.testing.assert_allclose(library, tensorflow, rtol=2e-2, atol=2e-3)
+    assert not np.array_equal(library, tensorflow)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "lion", "rmsprop", "adagrad", "sgd"])
+def test_the_modes_agree_under_every_optimizer(data: Dataset, optimizer: str) -> None:
+    network = built_in("residual", **NETWORKS["residual"])
+    agreed(
+        network,
+        data,
+        [("sync", 4), ("allreduce", 1)],
+        **{**RECIPE, "codec": {"name": "fp16"}},
+        optimizer={"name": optimizer},
+    )
+
+
+def test_a_taught_network_has_the_same_bits(data: Dataset) -> None:
+    network = built_in("residual", **NETWORKS["residual"])
+    of = built_in("spectral", hidden=8)
+    teachers = (
+        measured(of, data, EVERY_ROW[:30], seed=5),
+        measured(of, data, EVERY_ROW[30:], seed=6),
+    )
+    distill = {"run": "teacher", "weight": 0.7, "temperature": 3.0}
+    recipe = {**RECIPE, "distill": distill}
+    expected, _ = agreed(network, data, [("sync", 4), ("allreduce", 1)], teachers, 1, **recipe)
+    alone, _ = trained(network, job_of("single", **recipe), data, teachers=teachers[1:])
+    same_bits(alone, expected, "its place means nothing")
+
+
+@pytest.mark.parametrize("mode", ["async", "ssp", "local"])
+def test_a_push_learns_the_same_way(data: Dataset, mode: str) -> None:
+    network = built_in("residual", **NETWORKS["residual"])
+    vector, losses = trained(network, job_of(mode, **RECIPE), data)
+    assert np.isfinite(vector).all()
+    assert np.isfinite(losses).all()

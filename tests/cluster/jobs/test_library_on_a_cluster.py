@@ -1,0 +1,93 @@
+"""Roles prove the library before they compute; mixed processors end with the same bits."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from core.inventory import Inventory
+from core.server.probe import answers
+from tests.cluster.jobs.cluster import HANG_SECONDS, PROJECT, Cluster, cluster_of
+
+WITHOUT = (
+    "import sys; from pathlib import Path; import kernels.place as place;"
+    " place.path = lambda: Path('/nowhere/_kernels.so');"
+    " from core.server.role import main; sys.exit(main({role!r}, {words!r}))"
+)
+"""A role of an installation whose library is gone."""
+ONE_EPOCH = ("mode=sync", "epochs=1", "validation_subjects=0")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(2, 1) as made:
+        yield made
+
+
+def started(cluster: Cluster, name: str, command: list[str], **environment: str) -> None:
+    """Start a role in another way in the place of the one that is there."""
+    cluster.kill(name)
+    task = next(task for task in cluster.inventory.tasks() if task.name == name)
+    variables = [f"{key}={value}" for key, value in environment.items()]
+    with cluster.log(name).open("ab") as stream:
+        cluster.processes[name] = subprocess.Popen(
+            ["/usr/bin/env", *variables, sys.executable, *command], cwd=PROJECT, stderr=stream
+        )
+    end = time.monotonic() + HANG_SECONDS
+    while not answers(task.host, task.port, 1.0):
+        assert time.monotonic() < end, cluster.log(name).read_text()
+
+
+def words_of(inventory: Inventory, name: str) -> list[str]:
+    index = name.partition(":")[2]
+    return ["--inventory", str(inventory.path), "--task", index, "--die-with-parent"]
+
+
+def without_library(cluster: Cluster, name: str) -> None:
+    words = words_of(cluster.inventory, name)
+    # What --inventory becomes is another process, which would find the library again.
+    role = name.partition(":")[0]
+    task = next(task for task in cluster.inventory.tasks() if task.name == name)
+    words = ["--task", str(task.index), "--host", task.host, "--port", str(task.port)]
+    words += ["--metrics-port", str(task.metrics_port), "--peers", "2", "--die-with-parent"]
+    started(cluster, name, ["-c", WITHOUT.format(role=role, words=words)])
+
+
+def test_a_worker_without_the_library_is_kept_out_by_name(cluster: Cluster) -> None:
+    whole = cluster.train(*ONE_EPOCH)
+    without_library(cluster, "worker:1")
+    done = cluster.train(*ONE_EPOCH)
+    assert "/nowhere/_kernels.so cannot be loaded" in cluster.log("worker:1").read_text()
+    assert "worker:1" in done.log
+    assert "cannot load the library of kernels" in done.log
+    assert "jobs.train.arithmetic=tensorflow" in done.log
+    assert done.result["parameters_sha256"] == whole.result["parameters_sha256"]
+    other = cluster.train(*ONE_EPOCH, "arithmetic=tensorflow")
+    assert other.result["arithmetic"]["name"] == "tensorflow"
+    assert "cannot load" not in other.log
+
+    without_library(cluster, "worker:0")
+    refused = cluster.train(*ONE_EPOCH, code=2)
+    lines = refused.errors.splitlines()[-2:]
+    assert [line[:20] for line in lines] == ["worker:0: it cannot ", "worker:1: it cannot "]
+
+
+def test_a_server_without_the_library_ends_the_job_with_a_remedy(cluster: Cluster) -> None:
+    without_library(cluster, "ps:0")
+    refused = cluster.train(*ONE_EPOCH, code=2)
+    assert "parameter server ps:0" in refused.errors
+    assert "jobs.train.arithmetic=tensorflow" in refused.errors
+
+
+def test_mixed_kinds_of_processors_end_with_the_bits_of_one(cluster: Cluster) -> None:
+    expected = cluster.train("mode=single", *ONE_EPOCH[1:]).result
+    for number, kind in enumerate(("scalar", "avx2")):
+        name = f"worker:{number}"
+        command = ["-m", "worker_node", *words_of(cluster.inventory, name)]
+        started(cluster, name, command, PSCLUSTER_KERNELS=kind, PSCLUSTER_THREADS="3")
+    mixed = cluster.train(*ONE_EPOCH).result
+    assert mixed["parameters_sha256"] == expected["parameters_sha256"]
+    assert mixed["final"] == expected["final"]
+    assert mixed["same_bits"] is True

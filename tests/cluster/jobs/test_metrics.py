@@ -1,0 +1,309 @@
+"""A coordinator exports what the catalogue says, and so does a role; the last figures are read."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric as Family
+
+from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
+from cluster.jobs.modes.mode import wire_codecs
+from core.engine.codecs.fp16 import Fp16Codec
+from core.engine.codecs.fp32 import Fp32Codec
+from core.engine.codecs.topk import TopKCodec
+from core.engine.membership import Membership, Phase
+from core.engine.messages import Answered, Item, Joined
+from core.inventory.extensions import CODECS
+from core.metrics import standard
+from core.metrics.accelerator import Gpu, GpuCollector
+from core.metrics.catalogue import exported_by, metric
+from core.metrics.catalogue.entry import Exporter
+from core.metrics.catalogue.jobs import STAGES, STATES
+from core.metrics.filesystems import FilesystemCollector
+from core.metrics.instruments import Identity
+from core.metrics.node import NodeCollector, Throttling
+from core.metrics.process import Cost
+from core.status.events import (
+    Advanced,
+    Calibrated,
+    CheckpointWritten,
+    Diverged,
+    Ended,
+    EpochEnded,
+    Event,
+    FiguresComputed,
+    Opened,
+    Planned,
+    PointsDrawn,
+    StageBegan,
+    Stepped,
+    TrafficCounted,
+    Updated,
+    UpdatesCounted,
+    Validating,
+)
+from core.status.parts import MOST_OTHERS, Figures
+from core.status.state import RunState
+from tests.core.metrics.test_accelerator import Nvml
+from tests.core.status.played_run import fresh
+
+NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
+FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, precision_macro=0.7, others={"top 5": 0.95})
+
+
+OURS = ("coordinator", "0")
+IDENTITY = Identity("worker", 3)
+Samples = dict[tuple[str, ...], float]
+
+
+def samples(registry: CollectorRegistry, name: str) -> Samples:
+    """Values of one series, by the values of its labels in the order of their names."""
+    return {
+        tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def agree(families: dict[str, Family], *exporters: Exporter) -> None:
+    """What is exported is what the catalogue says."""
+    entries = {entry.family: entry for entry in exported_by(*exporters)}
+    for name, family in families.items():
+        entry = entries[name]
+        assert (family.type, family.documentation) == (entry.kind, entry.help), name
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(entry.label_names), sample
+            assert sample.name in entry.series, sample
+            for label, values in entry.labels.items():
+                assert not values or sample.labels[label] in values, sample
+            assert entry.subject == "itself" or sample.labels["role"] == "worker", sample
+        if entry.buckets:
+            bounds = (sample.labels.get("le") for sample in family.samples)
+            found = [float(bound) for bound in dict.fromkeys(bounds) if bound]
+            assert found == [*entry.buckets, float("inf")]
+
+
+def exported(registry: CollectorRegistry) -> dict[str, Family]:
+    families = [family for family in registry.collect() if family.samples]
+    assert len({family.name for family in families}) == len(families)
+    return {family.name: family for family in families}
+
+
+@pytest.fixture
+def everywhere() -> Iterator[dict[str, Family]]:
+    """What this machine's process exports."""
+    registry = CollectorRegistry()
+    meter = standard.register(
+        registry,
+        IDENTITY,
+        metrics_port=9201,
+        server="lean",
+        ready=lambda: True,
+        cost=Cost(IDENTITY),
+    )
+    yield exported(registry)
+    meter.close()
+
+
+def test_a_process_exports_what_the_catalogue_says(everywhere: dict[str, Family]) -> None:
+    always = {entry.family for entry in exported_by("every process") if not entry.where}
+    assert always <= everywhere.keys()
+    agree(everywhere, "every process")
+
+
+def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
+    tmp_path: Path, everywhere: dict[str, Family]
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(NFS)
+    sensors = {"cpu_thermal": [SimpleNamespace(current=48.3)]}
+    gpu = GpuCollector(IDENTITY, Gpu(0, Nvml()), "gpu:0")
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(IDENTITY, Throttling(lambda: "50005"), lambda: sensors))
+    registry.register(FilesystemCollector(IDENTITY, "/mnt", mounts, ask=lambda _: os.statvfs("/")))
+    registry.register(gpu)
+    found = exported(registry)
+    gpu.close()
+    everything = {entry.family for entry in exported_by("every process")}
+    assert found.keys() | everywhere.keys() == everything
+    agree(found, "every process")
+    assert len(found["pscluster_node_throttled"].samples) == 8
+
+
+EVERYTHING: tuple[Event, ...] = (
+    Opened("20260101T000000Z-train", "train"),
+    StageBegan("train", 10, "updates"),
+    UpdatesCounted(0, 0, 0, 1),
+    Planned(2, 0, 0.001),
+    Stepped(1, 100, 1.0, 0.3, {"pull": 0.1, "compute": 0.1, "push": 0.05, "wait": 0.05}),
+    Updated(0, 1, 10, 1.7, 0.002, 330.0),
+    Advanced(4),
+    FiguresComputed("validation", FIGURES, ("a", "b"), ((0, 0), (0, 0)), 1),
+    EpochEnded("train", 1, 1.5, 0.6, 0.002, 300.0, 12.0, FIGURES),
+    UpdatesCounted(5, 1, 2, 1),
+    TrafficCounted(1000, 2000, 5),
+    CheckpointWritten(0.2, 4096, 5),
+    Calibrated({"worker:0": 2e6, "worker:1": 1e6}),
+    PointsDrawn(1, 1000, 0.1, 1000, 3.14, 0.05),
+)
+"""What a job can emit, once."""
+
+
+class Exported:
+    """What a coordinator exports after events, one a second."""
+
+    def __init__(self, *events: Event) -> None:
+        self.registry = CollectorRegistry()
+        self.membership = Membership(range(2))
+        self._played = fresh()
+        self._second = 0.0
+        JobMetrics(self.registry, self.now, lambda: self.membership)
+        self._training = TrainingMetrics(
+            self.registry, self.now, "fp32", "topk", 30.0, lambda: 1.8e9
+        )
+        PiMetrics(self.registry, self.now)
+        self.consume(*events)
+
+    def now(self) -> tuple[RunState, float]:
+        return self._played.state, self._second
+
+    def consume(self, *events: Event) -> None:
+        for event in events:
+            self._second += 1.0
+            self._played.emit(event, self._second)
+            self._training.consume(event)
+
+    def __getitem__(self, name: str) -> Samples:
+        """The samples of a series, which is named without `pscluster_`."""
+        return samples(self.registry, f"pscluster_{name}")
+
+    @property
+    def stages(self) -> list[str]:
+        """Those that it is in."""
+        return [labels[1] for labels, value in self["job_stage"].items() if value]
+
+
+def test_a_coordinator_exports_what_the_catalogue_says() -> None:
+    found = exported(Exported(*EVERYTHING).registry)
+    whole: tuple[Exporter, ...] = ("every job", "training", "pi")
+    assert found.keys() == {entry.family for entry in exported_by(*whole)}
+    agree(found, *whole)
+
+
+def test_what_a_training_tells_arrives() -> None:
+    told = Exported(*EVERYTHING)
+    expected = {
+        "train_latest_loss": 1.7,
+        "train_loss_finite": 1,
+        "train_updates_applied_total": 7,
+        "train_duplicates_dropped_total": 1,
+        "train_updates_rolled_back_total": 2,
+        "train_resumptions_total": 1,
+        "train_checkpoint_bytes": 4096,
+        "train_checkpoint_interval_seconds": 30.0,
+        "train_checkpoint_last_success_timestamp_seconds": 1.8e9,
+        "train_epoch": 1,
+    }
+    assert {short: told[metric(short).name.removeprefix("pscluster_")] for short in expected} == {
+        short: {OURS: value} for short, value in expected.items()
+    }
+    assert told["train_round_trip_seconds_sum"] == {("worker", "1"): 0.3}
+    wire = "train_wire_bytes_total"
+    assert told[wire] == {("fp32", "pull", *OURS): 1000, ("topk", "push", *OURS): 2000}
+    told.consume(TrafficCounted(10, 20, 5))
+    assert told[wire]["fp32", "pull", *OURS] == 1010
+    told.consume(Diverged("the loss is nan"))
+    assert told["train_loss_finite"] == {OURS: 0}
+
+
+def test_a_regression_has_no_accuracy_and_its_figures_have_names() -> None:
+    told = Exported()
+    hostile = 'r"2\\'
+    for others in ({"mae": 1.5, "r2": 0.5}, {"mae": 1.25, hostile: 0.5}):
+        found = Figures(loss=2.0, others=others)
+        ended = EpochEnded("train", 1, 2.5, None, 0.002, 300.0, 12.0, found)
+        told.consume(FiguresComputed("validation", found, epoch=1), ended)
+    of_validation = ("coordinator", "validation", "0")
+    assert told["train_metric"] == {
+        ("mae", *of_validation): 1.25,
+        (hostile, *of_validation): 0.5,
+    }
+    assert told["train_loss"][of_validation] == 2.0
+    assert told["train_accuracy_ratio"] == told["train_f1_macro_ratio"] == {}
+    assert rb'metric="r\"2\\"' in generate_latest(told.registry)
+    for at in range(3):
+        many = {f"{at}/{number}": 1.0 for number in range(MOST_OTHERS)}
+        told.consume(FiguresComputed("test", Figures(loss=1.0, others=many)))
+    assert len({labels[0] for labels in told["train_metric"]}) <= MOST_OTHERS
+
+
+def test_a_coordinator_that_goes_on_sets_no_counter_back() -> None:
+    found: list[tuple[float, float]] = []
+    for lost, counts in ((0, ((0, 0), (140, 3))), (10, ((130, 2), (150, 4)))):
+        told = Exported()
+        for totals in counts:
+            told.consume(UpdatesCounted(*totals, lost, 0))
+            names = ("train_updates_applied_total", "train_duplicates_dropped_total")
+            (applied, dropped) = (told[name][OURS] for name in names)
+            found.append((applied, dropped))
+    assert found == [(0, 0), (140, 3), (140, 0), (160, 2)]
+
+
+def test_held_out_people_are_looked_at_within_a_stage() -> None:
+    told = Exported(StageBegan("train", 10, "updates"), Advanced(4))
+    for begins, stage in ((True, "validation"), (False, "train")):
+        told.consume(Validating(begins))
+        assert told.stages == [stage]
+        assert told["job_progress_ratio"] == {OURS: 0.4}
+    told.consume(Validating(True), Ended("failed", "a parameter server is lost"))
+    assert told.stages == ["ended"]
+
+
+def test_what_any_job_tells_arrives() -> None:
+    told = Exported()
+    assert told.stages == ["preparing"]
+    told.consume(*EVERYTHING)
+    assert [*told["job_info"]] == [
+        ("train", "async", "thesis", "coordinator", "20260101T000000Z-train", "0")
+    ]
+    assert len(told["job_stage"]) == len(STAGES)
+    assert told.stages == ["train"]
+    assert told["job_progress_ratio"] == {OURS: 0.4}
+    speeds = {("worker", "0"): 2e6, ("worker", "1"): 1e6}
+    assert told["calibration_samples_per_second"] == speeds
+    membership = told.membership
+    membership.handle(Answered(0), 0.0)
+    membership.handle(Joined(0), 0.0)
+    membership.schedule([Item(7, "step"), Item(8, "step")], 0.0)
+    assert told["queue_items"] == {OURS: 2}
+    states = told["worker_state"]
+    assert len(states) == 2 * len(Phase)
+    present = {labels[1:] for labels, value in states.items() if value}
+    assert present == {("busy", "0"), ("absent", "1")}
+    told.consume(Ended("failed", "the loss is nan"))
+    assert told.stages == ["ended"]
+    assert told["job_remaining_seconds"] == {}
+
+
+def test_words_for_a_person_are_a_preparation() -> None:
+    assert Exported(StageBegan("words for a person")).stages == ["preparing"]
+
+
+def test_the_catalogue_s_fixed_values_are_those_of_the_code() -> None:
+    assert tuple(phase.value for phase in Phase) == STATES
+    configs = (Fp32Codec(), Fp16Codec(), TopKCodec())
+    assert {codec.name for config in configs for codec in wire_codecs(config)} == set(CODECS)
+
+
+def test_what_consumers_compute_is_counted() -> None:
+    metrics = CoordinatorMetrics()
+    before = metrics.cost.seconds()
+    training = TrainingMetrics(metrics.registry, lambda: (RunState(), 0.0), "fp32", "fp32", 60.0)
+    consume = metrics.metered(training.consume)
+    for _ in range(100):
+        consume(Stepped(1, 100, 1.0, 0.3, {"pull": 0.1}))
+    assert metrics.cost.seconds() > before

@@ -1,0 +1,125 @@
+"""Every mode trains to its end on a real cluster, with what is special to it."""
+
+import numpy as np
+import pytest
+
+from cluster.jobs.train_result import load
+from tests.cluster.conftest import Pool
+from tests.cluster.jobs.cluster import Cluster, Done
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+BATCHES = 20
+WORKERS = 2
+SGD = "optimizer={name: sgd, learning_rate: 0.1, momentum: 0.0}"
+
+
+@pytest.fixture
+def cluster(clusters: Pool) -> Cluster:
+    return clusters(WORKERS, 2)
+
+
+def trained(cluster: Cluster, *words: str, epochs: int = 4) -> Done:
+    """Trained to the end, each update applied once."""
+    done = cluster.train(f"epochs={epochs}", "validation_subjects=0", *words)
+    assert done.updates
+    assert done.result["epochs_done"] == epochs
+    return done
+
+
+def losses(done: Done) -> list[float]:
+    return [event["loss"] for event in done.epochs]
+
+
+def pushed(done: Done) -> float:
+    return float(done.result["wire"]["push_bytes_per_step"])
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_ssp_bounds_what_an_update_may_miss(cluster: Cluster, bound: int) -> None:
+    done = trained(cluster, "mode=ssp", f"ssp.bound={bound}", "replay_worst_batches=3")
+    assert done.updates == 4 * (BATCHES + 3)
+    # While an update of a clock is under way, those of `bound` clocks before it, its own and
+    # `bound` after it may end.
+    assert done.result["staleness"]["maximum"] <= (2 * bound + 1) * WORKERS - 1
+    assert losses(done)[-1] < losses(done)[0]
+
+
+def test_local_pushes_once_for_several_batches_and_the_last_ones_of_an_epoch_too(
+    cluster: Cluster,
+) -> None:
+    done = trained(cluster, "mode=local", "local.steps=8", "replay_worst_batches=3")
+    # 20 batches are two groups of eight and one of four; the three repeated ones are one more.
+    assert done.updates == 4 * (3 + 1)
+    assert losses(done)[-1] < losses(done)[0]
+
+
+def test_topk_sends_a_part_and_trains(cluster: Cluster) -> None:
+    topk = "codec={name: topk, density: 0.05, momentum: 0.5}"
+    whole = trained(cluster, SGD, epochs=2)
+    part = trained(cluster, SGD, topk, epochs=8)
+    assert pushed(part) < 0.5 * pushed(whole)
+    assert losses(part)[-1] < losses(part)[0]
+
+
+def test_topk_with_a_warm_up_and_local_clipping_trains(cluster: Cluster) -> None:
+    topk = "codec={name: topk, density: 0.01, momentum: 0.5, clip_norm: 2.0, warmup_epochs: "
+    cold = trained(cluster, SGD, topk + "0}")
+    warm = trained(cluster, SGD, topk + "3}")
+    assert losses(warm)[-1] < losses(warm)[0]
+    # A mean of 9 % of 2,292 values instead of 1 %, 8 bytes each: some 1,500 bytes more a step.
+    assert 1_000 < pushed(warm) - pushed(cold) < 3_000
+
+
+def test_a_worker_s_server_compiles_with_xla_and_the_run_says_what_ran_where(
+    cluster: Cluster,
+) -> None:
+    fused = trained(cluster, "mode=sync", epochs=1)
+    compiled = trained(cluster, "mode=sync", "model.kernel=xla", "tensorboard=true", epochs=1)
+    assert losses(compiled)[0] == pytest.approx(losses(fused)[0], rel=1e-3)
+    found, expected = (done.result["final"]["loss"] for done in (compiled, fused))
+    assert found == pytest.approx(expected, rel=1e-2)
+    ran = {task["task"]: task for task in fused.result["busy"]["tasks"]}
+    assert set(ran) == {"ps:0", "ps:1", "worker:0", "worker:1", "coordinator:0"}
+    assert all(task["cpu_seconds"] > 0 and 0 < task["cpu_share"] <= 1 for task in ran.values())
+    assert [name for name, task in ran.items() if task["computes"]] == ["worker:0", "worker:1"]
+    events = compiled.run.glob("tensorboard/*/events*")
+    assert {path.parent.name for path in events} == {"train", "test"}
+
+
+@pytest.mark.parametrize("mode", ["async", "sync", "single"])
+def test_a_refit_trains_once_more_on_everybody_also_with_repeated_batches(
+    cluster: Cluster, mode: str
+) -> None:
+    words = ("refit=true", "validation_subjects=[2]", "replay_worst_batches=3")
+    done = trained(cluster, f"mode={mode}", *words, epochs=2)
+    assert done.result["refit"] is True
+    assert done.updates == 2 * (15 + 3) + 2 * (BATCHES + 3)
+    assert mode == "async" or done.result["staleness"]["maximum"] == 0
+    assert [event["stage"] for event in done.epochs] == ["train", "train", "refit", "refit"]
+    of_all = np.load(cluster.mine)["x_train"].mean((0, 1))
+    mean = load(done.run / "model").standardization.mean
+    np.testing.assert_allclose(mean, of_all, atol=1e-5)
+
+
+@pytest.mark.parametrize("codec", ["{name: fp16}", "{name: topk, density: 0.1, momentum: 0.0}"])
+def test_the_figures_are_those_of_the_stored_model_to_the_bit(cluster: Cluster, codec: str) -> None:
+    """With `fp16` they used to be those of rounded parameters."""
+    done = trained(cluster, f"codec={codec}", epochs=2)
+    again = cluster.job("evaluate", *cluster.settings(f"jobs.evaluate.run={done.run}"), code=0)
+    for key in ("parameters_sha256", "final", "confusion"):
+        assert again.result[key] == done.result[key]
+
+
+@pytest.mark.parametrize("mode", ["async", "local"])
+def test_a_worker_that_is_killed_takes_what_it_kept_along_and_the_result_says_so(
+    cluster: Cluster, mode: str
+) -> None:
+    words = ("epochs=30", "validation_subjects=0", "local.steps=2")
+    topk = "codec={name: topk, density: 0.1, momentum: 0.0}"
+    with cluster.training(f"mode={mode}", *words, topk) as job:
+        job.until("epoch   2/")
+        cluster.replace("worker:1")
+        done = job.end(0)
+    assert done.updates
+    assert done.result["updates"]["memories_lost"] == ("worker:1 is back" in done.log)

@@ -1,0 +1,208 @@
+"""A sensor of nine axes at 100 Hz goes the whole way; a phone that lacks one of them is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from cluster.export import __main__ as exporting
+from cluster.export import graph
+from cluster.jobs import session
+from cluster.jobs.recognise import RecogniseRun
+from cluster.jobs.train import TrainRun
+from core.data.show.__main__ import main as show
+from core.plausible import STANDARD_GRAVITY
+from recognise.command import main as recognise
+from tests.cluster.jobs.kit import conducted, inventory_in, refusal
+from tests.recognise.readings import walk
+from tests.recognise.service.running import Service, service
+from tests.recognise.service.streaming import ended, labels, socket
+from tests.recognise.service.streaming import session as live
+
+PEOPLE = ("anna", "bert", "cleo", "dora", "emil", "fay")
+TURNS = {"still": 0.0, "turning": 3.0}
+"""Each with the field's turns in ten seconds: the magnetometer alone tells them apart."""
+HERTZ = 100.0
+SENSORS = ("acc", "gyro", "mag")
+UNITS = ("m/s2", "deg/s", "uT")
+FORMAT: dict[str, Any] = {
+    "files": ["{person}/{label}.csv"],
+    "text": {"separator": ";", "decimal": ","},
+    "time": {"column": "ms", "unit": "ms", "hertz": HERTZ},
+    "channels": [
+        {"name": name, "columns": [f"{name[0]}{axis}" for axis in "xyz"], "unit": unit}
+        for name, unit in zip(SENSORS, UNITS, strict=True)
+    ],
+}
+CHANNELS = [f"{name}_{axis}" for name in SENSORS for axis in "xyz"]
+
+
+def readings(label: str, seed: int, hertz: float = HERTZ, count: int = 2000) -> np.ndarray:
+    """Seconds, then acceleration in m/s^2, rotation in deg/s and a field of 50 uT, (n, 10)."""
+    moved = walk(count, seed=seed, hz=hertz)
+    angle = 2 * np.pi * TURNS[label] / 10 * moved.times
+    field = 50.0 * np.stack([np.cos(angle), np.sin(angle), 0.4 + 0 * angle], axis=1)
+    field += np.random.default_rng(seed).normal(0, 1.0, field.shape)
+    parts = [moved.acceleration * STANDARD_GRAVITY, np.rad2deg(moved.rotation), field]
+    return np.concatenate([moved.times[:, np.newaxis], *parts], axis=1)
+
+
+def write(file: Path, rows: np.ndarray, sensors: int = 3) -> Path:
+    """Semicolons and decimal commas, as the format says."""
+    names = [f"{name[0]}{axis}" for name in SENSORS[:sensors] for axis in "xyz"]
+    lines = [";".join(["ms", *names])]
+    for row in rows:
+        cells = [f"{1000 * row[0]:.3f}", *(f"{value:.5f}" for value in row[1 : 1 + 3 * sensors])]
+        lines.append(";".join(cells).replace(".", ","))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines))
+    return file
+
+
+def described(file: Path, sensors: int = 3) -> Path:
+    file.write_text(yaml.safe_dump({**FORMAT, "channels": FORMAT["channels"][:sensors]}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recordings of six people, a model of them, its export, and a phone's two sensors at 50 Hz."""
+    folder = tmp_path_factory.mktemp("own")
+    own = described(folder / "own.yaml")
+    for seed, person in enumerate(PEOPLE):
+        for label in TURNS:
+            write(folder / "walks" / person / f"{label}.csv", readings(label, seed))
+    described(folder / "phone.yaml", sensors=2)
+    write(folder / "phone.csv", readings("still", 9, 50.0), sensors=2)
+    data = {"source": folder / "walks", "format": own, "window_steps": 200, "window_stride": 50}
+    settings = [f"jobs.train.data.{key}={value}" for key, value in data.items()]
+    small = ("epochs=8", "model.hidden=8", "validation_subjects=1", "batch_size=20")
+    settings += [f"jobs.train.{each}" for each in (*small, "model.name=residual")]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patched.setattr(session, "one_thread_an_operation", lambda: None)
+        patched.setattr(graph, "one_thread", lambda: None)
+        inventory = inventory_in(folder, "jobs.train.mode=single", *settings)
+        run, _ = conducted(TrainRun, inventory, folder)
+        words = [f"--run={run}", f"--out={folder / 'export'}", "--to=onnx", "--quiet"]
+        assert exporting.main(words) == 0
+    (folder / "run").symlink_to(run)
+    return folder
+
+
+def plain_lines(file: Path, rows: np.ndarray) -> Path:
+    """`t,ax,ay,az,gx,gy,gz`, which has no magnetometer."""
+    np.savetxt(file, rows[:, :7], delimiter=",", fmt="%.6f")
+    return file
+
+
+WITHOUT = "the model takes mag_x, mag_y, mag_z (uT), which is not among acc_x"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_it_is_shown_trained_and_exported_with_all_that_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    options = json.dumps({"format": str(here / "own.yaml")})
+    assert show([str(here / "walks"), "--options", options]) == 0
+    assert "mag_x" in capsys.readouterr().out
+    result = json.loads((here / "run" / "result.json").read_bytes())
+    model = json.loads((here / "run" / "model" / "model.json").read_bytes())
+    export = json.loads((here / "export" / "export.json").read_bytes())
+    kinds = {"acc": "acceleration", "gyro": "rotation", "mag": "magnetic field"}
+    units = [unit for unit in ("g", "rad/s", "uT") for _ in "xyz"]
+    assert result["final"]["accuracy"] == 1.0
+    of_run = result["dataset"]
+    assert (of_run["channel_names"], of_run["units"], of_run["sensors"]) == (CHANNELS, units, kinds)
+    assert (of_run["people"], of_run["sampling_hz"], of_run["filters"]) == (6, HERTZ, "none")
+    stored = model["signals"]
+    assert (stored["channels"], stored["units"], stored["sensors"]) == (CHANNELS, units, kinds)
+    taken = export["input"]
+    assert (taken["channels"], taken["units"], taken["sensors"]) == (CHANNELS, units, kinds)
+    assert (export["people"], export["sampling_hz"], export["stride"]) == (6, HERTZ, 50)
+    digests = {of_run["format_sha256"], stored["format_sha256"], export["format_sha256"]}
+    assert len(digests) == 1
+    assert len(digests.pop()) == 64
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("label", TURNS)
+def test_recordings_and_streams_are_labelled(
+    here: Path,
+    tmp_path: Path,
+    label: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(session, "one_thread_an_operation", lambda: None)
+    rows = readings(label, 9)
+    file = write(tmp_path / "day.csv", rows)
+    words = ["--model", here / "export", file, "--format", here / "own.yaml", "--to", "json"]
+    assert recognise([*map(str, words)]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = {one["label"] for one in said if one["event"] == "label"}
+    assert found - {None} == {label}
+
+    asked = {"run": (here / "run").resolve(), "data": file, "format": here / "own.yaml"}
+    settings = [f"jobs.recognise.{key}={value}" for key, value in asked.items()]
+    inventory = inventory_in(tmp_path, "jobs.train.mode=single", *settings)
+    _, result = conducted(RecogniseRun, inventory, tmp_path)
+    assert {one["label"]: one["share"] for one in result["totals"]}[label] == 1.0
+
+
+@pytest.fixture(scope="module")
+def running(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with service(tmp_path_factory.mktemp("service"), "--model", str(here / "export")) as found:
+        yield found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("label", TURNS)
+def test_a_live_session_is_labelled(running: Service, label: str) -> None:
+    rows = readings(label, 9)
+    order = [*range(6, 9), *range(3), *range(3, 6)]
+    names = [CHANNELS[place] for place in order]
+    units = [UNITS[place // 3] for place in order]
+    hello = {"channels": [*names, "lux"], "units": [*units, "none"]}
+    with live(running, **hello) as (connection, ready):
+        assert (ready["sampling_hz"], ready["channels"]) == (HERTZ, CHANNELS)
+        for begin in range(0, len(rows), 100):
+            part = rows[begin : begin + 100]
+            values = [[*row[order].tolist(), 7.0] for row in part[:, 1:]]
+            connection.send(json.dumps({"times": part[:, 0].tolist(), "values": values}))
+        found = labels(connection, 30)
+    assert {one["label"] for one in found if one["event"] == "label"} - {None} == {label}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_phone_without_a_magnetometer_is_refused_by_name(
+    here: Path, running: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = plain_lines(tmp_path / "plain.csv", readings("still", 9, 50.0))
+    ways = ([plain, "--acceleration=m/s2", "--rotation=deg/s"], [here / "phone.csv"])
+    for way in ways:
+        words = ["--model", here / "export", *way]
+        if len(way) == 1:
+            words += ["--format", here / "phone.yaml"]
+        assert recognise([*map(str, words)]) == 2
+        assert WITHOUT in capsys.readouterr().err
+    for data, more in ((plain, ()), (here / "phone.csv", ("format={here}/phone.yaml",))):
+        asked = ("run={here}/run", f"data={data}", *more)
+        settings = [f"jobs.recognise.{each.format(here=here)}" for each in asked]
+        assert WITHOUT in refusal(RecogniseRun, inventory_in(tmp_path, *settings), tmp_path)
+    phone = {"acceleration_unit": "m/s2", "rotation_unit": "rad/s"}
+    names = {"channels": CHANNELS[:6], "units": ["g"] * 3 + ["rad/s"] * 3}
+    for hello in (phone, names):
+        with socket(running) as connection:
+            connection.send(json.dumps({"schema": 1, **hello}))
+            said, code = ended(connection)
+        assert WITHOUT in said
+        assert code == 1008

@@ -1,0 +1,85 @@
+"""`pi` as a user runs it, and what every job says when the cluster is not as it should be."""
+
+import json
+import socket
+from math import pi
+from typing import Any
+
+import pytest
+
+from core.errors import ExitCode
+from tests.cluster.conftest import Pool
+from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
+
+SETTINGS = ("jobs.pi.samples=6000001", "jobs.pi.chunk_samples=400000", "jobs.pi.seed=4")
+
+
+@pytest.fixture(scope="module")
+def counted(clusters: Pool) -> Done:
+    return clusters(2, 1).job("pi", *SETTINGS, code=0)
+
+
+def is_near(result: dict[str, Any]) -> bool:
+    return abs(float(result["estimate"]) - pi) < 5 * float(result["standard_error"])
+
+
+def test_the_estimate_is_within_five_standard_errors(counted: Done) -> None:
+    result = counted.result
+    assert result["status"] == "done"
+    assert result["samples"] == result["planned_samples"] == 6_000_001
+    assert result["estimate"] == pytest.approx(4 * result["inside"] / 6_000_001)
+    assert is_near(result)
+    assert result["standard_error"] == pytest.approx((pi * (4 - pi) / 6_000_001) ** 0.5, rel=0.01)
+
+
+def test_the_calibration_is_kept(cluster: Cluster, counted: Done) -> None:
+    kept = json.loads((cluster.runs / f"calibration-{cluster.inventory.cluster}.json").read_text())
+    speeds = kept["samples_per_second"]
+    assert speeds == counted.result["samples_per_second"]
+    assert set() < set(speeds) <= {"worker:0", "worker:1"}
+    assert min(speeds.values()) > 0
+
+
+@pytest.mark.long
+def test_one_worker_counts_the_same_points(cluster: Cluster, counted: Done) -> None:
+    alone = cluster.part(workers=1).job("pi", *SETTINGS, code=0)
+    assert (alone.result["workers"], counted.result["workers"]) == (1, 2)
+    assert alone.result["inside"] == counted.result["inside"]
+
+
+@pytest.mark.long
+def test_metrics_and_an_interrupt(cluster: Cluster) -> None:
+    with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
+        metrics = cluster.metrics_when(job, "pscluster_pi_samples_total", 10_000_000)
+        result = job.cancelled().result
+    ours = ("coordinator", "0")
+    assert all(name.startswith("pscluster_") for name in metrics)
+    assert metrics["pscluster_pi_planned_samples"] == {ours: 1e15}
+    assert metrics["pscluster_pi_estimate_ratio"][ours] == pytest.approx(pi, abs=0.01)
+    assert metrics["pscluster_pi_standard_error_ratio"][ours] > 0
+    assert sum(metrics["pscluster_worker_state"].values()) == 2
+    assert 10_000_000 <= result["samples"] < result["planned_samples"]
+    assert is_near(result)
+
+
+def test_a_taken_port_of_the_coordinator_is_one_line(cluster: Cluster) -> None:
+    port = cluster.inventory.task("coordinator", 0).port
+    with socket.create_server(("127.0.0.1", port)):
+        done = cluster.job("pi", code=ExitCode.PORT_TAKEN)
+    assert str(port) in done.line
+    assert done.result["status"] == "failed"
+
+
+def test_bad_data_is_one_line_and_leaves_no_run(cluster: Cluster) -> None:
+    done = cluster.job("train", "jobs.train.data.source=/nonexistent", code=ExitCode.BAD_USAGE)
+    assert "/nonexistent" in done.line
+    assert done.folder is None
+
+
+@pytest.mark.long  # waits for the parameter server as long as one that only just starts may take
+def test_no_parameter_server_is_one_line() -> None:
+    with cluster_of(workers=1, start=False) as nothing:
+        done = nothing.job("pi", code=ExitCode.FAILED)
+        assert "ps:0" in done.line
+        assert "fab deploy" in done.line
+        assert done.result["status"] == "failed"

@@ -1,0 +1,163 @@
+"""The lines that a person sees of a job's events.
+
+The bars themselves: tests/deploy/terminal/test_terminal.py.
+"""
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cluster.jobs.progress import Display, Terminal, bar_facts
+from cluster.jobs.run_status import RunStatus
+from core.status.events import (
+    Advanced,
+    Began,
+    Consumer,
+    Ended,
+    EpochEnded,
+    Event,
+    FiguresComputed,
+    Opened,
+    Planned,
+    PointsDrawn,
+    StageBegan,
+    Stepped,
+    StoppedEarly,
+    Updated,
+    Validating,
+)
+from core.status.parts import Figures
+from core.status.stream import EventStream
+
+BEGAN = Began("bench", "train", datetime(2026, 1, 1, tzinfo=UTC), (), "async", "thesis")
+FIGURES = Figures(loss=0.5, accuracy=0.875, f1_macro=0.8)
+
+
+def shown_on(display: Display) -> Consumer:
+    status = RunStatus(BEGAN)
+    return EventStream(status.consume, Terminal(display, status.now).consume).emit
+
+
+OF_REGRESSION = Figures(loss=2.5, others={"mae": 1.25, "r2": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        pytest.param(
+            [
+                StageBegan("train", 2, "updates"),
+                Planned(12, 8, 0.01),
+                Stepped(0, 20, 1.0, 0.5, {"pull": 0.5}),
+                Updated(1, 1, 2, 0.5, 0.01, 1234.0),
+                Updated(2, 2, 2, 0.5, 0.01, 1234.0),
+                Validating(True),
+                FiguresComputed("validation", FIGURES, ("a",), ((1,),), 9),
+                Validating(False),
+                EpochEnded("train", 9, 0.5, 0.75, 0.01, 1234.0, 61.4, FIGURES),
+                EpochEnded("train", 10, 0.5, 0.75, 0.01, 1234.0, 31.0, None),
+                StageBegan("test", 1, "chunks"),
+                Advanced(1),
+                FiguresComputed("test", FIGURES, ("a",), ((1,),), 9),
+                Ended("done"),
+            ],
+            [
+                "train: epoch   9/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  validation"
+                " accuracy 0.8750  61 s left",
+                "train: epoch  10/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  31 s left",
+                "test: accuracy 0.8750, macro F1 0.8000",
+            ],
+            id="a training is a line an epoch and one for the test",
+        ),
+        pytest.param(
+            [
+                Opened("20260101T000000Z-train", "train", 10, "examples", "regression"),
+                StageBegan("train", 2, "updates"),
+                Planned(30, 0, 0.01),
+                Updated(1, 1, 2, 2e-5, 0.01, 1234.0),
+                EpochEnded("train", 1, 2e-5, None, 0.01, 1234.0, 61.4, OF_REGRESSION),
+                StoppedEarly("train", 12, 7, 5),
+                FiguresComputed("test", OF_REGRESSION),
+                Ended("done"),
+            ],
+            [
+                "train: epoch   1/30   1,234 examples/s  loss 2e-05  validation loss 2.5000, mae"
+                " 1.2500, r2 0.5000  61 s left",
+                "train: stopped early after epoch 12: no better for 5 epochs (best: epoch 7)",
+                "test: loss 2.5000, mae 1.2500, r2 0.5000",
+            ],
+            id="a regression says its own figures and why it stopped",
+        ),
+    ],
+)
+def test_the_lines_that_stay(
+    events: list[Event], lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with Display(quiet=True) as display:
+        emit = shown_on(display)
+        for event in events:
+            emit(event)
+    assert caplog.messages == lines
+
+
+def test_a_stage_that_is_left_half_done_takes_its_bar_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    display = Display(quiet=True)
+    emit = shown_on(display)
+    for stage in ("read", "pi"):
+        emit(StageBegan(stage, 10, "chunks"))
+        emit(PointsDrawn(0, 100, 0.5, 100, 3.1, 0.1))
+        emit(Advanced(3))
+        assert [task.description for task in display._progress.tasks] == [stage]
+    emit(Ended("cancelled"))
+    assert display._progress.tasks == []
+    assert caplog.messages == []
+
+
+def test_a_bar_says_how_its_stage_goes() -> None:
+    status = RunStatus(BEGAN)
+    shown = list[str]()
+    for event in (
+        StageBegan("train", 2, "updates"),
+        Planned(12, 8, 0.01),
+        Updated(1, 1, 2, 0.81, 0.01, 1234.0),
+        EpochEnded("train", 9, 0.5, 0.75, 0.01, 1234.0, 61.4, FIGURES),
+        Updated(2, 2, 2, 2e-5, 0.01, 1234.0),
+        EpochEnded("train", 10, 0.5, None, 0.01, 99.0, 61.4, Figures(loss=2.5)),
+        StageBegan("test", 1, "chunks"),
+    ):
+        status.consume(event)
+        shown.append(bar_facts(status.state()))
+    assert shown[2:] == [
+        "epoch 9/12  loss 0.81",
+        "epoch 10/12  loss 0.81  1,234 windows/s  val. 0.875",
+        "epoch 10/12  loss 2e-05  1,234 windows/s  val. 0.875",
+        "epoch 11/12  loss 2e-05  99 windows/s  val. 2.50",
+        "",
+    ]
+    assert shown[:2] == ["", ""]
+
+
+def test_a_bar_of_pi_says_the_estimate() -> None:
+    status = RunStatus(replace(BEGAN, job="pi", mode=None))
+    status.consume(StageBegan("pi", 10, "chunks"))
+    assert bar_facts(status.state()) == ""
+    status.consume(PointsDrawn(0, 100, 0.5, 100, 3.1, 0.1))
+    assert bar_facts(status.state()) == "3.1000000 +- 0.1000000"
+
+
+def test_a_bar_shows_what_is_known_when_it_is_drawn() -> None:
+    display = Display(quiet=True)
+    emit = shown_on(display)
+    emit(StageBegan("train", 10, "updates"))
+    emit(Planned(12, 8, 0.01))
+    emit(Updated(3, 3, 10, 0.5, 0.01, 1234.0))
+    list(display._progress.get_renderables())
+    (task,) = display._progress.tasks
+    assert (task.completed, task.fields["facts"]) == (3, "epoch 9/12  loss 0.50")
+    emit(Advanced(10))
+    assert display._progress.tasks == []

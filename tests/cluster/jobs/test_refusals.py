@@ -1,0 +1,192 @@
+"""What a job refuses before anything is started: one line, exit status 2, no run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cluster.__main__ import main
+from cluster.apps.app import load as load_app
+from cluster.apps.app_network import Kind
+from cluster.apps.copy import keep
+from cluster.apps.files import look
+from cluster.apps.networks import network_of
+from cluster.apps.ownership import remember
+from cluster.jobs.cv import CrossValidationRun
+from cluster.jobs.evaluate import EvaluateRun
+from cluster.jobs.train import TrainRun
+from cluster.jobs.train_result import store
+from core.data.signals import Signals
+from core.engine.chaos import ChaosPlan
+from core.errors import ExitCode
+from core.models.network import build
+from core.models.thesis import ThesisModel
+from tests.cluster.jobs.cluster import own_recordings
+from tests.cluster.jobs.kit import inventory_in, refusal, with_recordings
+from tests.cluster.jobs.test_model_store import stored
+from worker_node.recordings import Standardization
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path) -> Path:
+    """A run with a model of windows of 16 x 2."""
+    stored(here / "run" / "model", ThesisModel(hidden=8))
+    (here / "run" / "result.json").write_text('{"status": "done"}')
+    return here / "run"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("data.source=/nonexistent", "/nonexistent"),
+        ("batch_size=500", "jobs.train.batch_size"),
+        ("batch_size=350", "at most 300"),  # one of four subjects is held out
+        ("validation_subjects=4", "validation_subjects"),
+        ("validation_subjects=[9]", "9 is not a training subject"),
+        (
+            "class_weights={walking: 2}",
+            "class_weights: 'walking' is not a label of this data: choose among 0, 1, 2, 3",
+        ),
+    ],
+)
+def test_train_refuses(here: Path, settings: str, words: str) -> None:
+    held_out = "jobs.train.validation_subjects=1"
+    described = with_recordings(here, held_out, f"jobs.train.{settings}")
+    assert words in refusal(TrainRun, described, here)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("jobs.cv.folds=9", "jobs.cv.folds: expected 2 to 4, one for each group"),
+        (
+            "jobs.train.early_stopping={patience: 2}",
+            "jobs.train.early_stopping: cross-validation holds out",
+        ),
+        ("jobs.train.class_weights=balanced", "jobs.train.class_weights: balanced counts"),
+        ("jobs.train.codec={name: topk}", "jobs.train.codec: topk keeps on each worker"),
+        ("jobs.train.mode=allreduce", "mode: allreduce holds the parameters on the workers"),
+        ("jobs.train.device={kind: gpu}", "expected 1 gpu on this machine"),
+        ("jobs.train.batch_size=399", "jobs.train.batch_size"),
+    ],
+)
+def test_cv_refuses(here: Path, settings: str, words: str) -> None:
+    mode = "async" if "codec" in settings else "single"
+    few = (f"jobs.train.mode={mode}", "jobs.train.slots=2", "jobs.cv.folds=2")
+    assert words in refusal(CrossValidationRun, with_recordings(here, *few, settings), here)
+
+
+def test_early_stopping_is_refused_where_too_few_windows_leave_no_validation(here: Path) -> None:
+    path = own_recordings(here / "mine.npz", train=8)
+    content = dict(np.load(path))
+    del content["subject_train"]
+    np.savez(path, **content)
+    early = ("jobs.train.batch_size=2", "jobs.train.early_stopping={patience: 2}")
+    said = refusal(TrainRun, with_recordings(here, *early), here)
+    assert "it goes by the validation, for which these 8 training windows are too few" in said
+
+
+def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> None:
+    described = with_recordings(here, "jobs.train.mode=single")
+    said = refusal(TrainRun, described, here, chaos=ChaosPlan.parse("late:0.1"))
+    assert "--chaos: jobs.train.mode is single" in said
+
+
+@pytest.mark.parametrize(
+    ("job", "faults", "words"),
+    [
+        ("train", "kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
+        ("pi", "kill-ps:0.1", "only train resumes after that"),
+        ("pi", "kill-everybody:0.1", "no fault is called 'kill-everybody'"),
+    ],
+)
+def test_faults_that_cannot_be_injected_are_refused_in_one_line(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    job: str,
+    faults: str,
+    words: str,
+) -> None:
+    monkeypatch.delenv("PSCLUSTER_SUPERVISOR", raising=False)
+    monkeypatch.chdir(here)
+    path = inventory_in(here).path
+    assert main([job, "--inventory", str(path), "--chaos", faults]) == ExitCode.BAD_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert not (here / "runs").exists()
+
+
+def test_train_refuses_more_servers_than_the_network_can_be_cut_for(here: Path) -> None:
+    smallest = ("jobs.train.model.hidden=8", "jobs.train.model.n_stacked_layers=1")
+    described = with_recordings(here, *smallest, servers=4)
+    assert "use fewer parameter servers" in refusal(TrainRun, described, here)
+
+
+def test_evaluate_refuses_a_model_that_is_not_there(here: Path) -> None:
+    described = with_recordings(here, "jobs.evaluate.run=/nonexistent")
+    assert "/nonexistent/model/model.json" in refusal(EvaluateRun, described, here)
+
+
+def test_a_teacher_of_other_windows_is_refused_before_the_run(here: Path, run: Path) -> None:
+    said = refusal(TrainRun, with_recordings(here, f"jobs.train.distill={{run: {run}}}"), here)
+    assert "the teacher takes windows of 16 x 2" in said
+    assert "jobs.train.distill.run" in said
+
+
+def test_evaluate_refuses_recordings_of_another_shape(here: Path, run: Path) -> None:
+    said = refusal(EvaluateRun, with_recordings(here, f"jobs.evaluate.run={run}"), here)
+    assert "windows of 16 x 2" in said
+    assert "64 x 6" in said
+
+
+def test_evaluate_refuses_windows_of_another_rate(here: Path) -> None:
+    network = build(ThesisModel(hidden=8), window_steps=64, channels=6, classes=4)
+    plain = Standardization(np.zeros(6, np.float32), np.ones(6, np.float32))
+    facts = Signals(sampling_hz=50.0)
+    path = here / "run" / "model"
+    store(path, network, network.initial(0), plain, tuple("0123"), "", signals=facts)
+    (here / "run" / "result.json").write_text('{"status": "done"}')
+    described = with_recordings(here, f"jobs.evaluate.run={here / 'run'}")
+    with np.load(here / "mine.npz") as arrays:
+        np.savez(here / "mine.npz", **arrays, sampling_hz=25.0)
+    assert "sampling_hz: expected those of the model, 50.0" in refusal(EvaluateRun, described, here)
+
+
+APP = """
+import keras
+import numpy as np
+
+def model(input_shape, outputs):
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(outputs)])
+
+def data(folder):
+    x, y = np.ones((6, 4), "float32"), np.arange(24).reshape(6, 4) % 3
+    return {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
+"""
+
+
+def test_evaluate_refuses_classes_at_positions_for_a_model_of_one_class(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "cluster.jobs.train_result.one_thread_an_operation", lambda: None
+    )  # too late in this process
+    run = here / "run"
+    run.mkdir()
+    path = here / "mine.py"
+    path.write_text(APP)
+    remember(keep(look(path), run).digest, "mine")
+    kind = Kind("classification", 3, (4,), "float32", (), "int32")
+    network = network_of(load_app(path), kind, 0)
+    nothing = Standardization(np.empty(0, np.float32), np.empty(0, np.float32))
+    store(run / "model", network, network.initial(0), nothing, ("0", "1", "2"), "0" * 64)
+    said = refusal(EvaluateRun, inventory_in(here, f"jobs.evaluate.run={run}"), here)
+    assert "the model is for targets of one number an example" in said
+    assert "has 4: evaluate it on data like that" in said

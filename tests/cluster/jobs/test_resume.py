@@ -1,0 +1,153 @@
+"""An asynchronous run goes on after its coordinator was killed: each update counts once."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs.checkpointing import progress_of
+from tests.cluster.conftest import Pool
+from tests.cluster.jobs.cluster import Cluster, Done, Running, own_recordings
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+EPOCHS = 40
+BATCHES = 20
+REPLAYED = 2
+RUN = (f"epochs={EPOCHS}", "validation_subjects=0", f"replay_worst_batches={REPLAYED}")
+
+
+@pytest.fixture
+def cluster(two_servers: Cluster) -> Cluster:
+    return two_servers
+
+
+def checkpoints(run: Path) -> list[int]:
+    """Their updates."""
+    return sorted(
+        int(path.stem.partition("-")[2]) for path in run.glob("checkpoints/update-*.json")
+    )
+
+
+def known(run: Path) -> int:
+    """The last update that the run has noted."""
+    return progress_of(run).updates
+
+
+def with_two_checkpoints_and_updates_since(job: Running) -> bool:
+    run = job.folder()
+    if run is None or len(checkpoints(run)) < 2:
+        return False
+    return known(run) > checkpoints(run)[-1]
+
+
+@pytest.fixture(scope="module")
+def killed(clusters: Pool) -> Path:
+    """The folder of a run that was killed with several checkpoints and updates since."""
+    with clusters(2, 2).training(*RUN, "checkpoint.every_seconds=0.1") as job:
+        job.until("epoch   3/")
+        job.when(lambda: with_two_checkpoints_and_updates_since(job))
+        return job.kill()
+
+
+@pytest.fixture
+def run(killed: Path) -> Path:
+    """A copy of its own."""
+    number = len(list(killed.parent.glob("2099*")))
+    return Path(shutil.copytree(killed, killed.parent / f"20990101T00000{number}Z-train"))
+
+
+def ended_well(done: Done, epochs: int = EPOCHS) -> None:
+    assert done.updates == epochs * (BATCHES + REPLAYED)
+    assert [event["epoch"] for event in done.epochs] == list(range(1, epochs + 1))
+    assert done.result["final"]["accuracy"] is not None
+
+
+def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
+    cluster: Cluster, run: Path
+) -> None:
+    newest = checkpoints(run)[-1]
+    lost = known(run) - newest
+    done = cluster.part(2, 1).train(*RUN, resumed=run)
+    ended_well(done)
+    assert done.result["resumptions"] == 1
+    assert done.result["updates"]["rolled_back"] == lost
+    assert f"continues from update {newest}" in done.log
+
+    again = cluster.train(*RUN, resumed=run, code=2)
+    assert "is finished: there is nothing to resume" in again.line
+
+
+def test_a_live_run_takes_no_notice_of_a_second_one_that_would_go_on_with_it(
+    cluster: Cluster,
+) -> None:
+    with cluster.training(*RUN, "checkpoint.every_seconds=0.3", "epochs=100") as job:
+        job.until("epoch   2/")
+        run = job.folder()
+        second = cluster.train(*RUN, resumed=run, flags=["--quiet"], code=1)
+        assert "expected to be the only one who writes there" in second.line
+        done = job.end(0)
+    assert done.run == run
+    ended_well(done, epochs=100)
+    assert done.result["resumptions"] == 0
+    assert '"state":"failed"' not in (done.run / "history.jsonl").read_text()
+
+
+def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
+    cluster: Cluster, run: Path
+) -> None:
+    before = checkpoints(run)[-2]
+    lost = known(run) - before
+    arrays = max(run.glob("checkpoints/update-*.safetensors"))
+    arrays.write_bytes(arrays.read_bytes()[:-100])
+    done = cluster.train(*RUN, resumed=run)
+    ended_well(done)
+    assert arrays.name in done.errors
+    assert arrays.name in done.log
+    assert done.result["updates"]["rolled_back"] == lost > 0
+
+
+def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
+    cluster: Cluster, run: Path
+) -> None:
+    lost = known(run)
+    for path in run.glob("checkpoints/update-*"):
+        path.unlink()
+    done = cluster.train(*RUN, resumed=run)
+    ended_well(done)
+    assert done.result["updates"]["rolled_back"] == lost > 0
+    assert f"no checkpoint: {lost} updates run again" in done.errors
+
+
+def test_another_run_than_the_one_that_began_is_refused(cluster: Cluster, killed: Path) -> None:
+    others = own_recordings(cluster.folder / "others.npz", train=440)
+    done = cluster.train(*RUN, f"data.source={others}", resumed=killed, flags=["--quiet"], code=2)
+    assert "other recordings" in done.line
+    assert str(killed) in done.line
+    assert not (killed / "result.json").exists(), "it can still go on with the right ones"
+
+
+def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster) -> None:
+    nowhere = cluster.folder / "empty"
+    settings = cluster.settings(*RUN)
+    done = cluster.job("train", *settings, f"runs={nowhere}", flags=["--resume"], code=2)
+    assert done.line == (
+        f"{nowhere}: expected an interrupted training run, found none: start one without --resume"
+    )
+    done = cluster.job("pi", flags=["--resume"], code=2)
+    assert "only train, cv, run and sweep can be resumed" in done.errors
+
+
+def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster) -> None:
+    """The last one that is killed does not come back."""
+    with cluster.training(*RUN) as job:
+        for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
+            cluster.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
+            cluster.replace(name)
+        cluster.metrics_when(job, "pscluster_train_steps_total", 160)
+        cluster.kill("worker:1")
+        done = job.end(0)
+    ended_well(done)
+    assert sum(map(sum, done.result["confusion"])) == 120
+    assert "worker:0 left" in done.log
+    assert "worker:1 left" in done.log

@@ -1,0 +1,133 @@
+"""The folder a job leaves, and the newest model among several."""
+
+import json
+import logging
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs.calibration import keep_calibration, latest_calibration
+from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
+from cluster.jobs.run_log import SPEAKER, RunLog
+from core.atomic_write import atomic_write
+from core.errors import ClusterError, UsageError
+from tests.cluster.jobs.cluster import PROJECT
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from core.errors import ClusterError
+from core.atomic_write import atomic_write
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    atomic_write(Path(sys.argv[1]), b"x" * 100_000)
+except ClusterError as problem:
+    print(problem)
+    sys.exit(problem.exit_code)
+"""
+
+
+def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    taken = {f"{now + timedelta(seconds=k):%Y%m%dT%H%M%SZ}-pi" for k in range(30)}
+    for name in taken:
+        (tmp_path / name).mkdir()
+    names = {RunFolder(tmp_path, "pi").path.name for _ in range(2)}
+    assert len(names - taken) == 2
+    assert {name.rpartition("-")[0] for name in names} <= taken
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one_and_no_part_of_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    atomic_write(path, b"old\n")
+    child = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 1, child.stderr
+    assert str(path) in child.stdout
+    assert child.stdout.count("\n") == 1
+    assert path.read_bytes() == b"old\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_numbers_json_has_no_word_for_become_null(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "train")
+    folder.write_result(
+        {"a": float("nan"), "b": [1.5, float("inf")], "c": {"d": (-float("inf"), 2)}, "e": None}
+    )
+    assert json.loads(folder.result_path.read_text()) == {
+        "a": None,
+        "b": [1.5, None],
+        "c": {"d": [None, 2]},
+        "e": None,
+    }
+
+
+def left(path: Path, *files: str) -> Path:
+    """A run with these files."""
+    for name in files:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).touch()
+    return path
+
+
+MODEL = "model/model.json"
+
+
+def test_a_clock_that_was_set_back_does_not_change_which_run_is_the_newest(tmp_path: Path) -> None:
+    def broken_off(name: str) -> Path:
+        run = RunFolder(tmp_path, "train").path.rename(tmp_path / name)  # as if the clock said so
+        return left(run, "coordinator.log", MODEL)
+
+    of_an_earlier_version = left(tmp_path / "20990101T000000Z-train", "coordinator.log")
+    assert newest_unfinished(tmp_path) == of_an_earlier_version
+    before = broken_off("20260102T000000Z-train")
+    after = broken_off("20260101T000000Z-train")
+    assert newest_unfinished(tmp_path) == newest_model(tmp_path) == after
+    (after / "sequence").write_bytes(b"\xff" * 100)
+    assert newest_unfinished(tmp_path) == before
+
+
+def test_a_full_disk_costs_the_log_alone(tmp_path: Path) -> None:
+    path = tmp_path / "20260101T000000Z-pi" / "coordinator.log"
+    path.parent.mkdir()
+    path.symlink_to("/dev/full")
+    with RunLog(path):
+        logging.getLogger("cluster.jobs").info("a line that no disk takes")
+    assert SPEAKER.run == ""
+
+
+def test_runs_that_cannot_be_made_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(ClusterError, match="cannot be made"):
+        RunFolder(tmp_path / "runs", "pi")
+
+
+def test_newest_model_passes_over_runs_without_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="fab job train"):
+        newest_model(tmp_path / "nothing")
+    for name in ("20260101T000000Z-train", "20260101T000001Z-train-2", "20260101T000001Z-train-10"):
+        last = left(tmp_path / name, MODEL)
+    left(tmp_path / "20260102T000000Z-train", "result.json")
+    assert newest_model(tmp_path) == last
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "[1]", '{"samples_per_second": 3}', '{"samples_per_second": {"worker:0": "fast"}}'],
+)
+def test_calibration_comes_back_and_damage_is_none(tmp_path: Path, damage: str) -> None:
+    assert latest_calibration(tmp_path, "lab") is None
+    keep_calibration(tmp_path, "lab", {"worker:0": 2.5e7})
+    assert latest_calibration(tmp_path, "lab") == {"worker:0": 2.5e7}
+    assert latest_calibration(tmp_path, "other") is None
+    (stored,) = tmp_path.iterdir()
+    stored.write_text(damage)
+    assert latest_calibration(tmp_path, "lab") is None

@@ -1,0 +1,188 @@
+"""`mode: sync` gives the same bits whatever the cluster is, and whatever happens to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ExitCode
+from tests.cluster.conftest import Pool
+from tests.cluster.jobs.cluster import Cluster, Done
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+STEPS_AN_EPOCH = 20
+PLAIN = ()
+NORMALIZED = ("model.batch_norm=true", "keep_probability=0.8")
+FP16 = ("codec={name: fp16}",)
+COMMON = ("epochs=3", "slots=4", "validation_subjects=0")
+
+Words = tuple[str, ...]
+
+
+@pytest.fixture
+def cluster(clusters: Pool) -> Cluster:
+    return clusters(4, 3)
+
+
+def bits(done: Done) -> str:
+    """The digest of a run that was trained to its end, every step applied once."""
+    assert done.updates == done.result["epochs_done"] * STEPS_AN_EPOCH
+    return str(done.result["parameters_sha256"])
+
+
+def trained(cluster: Cluster, *words: str, **how: Any) -> Done:
+    """The training of `words`; it is of `mode: sync` where they do not say another."""
+    return cluster.train("mode=sync", *COMMON, *words, **how)
+
+
+@pytest.fixture(scope="module")
+def alone(clusters: Pool) -> dict[Words, str]:
+    """The digests of `mode: single`, by what was set."""
+    cluster = clusters(4, 3)
+    return {
+        words: bits(trained(cluster, "mode=single", *words)) for words in (PLAIN, FP16, NORMALIZED)
+    }
+
+
+def test_other_settings_give_other_bits(alone: dict[Words, str]) -> None:
+    assert len(set(alone.values())) == 3
+
+
+@pytest.mark.parametrize(
+    ("workers", "servers", "of", "words"),
+    [
+        (1, 1, PLAIN, ()),
+        (2, 1, PLAIN, ("sync.backup_workers=0",)),
+        (2, 2, PLAIN, ()),
+        (4, 3, PLAIN, ("sync.backup_workers=4",)),
+        (2, 2, FP16, ()),
+        (4, 3, FP16, ()),
+        (4, 3, NORMALIZED, ()),
+    ],
+)
+def test_any_number_of_workers_and_servers(
+    cluster: Cluster, alone: dict[Words, str], workers: int, servers: int, of: Words, words: Words
+) -> None:
+    done = trained(cluster.part(workers, servers), *of, *words)
+    assert (done.result["workers"], done.result["ps"]) == (workers, servers)
+    assert bits(done) == alone[of]
+
+
+def test_a_teacher_reaches_any_number_of_workers(cluster: Cluster) -> None:
+    spectral = "model={name: spectral, hidden: 8}"
+    teacher = trained(cluster, spectral, "epochs=1", "mode=single")
+    taught = (
+        f"distill={{run: {teacher.run}, weight: 0.7}}",
+        "augment={rotation_degrees: 20, time_warp: 0.2}",
+        "epochs=1",
+    )
+    expected = bits(trained(cluster, "mode=single", *taught))
+    for workers, servers in ((1, 1), (2, 1), (4, 3)):
+        done = trained(cluster.part(workers, servers), *taught)
+        assert bits(done) == expected
+        (entry,) = done.result["teachers"]
+        assert entry["parameters_sha256"] == bits(teacher) != expected
+
+
+def test_devices_of_one_machine(cluster: Cluster, alone: dict[Words, str]) -> None:
+    device = "device={kind: cpu, ids: [0, 1]}"
+    done = trained(cluster, "mode=mirrored", *NORMALIZED, device)
+    assert bits(done) == alone[NORMALIZED]
+    assert done.result["same_bits"] is True
+
+
+@pytest.mark.parametrize(("workers", "words"), [(1, PLAIN), (3, PLAIN), (3, NORMALIZED)])
+def test_workers_that_exchange_gradients_among_themselves(
+    cluster: Cluster, alone: dict[Words, str], workers: int, words: Words
+) -> None:
+    done = trained(cluster.part(workers, 1), "mode=allreduce", *words)
+    assert bits(done) == alone[words]
+    wire = done.result["wire"]
+    assert wire["pull_bytes_per_step"] + wire["push_bytes_per_step"] < 100, (
+        "the parameter server has no part in it"
+    )
+
+
+def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_it(
+    clusters: Pool,
+) -> None:
+    own = clusters(2, 1)
+    expected = bits(trained(own, "mode=single", "epochs=8"))
+    words = (*COMMON, "mode=allreduce", "epochs=8", "checkpoint.every_seconds=0.2")
+    with own.training(*words) as job:
+        own.metrics_when(job, "pscluster_train_steps_total", 40)
+        own.kill("worker:1")
+        lost = job.end(ExitCode.SERVER_LOST)
+    assert "its part of them too" in lost.errors
+    done = own.part(1, 1).train(*words, resumed=lost.run)
+    assert bits(done) == expected
+    assert done.result["resumptions"] == 1
+
+
+EPOCHS = "epochs=40"
+MEAN = (*COMMON, EPOCHS, "averaging={start: 0.5}", "checkpoint.every_seconds=0.1")
+
+
+@pytest.fixture(scope="module")
+def averaged(clusters: Pool) -> str:
+    """The digest of `mode: single` with a mean over the last epochs, which is not that without."""
+    cluster = clusters(4, 3)
+    expected = bits(cluster.train("mode=single", *MEAN))
+    assert expected != bits(trained(cluster, "mode=single", EPOCHS))
+    return expected
+
+
+@pytest.mark.parametrize("mode", ["single", "sync"])
+def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(
+    cluster: Cluster, averaged: str, mode: str
+) -> None:
+    """Killed when the mean has begun, and a checkpoint has a part of it."""
+    with cluster.training(f"mode={mode}", *MEAN) as job:
+        job.until("epoch  22/")
+        job.when(lambda: newest(job.folder()) > 21 * STEPS_AN_EPOCH)
+        killed = job.kill()
+    done = cluster.train(f"mode={mode}", *MEAN, resumed=killed)
+    assert bits(done) == averaged
+    assert done.result["resumptions"] == 1
+
+
+def newest(run: Path | None) -> int:
+    """The update of the newest checkpoint; 0 before there is one."""
+    assert run is not None
+    paths = run.glob("checkpoints/update-*.json")
+    return max((int(path.stem.partition("-")[2]) for path in paths), default=0)
+
+
+def test_whatever_happens_on_the_way(cluster: Cluster) -> None:
+    """A worker returns, Ctrl-C, a killed coordinator; each goes on with other machines."""
+    # `auto` is 4 for four workers, would be 2 for two, and stays what the run began with.
+    common = (
+        *COMMON,
+        *NORMALIZED,
+        "epochs=8",
+        "checkpoint.every_seconds=0.2",
+        "slots=auto",
+    )
+    words = ("mode=sync", *common)
+    quiet = bits(trained(cluster, *NORMALIZED, "mode=single", "epochs=8"))
+
+    wide = cluster.part(4, 2)
+    with wide.training(*words) as job:
+        wide.metrics_when(job, "pscluster_train_steps_total", 10)
+        wide.kill("worker:3")
+        wide.metrics_when(job, "pscluster_train_steps_total", 40)
+        wide.start("worker:3")
+        run = job.cancelled().run
+
+    narrow = cluster.part(2, 1)
+    with narrow.training(*words, resumed=run) as job:
+        narrow.metrics_when(job, "pscluster_train_steps_total", 40)
+        job.kill()
+
+    done = cluster.train(*words, resumed=run)
+    assert bits(done) == quiet
+    assert done.result["resumptions"] == 2
+    assert done.result["slots"] == {"number": 4, "why": "the run began with it"}
+    assert "worker:3 left" in done.log
+    assert [event["epoch"] for event in done.epochs] == list(range(1, 9))

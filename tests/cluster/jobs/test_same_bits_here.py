@@ -1,0 +1,146 @@
+"""All exact modes end with the same bits, whatever constants a network multiplies with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cluster.apps.app import AppError
+from cluster.apps.keras_network import KerasNetwork
+from core.data import Dataset
+from core.data.dataset import Array
+from core.models.distillation import Teacher
+from core.models.kernels import compiled_by_xla
+from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it, normalization_in_a_cell
+from tests.cluster.jobs.steps_here import (
+    EVERY_ROW,
+    PROBLEM,
+    ROWS,
+    Scaled,
+    agreed,
+    built_in,
+    job_of,
+    measured,
+    of_app,
+    recordings,
+    same_bits,
+    trained,
+)
+
+import tensorflow as tf  # isort: skip
+
+AUGMENT = {"rotation_degrees": 30.0, "time_warp": 0.3}
+TAUGHT = {
+    "slots": 4,
+    "augment": AUGMENT,
+    "distill": {"run": "teacher", "weight": 0.7, "temperature": 3.0},
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    return recordings(tmp_path)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lion", "rmsprop", "adagrad"])
+def test_the_modes_agree(data: Dataset, optimizer: str) -> None:
+    agreed(Scaled(PROBLEM), data, optimizer={"name": optimizer})
+
+
+@pytest.mark.parametrize("make", [dropout_in_a_cell_and_behind_it, normalization_in_a_cell])
+def test_the_modes_agree_on_values_that_a_model_changes_inside_a_loop(
+    data: Dataset, make: object
+) -> None:
+    agreed(of_app(make), data)
+
+
+def test_xla_refuses_values_of_a_loop_by_name() -> None:
+    model = of_app(normalization_in_a_cell)
+    assert isinstance(model, KerasNetwork)
+    vector = model.unpack(tf.constant(model.initial(0)))
+    windows = tf.zeros([2, *PROBLEM.input_shape])
+    with compiled_by_xla(), pytest.raises(AppError, match=r"moving_.* inside a loop .*kernel"):
+        model.apply(vector, windows, training=True, seed=tf.zeros([2], tf.int32))
+
+
+def test_the_modes_agree_on_weighted_losses(data: Dataset) -> None:
+    network = Scaled(PROBLEM)
+    own = np.linspace(0.1, 2.0, ROWS).astype("<f4")
+    own.tofile(data.folder / "weights.f32")
+    weighted = replace(data, weights=Array("weights.f32", "float32", ()))
+    expected, losses = agreed(network, weighted, class_weights={"a": 0.3, "d": 3.7})
+    unweighted, unweighted_losses = trained(network, job_of("single"), data)
+    assert not np.array_equal(unweighted, expected)
+    # The first update's loss is of the same parameters, so the weights alone differ: about log 4 an
+    # example.
+    rows = np.random.default_rng(0).permutation(ROWS)[:20]
+    mean = float((own * np.array([0.3, 1.0, 1.0, 3.7])[EVERY_ROW % 4])[rows].mean())
+    assert losses[0] / unweighted_losses[0] == pytest.approx(mean, rel=0.2)
+    assert mean > 1.3, "or that says nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "options"),
+    [
+        ("spectral", 3, {}),
+        pytest.param("spectral", 4, {}, marks=pytest.mark.long),
+        pytest.param("hybrid", 3, {"filters": 8, "hidden": 8, "layers": 1}, marks=pytest.mark.long),
+    ],
+)
+def test_statistics_of_windows_have_the_same_bits(
+    data: Dataset, name: str, pieces: int, options: dict[str, int]
+) -> None:
+    network = built_in(name, **options)
+    modes = [("sync", parts) for parts in (1, 2, pieces) if pieces % parts == 0]
+    model = {"name": name, **options}
+    expected, _ = agreed(network, data, [*modes, ("allreduce", 1)], slots=pieces, model=model)
+    # What is measured once keeps its bits, also where the shares of the slots are no binary
+    # fractions.
+    begun = network.layout.unpack(measured(network, data).vector)
+    ended = network.layout.unpack(expected)
+    assert not np.array_equal(begun["head/kernel"], ended["head/kernel"])
+    for part in ("scale", "shift", "mean", "deviation"):
+        np.testing.assert_array_equal(ended[f"statistics/{part}"], begun[f"statistics/{part}"])
+
+
+@pytest.mark.long
+def test_augmented_windows_have_the_same_bits(data: Dataset) -> None:
+    network = Scaled(PROBLEM)
+    modes = [("sync", 4), ("sync", 2), ("allreduce", 1)]
+    expected, _ = agreed(network, data, modes, augment=AUGMENT, slots=4)
+    plain, _ = trained(network, job_of("single", slots=4), data)
+    assert not np.array_equal(plain, expected)
+
+
+@pytest.fixture
+def teachers(data: Dataset) -> tuple[Teacher, Teacher]:
+    """Two of a kind, standardized by other windows, as a model of fewer people is."""
+    network = built_in("spectral", hidden=8)
+    return (
+        measured(network, data, EVERY_ROW[:30], seed=5),
+        measured(network, data, EVERY_ROW[30:], seed=6),
+    )
+
+
+@pytest.mark.long
+def test_a_taught_network_has_the_same_bits(
+    data: Dataset, teachers: tuple[Teacher, Teacher]
+) -> None:
+    network = Scaled(PROBLEM)
+    modes = [("sync", 4), ("allreduce", 1)]
+    expected, _ = agreed(network, data, modes, teachers, 1, **TAUGHT)
+    alone, _ = trained(network, job_of("single", **TAUGHT), data, teachers=teachers[1:])
+    same_bits(alone, expected, "its place means nothing")
+    other, _ = trained(network, job_of("single", **TAUGHT), data, teachers=teachers)
+    assert not np.array_equal(other, expected)
+
+
+def test_a_push_learns_from_the_teacher_too(
+    data: Dataset, teachers: tuple[Teacher, Teacher]
+) -> None:
+    network = Scaled(PROBLEM)
+    taught = job_of("async", distill={"run": "teacher", "weight": 1.0})
+    first, _ = trained(network, taught, data, teachers=teachers, teacher=0)
+    second, _ = trained(network, taught, data, teachers=teachers, teacher=1)
+    assert not np.array_equal(first, second)

@@ -1,0 +1,130 @@
+"""Where a job's windows come from: prepared here, or in the one folder that nodes see."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.dataset_entry import describe_dataset
+from cluster.jobs.progress import Display
+from cluster.jobs.sources import load_dataset
+from core.data import Dataset
+from core.data.publish import publishable
+from core.data.synthetic_hhar import write_hhar
+from core.errors import DataError
+from core.inventory import load
+from tests.cluster.jobs.cluster import PROJECT, own_recordings
+from tests.core.data.described.movement import DESCRIBED_SO, EVERYONE, Form, put
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def loaded(source: object, *others: Any) -> Dataset:
+    """What nodes take of it; `others` as those of `load_dataset`."""
+    inventory = load(PROJECT / "inventory.yaml", [f"jobs.train.data.source={source}"])
+    return load_dataset(inventory, Display(quiet=True), Cancel(), lambda _: None, *others)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A folder that all nodes see."""
+    mine = own_recordings(tmp_path / "mine.npz")
+    return Path(publishable(str(mine), 128, 64, 0, tmp_path / "published")["folder"])
+
+
+def test_nodes_open_the_published_folder_and_prepare_nothing(published: Path, cache: Path) -> None:
+    assert loaded(published).folder == published
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("source", ["null", "synthetic", "{folder}/mine.npz"])
+def test_nodes_take_nothing_that_would_have_to_be_prepared(
+    tmp_path: Path, cache: Path, source: str
+) -> None:
+    own_recordings(tmp_path / "mine.npz")
+    with pytest.raises(
+        DataError, match=r"expected a prepared folder .*/shared/prepared/<key>, got"
+    ) as caught:
+        loaded(source.format(folder=tmp_path))
+    assert "\n" not in str(caught.value)
+    assert not cache.exists()
+
+
+class Said(Display):
+    """A display that keeps its lines."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_a_test_set_that_leaks_is_named_on_the_terminal_and_in_the_result(
+    tmp_path: Path, cache: Path
+) -> None:
+    path = tmp_path / "Phones_accelerometer.csv"
+    write_hhar(path, people=3, devices=2, seconds=2.0)
+    settings = [f"jobs.train.data.source={path}", "jobs.train.data.window_steps=50"]
+    local = PROJECT / "inventories" / "local.yaml"
+    for split, by, leak in (("groups", "user", False), ("random", "window", True)):
+        display = Said()
+        inventory = load(local, [*settings, f"jobs.train.data.split={split}"])
+        dataset = load_dataset(inventory, display, Cancel(), lambda _: None)
+        said = "\n".join(display.lines)
+        assert ("LEAK" in said, "0 a, 1 b, 2 c" in said) == (leak, not leak)
+        found = describe_dataset(dataset)["held_out"]
+        assert (bool(found["leak"]), found["by"]) == (leak, by)
+
+
+def test_described_recordings_are_those_of_a_job(tmp_path: Path, cache: Path) -> None:
+    """The run keeps who and what was read, and the preparation the whole format."""
+    folder = tmp_path / "own"
+    put(folder, {"r.csv": Form().bytes_of(EVERYONE)}, {"files": "*.csv", **DESCRIBED_SO})
+    (folder / "format.yaml").rename(tmp_path / "own.yaml")
+    keys = {"source": folder, "format": tmp_path / "own.yaml", "window_steps": 32}
+    settings = [f"jobs.train.data.{key}={value}" for key, value in keys.items()]
+    inventory = load(PROJECT / "inventories" / "local.yaml", settings)
+    dataset = load_dataset(inventory, Display(quiet=True), Cancel(), lambda _: None)
+    found = describe_dataset(dataset)
+    assert found["channel_names"][:3] == ["acc_x", "acc_y", "acc_z"]
+    assert list(found["held_out"]["groups"]) == ["anna", "bert", "cleo"]
+    prepared = json.loads((dataset.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert prepared["preparation"]["format"]["files"] == ["*.csv"]
+
+
+class Recorded:
+    """An app whose data() notes which folder it gets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "app.py"
+        self.folder = folder
+        self.name = "recorded"
+        self.task = None
+        self.given: list[Path] = []
+
+    def has(self, name: str) -> bool:
+        return name == "data"
+
+    def call(self, name: str, folder: Path) -> None:
+        self.given.append(folder)
+        raise DataError("noted")
+
+
+def test_windows_that_came_for_another_network_are_not_an_app_s_data(
+    tmp_path: Path, published: Path
+) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    app = Recorded(tmp_path)
+    for source, recorded in ((published, str(pictures)), (published, None), (pictures, None)):
+        with pytest.raises(DataError, match="noted"):
+            loaded(source, app, recorded)
+    assert app.given == [pictures, tmp_path, pictures]

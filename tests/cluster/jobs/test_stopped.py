@@ -1,0 +1,63 @@
+"""A process that holds parameters is stopped: the job ends, and resumes exactly."""
+
+import signal
+
+import pytest
+
+from core.errors import ExitCode
+from tests.cluster.jobs.cluster import Cluster
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+WORDS = ("epochs=12", "slots=4", "validation_subjects=1", "checkpoint.every_seconds=0.2")
+
+
+@pytest.fixture
+def cluster(two_servers: Cluster) -> Cluster:
+    return two_servers
+
+
+@pytest.mark.parametrize(
+    ("mode", "holder"),
+    [("async", "ps:1"), ("local", "ps:0"), ("sync", "ps:1"), ("allreduce", "worker:1")],
+)
+def test_a_training_resumes_without_an_update_lost_or_doubled(
+    cluster: Cluster, mode: str, holder: str
+) -> None:
+    words = (f"mode={mode}", *WORDS)
+    with cluster.training(*words) as job:
+        job.until("epoch   2/")
+        cluster.processes[holder].send_signal(signal.SIGSTOP)
+        lost = job.end(ExitCode.SERVER_LOST)
+    assert "is gone (" in lost.errors.splitlines()[-1]
+    healthy = {name for name, process in cluster.processes.items() if process.poll() is None}
+    assert healthy == {"ps:0", "ps:1", "worker:0", "worker:1"}, "nobody was killed"
+    fenced = "worker:0" if holder == "worker:1" else "worker"
+    assert f"fencing {fenced}" not in lost.errors
+    cluster.replace(holder)
+    done = cluster.train(*words, resumed=lost.run)
+    assert done.updates > 0
+    assert done.result["resumptions"] == 1
+    if mode in ("sync", "allreduce"):
+        calm = cluster.train(*words)
+        assert done.result["parameters_sha256"] == calm.result["parameters_sha256"]
+        assert done.updates == calm.updates
+
+
+@pytest.mark.parametrize("job", ["train", "pi"])
+def test_a_job_that_meets_a_stopped_server_at_its_start_is_to_be_started_again(
+    cluster: Cluster, job: str
+) -> None:
+    cluster.processes["ps:1"].send_signal(signal.SIGSTOP)
+    done = cluster.job(job, *cluster.settings(*WORDS), code=ExitCode.SERVER_LOST)
+    assert "parameter server ps:1 at" in done.errors
+    assert "takes connections and answers none within 10 s" in done.errors
+
+
+def test_an_evaluation_of_a_stopped_server_ends(cluster: Cluster) -> None:
+    cluster.train(*WORDS, "epochs=1")
+    with cluster.begun("evaluate", *cluster.settings(*WORDS)) as job:
+        job.until("data: ")
+        cluster.processes["ps:0"].send_signal(signal.SIGSTOP)
+        done = job.end(ExitCode.SERVER_LOST)
+    assert "parameter server ps:0 at" in done.errors

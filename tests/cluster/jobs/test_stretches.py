@@ -1,0 +1,143 @@
+"""How long a stretch is, and what is believed of a worker's clock; time and workers are played."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.jobs import training
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.fit import Fit, Plan
+from cluster.jobs.modes.mode import ItemResult, Memories, Step
+from cluster.jobs.roles import WireMeter
+from cluster.jobs.training import Trainer
+from cluster.jobs.work_source import parts_of
+from core.consistency.asynchronous import Asynchronous
+from core.consistency.policy import Speeds
+from core.engine.messages import Item, Outcome
+from core.inventory import TrainJob
+from worker_node.recordings import Standardization
+
+EVERY_SECONDS = 3.0
+
+
+class PlayedMode:
+    """Updates that cost the time which the test says."""
+
+    def __init__(self) -> None:
+        self.policy = Asynchronous(1, Speeds())
+        self.memories = Memories()
+        self.shards = SimpleNamespace(read=lambda: np.zeros(1, np.float32))
+        self.weights = SimpleNamespace(mean=1.0)
+
+    def item(self, grant: Any, update: Any, stretch: Any) -> Item:
+        return Item(update.id, "train")
+
+    def read(self, grant: Any, update: Any, outcome: Outcome, stretch: Any) -> ItemResult:
+        self.policy.replied(grant, 0, 1.0)
+        step = Step(dict.fromkeys(update.batches, 1.0), 0.0, 1.0)
+        return ItemResult((0.0, 0.0, 0.0), len(update.batches), 0.0, step)
+
+    def settle(self) -> None:
+        """Nothing is left."""
+
+
+class PlayedRunner:
+    """Notes how many updates each stretch has; `seconds_of` says how long the next takes."""
+
+    live = frozenset({0})
+
+    def __init__(self, seconds_of: Callable[[int], float], clock: list[float]) -> None:
+        self.stretches: list[int] = []
+        self._seconds_of = seconds_of
+        self._clock = clock
+
+    def run(
+        self, source: Any, stop: Callable[[], bool], linger_seconds: float = 0.0
+    ) -> Iterator[Outcome]:
+        self.stretches.append(0)
+        while (item := source.draw(0)) is not None:
+            self._clock[0] += self._seconds_of(item.id)
+            self.stretches[-1] += 1
+            yield Outcome(item, 0, None, 1.0, 1)
+
+
+class Keeps:
+    """Checkpoints are due by the played clock."""
+
+    every_seconds = EVERY_SECONDS
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock, self._last, self.gaps = clock, 0.0, list[float]()
+
+    def seconds_left(self) -> float:
+        return EVERY_SECONDS - (self._clock[0] - self._last)
+
+    def due(self) -> bool:
+        return self.seconds_left() <= 0.0
+
+    def progress(self, updates: int, lost: int, held: int) -> None:
+        """Nothing is noted."""
+
+    def keep(self) -> None:
+        self.gaps.append(self._clock[0] - self._last)
+        self._last = self._clock[0]
+
+
+@pytest.mark.parametrize("batches", [1, 8, 128])
+def test_a_stretch_lasts_as_long_as_a_checkpoint_is_due_whatever_an_update_is_and_who_left(
+    monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def seconds_of(update: int) -> float:
+        """The workers start slowly; later 15 of 16 of them leave."""
+        if update < 16:
+            return 0.5
+        if update < 500:
+            return 0.1
+        return 1.6
+
+    job = TrainJob.model_validate({"mode": "async", "batch_size": 1})
+    runner = PlayedRunner(seconds_of, clock)
+    keeper = Keeps(clock)
+    rows = np.arange(600 * batches, dtype=np.int32)
+    plan = Plan(rows, 1, 1, 0, 0, batches)
+    monkeypatch.setattr(training, "loss_of_guessing", lambda *_: None)
+    emit = list[object]().append
+    objective = SimpleNamespace(guesses=False, loss_of_guessing=None)
+    played: Any = (runner, PlayedMode(), job, Cancel(), emit, WireMeter(), keeper, objective)
+    nothing = np.zeros(1, np.float32)
+    standardization = Standardization(nothing, nothing + 1)
+    trainer = Trainer(*played)
+    trainer.fit("train", Fit(vector=nothing), plan, standardization, None, lambda: None)
+    assert sum(runner.stretches) == 600
+    late = [gap for gap in keeper.gaps if gap > 1.2 * EVERY_SECONDS]
+    assert len(late) <= 3, "the first, and around the departure: then the pace is known"
+    assert len(keeper.gaps) > 40
+
+
+@pytest.mark.parametrize(
+    ("seconds", "believed"),
+    [
+        ((0.1, 0.2, 0.1), True),
+        ((-3599.9, 0.2, 0.1), False),
+        ((3600.1, 0.2, 0.1), False),
+        ((0.1, 0.2, -1e9), False),
+        ((0.5, 0.5, 0.5), False),
+        ((float("nan"), 0.1, 0.1), False),
+        ((0.0, 0.999, 0.005), True),
+    ],
+)
+def test_parts_that_cannot_be_true_are_left_out(
+    seconds: tuple[float, float, float], believed: bool
+) -> None:
+    found = parts_of(seconds, 1.0)
+    assert bool(found) is believed
+    if believed:
+        assert list(found) == ["pull", "compute", "push", "wait"]
+        assert min(found.values()) >= 0.0
+        assert sum(found.values()) == pytest.approx(1.0, abs=0.01)

@@ -1,0 +1,181 @@
+"""`train` and `evaluate` as a user runs them, with somebody's own recordings."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from cluster.jobs.train_result import load
+from core.engine.environment import KNOWN
+from core.inventory.slots import slots_in_library
+from tests.cluster.conftest import Pool
+from tests.cluster.jobs.cluster import Cluster, Done
+
+CONTRACT = {
+    "": (
+        "schema job status reason cluster mode workers ps seed dataset model settings slots"
+        " arithmetic epochs_done refit final selected confusion updates resumptions wire throughput"
+        " staleness calibration parameters_sha256 elapsed_seconds"
+    ),
+    "dataset": (
+        "name source sha256 train_windows test_windows channels window_steps labels task unit"
+    ),
+    "model": "name parameters hidden",
+    "final": "accuracy f1_macro f1_weighted precision_macro recall_macro loss",
+    "selected": "epoch accuracy f1_macro f1_weighted precision_macro recall_macro loss",
+    "updates": "scheduled applied duplicates_dropped rolled_back memories_lost",
+    "wire": "pull_bytes_per_step push_bytes_per_step packets_per_step",
+    "throughput": "windows_per_second step_seconds_p50",
+    "staleness": "mean maximum",
+}
+EPOCHS = 8
+
+
+@pytest.fixture(scope="module")
+def trained(clusters: Pool) -> Done:
+    """A convolutional network of more than 20,000 parameters, after EPOCHS epochs."""
+    return clusters(2, 1).train(
+        "model={name: conv-lstm, filters: 16, hidden: 48, layers: 1}",
+        f"epochs={EPOCHS}",
+        "validation_subjects=1",
+        "optimizer.learning_rate=0.01",
+    )
+
+
+@pytest.fixture(scope="module")
+def result(trained: Done) -> dict[str, Any]:
+    return trained.result
+
+
+def test_ends_well_and_says_where_the_result_is(trained: Done) -> None:
+    assert trained.output == f"result: {trained.run / 'result.json'}\n"
+    assert f"epoch   {EPOCHS}/{EPOCHS}" in trained.errors
+    assert not any(known.decode() in trained.errors for known in KNOWN)
+    assert "epoch   1/" in trained.log
+    assert "Traceback" not in trained.log
+
+
+def test_the_result_has_every_key_with_a_value_that_makes_sense(result: dict[str, Any]) -> None:
+    for section, keys in CONTRACT.items():
+        present = result[section] if section else result
+        assert set(keys.split()) <= set(present), section
+    expected = {
+        "schema": 1,
+        "job": "train",
+        "status": "done",
+        "reason": None,
+        "mode": "async",
+        "workers": 2,
+        "ps": 1,
+        "seed": 0,
+        "epochs_done": EPOCHS,
+    }
+    assert {key: result[key] for key in expected} == expected
+    shape = {"train_windows": 400, "test_windows": 120, "channels": 6, "window_steps": 64}
+    assert result["dataset"] == {**result["dataset"], **shape}
+    assert result["settings"]["slots"] == "auto"
+    assert result["slots"] == asdict(slots_in_library(20, batch_norm=False))
+    assert result["arithmetic"]["name"] == "library"
+    assert 0 < result["throughput"]["step_seconds_p50"] < result["elapsed_seconds"]
+    assert result["throughput"]["windows_per_second"] > 0
+    assert 0 <= result["staleness"]["mean"] <= result["staleness"]["maximum"]
+
+
+def test_it_learned(result: dict[str, Any]) -> None:
+    final = result["final"]
+    assert final["accuracy"] > 0.6  # guessing is 0.25
+    assert abs(final["f1_macro"] - final["accuracy"]) < 0.2
+    confusion = np.array(result["confusion"])
+    assert confusion.sum(1).tolist() == [30, 30, 30, 30], "every test window"
+    assert np.trace(confusion) / 120 == pytest.approx(final["accuracy"])
+
+
+def test_every_update_was_applied_once(result: dict[str, Any]) -> None:
+    # One of four subjects is held out: 300 windows are 15 batches of 20.
+    updates = EPOCHS * 15
+    counted = dict.fromkeys(CONTRACT["updates"].split(), 0)
+    assert result["updates"] == {**counted, "scheduled": updates, "applied": updates}
+
+
+def test_bytes_on_the_wire_are_one_pull_and_one_push(result: dict[str, Any]) -> None:
+    parameters = result["model"]["parameters"]
+    assert parameters > 20_000
+    total = result["wire"]["pull_bytes_per_step"] + result["wire"]["push_bytes_per_step"]
+    assert total == pytest.approx(2 * 4 * parameters, rel=0.1)
+
+
+def test_the_history_has_one_line_an_epoch_of_which_the_best_is_selected(trained: Done) -> None:
+    events = trained.epochs
+    assert [event["epoch"] for event in events] == list(range(1, EPOCHS + 1))
+    assert {event["stage"] for event in events} == {"train"}
+    assert min(event["loss"] for event in events) > 0
+    assert min(event["rate"] for event in events) > 0
+    best = max(events, key=lambda event: float(event["validation"]["accuracy"]))
+    selected = trained.result["selected"]
+    assert (selected["epoch"], selected["accuracy"]) == (
+        best["epoch"],
+        best["validation"]["accuracy"],
+    )
+
+
+def test_the_model_loads_without_a_cluster(trained: Done) -> None:
+    model = load(trained.run / "model")
+    assert model.labels == ("0", "1", "2", "3")
+    assert hashlib.sha256(model.vector.tobytes()).hexdigest() == trained.result["parameters_sha256"]
+    assert load_file(trained.run / "model" / "weights.safetensors")
+
+
+def test_evaluate_finds_the_same_figures(cluster: Cluster, trained: Done) -> None:
+    settings = cluster.settings(f"jobs.evaluate.run={trained.run}")
+    done = cluster.job("evaluate", *settings, flags=["--json", "--quiet"], code=0)
+    where = f"{done.run}/result.json"
+    assert done.errors == f"result: {where}\n"
+    found = done.result
+    assert json.loads(done.output) == {**found, "result_path": where}
+    for key in ("confusion", "parameters_sha256", "dataset"):
+        assert found[key] == trained.result[key], key
+    assert found["final"] == pytest.approx(trained.result["final"])
+    assert found["evaluated_windows"] == 120
+
+
+@pytest.mark.parametrize("rate", [pytest.param(1e6, marks=pytest.mark.long), 1e9])
+def test_divergence_names_the_update_and_the_learning_rate(cluster: Cluster, rate: float) -> None:
+    done = cluster.train(
+        f"optimizer={{name: sgd, learning_rate: {rate}}}",
+        "schedule={name: constant}",
+        "epochs=3",
+        flags=["--quiet"],
+        code=1,
+    )
+    assert "update" in done.line
+    assert f"{rate:.3g}" in done.line
+    assert "lower jobs.train.optimizer.learning_rate" in done.line
+    assert (done.result["status"], done.result["reason"]) == ("failed", done.line)
+    assert done.result["updates"]["scheduled"] > 0
+    assert done.result["final"]["accuracy"] is None
+
+
+def test_the_thesis_recipe_trains(cluster: Cluster) -> None:
+    done = cluster.job(
+        "train",
+        f"jobs.train.data.source={cluster.mine}",
+        "jobs.train.recipe=thesis",
+        "jobs.train.model.hidden=16",
+        "jobs.train.model.n_layers_in_highway=2",
+        "jobs.train.batch_size=50",
+        "jobs.train.epochs=2",
+        "jobs.train.validation_subjects=0",
+        code=0,
+    )
+    result = done.result
+    assert result["model"]["batch_norm"] is True
+    assert result["model"]["statistics"] > 0
+    assert result["settings"]["keep_probability"] == 0.85
+    assert done.updates == 2 * 13, "8 batches of 50, and the five worst of them again"
+    nothing = dict.fromkeys(result["final"])
+    assert result["selected"] == {**nothing, "epoch": 2}, "nothing was held out"
+    assert np.isfinite(result["final"]["loss"])

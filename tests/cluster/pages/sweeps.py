@@ -1,0 +1,120 @@
+"""Folders of sweeps as `fab sweep` leaves them."""
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.pages.example import HOSTILE
+
+MODEL = "jobs.train.model"
+
+
+def final(accuracy: float) -> dict[str, float | None]:
+    """The figures of a test."""
+    return {
+        "accuracy": accuracy,
+        "f1_macro": accuracy - 0.01,
+        "f1_weighted": accuracy,
+        "precision_macro": accuracy,
+        "precision_weighted": accuracy,
+        "recall_macro": accuracy,
+        "recall_weighted": None,
+        "loss": 0.3,
+    }
+
+
+def run(number: int, settings: dict[str, Any], seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """A run that has ended well, or as `changes` say."""
+    return {
+        "id": f"{number:04d}",
+        "settings": settings,
+        "seed": seed,
+        "state": "finished",
+        "final": final(0.9 + 0.01 * seed),
+        "seconds": 60.0,
+        "node": "pi-01",
+        "folder": f"{number:04d}",
+        "error": None,
+        **changes,
+    }
+
+
+def waiting(number: int, settings: dict[str, Any], seed: int = 0) -> dict[str, Any]:
+    """A run that has not begun."""
+    return run(
+        number, settings, seed, state="waiting", final=None, seconds=0.0, node=None, folder=None
+    )
+
+
+def sweep(runs: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """What is in `sweep.json`."""
+    keys = dict.fromkeys(key for one in runs for key in one["settings"])
+    axes = []
+    for key in keys:
+        values: list[Any] = []
+        for one in runs:
+            if key in one["settings"] and one["settings"][key] not in values:
+                values.append(one["settings"][key])
+        axes.append({"key": key, "values": values})
+    return {
+        "schema": 1,
+        "name": "widths",
+        "id": "20260131T120000Z-widths",
+        "state": "finished",
+        "placement": "node",
+        "seeds": sorted({one["seed"] for one in runs}) or [0],
+        "axes": axes,
+        "references": None,
+        "runs": runs,
+        **changes,
+    }
+
+
+def left(folder: Path, found: dict[str, Any]) -> Path:
+    """The folder with its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(found))
+    return folder
+
+
+def of_the_thesis(seeds: int = 2) -> dict[str, Any]:
+    """Plain and residual networks of three widths, some of them unfinished, beside the thesis."""
+    kinds = [
+        {
+            f"{MODEL}.n_stacked_layers": 3,
+            f"{MODEL}.n_layers_in_highway": cells,
+            f"{MODEL}.bidirectional": bool(cells),
+        }
+        for cells in (0, 3)
+    ]
+    runs = []
+    for number, (kind, hidden, seed) in enumerate(product(kinds, (32, 64, 128), range(seeds)), 1):
+        runs.append(run(number, {**kind, f"{MODEL}.hidden": hidden}, seed))
+    runs[-1] |= {"state": "failed", "final": None, "error": "update 5: the loss is not finite"}
+    runs[-2] |= {"state": "running", "final": None}
+    runs[-3] |= {"state": "waiting", "final": None, "seconds": 0.0, "node": None, "folder": None}
+    return sweep(runs, references="thesis-runs", state="running", base={"jobs.train.epochs": 12})
+
+
+def hostile() -> dict[str, Any]:
+    """Every text is an attack."""
+    texts = {
+        "node": HOSTILE,
+        "error": HOSTILE,
+        "folder": HOSTILE,
+        "final": {**final(0.5), HOSTILE[:60]: 1.0},
+    }
+    runs = [
+        run(at, {HOSTILE: value}, 0, state=HOSTILE if at > 2 else "finished", **texts)
+        for at, value in enumerate((HOSTILE, HOSTILE * 9, [HOSTILE], {HOSTILE: None}), 1)
+    ]
+    return sweep(
+        runs,
+        name=HOSTILE,
+        id=HOSTILE,
+        state=HOSTILE,
+        placement=HOSTILE,
+        references=HOSTILE,
+        base={HOSTILE: HOSTILE},
+    )

@@ -1,0 +1,44 @@
+"""The chart of precision and recall, from results that may be foreign."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.pages.curves import precision_recall
+from cluster.pages.run_files import StoredRun
+
+CURVE = {"recall": [0.5, 1.0], "precision": [1.0, 0.8], "average_precision": 0.9}
+
+
+def drawn(found: Any) -> Any:
+    view: Any = SimpleNamespace(run="one")
+    return precision_recall(StoredRun(Path(), view, {"precision_recall": found}), "windows")
+
+
+def test_each_class_is_a_line_with_its_average_precision() -> None:
+    chart = drawn({"WALKING": CURVE, "<b>": CURVE})
+    assert [series.name for series in chart.series] == ["WALKING (0.900)", "<b> (0.900)"]
+    assert chart.series[0].points == ((0.5, 1.0), (1.0, 0.8))
+    assert "<b>" not in str(chart.json())
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        3,
+        [],
+        {},
+        {"a": None},
+        {"a": {"recall": 1, "precision": 2, "average_precision": 0.5}},
+        {"a": {**CURVE, "recall": [0.5]}},
+        {"a": {**CURVE, "recall": [0.5, float("nan")]}},
+        {"a": {**CURVE, "precision": [0.5, "x"]}},
+        {"a": {**CURVE, "precision": [0.5, 7]}},
+        {"a": {**CURVE, "average_precision": None}},
+    ],
+)
+def test_what_is_no_curve_is_not_drawn(found: Any) -> None:
+    assert drawn(found).is_empty

@@ -1,0 +1,185 @@
+"""The live page as text: every state of a run, and nothing of a run becomes markup."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from cluster.pages import words
+from cluster.pages.class_tables import confusion_of, row_of
+from cluster.pages.drawing import STATIC, Drawing
+from cluster.pages.panels import picture_of
+from cluster.pages.run_charts import charts_of
+from cluster.pages.words import WORDS
+from core import web
+from core.status.classes import counts_of
+from core.status.view import ConfusionView, RunView
+from tests.cluster.pages.elements import Elements
+from tests.cluster.pages.example import HOSTILE, begun, estimating, failed, hostile, training
+from tests.core.status.played_run import whole
+
+EXAMPLES = [
+    training(),
+    training(2),
+    estimating(),
+    estimating(state="done"),
+    begun(),
+    failed(),
+    hostile(),
+]
+NAMES = ["training", "two workers", "pi", "pi done", "begun", "failed", "hostile"]
+
+
+def test_who_left_does_not_look_like_who_joined() -> None:
+    tones = WORDS.event_tones
+    assert {"joined", "suspected", "left", "drained", "failed"} <= tones.keys()
+    assert tones["left"] == tones["failed"] == "bad"
+    assert tones["joined"] == tones["done"] == "well"
+    text = Drawing().fragments(training())["log"]
+    for kind in ("left", "joined"):
+        tone = tones[kind]
+        sign = f'<span class="sign {tone}" aria-hidden="true"></span>'
+        assert f'<span class="kind {tone}">{sign}{kind}</span>' in text
+    assert {event.kind for event in whole().view(60.0).events} <= tones.keys()
+
+
+@pytest.mark.parametrize("view", EXAMPLES, ids=NAMES)
+def test_the_page_is_well_formed_and_fits_a_strict_content_security_policy(view: RunView) -> None:
+    page = Elements(Drawing().page(view))
+    page.runs_no_foreign_code()
+    assert page.all("style") == []
+    for tag, attributes in page.found:
+        assert tag not in ("style", "iframe", "object", "img")
+        if tag == "script":
+            assert "src" in attributes or attributes["type"] == "application/json"
+    for address in page.all("src") + page.all("href"):
+        assert address is None or re.fullmatch(r"static/[a-z./-]+|api/status", address), address
+
+
+@pytest.mark.parametrize("view", EXAMPLES, ids=NAMES)
+def test_the_parts_that_change_have_their_places_on_the_page(view: RunView) -> None:
+    drawing = Drawing()
+    fragments = drawing.fragments(view)
+    assert set(Elements(drawing.page(view)).all("sse-swap")) == set(fragments)
+    for name, text in fragments.items():
+        if name.startswith("chart-"):
+            assert not set("\n<>&") & set(text)
+            assert json.loads(text)["id"] == name.removeprefix("chart-")
+        else:
+            Elements(text).runs_no_foreign_code()
+
+
+def test_nothing_of_a_run_becomes_markup() -> None:
+    page = Elements(Drawing().page(hostile()))
+    assert sum(HOSTILE in word for word in page.words) > 10, "shown, as what it is"
+
+
+def test_every_static_file_that_the_page_asks_for_is_there() -> None:
+    for address in re.findall(r'(?:src|href)="static/([^"]+)"', Drawing().page(training())):
+        assert any((folder / address).is_file() for folder in (STATIC, web.STATIC)), address
+
+
+def test_no_chart_is_blank_before_there_is_anything_to_draw() -> None:
+    for chart in charts_of(begun()):
+        assert chart.is_empty
+        assert chart.empty.startswith(("comes ", "was "))
+        assert chart.empty in chart.summary
+    page = Drawing().page(begun())
+    assert page.count("<canvas") == page.count('class="canvas" hidden') + page.count(
+        'rows-0" hidden'
+    )
+    assert "Comes after the first epoch" in page
+
+
+@pytest.mark.parametrize("view", [training(), estimating()], ids=["training", "pi"])
+def test_every_chart_is_there_in_words_and_numbers_too(view: RunView) -> None:
+    for chart in charts_of(view):
+        heads, rows = chart.table()
+        assert rows, chart.id
+        assert all(len(row) == len(heads) for row in rows), chart.id
+        assert len(chart.summary) > len(chart.title) + 5
+        assert chart.hint.endswith(".")
+
+
+def test_the_picture_says_how_each_node_is() -> None:
+    found = picture_of(training())
+    assert [card.node.name for card in found.servers] == ["pi-head"]
+    tones = {card.node.name: card.tone for card in found.workers}
+    expected = {"pi-00": "well", "pi-03": "warning", "pi-11": "bad", "pi-14": "waiting"}
+    assert expected.items() <= tones.items()
+    assert (found.live, found.configured) == (15, 16)
+    assert found.pull_bytes_per_second == 9.8e6
+    text = Drawing().fragments(training())["picture"]
+    assert text.count('class="node ') == 17
+    assert "was away once" in text
+
+
+def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:
+    view = training(1)
+    node = view.nodes[1]
+    strange = replace(node, roles=(replace(node.roles[0], state="levitating"),))
+    assert "levitating" in Drawing().fragments(replace(view, nodes=(strange,)))["picture"]
+
+
+def test_the_words_of_the_page_are_explained() -> None:
+    page = Drawing().page(training())
+    for word in ("pull", "push", "staleness", "parameter server (ps)", "epoch", "window"):
+        assert word in WORDS.glossary
+        assert f"<dt>{word}</dt>" in page
+    states = "absent joining idle busy suspect slow fenced drained up lost"
+    assert set(states.split()) <= set(WORDS.role_states)
+
+
+def test_the_figures_of_the_classes() -> None:
+    found = ConfusionView("test", ("a", "b", "never"), ((8, 2, 0), (1, 9, 0), (0, 0, 0)))
+    first, second, never = map(row_of, counts_of(found.labels, found.rows))
+    assert (first.precision, first.recall, first.windows) == (8 / 9, 0.8, 10)
+    assert second.f1 == pytest.approx(2 * (9 / 11) * 0.9 / (9 / 11 + 0.9))
+    assert (never.precision, never.recall, never.f1, never.windows) == (0.0, 0.0, 0.0, 0)
+    cells = confusion_of(found)
+    assert [cell.heat for cell in cells[0]] == [6, 2, 0]
+    assert [cell.right for cell in cells[1]] == [False, True, False]
+    assert cells[2][0].share == 0.0
+
+
+def test_what_is_sent_stays_small() -> None:
+    sent = sum(len(text) for text in Drawing().fragments(training(64)).values())
+    assert sent < 120_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, words.NOTHING),
+        (0.0, "0 ms"),
+        (0.85, "850 ms"),
+        (9.96, "10.0 s"),
+        (12.5, "12 s"),
+        (59.97, "1 min 0 s"),
+        (200.0, "3 min 20 s"),
+        (7500.0, "2 h 5 min"),
+        (200_000.0, "2 d 7 h"),
+        (float("nan"), words.NOTHING),
+    ],
+)
+def test_durations(seconds: float | None, shown: str) -> None:
+    assert words.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (words.short(1_411.0), "1.41 k"),
+        (words.short(999_600.0), "1000 k"),
+        (words.short(80.0), "80"),
+        (words.amount(111_240.0), "111 kB"),
+        (words.amount(12.0), "12 B"),
+        (words.percent(0.9156, 2), "91.56 %"),
+        (words.label("WALKING_UPSTAIRS"), "Walking upstairs"),
+        (words.label("Walking fast"), "Walking fast"),
+        (words.significant(float("inf")), None),
+    ],
+)
+def test_numbers(shown: str | float | None, expected: str | None) -> None:
+    assert shown == expected

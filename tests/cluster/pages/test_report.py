@@ -1,0 +1,201 @@
+"""The report, from the files of a run's folder alone."""
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.jobs.lifecycle import environment
+from cluster.pages import __main__ as command
+from cluster.pages import leave
+from cluster.pages.comparison import comparison, groups_of, named
+from cluster.pages.pi_times import times_of
+from cluster.pages.report import report
+from cluster.pages.run_files import StoredRun, run_of
+from core.errors import UsageError
+from tests.cluster.pages.elements import Elements
+from tests.cluster.pages.example import HOSTILE, estimating, failed, hostile, training
+from tests.cluster.pages.folders import left, pi_result, train_result
+
+
+def examples() -> dict[str, StoredRun]:
+    where = Path("runs/x")
+    result = train_result()
+    return {
+        "training": StoredRun(where, replace(training(), state="done"), result, environment()),
+        "pi": StoredRun(where, estimating(state="done"), pi_result(16, 10**9, 14.0), environment()),
+        "failed": StoredRun(
+            where, failed(), train_result(status="failed", final=None, confusion=None)
+        ),
+        "hostile": StoredRun(
+            where,
+            hostile(),
+            {**result, "settings": {HOSTILE: HOSTILE}, "chaos": {"injected": {HOSTILE: 1}}},
+            {"processor": HOSTILE},
+        ),
+        "nothing but the picture": StoredRun(where, training()),
+    }
+
+
+@pytest.mark.parametrize("name", examples())
+def test_it_is_one_file_that_asks_nobody_for_anything(name: str) -> None:
+    text = report(examples()[name])
+    page = Elements(text)
+    page.asks_nobody()
+    assert "sourceMappingURL" not in text
+    assert "@import" not in text
+    assert "url(" not in text.partition("</style>")[0]
+    (policy,) = (
+        attributes["content"] for _, attributes in page.found if "http-equiv" in attributes
+    )
+    assert str(policy).startswith("default-src 'none'")
+
+
+PARTS = """Loss, Accuracy, Throughput, Staleness, Time of a step, Worker timeline, Confusion matrix,
+precision, Epochs, Bytes on the wire, Failures survived, injected: kill-worker, Environment,
+tensorflow, aarch64 0x41 0xd03, Settings, recipe, Event log, worker:15"""
+
+
+def test_the_report_of_a_training_has_everything() -> None:
+    text = report(examples()["training"])
+    assert [words for words in re.split(r",\s", PARTS) if words not in text] == []
+
+
+def of_run(folder: Path, name: str, result: dict[str, Any]) -> StoredRun:
+    """The run that left this result, read back."""
+    return run_of(left(folder / f"20261121T{name}", result))
+
+
+def test_a_test_set_that_leaks_is_named(tmp_path: Path) -> None:
+    result = train_result()
+    result["dataset"]["held_out"] = {"by": "window", "groups": [], "leak": "windows <overlap>"}
+    text = report(of_run(tmp_path, "1-train", result))
+    assert "a leak" in text
+    assert "windows &lt;overlap&gt;" in text
+    assert "a leak" not in report(of_run(tmp_path, "2-train", train_result()))
+
+
+def test_a_failed_run_says_why() -> None:
+    text = report(examples()["failed"])
+    assert "ps:0 at 192.168.1.10:2222 was lost" in text
+    assert "ended by an error" in text
+
+
+def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path: Path) -> None:
+    text = report(of_run(tmp_path, "233535Z-train", train_result()))
+    assert "Not in this report, because the run's folder lacks it: throughput" in text
+    assert "did not record its versions" in text
+    assert "90.00 %" in text
+    assert text.count("<canvas") == 3
+    assert "Accuracy, precision and recall by epoch" in text
+    alone = report(of_run(tmp_path, "231300Z-pi", pi_result(16, 200_000_000, 7.4)))
+    assert "3.1416000" in alone
+    assert "<canvas" not in alone, "one point is no curve"
+
+
+def test_a_job_leaves_report_and_environment(tmp_path: Path) -> None:
+    folder = left(tmp_path / "20261121T233535Z-train", train_result())
+    with leave.reported(folder, environment):
+        pass
+    assert "Test accuracy" in (folder / "report.html").read_text()
+    assert json.loads((folder / "environment.json").read_text())["python"]
+    (folder / "report.html").unlink()
+
+    def fails() -> None:
+        with leave.reported(folder, environment):
+            raise ValueError("the job's own")
+
+    with pytest.raises(ValueError, match="the job's own"):
+        fails()
+    assert (folder / "report.html").exists()
+
+
+def test_a_report_that_cannot_be_written_costs_a_warning_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), leave.reported(tmp_path / "gone", environment):
+        pass
+    assert len(caplog.records) == 1
+    assert "no report" in caplog.text
+
+
+def test_seeds_belong_together_and_other_settings_are_told_apart(tmp_path: Path) -> None:
+    runs = [of_run(tmp_path, f"23353{seed}Z-train", train_result(seed)) for seed in range(3)]
+    other = train_result(0, mode="sync")
+    other["settings"]["mode"] = "sync"
+    runs.append(of_run(tmp_path, "233539Z-train", other))
+    assert [group.name for group in groups_of(named(runs))] == ["A B C, 3 runs", "D"]
+    text = comparison(runs)
+    assert "<b>91.00 %</b> ± 1.00 %" in text
+    assert re.findall(r'class="differs"><th scope="row"><code>(\w+)', text) == ["mode", "seed"]
+    assert "A B C, 3 runs: mean" in text
+    assert "Precision for held-out people" in text
+    assert "Recall for held-out people" in text
+    Elements(text)
+
+
+def test_time_against_samples(tmp_path: Path) -> None:
+    million = 1_000_000
+    places = [
+        (1, 10 * million, 10.0),
+        (1, 100 * million, 90.0),
+        (1, 100 * million, 110.0),
+        (4, 100 * million, 25.0),
+        (16, 1000 * million, 70.0),
+    ]
+    runs = [
+        of_run(tmp_path, f"2313{at:02}Z-pi", pi_result(*place)) for at, place in enumerate(places)
+    ]
+    long = runs[-1]
+    runs[-1] = replace(long, view=replace(long.view, pi=estimating(16, 1000 * million, "done").pi))
+    times = times_of(runs)
+    assert times.workers == (1, 4, 16)
+    table = dict(zip(times.samples, times.cells, strict=True))
+    alone, four, sixteen = table[100 * million]
+    assert alone is not None
+    assert four is not None
+    assert sixteen is not None
+    assert (alone.seconds, alone.runs, alone.thesis_has_none) == (100.0, 2, True)
+    assert (four.speedup, four.thesis_seconds) == (4.0, 3.741)
+    assert sixteen.runs == 0, "passed on the way"
+    assert 0 < sixteen.seconds < 70
+    last = table[1000 * million][2]
+    assert last is not None
+    assert (last.thesis_seconds, last.thesis_has_none) == (None, False), "its table ends before"
+    text = comparison(runs)
+    assert "thesis: N/A" in text
+    assert "thesis: 3.74 s" in text
+    assert "out of memory" not in text
+    Elements(text)
+
+
+def test_many_runs_have_a_row_each(tmp_path: Path) -> None:
+    results = [pi_result(workers, 10**7, 10.0) for workers in range(1, 9)]
+    runs = [of_run(tmp_path, f"2313{at:02}Z-pi", result) for at, result in enumerate(results)]
+    text = comparison(runs)
+    assert "Those that differ stand with the figures above" in text
+    Elements(text)
+
+
+def test_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = left(tmp_path / "20261121T233535Z-train", train_result())
+    two = left(tmp_path / "20261121T233536Z-train", train_result(1))
+    both = ["--run", str(one), "--run", str(two)]
+    monkeypatch.chdir(tmp_path)
+    assert command.main(both[:2]) == 0
+    assert capsys.readouterr().out == f"report: {one / 'report.html'}\n"
+    assert command.main([*both, "--out", "both.html"]) == 0
+    assert "2 runs side by side" in (tmp_path / "both.html").read_text()
+    assert command.main(both) == 0
+    assert (tmp_path / "comparison.html").exists()
+    capsys.readouterr()
+    assert command.main(["--run", "nothing"]) == 2
+    assert "expected the folder of a run" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="more than once"):
+        command.write([one, one], None)

@@ -1,0 +1,59 @@
+"""Files of a sweep's run on its node: whose they are, also after a kill between two of them."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.programs.frames import FrameType
+from cluster.programs.runner import RunnerTask, _Served
+from tests.cluster.apps.trees import write_tree
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[[], _Served]]:
+    """The runner after a start, with what is in the folder."""
+    task = RunnerTask(
+        ("127.0.0.1", 1), "token", "worker:0", (1, 2), Path("x"), tmp_path / "files", module="this"
+    )
+    here, there = socket.socketpair()
+    with here, there:
+        yield lambda: _Served(task, there)
+
+
+def said(**content: str | list[str]) -> bytes:
+    return json.dumps(content).encode()
+
+
+def run(one: _Served) -> None:
+    one._begin(said(arguments=[]))
+    one._end()
+
+
+def test_files_belong_to_a_run_once_all_of_them_are_there(
+    tmp_path: Path, served: Callable[[], _Served]
+) -> None:
+    write_tree(tmp_path, {"files/old": "of another run", "files.whose": "0001"})
+    one = served()
+    assert one._whose == "0001"
+    one._take_file(FrameType.WHOSE, said(name="0002"))
+    one._take_file(FrameType.FILE, said(path="run/checkpoint"))
+    one._take_file(FrameType.BYTES, b"half")
+    # Killed now, it has lost all files, and gets each of them again.
+    assert served()._whose == ""
+    one._take_file(FrameType.FILE, said(path="run/more"))
+    run(one)
+    assert served()._whose == "0002"
+    left = [path.name for path in (tmp_path / "files").rglob("*") if path.is_file()]
+    assert sorted(left) == ["checkpoint", "more"]
+
+
+def test_the_same_run_again_keeps_its_files(tmp_path: Path, served: Callable[[], _Served]) -> None:
+    write_tree(tmp_path, {"files/checkpoint": "whole", "files.whose": "0001"})
+    one = served()
+    one._take_file(FrameType.WHOSE, said(name="0001"))
+    run(one)
+    assert one._whose == "0001"
+    assert (tmp_path / "files/checkpoint").read_text() == "whole"

@@ -1,0 +1,211 @@
+"""A program on several nodes: the lead, and a runner for each worker, as units run them."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.programs.files import FileTaker
+from cluster.programs.frames import Frames, FrameType, ProtocolError, greeting, send
+from cluster.programs.group import Group, GroupMember
+from cluster.programs.lead import LOST, Lead, RemoteProcess
+from cluster.programs.roster import Member
+from cluster.programs.runner import RunnerTask
+from cluster.programs.runner import _Served as Served
+from core.errors import ClusterError, ExitCode
+from core.inventory.templates import free_ports
+from deploy.common.project import environment_for_any_folder
+from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
+from deploy.jobs.node_job.records import JobFolder
+from deploy.jobs.program_files import ARCHIVE, packed
+from tests.cluster.apps.trees import write_tree
+from tests.deploy.playing import eventually
+
+NAMES = ("worker:0", "worker:1")
+
+
+class Nodes:
+    """Two nodes in one folder, and their lead."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lead = Lead("127.0.0.1", 0, "secret")
+        self.units: list[subprocess.Popen[bytes]] = []
+
+    def begin(self, source: str) -> dict[str, RemoteProcess]:
+        """The runners of that program on both nodes, once the lead has them."""
+        files = {"p.py": textwrap.dedent(source), "beside.py": "WORD = 'beside'\n"}
+        archive = packed(write_tree(self.folder / "here", files) / "p.py")
+        ports = free_ports(8)
+        for index, name in enumerate(NAMES):
+            job = self.folder / f"node-{index}/jobs/20260101T0000-task"
+            job.mkdir(parents=True)
+            task = ProgramTask(
+                f"127.0.0.1:{self.lead.port}", "secret", name, ports[index::2], "p.py"
+            )
+            (job / TASK).write_bytes(task.to_bytes())
+            (job / ARCHIVE).write_bytes(archive)
+            words = [sys.executable, "-m", "deploy.jobs.node_job", job.name]
+            self.units.append(
+                subprocess.Popen(
+                    [*words, "--root", str(job.parents[1])], env=environment_for_any_folder()
+                )
+            )
+        return dict(self.lead.gather(NAMES, lambda: False, 60.0))
+
+    def run(self, processes: dict[str, RemoteProcess]) -> tuple[Group, list[bytes]]:
+        """The program to its end, and what it said on each node."""
+        heard = [bytearray(), bytearray()]
+        members = [
+            GroupMember(Member(name, "node", "127.0.0.1", 0), processes[name], one.extend)
+            for name, one in zip(NAMES, heard, strict=True)
+        ]
+        group = Group(members, lambda: False)
+        group.run()
+        return group, [bytes(one) for one in heard]
+
+    def begin_and_run(self, source: str) -> tuple[Group, list[bytes]]:
+        """Both, with a rank and arguments for each process."""
+        processes = self.begin(source)
+        for index, name in enumerate(NAMES):
+            folder = self.folder / "run" / str(index)
+            processes[name].begin({"RANK": str(index)}, ["a b", "'"], folder)
+        return self.run(processes)
+
+    def end(self) -> list[int]:
+        self.lead.close(last=True)
+        return [unit.wait(timeout=60) for unit in self.units]
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path)
+    yield made
+    for unit in made.units:
+        if unit.poll() is None:
+            unit.send_signal(signal.SIGINT)
+    made.end()
+
+
+def test_a_program_runs_on_each_node_and_its_files_come_back(nodes: Nodes) -> None:
+    group, heard = nodes.begin_and_run(
+        """
+        import os, sys, beside
+        os.makedirs("deep")
+        open("deep/made.bin", "wb").write(os.environ["RANK"].encode() * 3_000_000)
+        os.symlink("/etc/passwd", "link")
+        print(beside.WORD, sys.argv[1:], "PSCLUSTER_PROGRAM_TOKEN" in os.environ)
+        """
+    )
+    assert heard == [b"beside ['a b', \"'\"] False\n"] * 2
+    assert [part.return_code for part in group.parts] == [0, 0]
+    for rank in ("0", "1"):
+        found = nodes.folder / "run" / rank
+        assert (found / "deep/made.bin").read_bytes() == rank.encode() * 3_000_000
+        assert not (found / "link").exists()
+    assert nodes.end() == [0, 0]
+
+
+def test_one_that_fails_ends_the_other(nodes: Nodes) -> None:
+    source = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(600)"
+    group, _ = nodes.begin_and_run(source)
+    assert group.first_failed is group.parts[1]
+    assert [part.return_code for part in group.parts] == [-signal.SIGTERM, 7]
+
+
+def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
+    started = nodes.folder / "started"
+    processes = nodes.begin(f"import time\nopen({str(started)!r}, 'w').close()\ntime.sleep(600)")
+    for process in processes.values():
+        process.begin({}, [], nodes.folder / "run")
+    eventually(started.exists, "the program's start")
+    nodes.units[1].kill()
+    group, _ = nodes.run(processes)
+    assert group.first_failed is group.parts[1]
+    assert group.parts[1].return_code == LOST
+
+
+def test_the_lead_takes_nobody_without_the_token(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = {"port": 2000, "second_port": 2001}
+    with socket.create_connection(("127.0.0.1", nodes.lead.port)) as alien:
+        send(alien, FrameType.HELLO, {**greeting(alien, "wrong", "worker:0"), **ports})
+    with socket.create_connection(("127.0.0.1", nodes.lead.port)) as alien:
+        send(alien, FrameType.HELLO, {"proof": "\ud800", **ports})
+        with pytest.raises(
+            ClusterError, match="worker:0, worker:1: no runner connected within 1 s"
+        ):
+            nodes.lead.gather(NAMES, lambda: False, 1.0)
+        assert alien.recv(1) == b""
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "waiting for worker:0, worker:1 to connect, at most 1 s in all"
+
+
+def test_a_runner_tells_another_process_nothing_and_obeys_it_in_nothing(tmp_path: Path) -> None:
+    """One that has the lead's port: what it sends would be executed."""
+    made = tmp_path / "executed"
+    program = write_tree(tmp_path, {"p.py": f"open({str(made)!r}, 'w')"}) / "p.py"
+    task = RunnerTask(("", 1), "secret", "worker:0", free_ports(2), program, tmp_path / "files")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as ours,
+        listener.accept()[0] as theirs,
+    ):
+        send(theirs, FrameType.START, {"variables": {}, "arguments": []})
+        assert not Served(task, ours).serve()
+        heard = theirs.recv(4096)
+    assert (b"worker:0" in heard, b"secret" in heard, made.exists()) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ("0123456789abcdef", "expected the packages of the program, they are gone"),
+        ("../../x", "expected the key"),
+    ],
+)
+def test_a_runner_whose_packages_are_gone_says_so(
+    tmp_path: Path, environment: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = write_tree(tmp_path / "here", {"p.py": ""}) / "p.py"
+    (tmp_path / TASK).write_bytes(
+        ProgramTask("127.0.0.1:1", "", "worker:0", (), "p.py", environment).to_bytes()
+    )
+    (tmp_path / ARCHIVE).write_bytes(packed(program))
+    assert run_task(JobFolder(tmp_path)) == ExitCode.FAILED
+    assert words in capsys.readouterr().err
+
+
+def test_a_lead_without_a_token_listens_to_nobody() -> None:
+    with pytest.raises(ClusterError, match="expected the token of the job"):
+        Lead("127.0.0.1", 0, "")
+
+
+def test_a_disk_that_takes_no_files_costs_the_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "full").touch()  # a file where the folder would be: as a full disk, an OSError
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = RemoteProcess(ours, (2000, 2001), Frames())
+        process.begin({}, [], tmp_path / "full" / "files")
+        send(theirs, FrameType.FILE, {"path": "a"})
+        send(theirs, FrameType.BYTES, b"content")
+        send(theirs, FrameType.OUTPUT, b"done\n")
+        send(theirs, FrameType.ENDED, {"return_code": 0})
+        heard = process.read() or b""
+    said = f"its files are not all here: {tmp_path}/full/files: Not a directory\ndone\n"
+    assert heard.decode() == said
+    assert process.poll() == 0
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b", "x" * 300, "\ud800"])
+def test_a_file_never_lands_elsewhere(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ProtocolError):
+        FileTaker(tmp_path / "files").begin(json.loads(json.dumps({"path": path})))
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,366 @@
+"""What drives a sweep, with trainings that are played: here, and on two nodes that come and go."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from signal import Signals
+
+import pytest
+
+from cluster.programs.lead import Lead
+from cluster.sweeps.driving import executors
+from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks, result_of
+from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
+from cluster.sweeps.progress import Epoch
+from cluster.sweeps.record import RunRecord, SweepRecord
+from cluster.sweeps.schedule import MOST_ENDINGS, Schedule
+from core.errors import ClusterError
+from core.inventory.templates import free_ports
+from deploy.common.project import environment_for_any_folder
+
+NAMES = ("worker:0", "worker:1")
+KEY = "jobs.train.epochs"
+
+
+def schedule_of(count: int) -> Schedule:
+    runs = tuple(RunRecord(f"{at:04d}", {KEY: at}, 3) for at in range(1, count + 1))
+    return Schedule(SweepRecord("s", "x-sweep", "running", "node", (3,), (), None, runs))
+
+
+class Driven:
+    """A schedule that is driven over executors in a folder.
+
+    `look` is called some times a second.
+    """
+
+    def __init__(self, folder: Path, executors: Sequence[Executor]) -> None:
+        self.folder = folder
+        self.schedule = schedule_of(3)
+        (folder / RUNS).mkdir(exist_ok=True)
+        self.executors = executors
+        self.look: Callable[[], None] = lambda: None
+        self.prune: Callable[[RunRecord, Epoch], str] = lambda run, epoch: ""
+        self.more: dict[str, list[str]] = {}
+        """Further arguments of a run, by its id."""
+        self.records: list[SweepRecord] = []
+        self.lost_cluster: Callable[[int], bool] = lambda code: False
+        self.drive: Drive | None = None
+
+    def run(self, asked: Callable[[], bool] = lambda: False) -> bool:
+        hooks = Hooks(
+            lambda run: [str(run.settings[KEY]), *self.more.get(run.id, [])],
+            self.records.append,
+            self.prune,
+            lambda run: None,
+            self.lost_cluster,
+            self.look,
+        )
+        self.drive = Drive(self.schedule, self.executors, self.folder, hooks)
+        return self.drive.run(asked)
+
+    def runs(self) -> list[tuple[str, str]]:
+        return [(run.id, run.state) for run in self.schedule.record.runs]
+
+    def figures(self) -> list[object]:
+        return [run.final for run in self.schedule.record.runs]
+
+    def resumptions(self) -> list[int]:
+        found = [result_of(self.folder / RUNS / run.id)[1] for run in self.schedule.record.runs]
+        return [result["resumptions"] for result in found if result is not None]
+
+    def has_checkpoint(self, run: str) -> bool:
+        return any((self.folder / RUNS / run).glob("*-train/checkpoints/update-*.json"))
+
+
+class Here(Driven):
+    """Two workers of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, [LocalExecutor(name, str(folder)) for name in NAMES])
+        self.left: list[float | None] = []
+
+    def kill(self) -> int | None:
+        """End the run of the first worker; its pid, None where it has none."""
+        first = self.executors[0]
+        assert isinstance(first, LocalExecutor)
+        process = first._process
+        if process is None:
+            return None
+        process.ask(Signals.SIGKILL)
+        return process.pid
+
+    def kill_with_checkpoint(self) -> None:
+        if self.has_checkpoint("0001"):
+            self.kill()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def played() -> Iterator[None]:
+    """Trainings that are played."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "MEMBER", "tests.cluster.sweeps.play_member")
+        for name, value in environment_for_any_folder().items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def calm(played: None, tmp_path_factory: pytest.TempPathFactory) -> Here:
+    """A sweep that nobody disturbed, with the times left that it told meanwhile."""
+    driven = Here(tmp_path_factory.mktemp("calm"))
+
+    def look() -> None:
+        assert driven.drive is not None
+        driven.left.append(driven.drive.seconds_left())
+
+    driven.look = look
+    assert driven.run()
+    return driven
+
+
+@pytest.fixture(scope="module")
+def undisturbed(calm: Here) -> list[object]:
+    return calm.figures()
+
+
+def test_every_run_is_trained_once_and_every_change_is_taken_down(calm: Here) -> None:
+    runs = calm.schedule.record.runs
+    assert calm.runs() == [("0001", "finished"), ("0002", "finished"), ("0003", "finished")]
+    assert calm.resumptions() == [0, 0, 0]
+    assert {run.node for run in runs} == set(NAMES)
+    assert runs[0].folder == f"{RUNS}/0001/20260101T000000Z-train"
+    states = [[run.state for run in record.runs] for record in calm.records]
+    assert states[0] == ["waiting"] * 3
+    assert ["running", "running", "waiting"] in states
+    assert (calm.folder / RUNS / "0001.log").read_text().count("pscluster_run") > 2
+
+
+def test_the_time_left_is_known_while_runs_are_on(calm: Here) -> None:
+    known = [seconds for seconds in calm.left if seconds is not None]
+    assert known
+    assert min(known) >= 0.0
+    assert calm.drive is not None
+    assert calm.drive.seconds_left() == 0.0
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains long enough to be met in mid-training, however busy the machine is."""
+    monkeypatch.setenv("PLAYED_STEP_SECONDS", "0.3")
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_killed_process_resumes_and_the_figures_are_the_same(
+    here: Here, undisturbed: list[object]
+) -> None:
+    killed: list[int | None] = []
+
+    def kill_once() -> None:
+        if not killed and here.has_checkpoint("0001"):
+            killed.append(here.kill())
+
+    here.look = kill_once
+    assert here.run()
+    assert killed
+    assert here.figures() == undisturbed
+    assert here.resumptions() == [1, 0, 0]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_person_s_interrupt_leaves_checkpoints_and_the_next_driver_resumes(
+    here: Here, undisturbed: list[object]
+) -> None:
+    assert not here.run(lambda: here.has_checkpoint("0001"))
+    assert ("0001", "waiting") in here.runs()
+    assert here.run()
+    assert here.figures() == undisturbed
+    assert here.resumptions()[0] == 1
+
+
+def test_a_run_that_fails_ends_alone(here: Here) -> None:
+    here.more = {"0001": ["failing"], "0002": ["refused"]}
+    assert here.run()
+    assert here.runs() == [("0001", "failed"), ("0002", "failed"), ("0003", "finished")]
+    diverged, refused, _ = (str(run.error) for run in here.schedule.record.runs)
+    assert diverged == "it diverged"
+    assert "expected others" in refused
+
+
+def test_a_folder_that_cannot_be_made_ends_the_driver_with_a_line(here: Here) -> None:
+    (here.folder / RUNS / "0002").write_text("")
+    with pytest.raises(
+        ClusterError, match=r"0002: the folder of the run cannot be made .*change `runs`"
+    ):
+        here.run()
+    assert not here.drive or not here.drive.leases
+
+
+def test_a_run_that_is_ended_early_is_over(here: Here) -> None:
+    here.prune = lambda run, epoch: "too slow" if run.id == "0002" and epoch.epoch == 2 else ""
+    assert here.run()
+    assert here.runs()[1] == ("0002", "pruned")
+    assert here.schedule.record.runs[1].error == "too slow"
+
+
+def test_a_cluster_that_is_lost_ends_the_driver_and_the_run_waits(
+    here: Here, undisturbed: list[object]
+) -> None:
+    here.executors = here.executors[:1]
+    here.lost_cluster = lambda code: code < 0
+    here.look = here.kill_with_checkpoint
+    with pytest.raises(ClusterLost, match="run 0001"):
+        here.run()
+    assert here.runs()[0] == ("0001", "waiting")
+    here.look = lambda: None
+    assert here.run()
+    assert here.figures() == undisturbed
+
+
+class Nodes(Driven):
+    """Two nodes with a runner each, as units would run them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lead = Lead("127.0.0.1", 0, "secret")
+        self.places = RemoteExecutors(self._lead, NAMES)
+        super().__init__(folder, self.places.executors)
+        self.units: dict[int, subprocess.Popen[bytes]] = {}
+        self._ports = free_ports(8)
+        self._joined_at = time.monotonic()
+
+    def begin(self, *indices: int, send_seconds: float = 0.1) -> None:
+        """Start these nodes and wait for them."""
+        for index in indices:
+            there = self.folder / f"node-{index}"
+            there.mkdir(exist_ok=True)
+            words = (self._lead.port, NAMES[index], there, send_seconds, *self._ports[index::2])
+            self.units[index] = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.sweeps.play_runner", *map(str, words)],
+                env=environment_for_any_folder(),
+            )
+        self.gather(*indices)
+
+    def gather(self, *indices: int) -> None:
+        names = {NAMES[index] for index in indices}
+        self.places.gather(lambda: names <= set(self._lead.processes), 30.0)
+
+    def began(self, index: int) -> bool:
+        """Whether a run on that node has a checkpoint there."""
+        pattern = "files/*-train/checkpoints/update-*.json"
+        return any((self.folder / f"node-{index}").glob(pattern))
+
+    def join(self) -> None:
+        if time.monotonic() - self._joined_at > 0.5:
+            self._joined_at = time.monotonic()
+            self.places.join()
+
+    def again(self) -> None:
+        """Another driver, at the same port."""
+        port = self._lead.port
+        self.places.close(last=False)
+        self._lead = Lead("127.0.0.1", port, "secret")
+        self.places = RemoteExecutors(self._lead, NAMES)
+        self.executors = self.places.executors
+
+    def end(self) -> None:
+        self.places.close(last=True)
+        for unit in self.units.values():
+            try:
+                unit.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                unit.kill()
+                unit.wait()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path)
+    yield made
+    made.end()
+
+
+def test_runs_on_nodes_bring_their_files_and_leave_those_of_others(
+    nodes: Nodes, undisturbed: list[object]
+) -> None:
+    nodes.begin(0, 1)
+    assert nodes.run()
+    assert nodes.figures() == undisturbed
+    assert {run.node for run in nodes.schedule.record.runs} == set(NAMES)
+    for run in nodes.schedule.record.runs:
+        assert run.folder is not None
+        content = json.loads((nodes.folder / run.folder / "result.json").read_text())
+        assert content["final"] == run.final
+        assert len(list((nodes.folder / RUNS / run.id).glob("*-train"))) == 1
+
+
+@pytest.mark.long
+def test_the_run_of_a_lost_node_ends_on_another(nodes: Nodes, undisturbed: list[object]) -> None:
+    nodes.begin(0, 1)
+
+    def lose() -> None:
+        if nodes.has_checkpoint("0002"):
+            nodes.units[1].kill()
+        nodes.join()
+
+    nodes.look = lose
+    assert nodes.run()
+    assert nodes.figures() == undisturbed
+    assert {run.node for run in nodes.schedule.record.runs} == {NAMES[0]}
+    assert nodes.resumptions() == [0, 1, 0]
+
+
+@pytest.mark.long
+def test_an_interrupted_run_resumes_on_another_node_from_its_checkpoint(
+    nodes: Nodes, undisturbed: list[object]
+) -> None:
+    nodes.begin(0)
+    assert not nodes.run(lambda: nodes.began(0))
+    assert nodes.has_checkpoint("0001")
+    nodes.again()
+    nodes.units[0].kill()
+    nodes.begin(1)
+    assert nodes.run()
+    assert nodes.figures() == undisturbed
+    assert nodes.resumptions() == [1, 0, 0]
+    assert {run.node for run in nodes.schedule.record.runs} == {NAMES[1]}
+
+
+def test_a_node_that_comes_back_resumes_what_it_began(
+    nodes: Nodes, undisturbed: list[object]
+) -> None:
+    """The driver dies: the node's own checkpoint never came to it."""
+    nodes.begin(0, send_seconds=600.0)
+
+    def die() -> None:
+        if nodes.began(0):
+            raise KeyboardInterrupt
+
+    nodes.look = die
+    with pytest.raises(KeyboardInterrupt):
+        nodes.run()
+    assert not nodes.has_checkpoint("0001")
+    nodes.look = lambda: None
+    nodes.schedule = Schedule(nodes.schedule.record)
+    nodes.again()
+    nodes.gather(0)
+    assert nodes.run()
+    assert nodes.figures() == undisturbed
+    assert nodes.resumptions() == [1, 0, 0]
+
+
+@pytest.mark.long
+def test_a_run_is_not_tried_for_ever(here: Here) -> None:
+    here.schedule = schedule_of(1)
+    here.executors = here.executors[:1]
+    kills = set[int | None]()
+    here.look = lambda: kills.add(here.kill())
+    assert here.run()
+    assert len(kills - {None}) == MOST_ENDINGS
+    assert here.runs() == [("0001", "failed")]

@@ -1,0 +1,169 @@
+import csv
+import json
+import statistics
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from cluster.references.tables import own_table
+from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
+from cluster.sweeps.record import FILE, RunRecord, SweepRecord, read_record
+from cluster.sweeps.sweep_file import Axis
+from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
+from core.errors import UsageError
+
+HIDDEN = "jobs.train.model.hidden"
+
+
+def finished(number: int, hidden: int, seed: int, accuracy: float) -> RunRecord:
+    return RunRecord(
+        f"{number:04d}",
+        {HIDDEN: hidden},
+        seed,
+        "finished",
+        {"accuracy": accuracy, "loss": 1 - accuracy, "f1_macro": None},
+        2.0 * number,
+        "worker:0",
+        f"runs/{number:04d}/x-train",
+    )
+
+
+RECORD = SweepRecord(
+    "s",
+    "x-sweep",
+    "running",
+    "node",
+    (1, 2),
+    (Axis(HIDDEN, (8, 16)),),
+    "tables/thesis.json",
+    (
+        finished(1, 8, 1, 0.5),
+        finished(2, 8, 2, 0.7),
+        finished(3, 16, 1, 0.9),
+        RunRecord("0004", {HIDDEN: 16}, 2, "failed", error="it diverged"),
+    ),
+)
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    RECORD.write(tmp_path)
+    assert read_record(tmp_path) == RECORD
+    content = json.loads((tmp_path / FILE).read_text())
+    assert content["schema"] == 1
+    assert content["axes"] == [{"key": HIDDEN, "values": [8, 16]}]
+    assert content["runs"][0] == asdict(RECORD.runs[0])
+    assert content["runs"][0].keys() == set(KEYS.split())
+    assert RECORD.counts() == {"waiting": 0, "running": 0, "finished": 3, "failed": 1, "pruned": 0}
+
+
+KEYS = "id settings seed state final seconds node folder error selected"
+ONE = {**asdict(RECORD.runs[0]), "settings": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": 2}, "schema"),
+        ({"state": "sleeping"}, "state: "),
+        ({"placement": "moon"}, "placement: "),
+        ({"runs": 3}, "runs: "),
+        ({"runs": [{}]}, "runs.0.id: "),
+        ({"axes": [{}]}, "axes.0.key: "),
+        ({"runs": [{**ONE, "id": "../../etc"}]}, "runs.0.id: "),
+        ({"seeds": ["x"]}, "seeds.0: "),
+        ({"runs": [{**ONE, "folder": "/etc"}]}, "no folder of the sweep"),
+        ({"runs": [{**ONE, "folder": "runs/../../x"}]}, "no folder of the sweep"),
+        ({"runs": [{**ONE, "folder": 3}]}, "runs.0.folder: "),
+    ],
+)
+def test_a_foreign_record_is_refused_by_name(
+    tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    (tmp_path / FILE).write_text(json.dumps({**RECORD.to_json(), **change}))
+    with pytest.raises(UsageError, match=f"expected what `fab sweep` writes.*{says}"):
+        read_record(tmp_path)
+
+
+def test_no_record(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected the folder of a sweep, found no"):
+        read_record(tmp_path)
+
+
+def test_mean_and_spread_are_over_the_finished_runs_of_a_setting() -> None:
+    first, second = rows_of(RECORD)
+    assert first.figures["accuracy"].mean == pytest.approx(0.6)
+    assert first.figures["accuracy"].deviation == pytest.approx(statistics.stdev([0.5, 0.7]))
+    assert "f1_macro" not in first.figures
+    assert (second.runs, second.finished, second.figures["accuracy"].deviation) == (2, 1, None)
+    backwards = replace(RECORD, runs=tuple(reversed(RECORD.runs)))
+    assert rows_of(backwards)[1].figures == first.figures
+
+
+def test_the_table_as_csv_and_at_a_terminal() -> None:
+    one, two = csv.DictReader(csv_of(RECORD).splitlines())
+    assert one[HIDDEN] == "8"
+    assert float(one["accuracy_mean"]) == rows_of(RECORD)[0].figures["accuracy"].mean
+    assert (two["runs"], two["finished"], two["accuracy_deviation"]) == ("2", "1", "")
+    assert text_table(RECORD) == [
+        ["hidden", "runs", "accuracy", "loss", "seconds"],
+        ["8", "2", "0.6000 ± 0.1414", "0.4000 ± 0.1414", "3.0 ± 1.4"],
+        ["16", "1 of 2", "0.9000", "0.1000", "6.0"],
+    ]
+
+
+def test_a_text_in_the_csv_is_no_formula() -> None:
+    run = RunRecord("0001", {"jobs.train.data.source": "=1+1"}, 0, "finished", {"loss": 1.0})
+    assert csv_of(replace(RECORD, runs=(run,))).splitlines()[1].startswith("'=1+1,")
+
+
+def test_short_names_tell_keys_apart() -> None:
+    found = [short_names([HIDDEN, "jobs.train.epochs"]), short_names(["a.b.name", "a.c.name"])]
+    assert [[*names.values()] for names in found] == [["hidden", "epochs"], ["b.name", "c.name"]]
+
+
+def test_lines_of_a_run_are_messages_and_words() -> None:
+    lines = MemberOutput()
+    found = lines.add(b'hello\n{"pscluster_run": {"stage": "train", "done": 3, "to')
+    found += lines.add(
+        b'tal": 6}}\n{"pscluster_run": {"epoch": 1, "validation": {"accuracy": 0.5}}}\nwor'
+    )
+    assert found == [Advance("train", 3, 6), Epoch(1, {"accuracy": 0.5})]
+    assert lines.last == "hello"
+    lines.close()
+    assert lines.last == "wor"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"pscluster_run",
+        b'{"pscluster_run": 3}',
+        b'{"pscluster_run": {"epoch": -1, "validation": {}}}',
+        b'{"pscluster_run": {"stage": "x", "done": 1e99, "total": 3}}',
+        b'{"pscluster_run": {"epoch": 1}}',
+        b'{"pscluster_run": ' + b"[" * 4000,
+    ],
+)
+def test_a_line_that_is_no_message(line: bytes) -> None:
+    assert message_of(line) is None
+
+
+def test_the_time_that_is_left() -> None:
+    waiting = [RunRecord(str(at), {}, 0) for at in range(4)]
+    running = RunRecord("9", {}, 0, "running")
+    assert seconds_left([*waiting, running], 2, {"9": (3.0, None)}) is None
+    half = {"9": (10.0, Advance("train", 5, 10))}
+    assert seconds_left([*waiting, running], 2, half) == pytest.approx((4 * 20 + 10) / 2)
+    assert seconds_left([running], 2, half) == pytest.approx(10.0)
+    assert seconds_left([RunRecord("1", {}, 0, "finished")], 2, {}) == 0.0
+
+
+def test_the_papers_cells_stand_behind_ours() -> None:
+    runs = [replace(RECORD.runs[0], settings={HIDDEN: width}) for width in (32, 77)]
+    record = replace(RECORD, runs=tuple(runs))
+    table = own_table("thesis-runs")
+    head = "Xeon, TensorFlow: accuracy"
+    cells = [row[head] for row in csv.DictReader(csv_of(record, table).splitlines())]
+    assert cells == ["0.911774695", ""]
+    assert [row[-1] for row in text_table(record, table)] == [head, "0.9118", "-"]

@@ -1,0 +1,164 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.sweeps.record import OVER, RunRecord, SweepRecord
+from cluster.sweeps.schedule import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
+
+KILLED = RunExit(None, "ended with signal 9")
+HUNG_UP = RunExit(None, "ended with signal 1", lost=True)
+
+
+def done(accuracy: float = 0.5) -> RunExit:
+    return RunExit(
+        {"status": "done", "final": {"accuracy": accuracy, "loss": None, "words": "none"}}, ""
+    )
+
+
+def record(count: int = 3) -> SweepRecord:
+    runs = tuple(RunRecord(f"{at:04d}", {"jobs.train.epochs": at}, 0) for at in range(1, count + 1))
+    return SweepRecord("s", "x-sweep", "running", "node", (0,), (), None, runs)
+
+
+def states(schedule: Schedule) -> list[str]:
+    return [run.state for run in schedule.record.runs]
+
+
+def taken(schedule: Schedule, node: str, *there: str) -> str | None:
+    """The id of the run that this node gets."""
+    run = schedule.take(node, there)
+    if run is None:
+        return None
+    return run.id
+
+
+def end(schedule: Schedule, node: str, ending: RunExit) -> RunRecord:
+    """The run of that node ends so, after a second."""
+    return schedule.ended(node, ending, 1.0, None)
+
+
+BOTH = ("worker:0", "worker:1")
+
+
+def test_each_free_node_gets_the_next_run_until_none_waits() -> None:
+    schedule = Schedule(record(3))
+    assert [taken(schedule, node) for node in BOTH] == ["0001", "0002"]
+    assert states(schedule) == ["running", "running", "waiting"]
+    finished = schedule.ended("worker:1", done(), 2.5, "runs/0002/x-train")
+    assert (finished.state, finished.seconds) == ("finished", 2.5)
+    assert finished.final == {"accuracy": 0.5, "loss": None}
+    assert taken(schedule, "worker:1") == "0003"
+    assert schedule.leased("worker:0") is not None
+    for node in BOTH:
+        end(schedule, node, done())
+    assert not schedule.open
+    assert taken(schedule, "worker:0") is None
+
+
+def test_a_killed_run_goes_on_where_it_began_and_fails_in_the_end() -> None:
+    schedule = Schedule(record(1))
+    found = []
+    for _ in range(MOST_ENDINGS):
+        assert taken(schedule, "worker:0", "worker:0") == "0001"
+        found.append(end(schedule, "worker:0", KILLED))
+    assert [run.state for run in found] == ["waiting"] * (MOST_ENDINGS - 1) + ["failed"]
+    assert [run.seconds for run in found] == [*range(1, MOST_ENDINGS + 1)]
+    assert f"ended {MOST_ENDINGS} times" in str(found[-1].error)
+    assert not schedule.open
+
+
+@pytest.mark.parametrize(
+    ("ending", "why"),
+    [
+        (RunExit({"status": "failed", "reason": "it diverged"}, "ended with 1"), "it diverged"),
+        (RunExit(None, "ended with 2: no such file", hopeless=True), "ended with 2: no such file"),
+    ],
+)
+def test_a_run_that_failed_by_itself_or_refused_its_settings_is_not_tried_again(
+    ending: RunExit, why: str
+) -> None:
+    schedule = Schedule(record(1))
+    taken(schedule, "worker:0")
+    assert end(schedule, "worker:0", ending).state == "failed"
+    assert schedule.record.runs[0].error == why
+
+
+def test_a_run_of_a_lost_node_goes_elsewhere_and_that_counts_for_nothing() -> None:
+    schedule = Schedule(record(1))
+    for _ in range(2 * MOST_ENDINGS):
+        taken(schedule, "worker:0")
+        assert end(schedule, "worker:0", HUNG_UP).node is None
+    assert taken(schedule, "worker:1", "worker:1") == "0001"
+    assert schedule.record.runs[0].node == "worker:1"
+
+
+def test_an_interrupted_run_waits_for_its_own_node_while_that_is_there() -> None:
+    schedule = Schedule(record(2))
+    taken(schedule, "worker:0")
+    end(schedule, "worker:0", KILLED)
+    assert taken(schedule, "worker:1", *BOTH) == "0002"
+    assert taken(schedule, "worker:0", *BOTH) == "0001"
+    end(schedule, "worker:0", KILLED)
+    schedule.gone("worker:0")
+    end(schedule, "worker:1", done())
+    assert taken(schedule, "worker:1", "worker:1") == "0001"
+
+
+def test_a_run_that_the_search_ends_early_is_over() -> None:
+    schedule = Schedule(record(3))
+    for node in "abc":
+        taken(schedule, node)
+    pruned = schedule.pruned("c", 2.0, "ended early after epoch 1")
+    assert (pruned.id, pruned.state, pruned.seconds, pruned.final) == ("0003", "pruned", 2.0, None)
+    assert schedule.leased("c") is None
+    assert taken(schedule, "c") is None
+
+
+def test_a_node_that_only_loses_runs_gets_no_more_unless_it_is_the_last() -> None:
+    schedule = Schedule(record(10))
+    for _ in range(MOST_STRIKES):
+        taken(schedule, "worker:0", "worker:0")
+        end(schedule, "worker:0", KILLED)
+    aside = [schedule.is_set_aside(*asked) for asked in (("worker:0", 2), ("worker:0", 1))]
+    assert aside == [True, False]
+    assert not schedule.is_set_aside("worker:1", 2)
+
+
+def test_a_driver_that_died_left_runs_that_wait() -> None:
+    before = Schedule(record(2))
+    for node in BOTH:
+        taken(before, node)
+    end(before, "worker:1", done())
+    after = Schedule(before.record)
+    assert states(after) == ["waiting", "finished"]
+    assert taken(after, "worker:0", "worker:0") == "0001"
+
+
+ENDINGS: Mapping[str, Any] = {
+    "done": done(),
+    "killed": KILLED,
+    "lost": HUNG_UP,
+    "asked": RunExit(None, "", asked=True),
+}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from([*ENDINGS])), max_size=60)
+)
+def test_no_run_is_ever_with_two_nodes_and_none_that_is_over_runs_again(
+    steps: list[tuple[str, str]],
+) -> None:
+    schedule = Schedule(record(4))
+    finished = set[str]()
+    for node, kind in steps:
+        if schedule.leased(node) is None:
+            assert taken(schedule, node, *"abc") not in finished
+        else:
+            run = end(schedule, node, ENDINGS[kind])
+            if run.state in OVER:
+                finished.add(run.id)
+        leased = [found.id for one in "abc" if (found := schedule.leased(one))]
+        assert len(leased) == len(set(leased)) == states(schedule).count("running")

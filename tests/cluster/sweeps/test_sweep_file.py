@@ -1,0 +1,233 @@
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.sweeps.plan import base_overrides, fingerprint, overrides_of, planned, refuse_unusable
+from cluster.sweeps.sweep_file import (
+    MAXIMUM_BYTES,
+    MOST_RUNS,
+    SweepError,
+    SweepFile,
+    read,
+    read_text,
+)
+from core.inventory import load
+from core.inventory.templates import local_inventory
+from deploy.common.project import ROOT
+
+GRID = """
+name: widths
+base: {jobs.train.epochs: 2}
+grid:
+  jobs.train.model.hidden: [8, 16]
+  jobs.train.batch_size: [50, 100]
+seeds: [1, 2]
+"""
+
+
+BOMB = "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in pairwise("abcdefg")
+)
+"""Aliases that stand for two million values."""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SweepError) as raised:
+        read_text(text, "s.yaml")
+    return str(raised.value).splitlines()
+
+
+def refused(text: str, tmp_path: Path, *given: str) -> list[str]:
+    path = tmp_path / "inventory.yaml"
+    path.write_text(local_inventory(2, 1))
+    with pytest.raises(SweepError) as raised:
+        refuse_unusable(read_text(text, "s.yaml"), given, lambda overrides: load(path, overrides))
+    return str(raised.value).splitlines()
+
+
+def made(sweep: SweepFile) -> list[tuple[str, dict[str, object], int]]:
+    return [(run.id, dict(run.settings), run.seed) for run in planned(sweep)]
+
+
+def test_a_grid_is_every_combination_and_every_seed_of_each() -> None:
+    sweep = read_text(GRID, "s.yaml")
+    runs = made(sweep)
+    assert len(runs) == sweep.run_count == 8
+    first = {"jobs.train.model.hidden": 8, "jobs.train.batch_size": 50}
+    last = {"jobs.train.model.hidden": 16, "jobs.train.batch_size": 100}
+    assert runs[:2] == [("0001", first, 1), ("0002", first, 2)]
+    assert runs[-1] == ("0008", last, 2)
+    assert [(axis.key, axis.values) for axis in sweep.axes] == [
+        ("jobs.train.model.hidden", (8, 16)),
+        ("jobs.train.batch_size", (50, 100)),
+    ]
+
+
+def test_a_list_has_its_own_settings_and_one_seed_unless_it_says_more() -> None:
+    sweep = read_text(
+        "runs: [{jobs.train.epochs: 1}, {}, {jobs.train.model: {name: dblstm}}]", "s.yaml", "a b"
+    )
+    assert [run[1:] for run in made(sweep)] == [
+        ({"jobs.train.epochs": 1}, 0),
+        ({}, 0),
+        ({"jobs.train.model": {"name": "dblstm"}}, 0),
+    ]
+    assert (sweep.name, sweep.placement, sweep.references) == ("a-b", "node", None)
+    assert [(axis.key, len(axis.values)) for axis in sweep.axes] == [
+        ("jobs.train.epochs", 1),
+        ("jobs.train.model", 1),
+    ]
+
+
+def test_the_overrides_of_a_run_are_what_set_takes() -> None:
+    sweep = read_text(GRID, "s.yaml")
+    base = base_overrides(sweep, ["jobs.train.epochs=1"])
+    first = planned(sweep)[0]
+    assert overrides_of(base, "node", first.settings, first.seed) == (
+        "jobs.train.epochs=2",
+        "jobs.train.epochs=1",
+        'jobs.train.mode="single"',
+        "jobs.train.model.hidden=8",
+        "jobs.train.batch_size=50",
+        "jobs.train.seed=1",
+    )
+    assert 'jobs.train.mode="single"' not in overrides_of(
+        base, "cluster", first.settings, first.seed
+    )
+
+
+MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text())
+LARGE = [
+    (
+        f"runs: [{{}}]\nseeds: [{', '.join(map(str, range(MOST_RUNS + 1)))}]",
+        f"at most {MOST_RUNS} are possible",
+    ),
+    ("a: &a [1, 1, 1, 1]\n" + BOMB + "runs: [*g]", "more than 20000 values"),
+    (f"base: {'{a: ' * 200}1{'}' * 200}", "nested more than 24 levels"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [*((one["file"], one["says"]) for one in MISTAKES), *LARGE]
+)
+def test_a_mistake_is_named_with_its_place_and_a_remedy(text: str, expected: str) -> None:
+    assert expected in "\n".join(problems(text))
+
+
+def test_a_file_that_is_no_yaml_is_one_line() -> None:
+    assert len(problems("# Title\n\nSome words: and more: words\n")) == 1
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    found = problems("nam: x\nbase: {jobs.train.seed: 3}\ngrid: {}\nseeds: []\nplacement: 3")
+    assert [line.split(":")[1] for line in found] == ["1", "2", "3", "4", "5"]
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_bytes(b"#" * (MAXIMUM_BYTES + 1))
+    (tmp_path / "latin.yaml").write_bytes("näme: 3".encode("latin-1"))
+    for path, expected in (
+        ("missing.yaml", "no such file"),
+        (".", "not an ordinary file"),
+        ("/dev/zero", "not an ordinary file"),
+        ("long.yaml", "longer than"),
+        ("latin.yaml", "not UTF-8"),
+    ):
+        with pytest.raises(SweepError, match=expected):
+            read(tmp_path / path)
+
+
+def test_the_inventory_s_own_schema_checks_each_setting_where_the_sweep_says_it(
+    tmp_path: Path,
+) -> None:
+    text = """
+base:
+  jobs.train.epohs: 2
+grid:
+  jobs.train.model.hidden: [8, 1000]
+  jobs.train.optimizer: [{name: adam}, {name: adam, learning_rat: 1.0}]
+"""
+    found = refused(text, tmp_path)
+    assert found[0] == "s.yaml:3: base.jobs.train.epohs: 2: unknown key - did you mean `epochs`?"
+    assert found[1].startswith("s.yaml:5: grid.jobs.train.model.hidden.1: 1000: out of range")
+    assert "s.yaml:6: grid.jobs.train.optimizer.1" in found[2]
+    assert "did you mean `learning_rate`?" in found[2]
+
+
+def test_what_the_placement_or_set_decides_is_refused(tmp_path: Path) -> None:
+    hidden = "jobs.train.model.hidden"
+    for text, given, said in (
+        (
+            "runs: [{jobs.train.mode: sync}]",
+            [],
+            "s.yaml:1: runs.0.jobs.train.mode: each node trains by itself, in mode single",
+        ),
+        ("base: {jobs.train.mode: async}\nruns: [{}]", [], "s.yaml:1: base.jobs.train.mode"),
+        (
+            "base: {jobs.train.device.kind: gpu}\nruns: [{}]",
+            [],
+            "placement: worker:0 and the other workers of its machine would share one gpu",
+        ),
+        (GRID, [f"{hidden}=3"], f"--set {hidden}=3: {hidden}: the sweep sets it"),
+    ):
+        (line,) = refused(text, tmp_path, *given)
+        assert said in line
+    path = tmp_path / "inventory.yaml"
+    cluster = "placement: cluster\nruns: [{jobs.train.mode: sync}]"
+    refuse_unusable(read_text(cluster, "s.yaml"), (), lambda overrides: load(path, overrides))
+
+
+TWO = "jobs.train.epochs: 2"
+FIFTY = "jobs.train.batch_size: 50"
+RATE = "jobs.train.optimizer.learning_rate"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"runs:\n- {{{TWO}, {FIFTY}}}\n- {{{FIFTY}, {TWO}}}",
+            "s.yaml:3: runs.1: trains the same as runs.0",
+        ),
+        (
+            f"base: {{{TWO}}}\nruns: [{{{TWO}}}, {{}}]",
+            "s.yaml:2: runs.1: trains the same as runs.0",
+        ),
+        (
+            f"grid: {{{RATE}: [1, 0.5, 1.0]}}",
+            f"s.yaml:1: grid.{RATE}.2: trains the same as grid.{RATE}.0 - remove",
+        ),
+        (f"grid: {{{RATE}: [.nan]}}", f"s.yaml:1: grid.{RATE}.0: 'NaN': expected a number"),
+    ],
+)
+def test_what_trains_the_same_twice_and_what_is_no_number_is_refused(
+    text: str, expected: str, tmp_path: Path
+) -> None:
+    (line,) = refused(text, tmp_path)
+    assert line.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "sweeps").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_the_sweeps_of_the_project_can_be_run(path: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(local_inventory(2, 1))
+    sweep = read(path)
+    assert sweep.run_count
+    refuse_unusable(sweep, (), lambda overrides: load(inventory, overrides, check_interfaces=False))
+
+
+def test_the_fingerprint_is_of_the_runs_and_not_of_the_words() -> None:
+    same = GRID.replace("name: widths", "name: other # with a remark")
+    assert fingerprint(read_text(GRID, "a")) == fingerprint(read_text(same, "b"))
+    for old, new in (
+        ("[8, 16]", "[8, 32]"),
+        ("seeds: [1, 2]", "seeds: [1, 3]"),
+        ("epochs: 2", "epochs: 3"),
+    ):
+        assert fingerprint(read_text(GRID, "a")) != fingerprint(
+            read_text(GRID.replace(old, new), "a")
+        )

@@ -1,0 +1,71 @@
+"""A sweep of an app on one host: every run trains the copy in the sweep's folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster.__main__ import main
+from cluster.apps.files import look
+from cluster.sweeps.driving import executors
+from core.inventory.templates import local_inventory
+from deploy.common.project import environment_for_any_folder
+
+SWEEP = (
+    "base: {jobs.train.app: mine.py}\ngrid: {jobs.train.epochs: [1, 2]}\nreferences: notes.json\n"
+)
+TABLE = (
+    '{"schema": 1, "id": "mine", "title": "notes", "rows": [{"jobs.train.epochs": 1, "accuracy":'
+    " 0.875}]}"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(executors, "MEMBER", "tests.cluster.sweeps.play_member")
+    for name, value in environment_for_any_folder().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inventory.yaml").write_text(local_inventory(2, 1) + "page: {listen: 'off'}\n")
+    (tmp_path / "mine.py").write_text("WIDTH = 8\n")
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    (tmp_path / "elsewhere.json").write_text(TABLE)
+    return tmp_path
+
+
+def swept(*words: str) -> int:
+    given = ["--inventory", "inventory.yaml", "--sweep", "s.yaml", "--references", "elsewhere.json"]
+    return main(["sweep", *given, "--set", "jobs.train.app=mine.py", *words])
+
+
+def test_every_run_trains_the_copy_of_the_sweep(folder: Path) -> None:
+    digest = look(folder / "mine.py").digest
+    assert swept() == 0
+    (sweep,) = folder.glob("runs/*-sweep")
+    assert (
+        look(sweep / "app").digest
+        == digest
+        == json.loads((sweep / "app.json").read_text())["digest"]
+    )
+    assert "0.875" in (sweep / "table.csv").read_text()
+    said = (sweep / "runs" / "0001.log").read_text()
+    assert f'jobs.train.app="{sweep / "app"}"' in said
+    record = json.loads((sweep / "sweep.json").read_text())
+    assert [run["state"] for run in record["runs"]] == ["finished"] * 2
+
+
+def test_a_resumed_sweep_trains_what_it_began_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = look(folder / "mine.py").digest
+    assert swept() == 0
+    (sweep,) = folder.glob("runs/*-sweep")
+    (sweep / "result.json").unlink()  # as of a driver that was killed before the second run
+    record = json.loads((sweep / "sweep.json").read_text())
+    record["runs"][1] |= {"state": "waiting", "final": None, "folder": None}
+    (sweep / "sweep.json").write_text(json.dumps(record))
+    (folder / "mine.py").write_text("WIDTH = 16\n")
+    assert swept("--resume", str(sweep)) == 0
+    assert look(sweep / "app").digest == digest
+    assert f'jobs.train.app="{sweep / "app"}"' in (sweep / "runs" / "0002.log").read_text()
+    assert "has changed since the run began" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""Root of one worker's node is the attacker: all that he can send of a sweep's run."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.programs.files import send_files
+from cluster.programs.frames import FrameType, greeting, send
+from cluster.programs.lead import Lead
+from cluster.sweeps.driving.executors import RemoteExecutor, RunAssignment
+from cluster.sweeps.driving.travelling_app import bring_app, settle_app
+from core.inventory.templates import local_inventory
+from deploy.common.project import ROOT
+from tests.cluster.apps.planted import plant
+
+TRAINING = "20260101T000000Z-train"
+TOKEN = "secret"
+RUNNER = """
+import sys
+from pathlib import Path
+from cluster.programs.runner import RunnerTask, run
+port, folder, *ports = sys.argv[1:]
+run(RunnerTask(("127.0.0.1", int(port)), "secret", "worker:1", [*map(int, ports)], Path("x"),
+               Path(folder) / "files", module="cluster.sweeps.driving.member"), 30.0)
+"""
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+class Driver:
+    """The driver of a sweep without an app: its other runs, and the operator's own files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run = folder / "runs/0001"
+        self.run.mkdir(parents=True)
+        for path in ("runs/0002/20260101T000000Z-train/result.json", "sweep.json", "own/app.py"):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text("mine")
+        self.lead = Lead("127.0.0.1", 0, TOKEN)
+
+    def hostile(self) -> socket.socket:
+        """The attacker has the token of his own task."""
+        theirs = socket.create_connection(("127.0.0.1", self.lead.port))
+        told = greeting(theirs, TOKEN, "worker:0")
+        send(theirs, FrameType.HELLO, {**told, "port": 5000, "second_port": 5001})
+        return theirs
+
+    def take(self) -> RemoteExecutor:
+        executor = RemoteExecutor("worker:0")
+        executor.process = self.lead.gather(["worker:0"], lambda: False, 20)["worker:0"]
+        executor.begin(RunAssignment("0001", [], self.run))
+        return executor
+
+    def hear(self, executor: RemoteExecutor) -> None:
+        while executor.running.poll() is None:
+            executor.running.read()
+        executor.running.leave(last=False)
+        executor.close()
+        self.lead.processes.pop(executor.name)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    made = Driver(tmp_path / "driver")
+    yield made
+    made.lead.close(True)
+
+
+SENT = {
+    f"../0002/{TRAINING}/result.json": 4,
+    f"/{TRAINING}/../../../own/app.py": 4,
+    "/etc/pscluster-planted": 4,
+    f"{TRAINING}/app/app.py": 4,
+    f"{TRAINING}/.app.1.partial/app.py": 4,
+    f"{TRAINING}/export/model.onnx": 4,
+    "20260101T000000Z-cv/result.json": 4,
+    f"{TRAINING}/app.json": 4,
+    f"{TRAINING}/{TRAINING}/app/app.py": 4,
+    f"{TRAINING}/model/app/app.py": 4,
+    f"{TRAINING}/model/model.py": 4,
+    f"{TRAINING}/model/model.json/x": 4,
+    f"{TRAINING}/checkpoints/update-1.pkl": 4,
+    f"{TRAINING}/tensorboard/plugins/x.py": 4,
+    f"{TRAINING}/fetched.json": 4,
+    f"{TRAINING}/sitecustomize.py": 4,
+    f"{TRAINING}/result.json\n": 4,
+    f"{TRAINING}/sequence": 65,
+    "app/app.py": 4,
+    "app.json": 4,
+    "../../sweep.json": 4,
+    "inventory.yaml": 4,
+    "x/" * 40: 4,
+    "\0": 4,
+    "\ud800": 4,
+    "": 4,
+}
+
+
+@pytest.mark.parametrize("path", SENT)
+def test_nothing_but_the_files_of_a_training_comes(driver: Driver, path: str) -> None:
+    before = everything(driver.folder)
+    with driver.hostile() as theirs:
+        executor = driver.take()
+        send(theirs, FrameType.FILE, {"path": path})
+        send(theirs, FrameType.BYTES, b"x" * SENT[path])
+        theirs.shutdown(socket.SHUT_WR)
+        driver.hear(executor)
+    after = everything(driver.folder)
+    after.pop(f"runs/0001/{TRAINING}/sequence", None)  # which begins, and is cut
+    assert after == before
+    assert not Path("/etc/pscluster-planted").exists()
+
+
+def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> None:
+    """The driver brings the lost run to the next node, a real runner that resumes it."""
+    mark = tmp_path / "mark"
+    plant(tmp_path / "planted" / TRAINING, mark, record=True, finished=False)
+    for nested in ("", "model/", "checkpoints/"):
+        folder = tmp_path / "planted" / TRAINING / nested / TRAINING
+        plant(folder, mark, record=True, finished=False)
+    with driver.hostile() as theirs:
+        executor = driver.take()
+        send_files(theirs, tmp_path / "planted")
+        theirs.shutdown(socket.SHUT_WR)
+        driver.hear(executor)
+    settle_app(None, driver.run)
+    bring_app(None, driver.run)
+    assert [path.name for path in driver.run.rglob("*.py")] == []
+    assert (driver.run / TRAINING / "coordinator.log").exists()
+    node = tmp_path / "node-b"
+    node.mkdir()
+    (node / "inventory.yaml").write_text(local_inventory(1, 1))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    words = [sys.executable, "-c", RUNNER, str(driver.lead.port), str(node)]
+    ports = [str(port) for port in range(5100, 5110)]
+    with subprocess.Popen([*words, *ports], env=environment) as runner:
+        other = RemoteExecutor("worker:1")
+        other.process = driver.lead.gather(["worker:1"], lambda: False, 60)["worker:1"]
+        there = ["--inventory", str(node / "inventory.yaml"), "--set", "jobs.train.mode=single"]
+        there += ["--set", f"jobs.train.data.source={tmp_path / 'none'}", "--quiet"]
+        other.begin(RunAssignment("0001", there, driver.run))
+        said = b""
+        while other.running.poll() is None:
+            said += other.running.read() or b""
+        code = other.running.poll()
+        driver.lead.close(True)
+        runner.wait(60)
+    assert code == 2, said.decode(errors="replace")
+    assert (node / "files" / TRAINING / "coordinator.log").exists()
+    assert not mark.exists()

@@ -1,0 +1,206 @@
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.cage import landlock
+from core.cage.landlock import Rights
+from tests.habits import needs
+
+
+@pytest.fixture(autouse=True)
+def where_a_cage_is() -> None:
+    """Where the kernel can."""
+    needs.cage()
+
+
+PYTHON = (sys.prefix, sys.base_prefix, str(Path(landlock.__file__).parents[2]))
+"""What a child needs to go on importing."""
+
+CHILD = """
+import json, os, signal, socket, sys
+from pathlib import Path
+from core.cage.landlock import Rights, enter
+given = json.loads(sys.argv[1])
+held = enter(Rights(**{name: value and tuple(value) for name, value in given.items()}))
+tries = json.loads(sys.argv[2])
+def tried(kind, *words):
+    try:
+        match kind:
+            case "read": return Path(words[0]).read_text()
+            case "list": return sorted(os.listdir(words[0]))
+            case "write": return Path(words[0]).write_text("x")
+            case "truncate": return os.truncate(words[0], 0)
+            case "unlink": return os.unlink(words[0])
+            case "rename": return os.rename(*words)
+            case "mkdir": return os.mkdir(words[0])
+            case "kill": return os.kill(words[0], 0)
+            case "connect": return socket.create_connection(("127.0.0.1", words[0])).close()
+            case "bind": return socket.create_server(("127.0.0.1", words[0])).close()
+            case "abstract":
+                with socket.socket(socket.AF_UNIX) as one:
+                    return one.connect("\\0" + words[0])
+            case "execute": return os.system(words[0] + " >/dev/null 2>&1")
+    except OSError as problem:
+        return f"errno {problem.errno}"
+print(json.dumps([held.abi, *(tried(*one) for one in tries)]))
+"""
+
+
+def caged(rights: dict[str, object], *tries: tuple[object, ...]) -> list[object]:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(rights), json.dumps(tries)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[object] = json.loads(done.stdout)
+    assert answers[0] == landlock.abi()
+    return answers[1:]
+
+
+REFUSED = f"errno {errno.EACCES}"
+
+
+def test_a_caged_process_reads_and_changes_what_it_may_and_nothing_else(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    outside = tmp_path / "outside"
+    read = tmp_path / "read"
+    for folder in (inside, outside, read):
+        folder.mkdir()
+        (folder / "file").write_text("words")
+    answers = caged(
+        {"read": [*PYTHON, str(read)], "write": [str(inside)]},
+        ("read", str(read / "file")),
+        ("list", str(read)),
+        ("write", str(inside / "new")),
+        ("rename", str(inside / "new"), str(inside / "newer")),
+        ("unlink", str(inside / "newer")),
+        ("write", str(read / "file")),
+        ("unlink", str(read / "file")),
+        ("read", str(outside / "file")),
+        ("list", str(outside)),
+        ("write", str(outside / "file")),
+        ("truncate", str(outside / "file")),
+        ("mkdir", str(outside / "folder")),
+        ("rename", str(inside / "file"), str(outside / "moved")),
+        ("read", f"/proc/self/root{outside}/file"),
+        ("read", f"/proc/{os.getpid()}/environ"),
+    )
+    assert answers[:5] == ["words", ["file"], 1, None, None]
+    assert answers[5:12] == [REFUSED] * 7
+    assert answers[12] in (REFUSED, f"errno {errno.EXDEV}")
+    assert answers[13:] == [REFUSED] * 2
+    assert (outside / "file").read_text() == "words"
+
+
+def test_ports_are_those_of_the_rights() -> None:
+    needs.cage(landlock.PORTS)
+    address = ("127.0.0.1", 0)
+    with socket.create_server(address) as open_one, socket.create_server(address) as other:
+        allowed = open_one.getsockname()[1]
+        refused = other.getsockname()[1]
+        answers = caged(
+            {"read": PYTHON, "bind": [], "connect": [allowed]},
+            ("connect", allowed),
+            ("connect", refused),
+            ("bind", 0),
+        )
+        unlimited = caged({"read": PYTHON}, ("connect", refused), ("bind", 0))
+    assert answers == [None, REFUSED, REFUSED]
+    assert unlimited == [None, None]
+
+
+def test_signals_and_abstract_sockets_stay_inside(tmp_path: Path) -> None:
+    needs.cage(landlock.SCOPED)
+    name = f"cage-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + name)
+        listener.listen()
+        answers = caged({"read": PYTHON}, ("kill", os.getpid()), ("abstract", name))
+    assert answers == [f"errno {errno.EPERM}"] * 2
+
+
+def test_a_missing_path_is_an_error_unless_the_caller_says_otherwise(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError, match="missing"):
+        landlock.Cage(Rights(read=(missing,)))
+    assert landlock.existing(tmp_path, missing) == (tmp_path,)
+
+
+def test_a_child_may_enter_between_fork_and_exec(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("words")
+    with landlock.Cage(Rights(read=landlock.existing("/usr", "/bin", "/lib", "/lib64"))) as cage:
+        done = subprocess.run(
+            ["/usr/bin/cat", str(secret)], preexec_fn=cage.enter, capture_output=True, check=False
+        )
+    assert done.returncode != 0
+    assert b"Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSYS, "built without Landlock"),
+        (errno.EOPNOTSUPP, "`lsm=`"),
+        (errno.EPERM, "filter of system calls"),
+        (errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_a_kernel_without_it_says_why(
+    monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(landlock, "_call", refuse)
+    # Not `enter`: this process goes on, and may gain privileges as before.
+    with landlock.Cage(Rights(read=("/usr",))) as cage:
+        assert cage.held.abi == 0
+        assert words in cage.held.line
+
+
+@pytest.mark.parametrize(
+    ("version", "gaps"),
+    [(1, 4), (2, 4), (3, 3), (4, 2), (5, 1), (6, 0), (7, 0)],
+)
+def test_every_abi_says_what_it_does_not_cover(
+    monkeypatch: pytest.MonkeyPatch, version: int, gaps: int
+) -> None:
+    monkeypatch.setattr(landlock, "_call", lambda *arguments: version)
+    held = landlock.found()
+    assert len(held.open) == gaps
+    assert f"ABI {version}" in held.line
+
+
+@pytest.mark.parametrize("version", range(1, landlock.abi() + 1))
+def test_what_an_older_kernel_knows_is_all_that_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int
+) -> None:
+    # The rules of an older ABI, given to this kernel, which takes them.
+    monkeypatch.setattr(landlock, "found", lambda: landlock.Coverage(version, ()))
+    handled: list[bytes] = []
+    real = landlock._call
+
+    def kept(number: int, *arguments: object) -> int:
+        if number == landlock.CREATE_RULESET:
+            described = arguments[0]
+            assert isinstance(described, bytes)
+            handled.append(described)
+        return real(number, *arguments)
+
+    monkeypatch.setattr(landlock, "_call", kept)
+    file = tmp_path / "file"
+    file.touch()
+    rights = Rights(("/usr", file), (tmp_path, file), ("/dev/null",), (1,), (2,))
+    landlock.Cage(rights).close()
+    bits = int.from_bytes(handled[0][:8], sys.byteorder)
+    assert bits.bit_length() == {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+    assert len(handled[0]) == 8 * (1 + (version >= 4) + (version >= 6))

@@ -1,0 +1,69 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.cage import landlock
+from core.cage.__main__ import words
+from core.cage.landlock import Rights
+from tests.habits import needs
+
+
+@pytest.fixture(autouse=True)
+def where_a_cage_is() -> None:
+    """Where the kernel can."""
+    needs.cage()
+
+
+SYSTEM = landlock.existing("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+
+
+def run(rights: Rights, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(rights, command), capture_output=True, text=True, check=False)
+
+
+def test_a_program_runs_inside_its_rights_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    secret = tmp_path / "secret"
+    out.mkdir()
+    secret.write_text("words")
+    rights = Rights(SYSTEM, (out,), ("/dev/null",), (), ())
+    done = run(rights, "sh", "-c", f"echo made >{out}/file; cat {secret} || unshare -U true")
+    assert (out / "file").read_text() == "made\n"
+    assert done.returncode != 0
+    assert "words" not in done.stdout
+    assert "Permission denied" in done.stderr
+    assert "Operation not permitted" in done.stderr
+
+
+def test_a_program_may_make_no_socket_at_all() -> None:
+    made = "import socket; socket.socket({}); print('made')"
+    rights = Rights(read=landlock.existing(*SYSTEM, sys.base_prefix, sys.prefix, sys.executable))
+    for families in ("socket.AF_UNIX", "socket.AF_INET, socket.SOCK_DGRAM", "socket.AF_INET6"):
+        command = (sys.executable, "-c", made.format(families))
+        ends = [
+            subprocess.run(words(rights, command, sockets=each), capture_output=True, check=False)
+            for each in (True, False)
+        ]
+        assert [each.stdout for each in ends] == [b"made\n", b""]
+        assert b"Operation not permitted" in ends[1].stderr
+
+
+def test_a_program_reads_no_environment_of_another_process_as_root_either() -> None:
+    rights = Rights(read=(*SYSTEM, "/proc"))
+    for name in ("environ", "maps", "mem"):
+        done = run(rights, "cat", f"/proc/{os.getpid()}/{name}")
+        assert (done.returncode, done.stdout) == (1, ""), name
+    assert run(rights, "cat", "/proc/self/environ").stdout
+
+
+def test_a_path_that_is_missing_or_no_program_is_one_line(tmp_path: Path) -> None:
+    missing = run(Rights(read=(tmp_path / "missing",)), "true")
+    assert missing.returncode == 126
+    assert "missing" in missing.stderr
+    assert len(missing.stderr.splitlines()) == 1
+    none = run(Rights(read=SYSTEM), str(tmp_path / "program"))
+    assert none.returncode == 126
+    assert "No such file" in none.stderr or "Permission denied" in none.stderr

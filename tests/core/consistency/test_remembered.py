@@ -1,0 +1,154 @@
+"""What the policies remember to be quick changes none of their decisions."""
+
+import time
+from collections.abc import Callable, Sequence, Set
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.consistency.asynchronous import Asynchronous
+from core.consistency.policy import PATIENCE, Grant, Policy, Speeds
+from core.consistency.synchronous import Synchronous
+from tests.core.consistency.simulation import Fault, Seen, Simulation
+
+UPDATES = range(40)
+CALIBRATION = st.dictionaries(st.integers(0, 7), st.floats(0.1, 9.0))
+
+
+class ForgetfulSpeeds(Speeds):
+    """Speeds that look at every measurement again whenever they are asked."""
+
+    def of(self, task: int) -> float:
+        self._unit = None
+        return super().of(task)
+
+    def share(self, task: int, live: Set[int]) -> float:
+        self._total = None
+        return super().share(task, live)
+
+    def worth_while(
+        self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
+    ) -> bool:
+        self._fastest = None
+        return super().worth_while(task, slots, remaining, busy, live)
+
+
+class ForgetfulSynchronous(Synchronous):
+    """A policy that looks at every part and every worker again whenever it is asked."""
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        self._late = None
+        self._owed_now = (frozenset(), set())
+        self._backups = sum(part.backups for part in self._parts.values())
+        return super().draw(task, live, now)
+
+
+def played(policy: Policy, seconds: Sequence[float], faults: Sequence[Fault]) -> Seen:
+    return Simulation(policy, dict(enumerate(seconds)), faults).run(UPDATES)
+
+
+def faults_of(workers: int) -> st.SearchStrategy[list[Fault]]:
+    """None of worker 0, so that somebody is always there."""
+    what = st.sampled_from(["kill", "stop", "go on", "join"])
+    return st.lists(
+        st.builds(Fault, st.floats(0.0, 60.0), what, st.integers(1, workers)), max_size=6
+    )
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.floats(0.05, 4.0), min_size=1, max_size=8).flatmap(
+        lambda seconds: st.tuples(st.just(seconds), faults_of(max(1, len(seconds) - 1)))
+    ),
+    st.integers(1, 24),
+    st.integers(1, 24),
+    st.integers(0, 2),
+    CALIBRATION,
+)
+def test_synchronous_decides_as_one_that_remembers_nothing(
+    drawn: tuple[list[float], list[Fault]],
+    slots: int,
+    quorum: int,
+    backups: int,
+    calibration: dict[int, float],
+) -> None:
+    seconds, faults = drawn
+    faults = [fault for fault in faults if fault.task < len(seconds)]
+    quorum = min(quorum, slots)
+    product = Synchronous(slots, Speeds(calibration), quorum, backups)
+    forgetful = ForgetfulSynchronous(slots, ForgetfulSpeeds(calibration), quorum, backups)
+    assert played(product, seconds, faults) == played(forgetful, seconds, faults)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0.05, 4.0), min_size=1, max_size=8), st.integers(1, 4), CALIBRATION)
+def test_asynchronous_decides_as_one_that_remembers_nothing(
+    seconds: list[float], slots: int, calibration: dict[int, float]
+) -> None:
+    product = Asynchronous(slots, Speeds(calibration))
+    forgetful = Asynchronous(slots, ForgetfulSpeeds(calibration))
+    assert played(product, seconds, []) == played(forgetful, seconds, [])
+
+
+@given(
+    CALIBRATION,
+    st.sets(st.integers(0, 7), min_size=1),
+    st.integers(0, 7),
+    st.integers(1, 16),
+    st.integers(1, 64),
+    st.floats(0.0, 20.0),
+)
+def test_a_worker_is_worth_while_unless_the_others_are_done_long_before(
+    calibration: dict[int, float],
+    live: set[int],
+    task: int,
+    slots: int,
+    remaining: int,
+    busy: float,
+) -> None:
+    speeds = Speeds(calibration)
+    others = [speeds.of(other) for other in live - {task}]
+    patient = True
+    if others:
+        without = max((remaining + busy) / sum(others), slots / max(others))
+        patient = slots / speeds.of(task) <= PATIENCE * without
+    assert speeds.worth_while(task, slots, remaining, lambda: busy, live) == patient
+    share = speeds.of(task) / sum(speeds.of(other) for other in live | {task})
+    assert speeds.share(task, live) == pytest.approx(share)
+
+
+def test_a_step_costs_little_more_for_each_worker_more() -> None:
+    """As the dispatcher asks: everybody idle, after each reply.
+
+    It grew with the third power of the workers.
+    """
+    few = _cpu_of_a_step(16)
+    many = _cpu_of_a_step(128)
+    assert many < 8 * 10 * few, (
+        "eight times the workers, and at worst their square; it was 330 times"
+    )
+
+
+class Timed(Synchronous):
+    """Counts the processor time of its decisions."""
+
+    cpu = 0.0
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        begin = time.process_time()
+        grant = super().draw(task, live, now)
+        self.cpu += time.process_time() - begin
+        return grant
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        begin = time.process_time()
+        done = super().replied(grant, task, seconds)
+        self.cpu += time.process_time() - begin
+        return done
+
+
+def _cpu_of_a_step(workers: int, steps: int = 12) -> float:
+    policy = Timed(64, Speeds())
+    Simulation(policy, {task: 1.0 + task / 1000 for task in range(workers)}).run(range(steps))
+    return policy.cpu / steps

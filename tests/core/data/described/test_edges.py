@@ -1,0 +1,107 @@
+"""What is odd about some recordings of many is refused, or counted, and never silent."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.data.described.movement import (
+    DESCRIBED_SO,
+    EVERYONE,
+    PEOPLE,
+    Form,
+    put,
+    rows_of,
+    windows_of,
+    zipped,
+)
+from tests.core.data.described.test_forms import described, sensors
+from tests.core.data.desk import refused, says
+
+BY_PERSON = {**DESCRIBED_SO, "files": "{person}.csv", "person": {}}
+WHOSE = "who,from,until,what\n"
+
+
+def by_person() -> dict[str, bytes]:
+    return {f"{who}.csv": Form().bytes_of(rows_of(who)) for who in PEOPLE}
+
+
+def with_intervals(folder: Path, content: str, **said: Any) -> Path:
+    how = {"file": "labels.txt", "begin": "from", "label": "what", "person": "who", **said}
+    files = {**by_person(), "labels.txt": (WHOSE + content).encode()}
+    return put(folder, files, {**BY_PERSON, "label": {"intervals": how}})
+
+
+def everyones(*rows: str) -> str:
+    return "".join(f"{who},{row}\n" for who in PEOPLE for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (["0,3.18,rest", "1,1.5,walk"], "'walk' from 1 s begins within that of 'rest', ... 3.18"),
+        (["0,1.58,rest", "3.18,1.6,walk"], "'walk' from 3.18 s ends before it, at 1.6; correct it"),
+        (["0,1.58,rest", "1.6,,walk"], "labels.txt:3: until: expected a number, got ''; correct"),
+        (["0,1.58,rest", ",,walk"], "labels.txt:3: from: expected a number, got ''; correct"),
+        (["9e9,9.1e9,rest"], "anna: no interval has a reading: ... from 9000000000 ... unit"),
+    ],
+)
+def test_intervals_that_contradict(rows: list[str], said: str, tmp_path: Path) -> None:
+    folder = with_intervals(tmp_path / "own", everyones(*rows), end="until")
+    with refused(said):
+        windows_of(folder)
+
+
+def test_an_interval_without_an_end_ends_with_the_next_of_the_same_person(tmp_path: Path) -> None:
+    folder = with_intervals(tmp_path / "own", everyones("0,,rest", "1.6,,walk"))
+    assert windows_of(folder).classes().tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 3
+
+
+def test_recordings_without_labels_are_named(tmp_path: Path) -> None:
+    rows = everyones("0,1.58,rest", "1.6,3.18,walk").replace("anna", "Anne")
+    note = windows_of(with_intervals(tmp_path / "own", rows, end="until")).held_out.note
+    named = "1 recordings without a labelled reading: own/anna.csv"
+    says(note, f"160 without a label; {named}")
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        (0.8, ""),
+        (1e6, "bert/Acc.csv: the sensors ... Acc from 0 to 3.18 s, Gyro from 1000000"),
+    ],
+)
+def test_sensors_of_two_clocks(late: float, said: str, tmp_path: Path) -> None:
+    folder = put(tmp_path / "own", *described(sensors(late)))
+    if said:
+        with refused(said):
+            windows_of(folder)
+    else:
+        assert "40 without all sensors" in windows_of(folder).held_out.note
+
+
+def test_files_of_one_name(tmp_path: Path) -> None:
+    content = Form().bytes_of(EVERYONE)
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    twice = zipped({"r.csv": content, "r.csx": content}).replace(b"r.csx", b"r.csv")
+    with refused("has 'r.csv' twice, and one would hide the other; pack it again"):
+        windows_of(put(tmp_path / "own", {"x.zip": twice}, said))
+    with refused("r.csv and ... r.csv.gz would be one recording; move one away"):
+        windows_of(put(tmp_path / "other", {"r.csv": content, "r.csv.gz": b""}, said))
+
+
+def test_folders_behind_links(tmp_path: Path) -> None:
+    files = by_person()
+    elsewhere = put(tmp_path / "elsewhere", {"cleo.csv": files.pop("cleo.csv")}, {})
+    folder = put(tmp_path / "own", files, BY_PERSON)
+    (folder / "linked").symlink_to(elsewhere)
+    assert windows_of(folder).held_out.groups == PEOPLE
+    (folder / "again").symlink_to(elsewhere)
+    with refused("a link leads to a folder that is here already"):
+        windows_of(folder)
+
+
+def test_some_of_the_people_for_the_test_are_missing(tmp_path: Path) -> None:
+    said = {**BY_PERSON, "test_people": ["cleo", "zoe"]}
+    note = windows_of(put(tmp_path / "own", by_person(), said)).held_out.note
+    assert "no windows of zoe, who are the test too" in note

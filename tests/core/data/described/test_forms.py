@@ -1,0 +1,253 @@
+"""The same movement in many forms of files gives the same windows."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow.parquet import write_table
+
+from tests.core.data.described.movement import (
+    AXES,
+    DESCRIBED_SO,
+    EVERYONE,
+    HERTZ,
+    LABELS,
+    NAMES,
+    PEOPLE,
+    STEPS,
+    Form,
+    iso,
+    objects,
+    packed,
+    put,
+    rows_of,
+    windows_of,
+    zipped,
+)
+
+Files = Mapping[str, bytes]
+Made = tuple[Files, Mapping[str, Any]]
+
+ACC = DESCRIBED_SO["channels"][0]
+GYRO = DESCRIBED_SO["channels"][1]
+G = 9.80665
+
+
+def text(form: Form, **description: Any) -> Made:
+    return {"r.csv": form.bytes_of(EVERYONE)}, {"files": "r.csv", **description}
+
+
+def of_time(unit: str, write: Callable[[float], Any]) -> Made:
+    time = {"column": "time", "unit": unit, "hertz": HERTZ}
+    return text(Form(of={"time": write}), time=time)
+
+
+def of_axes(axes: str, factor: float, **channel: str) -> Made:
+    form = Form(of={f"{axes}{axis}": lambda value: repr(value * factor) for axis in "xyz"})
+    channels = [{**each, **channel} if axes in each["columns"][0] else each for each in (ACC, GYRO)]
+    return text(form, channels=channels)
+
+
+def by_path(name: str, form: Form, content: Callable[[bytes], bytes] = bytes, **more: Any) -> Made:
+    """A file for each person and label, whose path says both."""
+    files = {
+        name.format(person=person, label=label): content(
+            form.bytes_of([row for row in rows_of(person) if row["label"] == label])
+        )
+        for person in PEOPLE
+        for label in LABELS
+    }
+    return files, {"files": name, "label": {}, "person": {}, **more}
+
+
+def sensors(late: float = 0.0) -> Made:
+    """A file a sensor; bert's gyroscope has a clock of its own where it is `late`."""
+    parts = {"Acc": ("time", "label", "az", "ay", "ax"), "Gyro": ("time", "gx", "gy", "gz")}
+    files = {
+        f"{person}/{sensor}.csv": Form(names=names).bytes_of(rows_of(person))
+        for person in PEOPLE
+        for sensor, names in parts.items()
+    }
+    own = Form(names=parts["Gyro"], of={"time": partial(add, late)})
+    files["bert/Gyro.csv"] = own.bytes_of(rows_of("bert"))
+    channels = [{**ACC, "sensor": "Acc"}, {**GYRO, "sensor": "Gyro"}]
+    files["anna/Magnetometer.csv"] = b"another sensor\n"
+    return files, {"files": "{person}/{sensor}.csv", "person": {}, "channels": channels}
+
+
+def parquet() -> bytes:
+    stream = io.BytesIO()
+    write_table(pyarrow.Table.from_pylist(EVERYONE), stream, row_group_size=100)
+    return stream.getvalue()
+
+
+def moments() -> Made:
+    """Moments in nanoseconds, as pandas writes them, and words as bytes."""
+    table = pyarrow.Table.from_pylist([{**row, "label": row["label"].encode()} for row in EVERYONE])
+    times = [round((1.78e9 + row["time"]) * 1e6) * 1000 + 7 for row in EVERYONE]
+    table = table.set_column(0, "time", pyarrow.array(times, pyarrow.timestamp("ns")))
+    stream = io.BytesIO()
+    write_table(table, stream)
+    time = {"column": "time", "unit": "iso", "hertz": HERTZ}
+    return {"r.parquet": stream.getvalue()}, {"files": "r.parquet", "time": time}
+
+
+def json_lists() -> Made:
+    files = {}
+    for person in PEOPLE:
+        for label in LABELS:
+            own = [row for row in rows_of(person) if row["label"] == label]
+            payload = {
+                "interval_ms": 1000 / HERTZ,
+                "sensors": [{"name": axis} for axis in AXES],
+                "values": [[row[axis] for axis in AXES] for row in own],
+            }
+            files[f"{label}.{person}.json"] = json.dumps({"payload": payload}).encode()
+    where = {"rows": "payload.values", "names": "payload.sensors"}
+    return files, {
+        "files": "{label}.{person}.json",
+        "json": {**where, "interval_ms": "payload.interval_ms"},
+        "time": {"hertz": HERTZ},
+        "label": {},
+        "person": {},
+    }
+
+
+def troubled() -> Made:
+    """Doubled and late readings, which a stream drops, and a line that was cut short."""
+    lines = Form().bytes_of(EVERYONE).splitlines(keepends=True)
+    damaged = [*lines[:40], lines[39], lines[32], *lines[40:90], lines[90][:12] + b"\n"]
+    return {"r.csv": b"".join([*damaged, *lines[90:]])}, {"files": "r.csv", "bad_lines": 0.01}
+
+
+def intervals(unit: str, ends: bool) -> Made:
+    """The labels in a file of their own: by time, by the number of the reading, or by begins."""
+    files = {f"{person}/r.csv": PLAIN.bytes_of(rows_of(person)) for person in PEOPLE}
+    steps = [(place * STEPS, (place + 1) * STEPS - 1) for place in range(len(LABELS))]
+    factor = 1 if unit == "rows" else 1 / HERTZ
+    shift = 1 if unit == "rows" else 0
+    for person in PEOPLE:
+        rows = [
+            [(begin + shift) * factor, (end + shift) * factor, label]
+            for (begin, end), label in zip(steps, LABELS, strict=True)
+        ]
+        head = "from,until,what\n"
+        files[f"{person}/labels.csv"] = (
+            head + "".join(f"{','.join(map(str, row))}\n" for row in rows)
+        ).encode()
+    said = {"file": "{person}/labels.csv", "begin": "from", "label": "what", "unit": unit}
+    if ends:
+        said["end"] = "until"
+    made = {"files": "{person}/r.csv", "person": {}, "label": {"intervals": said}}
+    return files, {**made, "time": {"hertz": HERTZ}} if unit == "rows" else made
+
+
+PLAIN = Form()
+NEXT = tuple(reversed(NAMES))
+FORMS: Mapping[str, Made] = {
+    "other order": text(Form(names=NEXT)),
+    "more columns": text(Form(names=("row", *NAMES, "battery"))),
+    "semicolons, decimal commas": text(
+        Form(separator=";", comma=True), text={"separator": ";", "decimal": ","}
+    ),
+    "quoted decimal commas": text(Form(quoted=True, comma=True), text={"decimal": ","}),
+    "tabs": text(Form(separator="\t"), text={"separator": "tab"}),
+    "bars": text(Form(separator="|"), text={"separator": "|"}),
+    "blanks, no names": text(
+        Form(separator="   ", header=False), text={"separator": "space", "names": list(NAMES)}
+    ),
+    "no names": text(Form(header=False), text={"names": list(NAMES)}),
+    "blanks behind commas": text(Form(separator=", ")),
+    "quotes": text(Form(quoted=True)),
+    "byte order mark": text(Form(encoding="utf-8-sig")),
+    "UTF-16": text(Form(encoding="utf-16"), text={"encoding": "utf-16"}),
+    "Windows' letters": text(
+        Form(names=(*NAMES, "Größe"), encoding="cp1252"), text={"encoding": "cp1252"}
+    ),
+    "Windows' lines": text(Form(newline="\r\n")),
+    "lines of an old Mac": text(Form(newline="\r")),
+    "comments": text(Form(before="# made\n# up"), text={"comment": "#"}),
+    "a title": text(Form(before="my walk\n"), text={"skip_lines": 1}),
+    "Excel's first line": text(Form(before="sep=,")),
+    "a comma at the end": text(Form(after=",")),
+    "a mark at the end": text(Form(after=";"), text={"end": ";"}),
+    "milliseconds": of_time("ms", lambda time: time * 1e3),
+    "microseconds": of_time("us", lambda time: round(time * 1e6)),
+    "nanoseconds of the epoch": of_time("ns", lambda time: round((1.78e9 + time) * 1e9)),
+    "seconds of the epoch": of_time("s", lambda time: 1.78e9 + time),
+    "ISO": of_time("iso", iso),
+    "ISO with a zone": of_time("iso", lambda time: iso(time, "+02:00")),
+    "no times": text(Form(), time={"hertz": HERTZ}),
+    "m/s2": of_axes("a", G, unit="m/s2"),
+    "mg": of_axes("a", 1e3, unit="mg"),
+    "deg/s": of_axes("g", 180 / np.pi, unit="deg/s"),
+    "words for labels": text(
+        Form(of={"label": lambda word: LABELS.index(word) + 1}),
+        label={"column": "label", "words": {"1": "rest", "2": "walk", "3": None}},
+    ),
+    "capitals": ({"R.CSV": PLAIN.bytes_of(EVERYONE)}, {"files": "r.csv"}),
+    "gzip": ({"r.csv.gz": packed(PLAIN.bytes_of(EVERYONE))}, {"files": "r.csv"}),
+    "a zip": ({"x.zip": zipped({"d/r.csv": PLAIN.bytes_of(EVERYONE)})}, {"files": "r.csv"}),
+    "a zip in a zip": (
+        {"x.zip": zipped({"y.zip": zipped({"r.csv": PLAIN.bytes_of(EVERYONE)})})},
+        {"files": "y.zip/*.csv"},
+    ),
+    "person and label in the path": by_path("{label}/{person}.csv", PLAIN),
+    "zips by label": by_path("{label}/{person}.zip/r.csv", PLAIN),
+    "a file a sensor": sensors(),
+    "objects in JSON": ({"r.json": objects(EVERYONE)}, {"files": "r.json", "json": {}}),
+    "lists in JSON": json_lists(),
+    "lines of JSON": (
+        {"r.jsonl": b"".join(objects([row])[1:-1] + b"\n" for row in EVERYONE)},
+        {"files": "r.jsonl", "json": {"lines": True}},
+    ),
+    "moments of Parquet": moments(),
+    "Parquet": ({"r.parquet": parquet()}, {"files": "r.parquet"}),
+    "doubled, late and cut": troubled(),
+    "intervals of time": intervals("s", ends=True),
+    "intervals of readings": intervals("rows", ends=True),
+    "begins of intervals": intervals("s", ends=False),
+}
+
+
+LAST_PLACE = 2e-7
+"""Of a number near 1 in float32: what a unit's factor may change."""
+CHANGED = ("m/s2", "mg", "deg/s")
+"""Forms whose numbers are multiplied; all others give the same bits."""
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_same_movement_gives_the_same_windows(name: str, tmp_path: Path) -> None:
+    plain = windows_of(put(tmp_path / "plain", *described(text(PLAIN))))
+    other = windows_of(put(tmp_path / "other", *described(FORMS[name])))
+    assert plain.labels == other.labels == LABELS
+    assert plain.held_out.groups == other.held_out.groups == PEOPLE
+    assert np.array_equal(plain.classes(), other.classes())
+    assert np.array_equal(plain.subjects(), other.subjects())
+    if name in CHANGED:
+        difference = float(np.abs(plain.windows() - other.windows()).max())
+        assert difference < 5 * LAST_PLACE
+    else:
+        assert plain.windows().tobytes() == other.windows().tobytes()
+
+
+def test_the_plain_form_has_every_reading(tmp_path: Path) -> None:
+    found = windows_of(put(tmp_path / "plain", *described(text(PLAIN))))
+    names = ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
+    assert (found.channel_names, found.sampling_hz, found.filters) == (names, HERTZ, "none")
+    first = [[row[axis] for axis in AXES] for row in rows_of("anna")[:32]]
+    assert np.array_equal(found.windows()[0], np.array(first, np.float32))
+    assert found.rows == len(PEOPLE) * len(LABELS) * 4
+
+
+def described(made: Made) -> Made:
+    """The files, and what is said of them over what all forms have in common."""
+    files, description = made
+    return files, {**DESCRIBED_SO, **description}

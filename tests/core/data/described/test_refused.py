@@ -1,0 +1,197 @@
+"""What a description or a recording has wrong is said in one line, with the remedy."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from core.data import Dataset, prepare
+from core.data.described.known_formats import described
+from core.data.filters import CHANNELS, UNITS, channels_by
+from core.data.recordings import Cutting, cut
+from core.data.source import DESCRIBED, Source, find_source
+from core.errors import DataError
+from tests.core.data.described.movement import (
+    AXES,
+    DESCRIBED_SO,
+    EVERYONE,
+    NAMES,
+    Form,
+    objects,
+    put,
+    windows_of,
+    zipped,
+)
+from tests.core.data.desk import refused, says
+
+ROWS: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8")
+)
+
+
+def made(row: dict[str, Any], folder: Path) -> Path:
+    """The recordings of one row."""
+    of: dict[str, Callable[[Any], Any]] = {}
+    for name, word in row.get("of", {}).items():
+        signs = cycle(("-", "") if name == row.get("alternating") else ("",))
+        of[name] = partial(_signed, signs, word)
+    if "factor" in row:
+        column, factor = row["factor"]
+        of[column] = partial(mul, factor)
+    form = Form(
+        names=row.get("names", NAMES),
+        of=of,
+        separator=row.get("separator", ","),
+        quoted=row.get("quoted", False),
+        comma=row.get("commas", False),
+    )
+    lines = form.bytes_of(EVERYONE).splitlines()
+    for key in ("replace", "also"):
+        if key in row:
+            number, line = row[key]
+            lines[number - 1] = line.encode()
+    said = {"files": "r.csv", **DESCRIBED_SO, **row.get("format", {})}
+    kept = {name: value for name, value in said.items() if value is not None}
+    return put(folder, {"r.csv": b"\n".join(lines) + b"\n"}, kept)
+
+
+def _signed(signs: Iterator[str], word: str, _: Any) -> str:
+    return f"{next(signs)}{word}"
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["says"]) for row in ROWS])
+def test_a_mistake_is_one_line_with_its_remedy(row: dict[str, Any], tmp_path: Path) -> None:
+    folder = made(row, tmp_path / "own")
+    with refused(row["says"]) as caught:
+        windows_of(folder, **row.get("options", {}))
+    assert str(folder) in str(caught.value)
+
+
+def test_unknown_formats_and_recordings_that_are_not_named(tmp_path: Path) -> None:
+    with refused("jobs.train.data.format: unknown format 'pamap'; did you mean `pamap2`?"):
+        described("pamap", tmp_path)
+    with refused("no.yaml: cannot be read"):
+        described(str(tmp_path / "no.yaml"), tmp_path)
+    with refused("format: pamap2 describes recordings, and none are named; name them with --data"):
+        find_source(None, {}, tmp_path, tmp_path, "pamap2")
+
+
+def test_a_format_of_ones_own_builds_on_a_known_one(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("like: wisdm-1.1\nperson: {name: me}\n", encoding="utf-8")
+    found = described(str(own), tmp_path)
+    assert (found.person.name, found.time.hertz) == ("me", 20)
+
+
+def test_archives_that_cannot_be_trusted(tmp_path: Path) -> None:
+    deep = zipped({"r.csv": b"x"})
+    for _ in range(4):
+        deep = zipped({"a.zip": deep})
+    for content, said in (
+        (b"PK\x03\x04 cut short", "not a complete zip archive"),
+        (zipped({"../r.csv": b"x"}), "names a file outside the archive"),
+        (deep, "archives in more than 3 others; unpack them"),
+    ):
+        folder = put(tmp_path / "own", {"x.zip": content}, {"files": "r.csv", **DESCRIBED_SO})
+        with refused(said):
+            windows_of(folder)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_share_of_damaged_lines_is_counted_and_bounded(share: float, tmp_path: Path) -> None:
+    damaged = 10
+    lines = Form().bytes_of(EVERYONE).splitlines()
+    for number in range(20, 20 + damaged):
+        lines[number] = b"?"
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    folder = put(tmp_path / "own", {"r.csv": b"\n".join(lines)}, said)
+    most = damaged / len(EVERYONE) * share
+    if share < 1.0:
+        with refused("r.csv:21: ... 10 of 480 lines are no readings"):
+            windows_of(folder, bad_lines=most)
+    else:
+        assert "10 bad lines" in windows_of(folder, bad_lines=most).held_out.note
+
+
+def test_faults_of_time_are_counted_as_a_stream_counts_them(tmp_path: Path) -> None:
+    rows = [row for row in EVERYONE if row["person"] == "anna"]
+    others = [row for row in EVERYONE if row["person"] != "anna"]
+    jumped = [*rows[:30], rows[29], rows[25], *rows[30:60], *rows[100:130], *rows[10:30]]
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    content = Form().bytes_of([*jumped, *others])
+    note = windows_of(put(tmp_path / "own", {"r.csv": content}, said)).held_out.note
+    says(note, "1 clock_jump, 1 doubled, 1 gap, 1 late")
+
+
+def test_windows_of_which_most_samples_have_a_label(tmp_path: Path) -> None:
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
+
+    def read(share: float) -> Dataset:
+        return windows_of(folder, label_share=share)
+
+    # 160 samples are 9 windows of 32 at stride 16; the fifth spans both labels, 16 to 16.
+    assert (read(1.0).rows, read(0.51).rows) == (3 * 8, 3 * 8)
+    other = prepare(
+        Source(DESCRIBED, folder, ""),
+        window_steps=50,
+        window_stride=25,
+        cache=tmp_path / "cache",
+        options={"label_share": 0.9},
+    )
+    # Windows begin at 0, 25, 50 (30 of 50 are rest), 75 (45 of 50 are walk) and 100.
+    assert other.classes().tolist() == [0, 0, 1, 1] * 3
+
+
+def test_a_folder_that_describes_itself_needs_no_flag(tmp_path: Path) -> None:
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
+    assert find_source(str(folder), {}, tmp_path, tmp_path).kind == DESCRIBED
+    (folder / "format.yaml").unlink()
+    with pytest.raises(DataError):
+        find_source(str(folder), {}, tmp_path, tmp_path)
+
+
+def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
+    """Bit for bit what the reader of HAPT makes of the same readings, in both directions."""
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
+    for filters in ("two-way", "causal"):
+        found = windows_of(folder, nine_channels=True, filters=filters)
+        assert (found.channel_names, found.units) == (CHANNELS, UNITS)
+        assert (found.sampling_hz, found.filters) == (50.0, filters)
+        rows = [row for row in EVERYONE if row["person"] == "anna"]
+        values = np.array([[row[axis] for axis in AXES] for row in rows])
+        nine = channels_by(filters, values[:, :3], values[:, 3:])
+        assert found.windows()[:4].tobytes() == cut(nine[:80], Cutting(32, 16, 0)).tobytes()
+
+
+def test_nine_channels_that_cannot_be_made(tmp_path: Path) -> None:
+    said = {"files": "r.csv", **DESCRIBED_SO}
+    files = {"r.csv": Form().bytes_of(EVERYONE)}
+    folder = put(tmp_path / "own", files, said)
+    with refused("sampling_hz: the nine channels have 50 Hz, got 25; leave one of the two out"):
+        windows_of(folder, nine_channels=True, sampling_hz=25.0)
+    with refused("filters: described channels are not filtered, so causal would change nothing"):
+        windows_of(folder, filters="causal")
+    for number, missing in enumerate(("a rotation", "an acceleration with gravity")):
+        one = [DESCRIBED_SO["channels"][number]]
+        put(folder, files, {**said, "channels": one})
+        with refused(f"nine channels need ... the format has not {missing}; record with"):
+            windows_of(folder, nine_channels=True)
+
+
+def test_a_damaged_line_of_json_is_counted_like_one_of_text(tmp_path: Path) -> None:
+    lines = [objects([row])[1:-1] for row in EVERYONE]
+    lines[7] = lines[7][:20]
+    said = {"files": "r.jsonl", "json": {"lines": True}, "bad_lines": 0.01}
+    folder = put(tmp_path / "own", {"r.jsonl": b"\n".join(lines)}, {**DESCRIBED_SO, **said})
+    assert "1 bad lines" in windows_of(folder).held_out.note
+    with refused("r.jsonl:8: expected 9 values, got 1; 1 of 480 lines are no readings"):
+        windows_of(folder, bad_lines=0.0)

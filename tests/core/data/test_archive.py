@@ -1,0 +1,105 @@
+"""What a hostile or damaged archive can do: end in one error."""
+
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.data.archive import FolderTree, open_tree
+from tests.core.data.desk import Desk, refused, write
+from tests.core.data.makers import uci_har_files, write_folder
+
+CLASSES = "train/y_train.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../outside.txt", "names a file outside the archive ... do not trust"),
+        ("/etc/outside.txt", "names a file outside the archive ... do not trust"),
+        ("a/../../outside.txt", "names a file outside the archive ... do not trust"),
+        ("..\\outside.txt", "names a file outside the archive ... do not trust"),
+        ("", "set.zip: an entry of the archive has no name"),
+    ],
+)
+def test_names_outside_the_archive_and_none_are_refused(desk: Desk, name: str, said: str) -> None:
+    with refused(said), open_tree(with_an_entry(desk, name)) as tree:
+        tree.names()
+
+
+def with_an_entry(desk: Desk, name: str) -> Path:
+    path = desk.write("set.zip", uci_har_files())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(zipfile.ZipInfo(name), b"x")
+    return path
+
+
+@pytest.mark.parametrize("name", ["/", "//", ".", "./", "\x00x"])
+def test_an_entry_with_no_usable_name_ends_in_at_most_one_error(desk: Desk, name: str) -> None:
+    desk.tried(with_an_entry(desk, name))
+
+
+def test_a_small_archive_of_endless_zeros_is_refused_unread(desk: Desk) -> None:
+    zeros = {"train/Inertial Signals/body_acc_x_train.txt": b"0" * (65 << 20)}
+    path = desk.write("bomb.zip", zeros)
+    with refused("unpacks to 68157440 bytes from"):
+        desk.source(path)
+
+
+def test_a_damaged_member_is_refused(desk: Desk) -> None:
+    path = desk.write("set.zip", uci_har_files())
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        start = archive.getinfo(CLASSES).header_offset + 30 + len(CLASSES)
+    content[start : start + 8] = b"\xff" * 8
+    desk.refuses(f"{CLASSES}: damaged in the archive", "set.zip", bytes(content))
+
+
+def test_a_folder_reads_no_file_larger_than_any_recording(tmp_path: Path) -> None:
+    with (tmp_path / "huge.txt").open("wb") as stream:
+        stream.truncate(2**30)
+    with refused("which no recording is"):
+        FolderTree(tmp_path).read("huge.txt")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
+    desk: Desk, make: Callable[[Path], None]
+) -> None:
+    folder = write_folder(desk.folder / "set", uci_har_files())
+    (folder / CLASSES).unlink()
+    make(folder / CLASSES)
+    desk.refuses("y_train.txt: expected a file", "set")
+
+
+def test_a_pipe_is_no_recording(desk: Desk) -> None:
+    os.mkfifo(desk.folder / "pipe.npz")
+    desk.refuses("pipe.npz: not a recording of a known kind", "pipe.npz")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    """A sound archive, and the hash of what is prepared of it."""
+    desk = Desk(tmp_path_factory.mktemp("whole"))
+    path = write(desk.folder / "set.zip", uci_har_files())
+    return path.read_bytes(), desk.read(path).sha256
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_damage_to_a_zip_ends_in_the_same_windows_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, whole: tuple[bytes, str], data: st.DataObject
+) -> None:
+    content = bytearray(whole[0])
+    places = st.integers(0, len(content) - 1)
+    if data.draw(st.booleans(), label="truncate"):
+        del content[data.draw(places, label="kept") :]
+    else:
+        for position in data.draw(st.lists(places, min_size=1, max_size=5), label="flipped"):
+            content[position] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+    dataset = Desk(tmp_path_factory.mktemp("zip")).tried("set.zip", bytes(content))
+    assert dataset is None or dataset.sha256 == whole[1]

@@ -1,0 +1,196 @@
+"""What a person's container carries beside its numbers is refused by name.
+
+The remedy gives the numbers.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import sparse
+
+from core.data.containers import plain, refuse_other_columns, refuse_other_rows
+from core.data.examples import Batch, Data, batches_of, write_examples
+from pscluster.app_folder import arrays_of
+from tests.core.data.desk import refused, words
+
+import tensorflow as tf  # isort: skip
+
+NUMBERS = np.arange(12.0).reshape(6, 2)
+
+
+class Unit(np.ndarray):
+    """An array with a unit, like astropy's and unyt's."""
+
+    unit = "km"
+
+    @property
+    def value(self) -> Any:
+        return np.array(self)
+
+
+class Quantity:
+    """A quantity like pint's."""
+
+    magnitude, units = NUMBERS, "meter"
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return NUMBERS
+
+
+class Labelled(Quantity):
+    """An array like xarray's."""
+
+    def __init__(self) -> None:
+        self.dims = ("time", "axis")
+        self.coords = ()
+        self.values = NUMBERS
+        self.__dict__["shape"] = NUMBERS.shape
+
+    magnitude = property()
+
+
+class Torch(Quantity):
+    """A tensor like PyTorch's."""
+
+    magnitude = property()
+
+    def __init__(self, device: str = "cpu", **about: Any) -> None:
+        self.device, self.__dict__["shape"] = SimpleNamespace(type=device), NUMBERS.shape
+        self.__dict__ |= about
+
+    def detach(self) -> Any:
+        return NUMBERS
+
+
+class Index:
+    """An index like pandas'."""
+
+    def __init__(self, *names: Any) -> None:
+        self.names = names
+
+    def __iter__(self) -> Any:
+        return iter(self.names)
+
+    def equals(self, other: "Index") -> bool:
+        return self.names == other.names
+
+
+class Frame(Quantity):
+    """A table like pandas'."""
+
+    magnitude = property()
+
+    def __init__(
+        self, index: Index, columns: Index, missing: int | None = None, **attrs: Any
+    ) -> None:
+        self.index = index
+        self.columns = columns
+        self.attrs = attrs
+        self.missing = missing
+
+    def isna(self) -> Any:
+        return np.arange(len(NUMBERS))[:, None] == (-1 if self.missing is None else self.missing)
+
+
+ROWS = Index(*range(6))
+COLUMNS = Index("a", "b")
+Y = np.arange(6) % 2
+
+
+@pytest.fixture(params=["x", "y", "weights", "arrays", "batch", "pairs"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], Any]:
+    """What takes a person's numbers, from the one place where they come in."""
+    about: dict[str, Any] = {"name": "a", "source": "app", "labels": None}
+    ways: dict[str, Callable[[Any], Any]] = {
+        "x": lambda values: batches_of(Data(values, Y, NUMBERS, Y)),
+        "y": lambda values: batches_of(Data(NUMBERS, values, NUMBERS, Y), "regression"),
+        "weights": lambda values: batches_of(Data(NUMBERS, Y, NUMBERS, Y, weights=values)),
+        "arrays": lambda values: arrays_of(Data(values, Y, NUMBERS, Y)),
+        "batch": lambda values: write_examples(iter([Batch(values, Y)]), tmp_path, **about),
+        "pairs": lambda values: list(batches_of(Data(iter([(values, 0)])))[0]),
+    }
+    return ways[request.param]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.ma.masked_less(NUMBERS, 1), "numpy's MaskedArray has masked values; ... .filled"),
+        (list(np.ma.masked_greater(NUMBERS, 9)), "MaskedArray has masked values"),
+        (sparse.csr_matrix(NUMBERS), "scipy's csr_matrix is sparse; give .toarray()"),
+        (tf.sparse.from_dense(NUMBERS), "is sparse; give tf.sparse.to_dense"),
+        (tf.ragged.constant([[1.0], [1.0, 2.0]]), "is ragged; give .to_tensor()"),
+        ([[1.0], [1.0, 2.0]], "rows of unequal length"),
+        (NUMBERS.view(Unit), "Unit has the unit km; convert it ... .value"),
+        (Quantity(), "Quantity has the unit meter; ... .magnitude"),
+        ([Quantity()] * 6, "Quantity has the unit meter"),
+        (Labelled(), "names its axes (time, axis); give its .values"),
+        (Torch("cuda"), "lies on cuda; give .detach().cpu()"),
+        (Torch(requires_grad=True), "has a gradient; give .detach()"),
+        (Torch(is_sparse=True), "is sparse; give .to_dense()"),
+        (Frame(ROWS, COLUMNS, missing=4), "has a missing value in row 4; fill it in"),
+        (Frame(ROWS, COLUMNS, units="m/s2"), "has units (attrs 'units')"),
+        (
+            np.zeros(6, [("a", "f4"), ("b", "f4")]),
+            "has named fields; ... structured_to_unstructured",
+        ),
+        (
+            [Image.new("P", (2, 2))] * 6,
+            "PIL's Image has its colours in a palette; ... convert('RGB')",
+        ),
+    ],
+    ids=words,
+)
+def test_more_than_numbers_is_refused_by_name_at_every_way_in(
+    way: Callable[[Any], Any], values: Any, said: str
+) -> None:
+    with refused(said):
+        way(values)
+
+
+class File:
+    """An array in a file, like h5py's and Zarr's."""
+
+    shape, chunks = NUMBERS.shape, (2, 2)
+
+    def __init__(self, **attrs: Any) -> None:
+        self.attrs = attrs
+
+    def __len__(self) -> int:
+        return len(NUMBERS)
+
+    def __getitem__(self, rows: slice) -> Any:
+        return NUMBERS[rows]
+
+
+def test_a_file_of_arrays_that_scales_its_numbers_is_refused() -> None:
+    (batch, *_) = batches_of(Data(File(note="mine"), Y, NUMBERS, Y))[0]
+    assert batch.x.tolist() == NUMBERS.tolist()
+    with refused("x_train: tests's File says scale_factor of its numbers; apply it"):
+        batches_of(Data(File(scale_factor=0.1), Y, NUMBERS, Y))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.ma.array(NUMBERS), NUMBERS.tolist(), tf.constant(NUMBERS), NUMBERS.view(Unit).value],
+)
+def test_what_says_no_more_is_taken(values: Any) -> None:
+    found = plain(values, "x")
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, NUMBERS)
+
+
+def test_tables_of_other_rows_or_columns_are_refused() -> None:
+    first = Frame(ROWS, COLUMNS)
+    turned = Frame(Index(*range(6)[::-1]), Index("b", "a"))
+    with refused("expected the same rows in the same order, ... give the second as .loc"):
+        refuse_other_rows(first, turned, "x and y")
+    with refused("expected the same columns ... got (a, b) and (b, a)"):
+        refuse_other_columns(first, turned, "x_train and x_test")
+    refuse_other_rows(first, NUMBERS, "x and y")
+    refuse_other_columns(first, Frame(ROWS, Index("a", "b")), "x_train and x_test")

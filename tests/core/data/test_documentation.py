@@ -1,0 +1,73 @@
+"""The page on own data is true.
+
+Its worked example runs as printed, and its error lines are what the readers say.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from core.data import split_validation
+from core.data.examples import Data
+from core.errors import DataError
+from core.inventory import load
+from tests.core.data.desk import Desk, has
+from tests.core.data.given_examples import written
+from tests.ran import PROJECT, python
+
+FORMATS = (PROJECT / "docs" / "data-formats.md").read_text(encoding="utf-8")
+
+
+def block(page: str, language: str) -> str:
+    """The page's one example in this language."""
+    (found,) = page.split(f"```{language}\n")[1:]
+    return found.partition("```")[0]
+
+
+def test_the_worked_example_runs_as_printed_and_is_accepted(desk: Desk) -> None:
+    example = block((PROJECT / "docs" / "data.md").read_text(encoding="utf-8"), "python")
+    python("-c", example, folder=desk.folder)
+    dataset = desk.read("exercises.npz")
+    labels = ("rest", "row", "skip", "jump")
+    has(dataset, name="exercises", input_shape=(64, 6), labels=labels)
+    has(dataset, train_windows=8 * 4 * 45, test_windows=3 * 4 * 45)
+    parts = split_validation(dataset.subjects()[: dataset.train_windows], 2, 0)
+    assert [len(part) for part in parts] == [6 * 4 * 45, 2 * 4 * 45]
+
+
+def test_the_columns_on_the_page_read_a_table(desk: Desk) -> None:
+    given = yaml.safe_load(block(FORMATS, "yaml"))["jobs"]["train"]["data"]
+    settings = [f"jobs.train.data.{key}={json.dumps(value)}" for key, value in given.items()]
+    data = load(PROJECT / "inventories" / "local.yaml", settings).jobs.train.data
+    table = {
+        "area": range(30),
+        "rooms": [0, 1, 2] * 10,
+        "city": ["Ulm", "Bonn"] * 15,
+        "street": [f"s{row % 5}" for row in range(30)],
+        "sold_last_year": [1, 0, 0, 0, 0] * 6,
+        "price": [row * 1.5 for row in range(30)],
+    }
+    dataset = desk.read(given["source"], table, **data.options())
+    has(dataset, task="regression", input_shape=(1 + 3 + 2,), test_windows=6)
+
+
+X = np.zeros((20, 3, 2, 1), np.float32)
+NAN = X.copy()
+NAN[17, 2, 1, 0] = np.nan
+CLASSES = [*range(10), *range(7), 12, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Data(X, CLASSES, X, [0] * 20, labels=list("abcdefghij")),
+        Data(NAN, [0] * 20, NAN, [0] * 20),
+    ],
+)
+def test_the_lines_of_the_page_are_what_is_said(tmp_path: Path, wrong: Data) -> None:
+    with pytest.raises(DataError) as caught:
+        written(wrong, tmp_path)
+    assert f"\n{caught.value}\n" in FORMATS

@@ -1,0 +1,364 @@
+"""A published file over HTTP, from a server here.
+
+Interruptions, other versions, wrong hashes, lengths, redirects.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pytest
+
+from core.data.fetch import __main__ as command
+from core.data.fetch.download import NotFetchedError, Wanted, download, write_whole
+from core.data.fetch.sets import SETS, PublishedSet
+from core.data.fetch.unpack import unpack
+from core.data.recordings import silent
+from tests.core.data.desk import refused, says
+from tests.core.data.file_server import CONTENT, HASH, Server, serving
+from tests.core.data.makers import write_zip
+
+PART, ABOUT = ".set.zip.part", ".set.zip.part.json"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+    with serving(state):
+        yield state
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file goes."""
+    return tmp_path / "out" / "set.zip"
+
+
+def leftovers(path: Path) -> list[str]:
+    return sorted(found.name for found in path.parent.glob("*"))
+
+
+def interrupted(server: Server, path: Path, content: bytes) -> None:
+    """Leave what an interrupted fetch of the version `one` has written."""
+    path.parent.mkdir()
+    (path.parent / PART).write_bytes(content)
+    about = {"url": server.url, "version": '"one"'}
+    (path.parent / ABOUT).write_text(json.dumps(about))
+
+
+def test_a_file_is_fetched_whole(server: Server, path: Path) -> None:
+    told = []
+    wanted = Wanted(server.url, HASH, len(CONTENT), len(CONTENT))
+    assert download(wanted, path, lambda *one: told.append(one)) == HASH
+    assert path.read_bytes() == CONTENT
+    assert ("fetching", len(CONTENT), len(CONTENT)) in told
+    assert leftovers(path) == ["set.zip"]
+    assert server.asked[0]["Accept-Encoding"] == "identity"
+
+
+def test_a_broken_connection_is_continued_where_it_broke(server: Server, path: Path) -> None:
+    server.breaks_after = [1_000_000, 1_500_000]
+    # One that brought some bytes is no failure in a row.
+    assert server.download(path) == (HASH, [1.0, 1.0])
+    ranges = [asked.get("Range") for asked in server.asked]
+    assert ranges == [None, "bytes=1000000-", "bytes=2500000-"]
+    assert server.asked[1]["If-Range"] == '"one"'
+
+
+def test_a_later_call_goes_on(server: Server, path: Path) -> None:
+    server.breaks_after = [1_000_000]
+
+    def gives_up(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(Wanted(server.url, HASH, None, len(CONTENT)), path, silent, gives_up)
+    assert leftovers(path) == [PART, ABOUT]
+    assert server.download(path)[0] == HASH
+    assert server.asked[1]["Range"] == "bytes=1000000-"
+    assert leftovers(path) == ["set.zip"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "about"), [({"tag": '"two"'}, None), ({"ranges": False}, None), ({}, "{")]
+)
+def test_what_cannot_be_continued_is_fetched_from_the_beginning(
+    server: Server, path: Path, changes: dict[str, Any], about: str | None
+) -> None:
+    interrupted(server, path, b"x" * 1000)
+    vars(server).update(changes)
+    if about is not None:
+        (path.parent / ABOUT).write_text(about)
+    assert server.download(path)[0] == HASH
+    assert ("Range" in server.asked[0]) == (about is None)
+
+
+def test_a_range_beyond_the_end_begins_anew(server: Server, path: Path) -> None:
+    interrupted(server, path, CONTENT + b"more")
+    server.answers = [(416, {})]
+    assert server.download(path)[0] == HASH
+
+
+@pytest.mark.parametrize(
+    ("server_has", "wanted", "said"),
+    [
+        ({"content": CONTENT[::-1]}, {}, f"expected SHA-256 {HASH}, got ... : ... nothing is kept"),
+        ({"length": False}, {"most_bytes": 1000}, "expected at most 1000 bytes, got more"),
+    ],
+    ids=["another hash", "a stream without an end"],
+)
+def test_other_content_is_refused_and_nothing_kept(
+    server: Server, path: Path, server_has: dict[str, Any], wanted: dict[str, int], said: str
+) -> None:
+    vars(server).update(server_has)
+    with refused(said):
+        server.download(path, **wanted)
+    assert leftovers(path) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"size": 7}, f"expected 7 bytes, the server has {len(CONTENT)}"),
+        ({"most_bytes": 1000}, "expected at most 1000 bytes, the server has"),
+    ],
+)
+def test_another_length_is_refused_before_it_is_fetched(
+    server: Server, path: Path, wanted: dict[str, int], said: str
+) -> None:
+    with refused(said):
+        server.download(path, **wanted)
+
+
+def test_a_redirect_to_another_place_is_not_followed(server: Server, path: Path) -> None:
+    server.answers = [(302, {"Location": "http://127.0.0.2:9/set.zip"})]
+    with refused("sends us to http://127.0.0.2:9, which is another place"):
+        server.download(path)
+
+
+@pytest.mark.parametrize(
+    "server_has", [{"length": False}, {"answers": [(302, {"Location": "/elsewhere.zip"})]}]
+)
+def test_no_length_and_a_redirect_to_the_same_place_do_not_matter(
+    server: Server, path: Path, server_has: dict[str, Any]
+) -> None:
+    vars(server).update(server_has)
+    assert server.download(path)[0] == HASH
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(404, 1), (403, 1), (503, 5), (429, 5)])
+def test_what_the_server_refuses(server: Server, path: Path, status: int, attempts: int) -> None:
+    server.answers = [(status, {})] * 10
+    said = rf"cannot be fetched \(the server answers {status}.*put it at {path}"
+    with pytest.raises(NotFetchedError, match=said):
+        server.download(path)
+    assert len(server.asked) == attempts
+    assert leftovers(path) == []
+
+
+def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
+    nobody = Server()
+    with serving(nobody):
+        pass
+    pauses: list[float] = []
+    with pytest.raises(NotFetchedError) as caught:
+        download(Wanted(nobody.url, None, None, 1000), path, silent, pauses.append)
+    says(str(caught.value), f"put it at {path}")
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://archive.example/set.zip", "file:///etc/passwd", "ftp://127.0.0.1/x"]
+)
+def test_plain_http_and_files_are_refused(path: Path, url: str) -> None:
+    with refused("expected an https URL"):
+        download(Wanted(url, None, None, 1000), path, silent)
+
+
+def test_one_process_fetches_a_file_at_a_time(server: Server, path: Path) -> None:
+    def meanwhile(*_: Any) -> None:
+        with refused("another fetch writes it now"):
+            server.download(path)
+
+    assert download(Wanted(server.url, HASH, None, len(CONTENT)), path, meanwhile) == HASH
+
+
+def test_a_link_in_the_place_of_the_part_is_not_followed(server: Server, path: Path) -> None:
+    path.parent.mkdir()
+    victim = path.parent / "victim"
+    victim.write_text("kept")
+    os.symlink(victim, path.parent / PART)
+    with refused("cannot be written"):
+        server.download(path)
+    assert victim.read_text() == "kept"
+
+
+def test_a_part_that_has_got_its_name_meanwhile_is_left_alone(
+    server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(server, path, CONTENT)
+    lock = fcntl.flock
+
+    def after_the_other_has_ended(stream: Any, how: int) -> None:
+        (path.parent / PART).rename(path)
+        lock(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_the_other_has_ended)
+    with refused("another fetch writes it now"):
+        server.download(path)
+    assert path.read_bytes() == CONTENT
+    assert server.asked == []
+
+
+def test_a_file_that_takes_a_part_gets_the_rest() -> None:
+    taken = bytearray()
+
+    class NearlyFull(io.RawIOBase):
+        def write(self, content: Any) -> int:
+            taken.extend(content[:7])
+            return min(7, len(content))
+
+    write_whole(cast(IO[bytes], NearlyFull()), CONTENT[:1000])
+    assert taken == CONTENT[:1000]
+
+
+TABLE = {"exp/table.csv": b"1,2\n", "__MACOSX/exp/table.csv": b"x", "exp/other": b"y"}
+
+
+def test_one_file_is_taken_out_of_an_archive(path: Path) -> None:
+    made = write_zip(path, TABLE)
+    unpack(made, "table.csv", path.with_name("table.csv"), 100, silent)
+    assert path.with_name("table.csv").read_bytes() == b"1,2\n"
+    assert leftovers(path) == ["set.zip", "table.csv"]
+
+
+@pytest.mark.parametrize(
+    ("files", "damage", "said"),
+    [
+        ({"exp/other": b"y"}, None, "expected one table.csv, got 0"),
+        ({"a/table.csv": b"1", "b/table.csv": b"2"}, None, "expected one table.csv, got 2"),
+        ({"table.csv": b"1" * 101}, None, "unpacks to 101 bytes, more than 100; do not trust"),
+        ({"../table.csv": b"1"}, None, "names a file outside the archive"),
+        ({"table.csv": b"1" * 90}, slice(20, None), "not a complete zip archive"),
+        ({"table.csv": bytes(range(90))}, slice(45, 49), "cannot be unpacked"),
+    ],
+)
+def test_a_wrong_archive_leaves_nothing(
+    path: Path, files: dict[str, bytes], damage: slice | None, said: str
+) -> None:
+    content = bytearray(write_zip(path, files).read_bytes())
+    if damage is not None:
+        content[damage] = b"" if damage.stop is None else bytes(4)
+    path.write_bytes(content)
+    with refused(said):
+        unpack(path, "table.csv", path.with_name("table.csv"), 100, silent)
+    assert leftovers(path) == ["set.zip"]
+
+
+Fetch = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def fetch(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fetch:
+    """Runs the command for a set `mine`: its exit code, and what it says or what went wrong."""
+
+    def run(server: Server, sha256: str | None, *words: str) -> tuple[int, str]:
+        one = PublishedSet(
+            "mine", server.url, "table.csv", 10_000, sha256, member="table.csv", most_unpacked=100
+        )
+        monkeypatch.setitem(SETS, "mine", one)
+        code = command.main(["mine", "--out", str(path.parent), *words])
+        said = capsys.readouterr()
+        return code, said.err.strip() if code else said.out
+
+    return run
+
+
+@pytest.fixture
+def packed(server: Server, tmp_path: Path) -> str:
+    """The hash of the archive that the server has."""
+    server.content = write_zip(tmp_path / "a.zip", TABLE).read_bytes()
+    return hashlib.sha256(server.content).hexdigest()
+
+
+KEPT = ["table.csv", "table.csv.sha256"]
+
+
+def test_the_command_pins_what_it_fetched(
+    server: Server, path: Path, packed: str, fetch: Fetch
+) -> None:
+    code, said = fetch(server, None, "--quiet")
+    assert code == 0
+    assert "no hash is known: this one is pinned from now on" in said
+    assert leftovers(path) == KEPT
+    code, said = fetch(server, None)
+    assert code == 0
+    assert "is there already" in said
+    assert len(server.asked) == 1
+    path.with_name(KEPT[0]).write_text("changed")
+    code, said = fetch(server, None)
+    assert code == 2
+    assert "remove it to fetch it again" in said
+    for name in KEPT:
+        path.with_name(name).unlink()
+    code, said = fetch(server, None, "--quiet", "--sha256", "a" * 64)
+    assert code == 2
+    assert f"got {packed}" in said
+
+
+def test_a_fetch_that_was_killed_while_it_unpacked_goes_on(
+    server: Server, path: Path, packed: str, fetch: Fetch
+) -> None:
+    archive = path.with_name("mine.zip")
+    path.parent.mkdir()
+    archive.write_bytes(server.content)
+    path.with_name(".table.csv.part").write_bytes(b"a longer part of some other try")
+    assert fetch(server, packed, "--quiet")[0] == 0
+    assert path.with_name(KEPT[0]).read_bytes() == b"1,2\n"
+    assert leftovers(path) == KEPT
+    archive.write_bytes(server.content)
+    path.with_name(KEPT[1]).unlink()
+    code, said = fetch(server, packed, "--quiet")
+    assert code == 0
+    assert "the archive that an interrupted fetch left is removed" in said
+    assert leftovers(path) == KEPT
+    assert server.asked == []
+
+
+def test_a_file_in_the_place_of_the_archive_is_not_overwritten(
+    server: Server, path: Path, fetch: Fetch
+) -> None:
+    path.parent.mkdir()
+    path.with_name("mine.zip").write_text("my own")
+    code, said = fetch(server, HASH, "--quiet")
+    assert code == 2
+    assert "mine.zip: is there, with SHA-256" in said
+    assert path.with_name("mine.zip").read_text() == "my own"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["wisdm"], "expected hapt, uci-har, hhar"),
+        (["hapt", "--sha256", "abc"], "expected 64 hexadecimal digits"),
+    ],
+)
+def test_the_command_refuses_what_is_no_set_or_no_hash(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert command.main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_every_pin_is_a_hash_of_an_https_url_with_a_bound() -> None:
+    for name, one in SETS.items():
+        assert one.name == name
+        assert one.url.startswith("https://archive.ics.uci.edu/")
+        assert len(bytes.fromhex(str(one.sha256))) == 32
+        assert one.size is None or one.size < one.most_bytes

@@ -1,0 +1,108 @@
+"""Units that readings can be in, at every way in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.data.filters import CHANNELS, UNITS
+from core.plausible import acceleration_problem, mean_magnitude, rotation_problem
+from tests.core.data.desk import Desk, has
+from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
+
+
+@pytest.mark.parametrize(
+    ("problem", "magnitude", "said"),
+    [
+        (acceleration_problem, 0.3, None),
+        (acceleration_problem, 1.0, None),
+        (acceleration_problem, 4.0, None),
+        (acceleration_problem, 9.81, "is the unit g?"),
+        (acceleration_problem, 0.1, "is the unit g?"),
+        (acceleration_problem, 0.0, "exactly 0"),
+        (rotation_problem, 1e-3, None),
+        (rotation_problem, 2.3, None),
+        (rotation_problem, 35.0, "is the unit rad/s?"),
+        (rotation_problem, 0.0, "no gyroscope"),
+    ],
+)
+def test_about_one_g_and_turns_of_some_radians_are_plausible(
+    problem: Callable[[float], str | None], magnitude: float, said: str | None
+) -> None:
+    found = problem(magnitude)
+    assert found is None if said is None else said in str(found)
+
+
+def test_the_magnitude_is_that_of_vectors_not_of_their_mean() -> None:
+    assert mean_magnitude(np.array([[[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]])) == pytest.approx(5.0)
+
+
+def npz(acceleration: float, rotation: float, **beside: Any) -> dict[str, Any]:
+    """Windows of the nine channels, one person of two in other units."""
+    windows = np.random.default_rng(4).normal(size=(40, 16, 9))
+    windows[..., -1] += 1.0
+    windows[20:30] *= np.repeat([acceleration, rotation, acceleration], 3)
+    arrays = {"x": windows, "y": np.arange(40) % 2, "subject": np.repeat([1, 2, 3], [20, 10, 10])}
+    train = {f"{name}_train": array[:30] for name, array in arrays.items()}
+    test = {f"{name}_test": array[30:] for name, array in arrays.items()}
+    return {**train, **test, "channels": CHANNELS, **beside}
+
+
+def hapt(acceleration: float, rotation: float) -> Files:
+    files = hapt_files()
+    for sensor, factor in (("acc", acceleration), ("gyro", rotation)):
+        name = f"RawData/{sensor}_exp02_user02.txt"
+        files[name] = table(factor * np.loadtxt(files[name].decode().splitlines()))
+    return files
+
+
+def uci_har(acceleration: float, rotation: float) -> Files:
+    files = uci_har_files()
+    for channel in CHANNELS:
+        name = f"train/Inertial Signals/{channel}_train.txt"
+        values = np.loadtxt(files[name].decode().splitlines())
+        values[4:] *= rotation if "gyro" in channel else acceleration
+        files[name] = windows_table(values)
+    return files
+
+
+def examples(acceleration: float, rotation: float) -> dict[str, Any]:
+    """The windows by the other way that an .npz has."""
+    return npz(acceleration, rotation, task="classification", standardized=True)
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        ((9.80665, 1.0), "is the unit g? Give total_acc_x to total_acc_z in g"),
+        ((0.1, 1.0), "is the unit g?"),
+        ((1.0, 57.2958), "is the unit rad/s? Give body_gyro_x to body_gyro_z in rad/s"),
+        ((1.0, 0.0), "every rotation is exactly 0: no gyroscope"),
+        ((0.0, 1.0), "every acceleration is exactly 0"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("way", "name"), [(hapt, "set"), (uci_har, "set"), (npz, "my.npz"), (examples, "my.npz")]
+)
+def test_one_person_in_other_units_is_refused_by_every_reader(
+    desk: Desk, way: Any, name: str, factors: tuple[float, float], said: str
+) -> None:
+    desk.refuses(f"subject 2:  ... {said}", name, way(*factors))
+
+
+def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(desk: Desk) -> None:
+    content = npz(1.0, 1.0)
+    has(desk.read("mine.npz", content), channel_names=CHANNELS)
+    for name in ("x_train", "x_test"):
+        content[name] = (content[name] - content[name].mean(axis=1, keepdims=True))[..., ::-1]
+    said = "subject 1: the mean acceleration has no direction; ... Give total_acc_x"
+    desk.refuses(said, "mine.npz", content | {"channels": CHANNELS[::-1]})
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("m/s2", 9.80665), ("g", 1.0)])
+def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
+    desk: Desk, unit: str, factor: float
+) -> None:
+    units = tuple(stated.replace("g", unit) for stated in UNITS)
+    has(desk.read("mine.npz", npz(factor, 1.0, units=units)), units=units)

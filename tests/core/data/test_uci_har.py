@@ -1,0 +1,40 @@
+"""The reader of the classic nine inertial-signal files."""
+
+from typing import Any
+
+import numpy as np
+
+from core.data.filters import CHANNELS
+from tests.core.data.desk import Desk, damaged, has, wrong
+from tests.core.data.makers import uci_har_files, write_zip
+
+
+def test_folder_and_zip_give_the_published_windows_in_channel_order(desk: Desk) -> None:
+    files = uci_har_files()
+    dataset = desk.read("UCI HAR Dataset", files)
+    write_zip(desk.folder / "set.zip", files, prefix="UCI HAR Dataset/")
+    has(
+        dataset,
+        name="uci-har",
+        sha256=desk.read("set.zip").sha256,
+        train_windows=8,
+        test_windows=6,
+        classes=[0, 1, 2, 3, 4, 5, 0, 1, 5, 4, 3, 2, 1, 0],
+        subjects=[1] * 4 + [2] * 4 + [3] * 6,
+    )
+    for index, channel in enumerate(CHANNELS):
+        tables = [
+            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] for part in ("train", "test")
+        ]
+        expected = np.loadtxt(b"".join(tables).decode().splitlines())
+        np.testing.assert_allclose(dataset.windows()[:, :, index], expected, rtol=1e-6)
+
+
+@wrong("uci-har")
+def test_damage_is_one_error_that_names_the_file(desk: Desk, row: dict[str, Any]) -> None:
+    desk.refuses(row["says"], "set", damaged(uci_har_files(), row))
+
+
+def test_windows_of_another_length_cannot_be_cut_from_this_set(desk: Desk) -> None:
+    said = "comes cut into windows of 128 steps, got 64"
+    desk.refuses(said, "set", uci_har_files(), window_steps=64)

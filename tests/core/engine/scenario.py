@@ -1,0 +1,398 @@
+"""One cluster story each, told in a process of its own.
+
+`python -m tests.core.engine.scenario NAME` prints JSON.
+
+The update is a gradient of -1 under plain SGD with rate 1, so that the final parameters *are* the
+number of updates that were applied to each shard.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import psutil
+
+import core.engine.environment  # noqa: F401  (before tensorflow)
+from core.engine import runtime as engine_runtime
+from core.engine.membership import Phase
+from core.engine.messages import Event, Item, Outcome
+from core.engine.runtime import Runtime, device, trace
+from core.engine.threads import WorkerThread
+from core.server.sockets import cut
+from tests.core.engine.processes import Roles
+from tests.core.engine.server_stories import (
+    PHASES,
+    mixed_servers,
+    server_stopped_at_the_end,
+    server_stopped_for_a_moment,
+    server_stopped_while_connecting,
+    stopped,
+)
+from tests.core.engine.story import Story, Tell
+
+import tensorflow as tf  # isort: skip
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+
+JOB_BYTES = 160 << 20
+STOPPED = range(1, 10, 2)
+LEARNT_REPLIES = 10
+
+
+def absent_at_connect(roles: Roles) -> dict[str, Any]:
+    """Worker 2 is configured and never there; then it comes, in the middle of the second run."""
+    story = Story(roles, absent=("worker:2",))
+    joined = story.join(3, 2.0)
+    story.run("first", 200)
+    roles.start("worker:2")
+    story.run("second", 100)
+    story.join(3)
+    story.run("third", 300)
+    return story.end(joined=joined)
+
+
+def dead_and_returning(roles: Roles) -> dict[str, Any]:
+    """Worker 0 dies for good.
+
+    Worker 1 dies and returns: it must get work although worker 0 stays away.
+    """
+    story = Story(roles)
+    story.run(
+        "first",
+        300,
+        at={
+            50: lambda: roles.kill("worker:0"),
+            100: lambda: roles.kill("worker:1"),
+            150: lambda: roles.launch("worker:1"),
+        },
+    )
+    story.join(2)
+    story.run("second", 300)
+    return story.end()
+
+
+def drained(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is drained in mid-run, killed, and started anew.
+
+    Then worker 0, which had to wait for it.
+    """
+    story = Story(roles, spin=500)
+    attempts: list[int] = []
+
+    def steps() -> Iterator[None]:
+        """What this thread does between outcomes.
+
+        It starts the processes, which die with the thread that did.
+        """
+        while story.done < 50:
+            yield
+        for task, seconds, then in (
+            (1, 60.0, roles.kill),
+            (0, 0.5, roles.launch),
+            (0, 60.0, roles.kill),
+        ):
+            answer = asker.submit(story.dispatcher.drain, task, seconds)
+            while not answer.done():
+                yield
+            answers.append(answer.result().value)
+            then("worker:0" if len(answers) == 3 else "worker:1")
+
+    def hook(outcome: Outcome) -> None:
+        attempts.append(outcome.attempts)
+        next(doing, None)
+
+    answers: list[str] = []
+    doing = steps()
+    with ThreadPoolExecutor(1) as asker:
+        story.run("first", 100, hook, until=lambda: len(answers) == 3)
+        live_meanwhile = sorted(story.dispatcher.live)
+        story.join(2, 5.0)  # a look has to find it silent: nobody launches it yet
+        roles.launch("worker:0")
+        joined = story.join(2)
+        story.run("second", 100, hook)
+        answers.append(story.dispatcher.drain(2, 0.5).value)
+        story.dispatcher.hold_parameters_on(frozenset({0}))
+        answers.append(story.dispatcher.drain(0, 0.5).value)
+    return story.end(
+        answers=answers,
+        attempts=max(attempts),
+        joined=joined,
+        live_meanwhile=live_meanwhile,
+    )
+
+
+def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped before the functions are traced and goes on after the first run."""
+    story = Story(roles, stopped_while_tracing=("worker:1",))
+    joined = story.join(3, 4.0)
+    story.run("first", 200)
+    roles.go_on("worker:1")
+    story.join(3)
+    story.run("second", 300)
+    return story.end(joined=joined)
+
+
+def traced_while_stopped(roles: Roles) -> dict[str, Any]:
+    """Another function is traced while a stopped worker is in the cluster.
+
+    Only the watchdog process can help then.
+    """
+    story = Story(roles)
+    story.run("begin", 50)
+    roles.stop("worker:1")
+    trace(lambda x: tf.reduce_sum(x * 3.0), tf.TensorSpec([7], tf.float32))
+    story.run("first", 200)
+    roles.go_on("worker:1")
+    return story.end(later=story.join(3))
+
+
+def stopped_while_joining(roles: Roles) -> dict[str, Any]:
+    """Worker 1 answers a probe, and is stopped before the runtime has taken it in."""
+    story = Story(roles, absent=("worker:1",))
+    story.run("begin", 50)
+    roles.start("worker:1")
+    update = story.runtime.update
+    tries: list[frozenset[int]] = []
+
+    def stop_and_update(workers: frozenset[int]) -> None:
+        if 1 in workers and not tries:
+            tries.append(workers)
+            roles.stop("worker:1")
+        update(workers)
+
+    with mock.patch.object(story.runtime, "update", stop_and_update):
+        while not tries:
+            story.join(3, 1.0)
+        story.run("first", 200)
+    roles.go_on("worker:1")
+    story.join(3)
+    story.run("second", 200)
+    return story.end()
+
+
+def late_reply(roles: Roles) -> dict[str, Any]:
+    """Worker 1 is stopped in mid-step until another has done its item.
+
+    Its own late push is dropped at the shards.
+    """
+    story = Story(roles, spin=6_000)
+    late = story.dispatcher.membership.workers[1]
+    waits_for: list[int] = []
+    stuck: list[Item | None] = []
+
+    def under_way() -> float:
+        """How far worker 1 is with its item, as a share of the time that an item takes it."""
+        deadline = late.deadlines.get("update")  # it has none before its first answer
+        usual = None if deadline is None else deadline.median_seconds
+        if deadline is None or late.phase is not Phase.BUSY or usual is None or late.served < 5:
+            return 0.0
+        return (time.monotonic() - (late.due - deadline.seconds())) / usual
+
+    def hook(outcome: Outcome) -> None:
+        if not waits_for and late.item is not None and 0.2 < under_way() < 0.6:
+            roles.stop("worker:1")
+            waits_for.append(late.item.id)
+            stuck.append(late.item)
+        elif waits_for and outcome.item.id == waits_for[0]:
+            roles.go_on("worker:1")
+
+    def over() -> bool:
+        return bool(waits_for) and late.phase in (Phase.IDLE, Phase.BUSY) and late.item not in stuck
+
+    story.run("first", 60, hook, until=over)
+    story.join(3)
+    story.run("second", 40)
+    return story.end(waits_for=waits_for)
+
+
+def lane_places(roles: Roles) -> dict[str, Any]:
+    """Where a call's arguments and what is fetched lie inside a worker's thread."""
+    story = Story(roles)
+    places: dict[str, list[str]] = {"arguments": [], "fetched": []}
+
+    def spy(operation: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            made = operation(*arguments, **named)
+            places[name].append(made.device)
+            return made
+
+        return call
+
+    # The lane's own thread makes them; nothing else of this process does meanwhile.
+    with (
+        mock.patch.object(
+            engine_runtime, "ops", SimpleNamespace(EagerTensor=spy(ops.EagerTensor, "arguments"))
+        ),
+        mock.patch.object(tf.raw_ops, "Identity", spy(tf.raw_ops.Identity, "fetched")),
+    ):
+        story.run("first", 2)
+        fetched_of_calls = len(places["fetched"])
+        known = set(context.context().list_function_names())
+        story.runtime.ask_server(0)
+        sent = sorted(set(context.context().list_function_names()) - known)
+        places["fetched"].clear()
+        with story.runtime.on_worker(0):
+            on_worker = tf.raw_ops.Fill(dims=[3], value=1.0)
+            engine_runtime.fetched(on_worker)
+    return story.end(
+        **places, fetched_of_calls=fetched_of_calls, came_from=on_worker.device, sent_to_ask=sent
+    )
+
+
+def lane_of_nobody(roles: Roles) -> dict[str, Any]:
+    """A call is made to a worker that has just been taken out of the cluster definition."""
+    story = Story(roles)
+    story.runtime.update(frozenset())
+    function = trace(lambda x: x + 1, tf.TensorSpec([], tf.int64))
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    lane = WorkerThread(story.runtime, 0, events)
+    lane.call(Item(1, function, (np.int64(1),)), 1)
+    failed: Any = events.get(timeout=30.0)
+    lane.close()
+    lane.join(1.0)
+    return story.end(reason=failed.reason, transient=failed.transient)
+
+
+def cut_path(roles: Roles) -> int:
+    """Shut worker 0's connections to the parameter server; how many there were."""
+    return cut(roles.running["worker:0"].pid, {("127.0.0.1", roles.ports["ps:0"])})
+
+
+def path_reset(roles: Roles) -> dict[str, Any]:
+    """One TCP reset between worker 0 and the parameter server, in mid-run."""
+    story = Story(roles, spin=2_000)
+    left = story.dispatcher.membership.workers[0]
+    shut: list[int] = []
+    back: list[bool] = []
+
+    def hook(outcome: Outcome) -> None:
+        # Again while it had no call under way that could fail of it.
+        if story.done >= 50 and story.done % 20 == 0 and not left.departures:
+            shut.append(cut_path(roles))
+        back.append(outcome.task == 0 and left.departures > 0)
+
+    story.run("first", 200, hook, until=lambda: any(back))
+    return story.end(shut=sum(shut))
+
+
+def path_cut(roles: Roles) -> dict[str, Any]:
+    """Worker 0 cannot reach the parameter server for a long while, and worker 1 can."""
+    story = Story(roles, spin=2_000)
+    left = story.dispatcher.membership.workers[0]
+    mended = threading.Event()
+    shut: list[int] = []
+
+    def keep_cutting() -> None:
+        while not mended.wait(0.01):
+            shut.append(cut_path(roles))
+
+    cutting = threading.Thread(target=keep_cutting, daemon=True)
+    story.run("first", 200, until=lambda: left.departures >= 5, at={50: cutting.start})
+    mended.set()
+    cutting.join()
+    back: list[int] = []
+    story.run("second", 100, lambda outcome: back.append(outcome.task), until=lambda: 0 in back)
+    return story.end(shut=sum(shut))
+
+
+def half_stopped(roles: Roles) -> dict[str, Any]:
+    """Every other worker is stopped at the same time; the others go on, and it returns."""
+    story = Story(roles, spin=500)
+    workers = story.dispatcher.membership.workers.values()
+    names = [f"worker:{task}" for task in STOPPED]
+    stopped_at: list[int] = []
+
+    def hook(_: Outcome) -> None:
+        # Not before each deadline is learnt: a worker that has hardly replied is waited for much
+        # longer.
+        learnt = all(worker.served >= LEARNT_REPLIES for worker in workers)
+        if not stopped_at and story.done >= 200 and learnt:
+            stopped_at.append(story.done)
+            roles.stop(*names)
+
+    def all_left() -> bool:
+        return bool(stopped_at) and not story.dispatcher.live & set(STOPPED)
+
+    with mock.patch.object(story.runtime, "update", wraps=story.runtime.update) as changed:
+        story.run("first", 400, hook, until=all_left)
+        meanwhile = story.done - stopped_at[0]
+        live_meanwhile = sorted(story.dispatcher.live)
+        changes = changed.call_count
+    roles.go_on(*names)
+    joined = story.join(roles.workers)
+    story.run("second", 100)
+    return story.end(
+        meanwhile=meanwhile, live_meanwhile=live_meanwhile, changes=changes, joined=joined
+    )
+
+
+def left(roles: Roles) -> dict[str, Any]:
+    """Two jobs after one another on one parameter server.
+
+    What the first held is free for the second.
+    """
+    roles.start("ps:0")
+    server = psutil.Process(roles.running["ps:0"].pid)
+    runtime = Runtime(replace(roles.peers, workers=()))
+    kept = []
+    memory = [server.memory_info().rss]
+    for _ in range(2):
+        runtime.update(frozenset())
+        with tf.device(device("ps", 0)):
+            kept.append(tf.Variable(tf.zeros([JOB_BYTES // 4])))
+        memory.append(server.memory_info().rss)
+        runtime.close()
+    return {"memory": memory, "job": JOB_BYTES}
+
+
+STORIES: dict[str, tuple[Tell, int, int]] = {
+    story.__name__: (story, servers, workers)
+    for story, servers, workers in [
+        (absent_at_connect, 1, 3),
+        (dead_and_returning, 2, 3),
+        (drained, 2, 2),
+        (stopped_while_tracing, 1, 3),
+        (traced_while_stopped, 1, 3),
+        (stopped_while_joining, 1, 3),
+        (late_reply, 2, 3),
+        (lane_places, 1, 1),
+        (path_reset, 1, 2),
+        (path_cut, 1, 2),
+        (half_stopped, 1, 10),
+        (lane_of_nobody, 1, 1),
+        (left, 1, 1),
+        (server_stopped_for_a_moment, 2, 2),
+        (server_stopped_while_connecting, 2, 1),
+        (server_stopped_at_the_end, 2, 2),
+    ]
+}
+STORIES |= {f"server_{phase}": (stopped(phase), 2, 2) for phase in PHASES}
+STORIES |= {
+    "stock_worker": (mixed_servers("worker:1"), 1, 2),
+    "stock_server_and_worker": (mixed_servers("ps:0", "worker:1"), 1, 2),
+}
+
+
+def main(name: str) -> None:
+    print("begun", flush=True)  # TensorFlow is loaded: the rest has a deadline of its own
+    tell, servers, workers = STORIES[name]
+    roles = Roles(servers, workers)
+    try:
+        print(json.dumps(tell(roles)), flush=True)
+    finally:
+        roles.close()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

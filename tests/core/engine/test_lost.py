@@ -1,0 +1,61 @@
+"""When a parameter server counts as lost."""
+
+import socket
+import threading
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.engine.lost import ParameterServerLost, raise_if_server_lost
+from core.errors import ExitCode
+
+SAID = (
+    "InvalidArgumentError: {{function_node __inference_unpacked_1269}} Unable to find the relevant"
+    " tensor remote_handle: Op ID: 16, Output num: 0. (from"
+    " /job:{role}/replica:0/task:1/device:CPU:0)"
+)
+WAIT_SECONDS = 30.0
+NO_SERVERS: Any = SimpleNamespace(peers=SimpleNamespace(parameter_servers=()))
+
+
+def test_a_server_that_has_forgotten_a_parameter_is_lost() -> None:
+    """It was killed while no worker was there, and answers again."""
+    with pytest.raises(
+        ParameterServerLost, match=r"^parameter server ps:1 has restarted without .*Op ID: 16"
+    ) as raised:
+        raise_if_server_lost(NO_SERVERS, [SAID.replace("{role}", "ps")])
+    assert raised.value.exit_code == ExitCode.SERVER_LOST
+
+
+def test_what_a_worker_says_of_itself_ends_no_job() -> None:
+    said = [
+        SAID.replace("{role}", "worker"),
+        "UnavailableError: Socket closed (from /job:ps/replica:0/task:1)",
+    ]
+    raise_if_server_lost(NO_SERVERS, said)
+
+
+def test_all_servers_are_asked_at_the_same_time() -> None:
+    together = threading.Barrier(3)
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        addresses = tuple(f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners)
+        runtime: Any = SimpleNamespace(
+            peers=SimpleNamespace(parameter_servers=addresses),
+            ask_server=lambda task: together.wait(WAIT_SECONDS),
+        )
+        raise_if_server_lost(runtime, ["its call failed"])
+        assert not together.broken
+
+
+def test_a_server_that_refuses_is_lost_and_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    runtime: Any = SimpleNamespace(peers=SimpleNamespace(parameter_servers=(address,)))
+    with pytest.raises(
+        ParameterServerLost,
+        match=rf"ps:0 at {address} is gone \(it refuses connections; Socket closed\)",
+    ):
+        raise_if_server_lost(runtime, ["Socket closed"])

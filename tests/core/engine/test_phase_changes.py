@@ -1,0 +1,139 @@
+"""Every legal change of a worker's phase can be caused, every other one is refused."""
+
+from contextlib import suppress
+from itertools import product
+
+import pytest
+
+from core.engine.membership import Membership
+from core.engine.messages import (
+    Answered,
+    DrainAsked,
+    Failed,
+    Item,
+    Joined,
+    JoinFailed,
+    Probed,
+    Replied,
+    Silent,
+)
+from core.engine.worker_state import LEGAL_CHANGES, Cause, IllegalPhaseChange, Phase, Worker
+from tests.core.engine.played_membership import membership
+from tests.habits.leaks import PROJECT
+
+JOIN = (Cause.ANSWERED, Cause.JOINED)
+WORK = (*JOIN, Cause.DISPATCHED)
+WAYS: dict[Phase, tuple[Cause, ...]] = {
+    Phase.ABSENT: (),
+    Phase.JOINING: (Cause.ANSWERED,),
+    Phase.IDLE: JOIN,
+    Phase.BUSY: WORK,
+    Phase.SUSPECT: (*WORK, Cause.OVERDUE),
+    Phase.SLOW: (*WORK, Cause.OVERDUE, Cause.ALIVE),
+    Phase.FENCED: (*WORK, Cause.OVERDUE, Cause.SILENT),
+    Phase.DRAINED: (*JOIN, Cause.DRAIN_ASKED),
+}
+"""What leads an absent worker into each phase."""
+
+
+class Case:
+    """Worker 0 of a membership in some phase at time 1, beside worker 1, which is idle."""
+
+    def __init__(self, phase: Phase) -> None:
+        self.core: Membership = membership(2, 1)
+        self.now = 1.0
+        for cause in WAYS[phase]:
+            self.cause(cause)
+        assert self.worker.phase is phase
+
+    @property
+    def worker(self) -> Worker:
+        return self.core.workers[0]
+
+    def cause(self, cause: Cause) -> None:
+        """Make happen what `cause` says, whatever the phase."""
+        attempt = self.worker.attempt or 0
+        match cause:
+            case Cause.ANSWERED:
+                self.core.handle(Answered(0), self.now)
+            case Cause.JOINED:
+                self.core.handle(Joined(0), self.now)
+            case Cause.JOIN_FAILED:
+                self.core.handle(JoinFailed(0, "gone"), self.now)
+            case Cause.DISPATCHED:
+                self.core.give(0, Item(1, "update"), self.now)
+            case Cause.REPLIED:
+                self.core.handle(Replied(0, attempt, None, 0.1), self.now)
+            case Cause.FAILED:
+                self.core.handle(Failed(0, attempt, "gone"), self.now)
+            case Cause.OVERDUE:
+                self.now = self.worker.due
+                self.core.tick(self.now)
+            case Cause.ALIVE:
+                self.core.handle(Probed(0, True), self.now)
+            case Cause.SILENT:
+                self.core.handle(Probed(0, False), self.now)
+                self.core.handle(Silent(0), self.now)
+            case Cause.DRAIN_ASKED:
+                self.core.handle(DrainAsked(0), self.now)
+
+
+@pytest.mark.parametrize("before", Phase)
+@pytest.mark.parametrize("cause", Cause)
+def test_an_event_makes_the_one_change_that_the_table_has_and_no_other(
+    before: Phase, cause: Cause
+) -> None:
+    afters = [
+        after
+        for (first, after), causes in LEGAL_CHANGES.items()
+        if first is before and cause in causes
+    ]
+    assert len(afters) <= 1
+    case = Case(before)
+    with suppress(IllegalPhaseChange):
+        case.cause(cause)
+    assert [case.worker.phase] == (afters or [before])
+
+
+def test_every_phase_can_be_reached_and_left() -> None:
+    assert {before for before, _ in LEGAL_CHANGES} == set(Phase)
+    assert {after for _, after in LEGAL_CHANGES} == set(Phase)
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(Phase, Phase)))
+def test_every_other_change_names_both_phases_and_the_cause(before: Phase, after: Phase) -> None:
+    for cause in Cause:
+        worker = Worker(3, phase=before)
+        if cause in LEGAL_CHANGES.get((before, after), ()):
+            worker.change(after, cause)
+            assert worker.phase is after
+            continue
+        with pytest.raises(IllegalPhaseChange) as refused:
+            worker.change(after, cause)
+        words = f"worker:3 cannot go from {before.value} to {after.value} because {cause}"
+        assert str(refused.value).startswith(words)
+        assert worker.phase is before
+
+
+@pytest.mark.parametrize(
+    ("before", "cause", "words"),
+    [
+        (Phase.BUSY, Cause.JOINED, "from busy to idle because the runtime took it in"),
+        (Phase.ABSENT, Cause.DISPATCHED, "from absent to busy because it got an item"),
+    ],
+)
+def test_an_event_that_cannot_come_now_is_a_defect_and_says_which(
+    before: Phase, cause: Cause, words: str
+) -> None:
+    with pytest.raises(IllegalPhaseChange, match=words):
+        Case(before).cause(cause)
+
+
+def test_the_documentation_lists_every_change_and_no_other() -> None:
+    rows = [
+        f"| {before.value} | {after.value} | {' or '.join(causes)} |"
+        for (before, after), causes in LEGAL_CHANGES.items()
+    ]
+    page = (PROJECT / "docs" / "engine.md").read_text()
+    table = page.partition("| from | to | because |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == rows

@@ -1,0 +1,146 @@
+"""Deep Gradient Compression against NumPy written from the paper."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from core.engine.codecs.codec import Codec
+from core.engine.codecs.fp32 import Fp32
+from core.engine.codecs.topk import TopK
+from core.engine.runtime import trace
+from core.parameters import Vector
+from tests.core.engine.test_codecs import bits, some, start
+
+import tensorflow as tf  # isort: skip
+
+
+def topk_by_the_paper(
+    codec: TopK, gradients: list[Vector]
+) -> list[tuple[Vector, NDArray[np.int32], Vector]]:
+    """(values, indices, memory) after each push, in float32, every operation rounded."""
+    size = gradients[0].size
+    velocity = np.zeros(size, np.float32)
+    residual = np.zeros(size, np.float32)
+    pushes = []
+    for gradient in gradients:
+        velocity = np.float32(codec.momentum) * velocity + gradient
+        residual = residual + velocity
+        largest = np.argsort(-np.abs(residual), kind="stable")[: math.ceil(codec.density * size)]
+        sent = residual[largest]
+        velocity[largest] = residual[largest] = 0.0
+        rows = np.stack([velocity, residual])[-codec.memory_rows :]
+        pushes.append((sent, largest.astype(np.int32), rows))
+    return pushes
+
+
+@pytest.mark.parametrize(
+    "codec", [TopK(0.01), TopK(0.01, 0.9), TopK(0.5, 0.5), TopK(1e-6, 0.9)], ids=str
+)
+def test_topk_sends_and_keeps_what_the_paper_says(codec: TopK) -> None:
+    generator = np.random.default_rng(7)
+    gradients = [generator.normal(size=1500).astype(np.float32) for _ in range(12)]
+    memory = start(codec, 1500)
+    for gradient, (values, indices, kept) in zip(
+        gradients, topk_by_the_paper(codec, gradients), strict=True
+    ):
+        wire, memory = codec.encode(tf.constant(gradient), memory)
+        assert_array_equal(bits(wire), np.concatenate([bits(values), indices.view(np.uint32)]))
+        assert_array_equal(memory, kept)
+        expected = np.zeros(1500, np.float32)
+        expected[indices] = values
+        assert_array_equal(codec.decode(wire, 1500), expected)
+
+
+def test_the_warm_up_is_the_papers() -> None:
+    found = TopK(0.001, warmup_epochs=4).densities()
+    assert_allclose(found, [0.25, 0.0625, 0.0156, 0.004, 0.001], rtol=0.02)
+    assert TopK(0.4, warmup_epochs=2).densities() == [0.4, 0.4, 0.4], "never below what stays"
+    assert TopK(0.01).densities() == [0.01]
+
+
+@some
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.sampled_from([1, 2, 77, 300]),
+    density=st.sampled_from([1e-3, 0.03, 0.5]),
+    pushes=st.integers(1, 6),
+)
+def test_what_was_sent_and_what_is_kept_is_all_there_was(
+    seed: int, size: int, density: float, pushes: int
+) -> None:
+    """Gradients are small integers, whose float32 sums are exact.
+
+    Nothing may be missing or there twice.
+    """
+    codec = TopK(density)
+    generator = np.random.default_rng(seed)
+    memory = start(codec, size)
+    sent = np.zeros(size)
+    total = np.zeros(size)
+    for _ in range(pushes):
+        gradient = generator.integers(-1000, 1000, size).astype(np.float32)
+        accumulated = memory[0].numpy() + gradient
+        wire, memory = codec.encode(tf.constant(gradient), memory)
+        decoded = codec.decode(wire, size).numpy()
+        # Each element went or stayed, with every bit.
+        went = decoded != 0
+        assert_array_equal(np.where(went, decoded, memory[0]), accumulated)
+        assert not memory[0].numpy()[went].any()
+        total += gradient
+        sent += decoded
+    assert_array_equal(sent + memory[0].numpy(), total)
+
+
+@pytest.mark.parametrize("size", [3, 40, 5000])
+def test_of_equal_magnitudes_the_first_are_sent(size: int) -> None:
+    codec = TopK(0.3)
+    values = np.resize(np.array([1.0, -1.0], np.float32), size)
+    wire, _ = codec.encode(tf.constant(values), start(codec, size))
+    count = codec.sent(size)
+    assert_array_equal(bits(wire)[count:], np.arange(count))
+    assert_array_equal(wire[:count], values[:count])
+
+
+def noisy_descent(codec: Codec, rate: float, keep_memory: bool = True) -> float:
+    """Loss sum(curvature x^2) / 2 over all coordinates but one.
+
+    Starts at x = 1 with a loss of 12 and takes 400 steps.
+    """
+    size = 20
+
+    def push(values: Any, memory: Any) -> Any:
+        wire, kept = codec.encode(values, memory)
+        return codec.decode(wire, size), kept
+
+    traced = trace(push, tf.TensorSpec([size]), tf.TensorSpec([codec.memory_rows, size]))
+    curvature = np.linspace(0.5, 2.0, size).astype(np.float32)
+    generator = np.random.default_rng(8)
+    point = np.ones(size, np.float32)
+    memory = start(codec, size)
+    for _ in range(400):
+        gradient = curvature * point
+        gradient[0] += np.float32(generator.choice([-20.0, 20.0]))
+        arrived, kept = traced(tf.constant(gradient), memory)
+        if keep_memory:
+            memory = kept
+        point -= np.float32(rate) * arrived.numpy()
+    return float((curvature * point**2)[1:].sum() / 2)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_error_feedback_arrives_where_plain_descent_does(momentum: float) -> None:
+    """Two of twenty are sent, and the noise is always one of them.
+
+    What is forgotten never arrives.
+    """
+    codec = TopK(0.1, momentum)
+    rate = 0.03 * (1.0 - momentum)
+    assert noisy_descent(Fp32(), 0.03) < 1e-4
+    assert noisy_descent(codec, rate) < 1e-4
+    assert noisy_descent(codec, rate, keep_memory=False) > 1.0

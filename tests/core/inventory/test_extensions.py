@@ -1,0 +1,171 @@
+"""A mode, a codec, an optimizer, a model and a reader are added as docs/how-to-add/ says.
+
+Each is a module and a line.
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.inventory.templates import local_inventory
+from core.registry import IncompleteExtensionError, Registry
+from tests.core.inventory.cases import PROJECT
+from tests.ran import python
+
+PAGES = PROJECT / "docs" / "how-to-add"
+KINDS = ("mode", "codec", "optimizer", "model", "reader")
+PACKAGES = ("cluster", "core", "deploy", "kernels", "ps_node", "recognise", "worker_node")
+_EXAMPLE = re.compile(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", re.DOTALL)
+
+
+def files(root: Path) -> dict[Path, str]:
+    return {
+        path: path.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+    }
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the examples of all five pages."""
+    root = tmp_path_factory.mktemp("extended")
+    ignore = shutil.ignore_patterns("__pycache__")
+    for package in (*PACKAGES, "tools"):
+        shutil.copytree(PROJECT / package, root / package, ignore=ignore)
+    for name in ("fabfile.py", "pyproject.toml"):
+        shutil.copy(PROJECT / name, root / name)
+    for kind in KINDS:
+        before = files(root)
+        page = (PAGES / f"{kind}.md").read_text(encoding="utf-8")
+        (module, text), (listing, line) = _EXAMPLE.findall(page)
+        (root / module).write_text(text, encoding="utf-8")
+        head, brace, rest = before[root / listing].partition("EXTENSIONS = {")
+        (root / listing).write_text(f"{head}{brace}\n{line}{rest}", encoding="utf-8")
+        differ = {path for path, text in files(root).items() if text != before.get(path)}
+        assert differ == {root / module, root / listing}, f"a {kind} is one file and one line"
+        assert root / module not in before
+    return root
+
+
+def test_flags_messages_and_reference_know_what_was_added(extended: Path) -> None:
+    assert "serial" in python("-m", "fabric", "--help", "job.train", folder=extended)
+    page = python("-m", "tools.inventory_reference", folder=extended)
+    words = ["`serial` lets one at a time compute", "`jobs.train.serial`"]
+    words += ["name: bf16`", "name: signum`", "name: statistics`"]
+    assert [each for each in words if each not in page] == []
+    (extended / "misspelt.yaml").write_text(local_inventory() + "    mode: serail\n")
+    load = "from core.inventory import load; load('misspelt.yaml')"
+    assert "did you mean `serial`?" in python("-c", load, code=1, folder=extended)
+    shown = python("-m", "core.data.look", "no-such-file", folder=extended)
+    assert ".readings with lines such as" in shown
+
+
+def test_what_was_added_costs_fab_no_tensorflow(extended: Path) -> None:
+    (extended / "plain.yaml").write_text(local_inventory())
+    loaded = "import sys; from core.inventory import load; load('plain.yaml'); print(*sys.modules)"
+    modules = set(python("-c", loaded, folder=extended).split())
+    added = {"core.consistency.serial", "core.models.statistics", "core.engine.codecs.bf16"}
+    assert added <= modules
+    assert not {"tensorflow", "numpy"} & modules
+
+
+def recordings(path: Path) -> Path:
+    """Three movements of six subjects: three channels, each at rates of its own, with noise."""
+    random = np.random.default_rng(3)
+    lines = []
+    for part, subjects in (("train", range(4)), ("test", range(4, 6))):
+        for subject in subjects:
+            for rate, label in enumerate(("REST", "ROW", "JUMP")):
+                phase = np.arange(320)[:, None] / 16 * 2 * np.pi * rate
+                samples = np.sin(phase + np.arange(3)) + random.normal(0, 0.1, (320, 3))
+                lines += [
+                    f"{part},{subject},{label},{','.join(f'{value:.4f}' for value in row)}"
+                    for row in samples
+                ]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_cluster_trains_with_what_was_added(
+    extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    chosen: dict[str, dict[str, Any]] = {
+        "codec": {"name": "bf16"},
+        "optimizer": {"name": "signum"},
+        "model": {"name": "statistics", "hidden": 16},
+    }
+    data = {"source": str(recordings(tmp_path / "mine.readings"))}
+    train = {"mode": "serial", "epochs": 2, "batch_size": 10, "validation_subjects": 0}
+    jobs = {"train": {**train, **chosen, "data": data}}
+    head = local_inventory(workers=2).partition("\njobs:")[0]
+    (tmp_path / "inventory.yaml").write_text(f"{head}\njobs: {json.dumps(jobs)}\n")
+    fab = ("-m", "fabric", "-r", str(extended))
+    inventory = ("--inventory", str(tmp_path / "inventory.yaml"))
+    try:
+        runs = f"runs={tmp_path / 'runs'}"
+        python(*fab, "deploy", "start", "--jobs", *inventory, "--set", runs, folder=extended)
+    finally:
+        python(*fab, "deploy", "stop", *inventory, folder=extended)
+    (file,) = (tmp_path / "runs").glob("*-train/result.json")
+    result = json.loads(file.read_text())
+    assert (result["mode"], result["dataset"]["name"]) == ("serial", "mine")
+    found = {**result["settings"], "model": result["model"]}
+    assert {key: found[key]["name"] for key in chosen} == {
+        key: value["name"] for key, value in chosen.items()
+    }
+    assert result["updates"]["applied"] == result["updates"]["scheduled"] > 0
+    assert result["wire"]["push_bytes_per_step"] > 0
+
+
+class Facts:
+    name: str
+    cost: int
+
+
+PLACE = "extension_folder_of_a_test"
+
+
+ABSTRACT = """from abc import ABC, abstractmethod
+class Toy(Facts, ABC):
+    name, cost = 'toy', 3
+    @abstractmethod
+    def turn(self): ..."""
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("class Toy(Facts): name = 'toy'", rf"{PLACE}\.toy: the gear Toy .* `cost`"),
+        (
+            "class Toy(Facts): name, cost = 'tool', 3",
+            "expected `name = 'toy'` as listed, got 'tool'",
+        ),
+        ("class Toy: name, cost = 'toy', 3", "expected a class that inherits from Facts"),
+        ("class Other(Facts): name, cost = 'toy', 3", "expected a class that inherits from Facts"),
+        (ABSTRACT, "the gear Toy does not define turn"),
+    ],
+    ids=["fact", "name", "base", "class", "method"],
+)
+def test_an_incomplete_extension_is_refused_by_module_and_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
+    folder = tmp_path / PLACE
+    folder.mkdir()
+    (folder / "__init__.py").write_text("EXTENSIONS = {'toy': 'toy:Toy'}")
+    (folder / "toy.py").write_text(f"from {__name__} import Facts\n{module}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in (PLACE, f"{PLACE}.toy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    with pytest.raises(IncompleteExtensionError, match=message):
+        Registry("gear", PLACE, Facts)["toy"]

@@ -1,0 +1,102 @@
+"""The catalogue keeps to Prometheus's naming practice, and docs/metrics.md says what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from core.metrics.catalogue import CATALOGUE, exported_by, metric
+from core.metrics.catalogue.entry import LABELS, UNITS
+from core.metrics.reference import PAGE, main, render_reference
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def test_every_name_is_there_once_and_is_a_name() -> None:
+    names = [entry.name for entry in CATALOGUE]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"pscluster_[a-z][a-z0-9_]*[a-z0-9]", name) for name in names)
+
+
+def test_counters_and_only_counters_end_in_total() -> None:
+    assert all(entry.name.endswith("_total") == (entry.kind == "counter") for entry in CATALOGUE)
+
+
+def test_units_are_base_units_at_the_end_of_the_name() -> None:
+    for entry in CATALOGUE:
+        words = entry.short.removesuffix("_total").split("_")
+        assert not {"ms", "milliseconds", "minutes", "hours", "kilobytes", "mb", "percent"} & set(
+            words
+        ), entry.name
+        inner = [word for word in words[:-1] if word in UNITS]
+        assert not inner, entry.name
+    assert metric("node_temperature_celsius").unit == "celsius"
+    assert metric("network_receive_bytes_total").unit == "bytes"
+    assert metric("train_windows_per_second").unit == ""
+
+
+def test_labels_are_bounded_and_never_those_of_all() -> None:
+    free = {
+        f"{entry.short} {label}"
+        for entry in CATALOGUE
+        for label, values in entry.labels.items()
+        if not values
+    }
+    assert free == {
+        "build_info version",
+        "build_info tensorflow",
+        "build_info python",
+        "build_info processor",
+        "job_info run",
+        "job_info mode",
+        "job_info model",
+        "device_busy_seconds_total device",  # the process takes one
+        "device_memory_used_bytes device",
+        "train_metric metric",  # bounded by MOST_OTHERS of the coordinator
+        "program_cpu_seconds_total member",
+        "program_resident_bytes member",
+        "program_processes member",
+        "service_low_confidence_ratio version",  # the open ones, two at most
+        "service_input_distance_ratio version",
+        "service_input_distance_ratio channel",  # MOST_CHANNELS of each
+        "train_wire_bytes_total codec",  # bounded by the registry, which a role does without
+    }
+    assert not any(set(LABELS) & set(entry.labels) for entry in CATALOGUE)
+
+
+def test_histograms_and_only_histograms_have_buckets_and_they_fit_a_pi() -> None:
+    assert all(bool(entry.buckets) == (entry.kind == "histogram") for entry in CATALOGUE)
+    for entry in CATALOGUE:
+        assert list(entry.buckets) == sorted(set(entry.buckets)), entry.name
+    for short in ("train_step_seconds", "train_round_trip_seconds"):
+        assert (metric(short).buckets[0], metric(short).buckets[-1]) == (0.005, 60)
+
+
+def test_every_help_is_one_line_without_a_full_stop() -> None:
+    for entry in CATALOGUE:
+        assert entry.help.strip() == entry.help != "", entry.name
+        assert "\n" not in entry.help, entry.name
+        assert not entry.help.endswith("."), entry.name
+
+
+def test_series_are_the_names_that_expressions_use() -> None:
+    assert metric("ready").series == ("pscluster_ready",)
+    assert metric("train_step_seconds").series == tuple(
+        f"pscluster_train_step_seconds_{part}" for part in ("bucket", "sum", "count")
+    )
+    assert set(
+        exported_by("every process", "every job", "training", "pi", "program", "sweep", "service")
+    ) == set(CATALOGUE)
+
+
+def test_the_page_in_the_repository_is_up_to_date() -> None:
+    assert (PROJECT / PAGE).read_text(encoding="utf-8") == render_reference(), (
+        "run `python -m core.metrics.reference --write`"
+    )
+
+
+def test_the_page_is_printed_and_has_every_metric_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    page = capsys.readouterr().out
+    rows = re.findall(r"^\| `(pscluster_\w+)` \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(entry.name for entry in CATALOGUE)

@@ -1,0 +1,46 @@
+"""How many cores a process can compute on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.metrics import processor
+
+
+@pytest.mark.parametrize(
+    ("quotas", "cores"),
+    [
+        ({}, 8),
+        ({"a/b": "max 100000"}, 8),
+        ({"a/b": "10000 100000"}, 1),
+        ({"a/b": "150000 100000", "a": "400000 100000"}, 2),
+        ({"a/b": "max 100000", "a": "300000 100000", "": "max 100000"}, 3),
+        ({"other": "10000 100000"}, 8),
+        ({"a/b": "nonsense"}, 8),
+    ],
+    ids=[
+        "no groups",
+        "no quota",
+        "a tenth of a core",
+        "own",
+        "above",
+        "somebody else's",
+        "unreadable",
+    ],
+)
+def test_a_quota_counts_like_the_affinity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quotas: dict[str, str], cores: int
+) -> None:
+    (tmp_path / "cgroup").write_text("0::/a/b\n")
+    for group, content in quotas.items():
+        (tmp_path / group).mkdir(parents=True, exist_ok=True)
+        (tmp_path / group / "cpu.max").write_text(content + "\n")
+    monkeypatch.setattr(processor, "OWN_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(processor, "GROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert processor.usable_cores() == cores
+
+
+def test_here_there_is_at_least_one_core() -> None:
+    assert 1 <= processor.usable_cores() <= (os.cpu_count() or 1)

@@ -1,0 +1,114 @@
+"""Networks and augmentation over any set of sensors: which channels are vectors is stated."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from core.inventory.fields import Choice
+from core.inventory.training_sections import AugmentSettings
+from core.models.augmentation import Augmentation
+from core.models.native import NativeNetwork, SlotsOfBatch
+from core.models.network import Problem, build
+from core.models.spectral import SpectralModel
+from tests.core.models.test_networks import EVERY
+from tests.core.models.test_spectral import recorded, statistics, statistics_of
+from tests.core.models.yardstick import Vector, close, logits
+from worker_node.native_gradient import augmented
+
+SETS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "one sensor at 20 Hz": (40, 3, (0,)),
+    "no sensor": (64, 3, ()),
+    "nine axes at 100 Hz": (100, 9, (0, 3, 6)),
+    "light, acceleration, heart rate, field": (50, 8, (1, 5)),
+    "thirty channels at 200 Hz": (200, 30, (0, 3, 7, 10, 14, 20, 23, 27)),
+}
+"""Each with steps, channels, and the first channels of its vectors."""
+MIXED = Problem((32, 8), 4, vectors=(1, 5))
+AXES = [1, 2, 3, 5, 6, 7]
+OTHERS = [0, 4]
+MOMENTS = np.stack([np.linspace(-1, 1, 8), np.linspace(1, 3, 8)]).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("config", EVERY, ids=lambda config: config.name)
+def test_every_network_answers_alike_in_tensorflow_and_the_library(
+    name: str, config: Choice
+) -> None:
+    steps, channels, vectors = SETS[name]
+    network = build(config, window_steps=steps, channels=channels, classes=3, vectors=vectors)
+    given = recorded(4, steps, channels)
+    vector = network.initial(0)
+    size = network.layout.trained_size
+    answers = NativeNetwork(network).answers(vector[:size], vector[size:], tf.constant(given))
+    close(answers.numpy(), logits(network, given), 1e-3, scaled=True)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_there_are_as_many_statistics_as_a_set_of_sensors_says(name: str) -> None:
+    steps, channels, vectors = SETS[name]
+    found = statistics(recorded(2, steps, channels), vectors)
+    assert found.shape == (2, statistics_of(steps, channels, vectors).count)
+    assert np.isfinite(found).all()
+
+
+def test_the_statistics_of_a_vector_are_its_own_wherever_it_stands() -> None:
+    given = recorded(3, 128, 8)
+    found = statistics(given, (1, 5))
+    alone = statistics(given[..., AXES])
+    # Means of eight channels and two lengths; correlations and directions stand at the end.
+    close(found[:, [*AXES, 8, 9]], alone[:, :8])
+    close(found[:, -12:], alone[:, -12:])
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    turned = given.copy()
+    turned[..., 1:4] = given[..., 1:4] @ turn
+    close(statistics(turned, (1, 5))[:, [0, 4, 8, 9]], found[:, [0, 4, 8, 9]], 1e-4)
+
+
+def test_a_sensor_has_one_scale_and_another_channel_its_own() -> None:
+    network = build(SpectralModel(hidden=8), window_steps=16, channels=8, classes=3, vectors=(1, 5))
+    deviation = np.array([7, 1, 2, 4, 9, 2, 2, 2], np.float32)
+    moments = np.stack([np.zeros(8, np.float32), deviation])
+    vector = network.measured(network.initial(0), moments, [recorded(4, 16, 8)])
+    scale = network.layout.unpack(vector)["statistics/scale"]
+    size = np.sqrt(21 / 3)
+    close(scale, np.array([1, 1 / size, 2 / size, 4 / size, 1, 1, 1, 1]))
+
+
+def changed(way: str, windows: Vector, problem: Problem, moments: Vector, **asked: float) -> Vector:
+    """Windows in their own units in, and out."""
+    settings = AugmentSettings(**{"rotation_degrees": 0.0, "time_warp": 0.0, **asked})
+    seed = tf.constant((1, 2), tf.int32)
+    standard = tf.constant((windows - moments[0]) / moments[1])
+    if way == "library":
+        cut = SlotsOfBatch(len(windows), 1, 0, 1, seed)
+        found: Any = augmented(problem, settings, standard, tf.constant(moments), cut)
+    else:
+        of = Augmentation.of(settings, problem)
+        assert of is not None
+        found = of(standard, tf.constant(moments), seed)
+    raw: Vector = found.numpy() * moments[1] + moments[0]
+    return raw
+
+
+@pytest.mark.parametrize("way", ["library", "tensorflow"])
+def test_vectors_are_turned_as_if_they_stood_alone_and_other_channels_are_not(way: str) -> None:
+    windows = recorded(20, 32, 8)
+    found = changed(way, windows, MIXED, MOMENTS, rotation_degrees=90.0)
+    close(found[..., OTHERS], windows[..., OTHERS])
+    alone = changed(
+        way, windows[..., AXES], Problem((32, 6), 4), MOMENTS[:, AXES], rotation_degrees=90.0
+    )
+    np.testing.assert_array_equal(found[..., AXES], alone)
+    assert np.abs(alone - windows[..., AXES]).max() > 0.5
+    lengths = [np.linalg.norm(x[..., 1:4], axis=2) for x in (found, windows)]
+    close(lengths[0], lengths[1], 1e-4)
+
+
+@pytest.mark.parametrize("way", ["library", "tensorflow"])
+def test_all_channels_are_warped_alike(way: str) -> None:
+    rising = np.tile(np.arange(32, dtype=np.float32)[None, :, None], (20, 1, 8))
+    found = changed(way, rising, MIXED, MOMENTS, time_warp=0.4)
+    assert np.ptp(found, axis=2).max() < 1e-4
+    assert np.abs(np.diff(found[..., 0], axis=1) - 1).max() > 0.25

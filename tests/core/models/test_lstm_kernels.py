@@ -1,0 +1,135 @@
+"""Both LSTM kernels against Keras: outputs and gradients to 1e-5."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from core.models import lstm as choice
+from core.models.lstm import block_lstm, looped_gradient_lstm, lstm
+from tests.core.models.yardstick import Vector, close
+
+STEPS = 17
+BATCH = 3
+SHAPES = [(9, 8), (32, 32), (64, 48), (5, 65)]
+Results = list[Vector]
+
+
+def operands(features: int, hidden: int, steps: int = STEPS) -> Results:
+    draw = np.random.Generator(np.random.Philox(features * 1000 + hidden)).standard_normal
+    values = [
+        draw((steps, BATCH, features)),
+        draw((features + hidden, 4 * hidden)) / np.sqrt(features + hidden),
+        draw(4 * hidden),
+        draw((steps, BATCH, hidden)) / steps,
+    ]
+    return [value.astype(np.float32) for value in values]
+
+
+@tf.function
+def with_gradients(kernel, inputs, weights, bias, direction):  # type: ignore[no-untyped-def]
+    with tf.GradientTape() as tape:
+        tape.watch([inputs, weights, bias])
+        outputs = kernel(inputs, weights, bias)
+        loss = tf.reduce_sum(outputs * direction)
+    return outputs, *tape.gradient(loss, [inputs, weights, bias])
+
+
+def run(kernel: Any, values: Results) -> Results:
+    """Outputs, and the gradients by inputs, weights and bias."""
+    return [found.numpy() for found in with_gradients(kernel, *map(tf.constant, values))]
+
+
+def run_keras(values: Results, *, backward: bool = False) -> Results:
+    inputs, weights, bias, direction = values
+    hidden = bias.size // 4
+    layer = keras.layers.LSTM(hidden, return_sequences=True, go_backwards=backward)
+    layer.build((None, None, len(weights) - hidden))
+    layer.set_weights([weights[:-hidden], weights[-hidden:], bias])
+
+    def kernel(given: tf.Tensor) -> tf.Tensor:
+        outputs = tf.transpose(layer(tf.transpose(given, [1, 0, 2])), [1, 0, 2])
+        return tf.reverse(outputs, [0]) if backward else outputs
+
+    given = tf.Variable(inputs)
+    with tf.GradientTape() as tape:
+        outputs = kernel(given)
+        loss = tf.reduce_sum(outputs * direction)
+    by_inputs, *by_kernels, by_bias = tape.gradient(loss, [given, *layer.trainable_weights])
+    return [outputs, by_inputs, np.concatenate(by_kernels), by_bias]
+
+
+@pytest.mark.parametrize("kernel", [block_lstm, looped_gradient_lstm])
+@pytest.mark.parametrize(("features", "hidden"), SHAPES)
+def test_a_kernel_equals_keras(kernel: object, features: int, hidden: int) -> None:
+    values = operands(features, hidden)
+    close(run(kernel, values), run_keras(values))
+
+
+@pytest.mark.parametrize("hidden", [8, 65])
+def test_backward_equals_keras_reading_from_the_end(hidden: int) -> None:
+    values = operands(hidden, hidden)
+
+    def kernel(*given: tf.Tensor) -> tf.Tensor:
+        return lstm(*given, backward=True)
+
+    close(run(kernel, values), run_keras(values, backward=True))
+
+
+@pytest.mark.parametrize(
+    ("features", "hidden", "expected"),
+    [
+        (64, 64, "block_lstm"),
+        (96, 64, "looped_gradient_lstm"),
+    ],
+)
+def test_the_kernel_follows_from_the_shapes(
+    features: int, hidden: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(name: str) -> Callable[..., tf.Tensor]:
+        def kernel(inputs: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+            asked.append(name)
+            return inputs
+
+        return kernel
+
+    for name in ("block_lstm", "looped_gradient_lstm"):
+        monkeypatch.setattr(choice, name, noted(name))
+    weights = tf.zeros([features + hidden, 4 * hidden])
+    for batch in (1, 100):
+        lstm(tf.zeros([2, batch, features]), weights, tf.zeros([4 * hidden]))
+    assert asked == [expected, expected]
+
+
+def test_the_gradient_tensorflow_registers_is_still_the_wrong_one() -> None:
+    """Why `block_lstm` brings its own.
+
+    When this fails, TensorFlow has repaired it and ours can go.
+    """
+    values = operands(9, 8)
+    zeros = tf.zeros([BATCH, 8])
+    none = tf.zeros([8])
+
+    def registered(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        steps = tf.constant(STEPS, tf.int64)
+        return tf.raw_ops.BlockLSTMV2(
+            seq_len_max=steps,
+            x=inputs,
+            cs_prev=zeros,
+            h_prev=zeros,
+            w=weights,
+            b=bias,
+            wci=none,
+            wcf=none,
+            wco=none,
+            use_peephole=False,
+        ).h
+
+    found, expected = run(registered, values), run_keras(values)
+    close(found[0], expected[0], 5e-6)
+    assert np.abs(found[2] - expected[2]).max() > 0.1 * np.abs(expected[2]).max()

@@ -1,0 +1,128 @@
+"""What holds for every network.
+
+Sizes, shapes, no state, graphs that do not grow with the window.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from cluster.references.tables import own_table
+from core.inventory.extensions import MODELS
+from core.inventory.fields import Choice as ModelConfig
+from core.models.conv_lstm import ConvolutionalModel
+from core.models.dblstm import DeepBidirectionalModel
+from core.models.hybrid import HybridModel
+from core.models.kth import KthModel
+from core.models.network import Network
+from core.models.residual import ResidualModel
+from core.models.spectral import SpectralModel
+from core.models.thesis import ThesisModel
+from tests.core.models.yardstick import gradient_function, logits, small, windows
+
+EVERY: list[ModelConfig] = [
+    ThesisModel(
+        hidden=8, n_layers_in_highway=2, n_stacked_layers=2, bidirectional=True, batch_norm=True
+    ),
+    ResidualModel(hidden=8, layers=2),
+    DeepBidirectionalModel(units=8),
+    DeepBidirectionalModel(units=8, layers=1),
+    ConvolutionalModel(filters=8, hidden=8),
+    KthModel(hidden=8),
+    SpectralModel(hidden=8),
+    HybridModel(filters=8, hidden=8, statistics_hidden=8),
+]
+COUNTS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_text())
+every = pytest.mark.parametrize("config", EVERY, ids=lambda config: config.name)
+
+
+def classic(config: ModelConfig) -> Network:
+    return small(config, 128, 9, 6)
+
+
+@pytest.mark.parametrize("row", COUNTS, ids=str)
+def test_parameter_counts_on_the_classic_channels(row: dict[str, Any]) -> None:
+    options = MODELS[row["model"]["name"]].Options.model_validate(row["model"])
+    network = classic(options)
+    assert network.layout.trained_size == row["parameters"]
+    assert network.describe()["parameters"] == row["parameters"]
+
+
+def test_each_layer_of_the_dblstm_has_kimms_parameters() -> None:
+    sizes: Counter[str] = Counter()
+    for slot in classic(DeepBidirectionalModel()).layout.slots:
+        sizes[slot.spec.name.partition("/")[0]] += slot.spec.size
+    assert [*sizes.values()] == [row["parameters"] for row in own_table("kimm-layers").rows]
+
+
+def test_the_network_of_the_slides_has_their_count_of_weights() -> None:
+    """3 x 64 + 2 x 4 x (64^2 + 64^2) + 64 x 7 = 66,176 without biases.
+
+    Their checkpoint has 66,759 parameters.
+    """
+    layout = small(KthModel(), 200, 3, 7).layout
+    assert layout.trained_size == 66_759
+    specs = [slot.spec for slot in layout.slots]
+    assert sum(spec.size for spec in specs if not spec.name.endswith("/bias")) == 66_176
+    assert small(KthModel(), 200, 3, 6).layout.trained_size == 66_694
+
+
+@every
+def test_description_says_what_to_build_again(config: ModelConfig) -> None:
+    network = small(config)
+    described = network.describe()
+    own = {key: described[key] for key in config.model_dump()}
+    assert own == config.model_dump()
+    assert (described["window_steps"], described["channels"], described["classes"]) == (10, 4, 3)
+    rebuilt = small(config.model_validate(own))
+    assert rebuilt.layout.slots == network.layout.slots
+
+
+@every
+@pytest.mark.parametrize("steps", [8, 13])
+def test_any_window_length_and_batch_gives_finite_logits(config: ModelConfig, steps: int) -> None:
+    network = small(config, steps)
+    for batch in (1, 3):
+        found = logits(network, windows(batch, network))
+        assert found.shape == (batch, 3)
+        assert np.isfinite(found).all()
+
+
+def traced(network: Network, batch: int | None) -> tf.types.experimental.ConcreteFunction:
+    return tf.function(gradient_function(network)).get_concrete_function(
+        tf.TensorSpec([network.layout.size]), tf.TensorSpec([batch, *network.problem.input_shape])
+    )
+
+
+@every
+def test_no_variables_and_any_batch_size_in_one_graph(config: ModelConfig) -> None:
+    network = small(config)
+    graph = traced(network, batch=None)
+    assert graph.variables == ()
+    _, gradient = graph(tf.constant(network.initial(0)), tf.constant(windows(5, network)))
+    trained = network.layout.trained_size
+    assert np.isfinite(gradient.numpy()[:trained]).all()
+    by_name = network.layout.unpack(gradient.numpy())
+    for slot in network.layout.slots:
+        if slot.offset < trained:
+            name = slot.spec.name
+            assert np.abs(by_name[name]).max() > 0, f"nothing trains {name}"
+
+
+@every
+def test_graphs_do_not_grow_with_the_window(config: ModelConfig) -> None:
+    short, long = (
+        len(traced(small(config, steps), batch=2).graph.as_graph_def().node) for steps in (150, 450)
+    )
+    assert long < 1.05 * short
+
+
+@every
+def test_only_matrices_are_decayed(config: ModelConfig) -> None:
+    for slot in small(config).layout.slots:
+        assert slot.spec.decayed == (len(slot.spec.shape) > 1), slot.spec.name

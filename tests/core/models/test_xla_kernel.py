@@ -1,0 +1,119 @@
+"""The kernel for XLA, compiled by the processor's XLA, beside the fused kernels.
+
+A layer, and whole networks.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.inventory import TrainJob
+from core.models.kernels import compiled_by_xla, for_xla
+from core.models.lstm import block_lstm, lstm
+from core.models.xla_lstm import xla_lstm
+from tests.core.models.test_lstm_kernels import operands, run, with_gradients
+from tests.core.models.yardstick import close, small
+from worker_node.gradient import GradientOfBatch
+
+import tensorflow as tf  # isort: skip
+
+BATCH = 6
+STEPS = 8
+CHANNELS = 3
+CLASSES = 4
+
+
+@tf.function(jit_compile=True, autograph=False)
+def compiled(*values: Any) -> Any:
+    return with_gradients(xla_lstm, *values)
+
+
+@pytest.mark.parametrize(("features", "hidden"), [(9, 8), (5, 65)])
+def test_outputs_and_gradients_of_a_layer_are_those_of_the_fused_kernel(
+    features: int, hidden: int
+) -> None:
+    values = operands(features, hidden)
+    expected = run(block_lstm, values)
+    close(list(compiled(*map(tf.constant, values))), expected, scaled=True)
+    close(run(xla_lstm, values), expected, scaled=True)  # without XLA too
+
+
+def test_a_layer_takes_it_where_a_function_is_traced_for_xla() -> None:
+    values = [tf.constant(value) for value in operands(9, 8)[:3]]
+
+    def fused() -> bool:
+        """Whether the traced layer is one operation; each trace is a new one."""
+        layer = tf.function(lambda *given: lstm(*given), autograph=False)
+        graph = layer.get_concrete_function(*values).graph.as_graph_def(add_shapes=False)
+        return "BlockLSTMV2" in {node.op for node in graph.node}
+
+    assert not for_xla()
+    assert fused()
+    with compiled_by_xla():
+        assert not fused()
+        with compiled_by_xla(False):
+            assert fused()
+    assert not for_xla()
+
+
+def gradient_of(model: dict[str, object], **others: object) -> list[Any]:
+    """Trace loss, gradient and statistics of two slots of any number of windows."""
+    plain = {
+        "slots": 2,
+        "batch_size": BATCH,
+        "keep_probability": 0.8,
+        "label_smoothing": 0.1,
+        "clip_norm": None,
+    }
+    job = TrainJob.model_validate({"model": model, **plain, **others})
+    network = small(job.model, STEPS, CHANNELS, CLASSES)
+    trained, statistics = np.split(network.initial(1), [network.layout.trained_size])
+    windows = np.random.default_rng(2).normal(size=(BATCH, STEPS, CHANNELS)).astype(np.float32)
+    of_batch = GradientOfBatch(network, job)
+    signature = [tf.TensorSpec([None, STEPS, CHANNELS]), tf.TensorSpec([None], tf.int32)]
+
+    @tf.function(autograph=False, input_signature=signature)
+    def found(inputs: Any, classes: Any) -> Any:
+        batch = of_batch(
+            tf.constant(trained), tf.constant(statistics), inputs, classes, tf.constant([0, 0])
+        )
+        return batch.loss, batch.gradient, batch.statistics
+
+    targets = np.arange(BATCH, dtype=np.int32) % CLASSES
+    return [value.numpy() for value in found(windows, targets)]
+
+
+SMALL = {"hidden": 8, "layers": 1}
+CONVOLVED = {**SMALL, "filters": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("thesis", {"hidden": 8, "n_stacked_layers": 1, "bidirectional": True, "batch_norm": True}),
+        pytest.param("conv-lstm", CONVOLVED, marks=pytest.mark.long),
+        pytest.param("residual", {**SMALL, "instance_norm": "append"}, marks=pytest.mark.long),
+        ("kth", SMALL),
+        pytest.param(
+            "hybrid", {**CONVOLVED, "statistics_hidden": 8, "dropout": 0.0}, marks=pytest.mark.long
+        ),
+    ],
+)
+def test_the_gradient_of_a_network_is_that_of_the_fused_kernels(
+    name: str, options: dict[str, object]
+) -> None:
+    model = {"name": name, **options}
+    found = gradient_of({**model, "kernel": "xla"})
+    expected = gradient_of(model)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    close(found[1:], expected[1:], scaled=True)
+
+
+def test_a_tpu_takes_it_by_itself_and_a_processor_does_not() -> None:
+    def of(**given: object) -> bool:
+        return TrainJob.model_validate(given).compiled
+
+    assert [of(), of(device={"kind": "gpu"}), of(device={"kind": "tpu"})] == [False, False, True]
+    assert of(model={"name": "dblstm", "kernel": "xla"})
+    assert not of(model={"name": "thesis", "kernel": "fused"}, device={"kind": "tpu"})

@@ -1,0 +1,123 @@
+import socket
+
+import pytest
+
+from core.server.devices import Taken, environment, visible
+from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse
+from core.server.sockets import check_free, explain
+from core.server.systemd import notify
+from tests.core.server.processes import free_ports
+
+MINIMAL = ["--task", "2", "--host", "127.0.0.1", "--port", "2222", "--metrics-port", "9200"]
+
+
+def role(name: RoleName, *flags: str) -> RoleOptions:
+    return options(name, parse(name, [*MINIMAL, *flags]))
+
+
+def test_a_role_from_flags_alone() -> None:
+    found = role("worker", "--peers", "15")
+    assert (found.name, found.address, found.metrics_port) == ("worker:2", "127.0.0.1:2222", 9200)
+    assert (found.inter_op_threads, found.guard, found.server) == (17, "loopback", "lean")
+    assert role("ps", "--host", "::1").address == "[::1]:2222"
+
+
+@pytest.mark.parametrize(
+    ("host", "guard"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("localhost", "loopback"),
+        ("::1", "loopback"),
+        ("192.168.1.26", "none"),
+    ],
+)
+def test_a_loopback_host_is_guarded_unless_told_otherwise(host: str, guard: str) -> None:
+    assert role("ps", "--host", host).guard == guard
+    assert role("ps", "--host", host, "--guard", "none").guard == "none"
+
+
+@pytest.mark.parametrize("name", ["ps", "worker"])
+@pytest.mark.parametrize("guard", ["loopback", "none"])
+@pytest.mark.parametrize("server", ["lean", "stock"])
+@pytest.mark.parametrize("more", [(), ("--coordinator", "192.168.1.26"), ("--device", "gpu:2")])
+def test_explicit_flags_give_the_same_role_back(
+    name: RoleName, guard: str, server: str, more: tuple[str, ...]
+) -> None:
+    flags = ("--peers", "4", "--guard", guard, "--server", server, "--intra-op-threads", "3")
+    found = role(name, *flags, *more)
+    assert options(name, parse(name, explicit_flags(found))) == found
+
+
+GROWING = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def test_a_worker_sees_the_device_it_takes_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert environment(role("worker").taken) == none
+    taken = role("worker", "--device", "gpu:2").taken
+    assert environment(taken) == {"CUDA_VISIBLE_DEVICES": "2", **GROWING}
+    whole = role("worker", "--device", "gpu:0:whole").taken
+    assert environment(whole)["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+    assert environment(Taken("tpu", 1)) == {"TPU_VISIBLE_DEVICES": "1", **none}
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    all_of_them = dict(visible("gpu", ()))
+    assert all_of_them.pop("CUDA_VISIBLE_DEVICES").startswith("0,1,2,")
+    assert all_of_them == GROWING
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "--task"),
+        (["--task", "0"], "expected --inventory FILE, or all of --host, --port and --metrics-port"),
+        (["--task", "-1", *MINIMAL[2:]], "expected a whole number from 0 to"),
+        ([*MINIMAL, "--port", "70000"], "expected a whole number from 1 to 65535, got '70000'"),
+        ([*MINIMAL, "--port", "http"], "expected a whole number from 1 to 65535, got 'http'"),
+        ([*MINIMAL, "--device", "gpu"], "expected gpu:NUMBER or tpu:NUMBER, got 'gpu'"),
+        ([*MINIMAL, "--coordinator", "rpi11"], "expected an IP address or `token`, got 'rpi11'"),
+        (
+            [*MINIMAL, "--coordinator", "token"],
+            "`token` needs the cluster's token in $PSCLUSTER_TOKEN",
+        ),
+        (
+            [*MINIMAL, "--inventory", "inventory.yaml"],
+            "--inventory already says what --host, --metrics-port, --port",
+        ),
+        ([*MINIMAL, "--set", "cluster=x"], "--set overrides keys of an inventory"),
+    ],
+)
+def test_bad_usage_says_what_was_expected(
+    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse("ps", flags)
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_free_port_is_free_and_an_address_of_nobody_is_an_error() -> None:
+    (port,) = free_ports(1)
+    check_free("127.0.0.1", port, "the test")
+    check_free("::" if socket.has_dualstack_ipv6() else "", port, "the test")
+    with pytest.raises(
+        Exception,
+        match=r"the test cannot listen on 198\.18\.99\.99:\d+: no interface of this machine",
+    ):
+        check_free("198.18.99.99", port, "the test")
+    assert "need root" in str(explain(PermissionError(13, "Permission denied"), "", 80, "the test"))
+
+
+@pytest.mark.parametrize(("prefix", "bound"), [("", ""), ("@", "\0")])
+def test_readiness_is_told_to_whoever_asked(
+    tmp_path_factory: pytest.TempPathFactory, prefix: str, bound: str
+) -> None:
+    path = str(tmp_path_factory.mktemp("n") / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(bound + path)
+        assert notify("READY=1", {"NOTIFY_SOCKET": prefix + path})
+        assert listening.recv(64) == b"READY=1"
+
+
+@pytest.mark.parametrize("asking", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
+def test_readiness_is_told_to_nobody_without_an_address(asking: dict[str, str]) -> None:
+    assert not notify("READY=1", asking)

@@ -1,0 +1,103 @@
+"""A role that root starts is another account before it serves, for good."""
+
+from pathlib import Path
+
+import pytest
+
+from core.accounts import ROLES_ACCOUNT, why_root
+from core.inventory.templates import local_inventory
+from core.server.probe import answers
+from tests.core.server.processes import HANG_SECONDS, child_of_a_shell, ready, running
+from tests.habits import needs
+
+AS_ROLES = ("--guard", "loopback", "--account", str(ROLES_ACCOUNT))
+UNPRIVILEGED = {
+    "Uid": [str(ROLES_ACCOUNT)] * 4,
+    "Gid": [str(ROLES_ACCOUNT)] * 4,
+    "Groups": [],
+    "CapPrm": ["0" * 16],
+    "CapEff": ["0" * 16],
+    "CapAmb": ["0" * 16],
+    "NoNewPrivs": ["1"],
+}
+
+
+@pytest.fixture
+def as_root() -> None:
+    needs.root("becoming another account")
+
+
+def privileges(status: Path) -> dict[str, list[str]]:
+    """What proc(5) says of a process or a thread, by the names above."""
+    said = (line.partition(":") for line in status.read_text().splitlines())
+    return {name: value.split() for name, _, value in said if name in UNPRIVILEGED}
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("server", ["lean", "stock"])
+def test_every_thread_of_a_role_has_no_privileges_and_it_serves(server: str) -> None:
+    # The socket of its readiness lies in a folder that this account cannot enter.
+    with running("ps_node", *AS_ROLES, "--server", server) as role:
+        threads = list(Path(f"/proc/{role.process.pid}/task").iterdir())
+        assert len(threads) > 10
+        # Those that TensorFlow started before are the same as those that come later.
+        for thread in threads:
+            assert privileges(thread / "status") == UNPRIVILEGED
+        assert answers("127.0.0.1", role.port, HANG_SECONDS)
+        assert role.ask("/ready") == (200, "ready\n")
+        assert "pscluster_process_anonymous_bytes" in role.ask("/metrics")[1]
+        role.process.terminate()
+        said = role.output()
+    assert f"and of its accounts uid {ROLES_ACCOUNT} and root" in said
+    assert "stopped by SIGTERM" in said
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_role_that_became_another_account_still_dies_with_its_parent() -> None:
+    with child_of_a_shell("ps_node", *AS_ROLES) as child:
+        assert privileges(Path(f"/proc/{child.pid}/status")) == UNPRIVILEGED
+        child.parent.kill()
+        assert child.ends()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_root_that_may_not_change_its_account_stays_root_and_says_why(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(local_inventory(workers=1))
+    fixed = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid")
+    flags = ["--inventory", str(inventory), "--task", "0"]
+    with ready("ps_node", flags, 0, 0, prefix=fixed) as role:
+        assert privileges(Path(f"/proc/{role.process.pid}/status"))["Uid"] == ["0"] * 4
+        role.process.terminate()
+        said = role.output()
+    assert (
+        "runs as root: root may not change its account here: grant CAP_SETUID and CAP_SETGID"
+        in said
+    )
+
+
+WHOLE = "0 0 4294967295\n"
+OWN = "0 1000 1\n"
+ALL = "CapEff:\t000001ffffffffff\n"
+NO_SETUID = "CapEff:\t000001ffffffff7f\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "uids", "gids", "groups", "said"),
+    [
+        (ALL, WHOLE, WHOLE, "allow", None),
+        (ALL, "0 1000 1\n1 100000 65536\n", "0 1000 1\n1 100000 65536\n", "allow", None),
+        (NO_SETUID, WHOLE, WHOLE, "allow", "grant CAP_SETUID"),
+        (ALL, OWN, WHOLE, "allow", "this user namespace has no uid"),
+        (ALL, WHOLE, OWN, "allow", "this user namespace has no uid"),
+        (ALL, WHOLE, WHOLE, "deny", "forbids setgroups"),
+    ],
+)
+def test_what_keeps_root_from_the_account(
+    tmp_path: Path, status: str, uids: str, gids: str, groups: str, said: str | None
+) -> None:
+    files = {"status": status, "uid_map": uids, "gid_map": gids, "setgroups": groups}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    found = why_root(tmp_path)
+    assert found is None if said is None else said in (found or "")

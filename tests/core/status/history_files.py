@@ -1,0 +1,28 @@
+"""The history of a played run, as a file."""
+
+from pathlib import Path
+
+from core.status.condensed import counted, events_of
+from core.status.events import (
+    Stamped,
+)
+from core.status.history import (
+    HistoryFile,
+)
+from tests.core.status.played_run import (
+    STARTED,
+    Played,
+)
+
+
+def kept(played: Played, folder: Path, seconds: float) -> HistoryFile:
+    file = HistoryFile(folder, STARTED, lambda: events_of(played.state, seconds))
+    assert file.write([])
+    played.kept.clear()
+    return file
+
+
+def taken(played: Played, seconds: float = 0.0) -> list[Stamped]:
+    found = [*played.kept, (seconds, counted(played.state))]
+    played.kept = []
+    return found

@@ -1,0 +1,57 @@
+"""The picture of a run that is over, from the files in its folder alone."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.errors import UsageError
+from core.status.events import Ended, Resumed
+from core.status.history import NAME
+from core.status.past_run import read_run
+from tests.core.status.history_files import kept
+from tests.core.status.pictures import shows
+from tests.core.status.played_run import STARTED, whole
+from tests.core.status.stories import told
+
+CASES = yaml.safe_load(Path(__file__).with_name("past_runs.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", CASES["runs"].values(), ids=CASES["runs"])
+def test_a_folder_makes_this_picture(case: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / case.get("name", "run")
+    folder.mkdir()
+    if "played" in case:
+        *_, (played, seconds, _) = told(case["played"])
+        kept(played, folder, seconds)
+    if "history" in case:
+        (folder / NAME).write_text(case["history"])
+    if "result" in case:
+        (folder / "result.json").write_text(json.dumps(case["result"]))
+    shows(read_run(folder), **case["shows"])
+
+
+def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: Path) -> None:
+    result = {**CASES["result"], "status": "failed", "reason": "ps:0 is gone"}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    played = whole()
+    played.emit(Ended("failed", "ps:0 is gone"), 61.0)
+    played.emit(Resumed(61.0), time.time() + 60.0 - STARTED.timestamp())
+    kept(played, tmp_path, 120.0)
+    assert "was interrupted" in str(read_run(tmp_path).reason)
+
+
+def test_a_figure_that_no_fraction_holds_is_left_out(tmp_path: Path) -> None:
+    result = {**CASES["result"], "final": {"loss": 2.0, "huge": 10**400}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    assert read_run(tmp_path).figures == {"test": {"loss": 2.0}}
+
+
+def test_a_folder_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected the folder of a run"):
+        read_run(tmp_path)
+    (tmp_path / "coordinator.log").touch()
+    assert read_run(tmp_path).state == "failed"

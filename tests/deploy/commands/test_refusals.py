@@ -1,0 +1,28 @@
+"""What cannot be done is one line, and nothing begins (`refusals.yaml`)."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.commands import service
+from tests.deploy.typed import Fab, Processes
+
+REFUSALS: dict[str, str] = yaml.safe_load(
+    Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize(("line", "words"), REFUSALS.items())
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path,
+    fab: Fab,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(service, "_in_foreground", lambda _: pytest.fail("it was started"))
+    fab(line).refuses(words)
+    assert processes.commands == []
+    assert list(tmp_path.iterdir()) == []

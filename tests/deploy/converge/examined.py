@@ -1,0 +1,53 @@
+"""What the checks before a start say of a node."""
+
+from dataclasses import replace
+from typing import Any
+
+from core.inventory import Inventory
+from deploy.converge.check import Finding
+from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
+from deploy.converge.memory_estimate import estimate
+from deploy.converge.preflight import examine
+from deploy.converge.subject import NodeSpec
+from tests.deploy.converge.pi import thesis, untouched
+from tests.deploy.converge.played_machine import ENVIRONMENT
+
+INVENTORY = thesis()
+
+
+def findings(
+    name: str = "rpi01",
+    of: Inventory = INVENTORY,
+    *,
+    model_units: int = 32,
+    publishes_bytes: int = 0,
+    facts: MachineFacts | None = None,
+    **changes: Any,
+) -> tuple[Finding, ...]:
+    """All of them, of `facts` or an untouched Pi with these changes and a memory controller."""
+    if facts is None:
+        facts = untouched(of.hosts[name], **({"controllers": ("cpu", "memory")} | changes))
+    spec = NodeSpec(of, name, estimate(model_units), ENVIRONMENT, publishes_bytes)
+    return examine(spec, facts)
+
+
+def found(name: str = "rpi01", of: Inventory = INVENTORY, **changes: Any) -> dict[str, Finding]:
+    """What is not well, by topic."""
+    return {one.topic: one for one in findings(name, of, **changes) if one.level != "ok"}
+
+
+def problem(name: str = "rpi01", of: Inventory = INVENTORY, **changes: Any) -> str:
+    """The line of the one thing that would make a start fail; empty without one."""
+    lines = [one.line for one in findings(name, of, **changes) if one.level == "problem"]
+    assert len(lines) < 2, lines
+    return "".join(lines)
+
+
+def running(**changes: Any) -> UnitFact:
+    fresh = UnitFact("loaded", "active", "running", "enabled", False, "success", 812, 0)
+    return replace(fresh, **changes)
+
+
+def roots(text: str) -> FileFact:
+    """A file of root's."""
+    return FileFact("file", 0o644, "root", "root", text.encode())

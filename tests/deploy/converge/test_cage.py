@@ -1,0 +1,45 @@
+"""What a node's kernel can forbid a role is in its facts, and `check` reports it."""
+
+import errno
+import subprocess
+
+import pytest
+
+from core.cage import landlock
+from deploy.converge.cage import CAGE
+from deploy.converge.machine_facts import Questions
+from deploy.converge.subject import NodeAnswer
+from tests.deploy.converge.examined import findings
+
+
+def read(answer: str) -> object:
+    return CAGE.read(NodeAnswer({"cage": answer}, 0.0, 0.0))["cage"]
+
+
+def test_the_node_s_own_python_asks_the_kernel() -> None:
+    script = 'section() { echo "@@ $1"; }\n' + CAGE.script(Questions())
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    mark, answer = done.stdout.splitlines()
+    assert mark == "@@ cage"
+    assert read(answer) == landlock.found()
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "words"),
+    [
+        ("7 0", "ok", "Landlock ABI 7"),
+        ("2 0", "ok", "does not cover truncating files, TCP ports, calls to devices, signals"),
+        (f"-1 {errno.EOPNOTSUPP}", "warning", "add landlock to `lsm=` at boot"),
+        (f"-1 {errno.ENOSYS}", "warning", "CONFIG_SECURITY_LANDLOCK"),
+    ],
+)
+def test_a_kernel_is_a_finding_with_what_it_does_not_cover(
+    answer: str, level: str, words: str
+) -> None:
+    (one,) = [each for each in findings(more={"cage": read(answer)}) if " cage" in each.subject]
+    assert one.level == level
+    assert words in one.line
+
+
+def test_a_node_without_python_says_nothing_of_it() -> None:
+    assert read("") is None

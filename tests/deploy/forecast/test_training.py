@@ -1,0 +1,257 @@
+"""The forecast of a training, computed by hand."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.apps.measured import MeasuredStep
+from core.errors import ClusterError
+from core.inventory import Inventory
+from core.inventory.loading import loads
+from core.inventory.schema import THIS_MACHINE
+from core.inventory.templates import local_inventory
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
+from deploy.forecast.nodes import memory_of_nodes
+from deploy.forecast.training import (
+    CALL_SECONDS,
+    COORDINATOR_BYTES,
+    COPIES_ON_A_SERVER,
+    SERVER_BYTES,
+    WORKER_BYTES,
+    RolesDemand,
+    compute_seconds,
+    forecast,
+    forecast_json,
+    lines,
+    role_memory,
+    speed_of,
+    traffic_of,
+)
+
+STEP = MeasuredStep(
+    app="mine",
+    task="classification",
+    input_shape=[8, 8, 1],
+    outputs=10,
+    examples=1437,
+    parameters=10**6,
+    statistics=0,
+    slots=2,
+    remembered=0,
+    batch_size=128,
+    batch_slots=4,
+    cores=4,
+    loss=2.3,
+    first_loss_seconds=9.0,
+    steps=30,
+    step_seconds=0.8,
+    gradient_seconds=0.8,
+    step_bytes=50_000_000,
+    process_bytes=300_000_000,
+    pull_bytes=4 * 10**6,
+    push_bytes=2 * 10**6,
+)
+LINK = 8 * 4.0
+"""Megabits: 4 MB a second, so that a pull takes a second and a push half of one."""
+
+
+def inventory(*overrides: str, servers: int = 1) -> Inventory:
+    settings = ("jobs.train.batch_size=128", *overrides)
+    return loads(
+        local_inventory(2, servers), "here", settings, path=Path("here.yaml"), machine=None
+    )
+
+
+def train(mode: str, *overrides: str) -> Any:
+    return inventory(f"jobs.train.mode={mode}", *overrides).jobs.train
+
+
+PARTLY = replace(STEP, gradient_seconds=0.6)
+TINY = replace(STEP, step_seconds=1e-4, gradient_seconds=1e-4, pull_bytes=400, push_bytes=400)
+LOCAL = train("local", "jobs.train.local.steps=4")
+SYNC, ASYNC, RING, SINGLE = map(train, ("sync", "async", "allreduce", "single"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "workers", "seconds"),
+    [
+        (SYNC, STEP, 1, 0.8),
+        (SYNC, STEP, 2, 0.4),
+        # 16 pieces of 8 windows are the most: four workers keep four cores busy, eight no longer.
+        (SYNC, STEP, 4, 0.2),
+        (SYNC, STEP, 8, 0.2),
+        # The other cores of each are idle.
+        (train("sync", "jobs.train.slots=4"), STEP, 2, 0.8),
+        (SYNC, PARTLY, 2, 0.2 + 0.3),  # only gradients are shared
+        (ASYNC, PARTLY, 2, 0.8),
+    ],
+)
+def test_workers_that_share_a_batch_have_a_share_of_the_work_each(
+    settings: Any, step: MeasuredStep, workers: int, seconds: float
+) -> None:
+    assert compute_seconds(settings, step, workers) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "workers", "servers", "seconds"),
+    [
+        # The links of the servers are shared.
+        (SYNC, STEP, 1, 1, 0.8 + 1.5 + CALL_SECONDS),
+        (SYNC, STEP, 4, 1, 0.2 + 4 * 1.5 + CALL_SECONDS),
+        (SYNC, STEP, 4, 4, 0.2 + 1.5 + CALL_SECONDS),
+        # Without waiting, the slowest of workers, servers and coordinator decides.
+        (ASYNC, STEP, 1, 1, 0.8 + 1.5 + CALL_SECONDS),
+        (ASYNC, STEP, 2, 1, (0.8 + 1.5 + CALL_SECONDS) / 2),
+        (ASYNC, STEP, 16, 1, 1.0),  # a pull a batch leaves the server
+        (ASYNC, TINY, 16, 1, CALL_SECONDS),
+        # Several batches between two transfers.
+        (LOCAL, STEP, 1, 1, (4 * 0.8 + 1.5 + CALL_SECONDS) / 4),
+        # Workers that exchange among themselves.
+        (RING, STEP, 1, 1, 0.8 + CALL_SECONDS),
+        (RING, STEP, 4, 1, 0.2 + 1.5 * 3 / 4 + CALL_SECONDS),
+        # A mode without a cluster is the step itself.
+        (SINGLE, STEP, 8, 1, 0.8),
+    ],
+)
+def test_seconds_of_a_batch(
+    settings: Any, step: MeasuredStep, workers: int, servers: int, seconds: float
+) -> None:
+    found = speed_of(settings, step, workers, servers, LINK)
+    assert found.seconds == pytest.approx(seconds)
+    assert found.gain == pytest.approx(step.step_seconds / seconds)
+
+
+def test_the_share_of_the_wire() -> None:
+    four = speed_of(SYNC, STEP, 4, 1, LINK)
+    assert four.on_the_wire == pytest.approx(6.0 / four.seconds)
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "traffic"),
+    [
+        (LOCAL, 2, 1_500_000),
+        (RING, 4, 2 * 6_000_000 * 3 // 4),
+        (ASYNC, 4, 6_000_000),
+        (SINGLE, 8, 0),
+    ],
+)
+def test_bytes_of_a_batch(settings: Any, workers: int, traffic: int) -> None:
+    assert traffic_of(settings, STEP, workers) == traffic
+
+
+def test_memory_counts_vectors_of_the_model() -> None:
+    vector = 4 * 10**6
+    free = role_memory(ASYNC, STEP, 1)
+    assert free.ps == SERVER_BYTES + (1 + 2 + COPIES_ON_A_SERVER) * vector
+    assert free.worker == WORKER_BYTES + 50_000_000
+    assert free.coordinator == COORDINATOR_BYTES + 300_000_000
+    sync = role_memory(train("sync", "jobs.train.slots=16"), STEP, 1)
+    assert sync.ps == free.ps + 17 * vector, "a row a slot, and their sum"
+    two = role_memory(ASYNC, STEP, 2)
+    assert two.ps == SERVER_BYTES + (3 + COPIES_ON_A_SERVER) * vector // 2
+    assert role_memory(RING, STEP, 1).worker == free.worker + 3 * vector
+    kept = replace(STEP, remembered=2)
+    assert role_memory(ASYNC, kept, 1).worker == free.worker + 2 * vector
+
+
+def test_a_node_fits_within_its_share() -> None:
+    small = RolesDemand("rpi", 300 * 2**20, None)
+    assert (small.fits, small.smallest_board) == (True, 512)
+    assert RolesDemand("rpi", 500 * 2**20, None).smallest_board == 1024
+    assert RolesDemand("rpi", 2**40, None).smallest_board is None
+    assert not RolesDemand("rpi", 2**30, 2**29).fits
+
+
+def test_a_cluster_on_this_machine_shares_its_memory() -> None:
+    found = forecast(inventory(), STEP, 300.0, {THIS_MACHINE: 10**9})
+    (here,) = found.memory
+    roles = role_memory(inventory().jobs.train, STEP, 1)
+    assert here.needed == roles.ps + 2 * roles.worker + roles.coordinator
+    assert (here.limit, here.fits) == (8 * 10**8, here.needed <= 8 * 10**8)
+
+
+def test_both_shapes_say_the_same() -> None:
+    found = forecast(inventory("jobs.train.mode=sync"), STEP, 300.0, {THIS_MACHINE: 64 * 10**9})
+    shown = json.loads(json.dumps(forecast_json(STEP, found)))
+    assert [each["workers"] for each in shown["speed"]] == [1, 2, 4, 8, 16]
+    assert (shown["parameters"], shown["memory"][0]["fits"]) == (10**6, True)
+    text = "\n".join(lines(STEP, found))
+    for words in ("1,000,000 parameters", "6.00 MB a step", "mode sync, codec fp32", "fits"):
+        assert words in text
+    assert " 16 workers" in text
+    alone = forecast(inventory("jobs.train.mode=single"), STEP, 300.0, {})
+    assert "wire: nothing" in "\n".join(lines(STEP, alone))
+
+
+def test_figures_survive_the_way_between_processes() -> None:
+    assert MeasuredStep.of_json(STEP.to_json()) == STEP
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "{}", "[]", "null", STEP.to_json().replace("1000000", '"many"')]
+)
+def test_other_answers_are_one_line(text: str) -> None:
+    with pytest.raises(
+        ClusterError,
+        match=r"^[^\n]*the app's process answered with something else than its figures[^\n]*$",
+    ):
+        MeasuredStep.of_json(text)
+
+
+MACHINES = """\
+schema: 1
+cluster: three
+connection: ssh
+storage: {server: big}
+nodes:
+  - {name: big, address: 192.168.1.16, roles: [storage, ps, coordinator]}
+  - {name: small, address: 192.168.1.17, roles: [worker]}
+  - {name: silent, address: 192.168.1.18, roles: [worker]}
+jobs: {train: {batch_size: 128}}
+"""
+
+
+def test_nodes_are_compared_with_their_own_memory() -> None:
+    machines = loads(MACHINES, "here", (), path=Path("here.yaml"), machine=None)
+    found = forecast(machines, STEP, 300.0, {"big": 8 * 2**30, "small": 2**27})
+    assert [(each.node, each.roles, each.fits) for each in found.memory] == [
+        ("big", ("ps", "coordinator"), True),
+        ("small", ("worker",), False),
+        ("silent", ("worker",), True),
+    ]
+    said = "\n".join(lines(STEP, found))
+    assert "memory: small: worker: 160 MB of 107 MB that roles may take: does NOT fit" in said
+    assert "memory: silent: worker: 160 MB: fits on a board of 512 MB" in said
+
+
+class Answers(Local):
+    """A node that says what it is made to say."""
+
+    def __init__(self, name: str, said: str | ClusterError) -> None:
+        super().__init__(name)
+        self._said = said
+
+    def run(self, *words: Any, **more: Any) -> Any:
+        assert words == (["grep", "-m", "1", "MemTotal:", "/proc/meminfo"],)
+        if isinstance(self._said, ClusterError):
+            raise self._said
+        return super().run(["printf", "%s", self._said])
+
+
+def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
+    said: dict[str, str | ClusterError] = {
+        "one": "MemTotal:        3884392 kB\n",
+        "two": "MemTotal: -1 kB\n",
+        "three": "9" * 50,
+        "gone": ClusterError("gone: does not answer"),
+    }
+    known, silent = memory_of_nodes(
+        Fleet([Answers(name, text) for name, text in said.items()], parallel=1)
+    )
+    assert known == {"one": 3884392 * 1024}
+    assert silent["gone"] == "does not answer"
+    assert set(silent) == {"two", "three", "gone"}

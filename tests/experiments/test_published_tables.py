@@ -1,0 +1,84 @@
+"""The pages of the published tables are up to date, and ours stand where a file has them."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.references.tables import own_names, own_table
+from experiments.tables import measured, ours, published
+from experiments.tables.ours import place_of
+from experiments.tables.published import pages
+from tests.core.inventory.cases import PROJECT
+
+CASES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of results in the place of the project's."""
+    monkeypatch.setattr(measured, "FOLDERS", (tmp_path,))
+    ours.trained.cache_clear()
+    yield tmp_path
+    ours.trained.cache_clear()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_ours_stand_where_a_file_has_them(case: dict[str, Any], folder: Path) -> None:
+    for name, content in case["files"].items():
+        if isinstance(content, str):
+            content = json.loads((PROJECT / content / f"{name}.json").read_text())
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    for call in case.keys() - {"files"}:
+        function, *arguments = call.split()
+        module, _, name = function.partition(".")
+        make = getattr(import_module(f"experiments.tables.{module}"), name)
+        if "raises" in case[call]:
+            with pytest.raises(ValueError, match=case[call]["raises"]):
+                make(*arguments)
+            continue
+        table = make(*arguments)
+        assert [line for line in case[call].get("lines", ()) if line not in table] == [], table
+        assert table.endswith(case[call].get("end", "")), table
+        times = case[call].get("times", {})
+        assert {text: table.count(text) for text in times} == times, table
+
+
+def test_the_pages_and_charts_in_the_repository_are_up_to_date() -> None:
+    assert {"images/kth-time.svg", "images/kth-accuracy.svg"} < set(pages())
+    assert not list(published.stale()), "run `python -m experiments.tables.published --write`"
+
+
+def test_every_cell_of_theirs_stands_on_a_page() -> None:
+    text = "\n".join(pages().values())
+    for name in own_names():
+        if not name.startswith("thesis-table-"):
+            continue
+        for row in own_table(name).rows:
+            assert "time" not in row or re.search(rf"[ |]{row['time']}[ ;]", text), (name, row)
+            assert "accuracy" not in row or f"| {row['accuracy']:.4f} " in text, (name, row)
+            assert "f1" not in row or f" ({row['f1']:.4f}) |" in text, (name, row)
+            for column, value in row.items():
+                if column.startswith("seconds_"):
+                    shown = "N/A" if value is None else f"{value:.2f} s"
+                    assert f"| {shown} |" in text, (name, row)
+
+
+def test_a_row_is_one_of_the_52_runs_and_another_is_refused() -> None:
+    rows = own_table("thesis-table-16-gpu-3x3-cpu-4x4").rows
+    assert len({place_of(16, row) for row in rows}) == len(rows)
+    with pytest.raises(ValueError, match="Table 16: no run"):
+        place_of(16, {**rows[0], "hidden": 77})
+
+
+def test_a_page_without_its_marks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tables.md", "tables-thesis.md", "tables-kimm.md", "kth.md", "results.md"):
+        (tmp_path / name).write_text("nothing")
+    monkeypatch.setattr(published, "DOCS", tmp_path)
+    with pytest.raises(ValueError, match=r"docs/tables\.md: expected a line"):
+        pages()

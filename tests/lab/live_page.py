@@ -1,0 +1,46 @@
+"""The live page of sixteen nodes, and the report of their training, as a browser shows them."""
+
+import json
+import urllib.request
+
+from playwright.sync_api import expect
+
+from tests.cluster.pages.browser import chromium, looking, picture
+from tests.lab.sixteen_pis import HUB, NODES, SixteenPis
+from tests.lab.tunnel import brought_here
+
+
+def a_training_on_the_page(cluster: SixteenPis) -> None:
+    """Look at the page through SSH while a training runs, and at its report.
+
+    `PSCLUSTER_PICTURES=docs/images` takes the documentation's two pictures.
+    """
+    operator = cluster.operator
+    with operator.running("job", "train", "--epochs", "12") as training, chromium() as browser:
+        training.wait_for("train: epoch   8/12")
+        with brought_here(cluster.lab, HUB, 9203) as address, looking(browser, address) as seen:
+            expect(seen.page.locator("canvas:visible")).not_to_have_count(0)
+            status = json.loads(urllib.request.urlopen(f"{address}api/status", timeout=10).read())
+            picture(seen.page, "page")
+            seen.looks_well()
+        training.end(0)
+    assert (status["state"], status["job"], status["train"]["planned_epochs"]) == (
+        "running",
+        "train",
+        12,
+    )
+    assert {node["name"] for node in status["nodes"]} == set(NODES)
+    states = {role["task"]: role["state"] for node in status["nodes"] for role in node["roles"]}
+    assert len(states) == 18
+    assert {state for task, state in states.items() if task.startswith("worker")} <= {
+        "busy",
+        "idle",
+        "suspect",
+        "slow",
+    }
+    report = max(
+        operator.folder.glob("runs/*-train/report.html"), key=lambda path: path.parent.name
+    )
+    with chromium() as browser, looking(browser, report.as_uri()) as seen:
+        picture(seen.page, "report")
+        seen.looks_well()

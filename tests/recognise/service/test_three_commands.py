@@ -1,0 +1,90 @@
+"""Recordings of a phone's app become a model, and the phone sees itself: three commands."""
+
+import io
+import re
+import signal
+import subprocess
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, expect
+
+from core.plausible import STANDARD_GRAVITY
+from tests.ran import PROJECT, ran
+from tests.recognise.readings import Readings, walk
+from tests.recognise.service.phone import connect, phone, play_events, still, wait_until
+from tests.recognise.service.running import READY, Service, state_of
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+FAB = (PROJECT / ".venv/bin/fab", "-r", PROJECT)
+PEOPLE = ("anna", "bert", "cleo", "dora", "emil", "fay")
+SECONDS = 40
+BEGAN_NANOSECONDS = 1_780_000_000_000_000_000
+
+
+def of_sensor_logger(moved: Readings) -> bytes:
+    """One recording as the app shares it: an archive with a file a sensor."""
+    steady = np.array([0.0, 0.0, STANDARD_GRAVITY])
+    sensors = {
+        "Accelerometer": moved.acceleration * STANDARD_GRAVITY - steady,
+        "Gravity": np.tile(steady, (len(moved.times), 1)),
+        "Gyroscope": moved.rotation,
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for sensor, values in sensors.items():
+            lines = ["time,seconds_elapsed,z,y,x"]
+            for seconds, (x, y, z) in zip(moved.times, values, strict=True):
+                nanoseconds = BEGAN_NANOSECONDS + round(1e9 * seconds)
+                lines.append(f"{nanoseconds},{seconds:.9f},{z:.7f},{y:.7f},{x:.7f}")
+            archive.writestr(f"{sensor}.csv", "\n".join(lines))
+    return content.getvalue()
+
+
+@pytest.fixture
+def walks(tmp_path: Path) -> Path:
+    """The folder of a person who asked five others to carry their phone too."""
+    count = 50 * SECONDS
+    for seed, person in enumerate(PEOPLE):
+        moved = {"walking": walk(count, seed=seed), "resting": still(count)}
+        for label, readings in moved.items():
+            folder = tmp_path / "walks" / person / label
+            folder.mkdir(parents=True)
+            (folder / "2026-11-26.zip").write_bytes(of_sensor_logger(readings))
+    return tmp_path
+
+
+def test_a_phone_sees_itself_after_three_commands(browser: Browser, walks: Path) -> None:
+    ran(*FAB, "init", "--local", "--out", "inventory.yaml", folder=walks)
+    shown = ran(*FAB, "data", "show", "walks", folder=walks).stdout
+    assert "sensor-logger" in shown
+    words = ("--data", "walks", "--format", "sensor-logger", "--mode", "single", "--epochs", "4")
+    trained = ran(*FAB, "job", "train", *words, folder=walks).stdout
+    found = re.search(r"^result: (\S+)/result.json$", trained, re.MULTILINE)
+    assert found is not None, trained
+    with subprocess.Popen(
+        [*FAB, "serve", "--run", found[1], "--port", "0"],
+        cwd=walks,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        lines = iter(command.stdout.readline, "")
+        ready = next((line for line in map(READY.fullmatch, lines) if line), None)
+        assert ready is not None, command.communicate()
+        service = Service(command, state_of(walks), ready["address"], 1)
+        with phone(browser, service) as seen:
+            connect(seen.page)
+            play_events(seen.page, walk(600, seed=11))
+            wait_until(seen.page, "sent.labels.length > 3")
+            expect(seen.page.locator("#label")).to_have_text("walking")
+            play_events(seen.page, still(600, begin=20.0))
+            expect(seen.page.locator("#label")).to_have_text("resting")
+            assert seen.wrongs == []
+        command.send_signal(signal.SIGINT)
+        _, errors = command.communicate(timeout=60)
+    assert "Traceback" not in errors

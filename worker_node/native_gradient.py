@@ -1,0 +1,131 @@
+"""The gradients of slots by the library: one call for any range of them."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from core.inventory.training import TrainJob
+from core.inventory.training_sections import AugmentSettings
+from core.lazy import np, tf
+from core.models.augmentation import on_sensors
+from core.models.distillation import Teacher
+from core.models.native import NativeLoss, NativeNetwork, SlotsOfBatch, SlotSums
+from core.models.network import BuiltIn, Problem
+from core.models.window_statistics import AXES
+from kernels.library import operations
+from ps_node.steps import Nodes
+from worker_node.slots import LabelledExamples, SlotGradients
+from worker_node.weights import LossWeights
+
+
+class NativeSlotGradients(SlotGradients):
+    """The library's gradients: the same bits on every processor, for any range of slots."""
+
+    def __init__(
+        self,
+        network: BuiltIn,
+        job: TrainJob,
+        weights: LossWeights,
+        teachers: Sequence[Teacher],
+        *,
+        threads: int,
+    ) -> None:
+        self._network = NativeNetwork(network, threads=threads)
+        self._job = job
+        self._class_weights = weights.table
+        self._standardization: Any = None
+        self._place: Any = None
+        self._loss = NativeLoss(job.label_smoothing)
+        self._teachers = teachers
+        if job.distill is not None:
+            self._teacher = NativeNetwork(teachers[0].network, threads=threads)
+            self._loss = NativeLoss(
+                job.label_smoothing, job.distill.weight, job.distill.temperature
+            )
+
+    def of_fit(self, standardization: Any, teacher: Any) -> "NativeSlotGradients":
+        """Return this one for windows so standardized, and their teacher."""
+        found = copy(self)
+        found._standardization = standardization
+        found._place = teacher
+        return found
+
+    def sums(
+        self, vector: tuple[Any, Any], examples: LabelledExamples, cut: SlotsOfBatch, nodes: Nodes
+    ) -> SlotSums:
+        """Compute the slots in one call; where the wire rounds, each slot apart."""
+        windows = augmented(
+            self._network.network.problem,
+            self._job.augment,
+            examples.inputs,
+            self._standardization,
+            cut,
+        )
+        found = self._network.gradient(
+            vector,
+            (windows, examples.targets),
+            self._weights(examples),
+            self._taught(windows),
+            cut,
+            self._loss,
+            apart=not nodes.exact,
+        )
+        if nodes.exact:
+            return found
+        sums = []
+        reached = 0
+        for size in cut.subtrees:
+            sums.append(nodes.total(found.nodes[reached : reached + size]))
+            reached += size
+        return SlotSums(sums, found.losses, found.hits)
+
+    def _weights(self, examples: LabelledExamples) -> Any:
+        if self._class_weights is None:
+            return examples.weights
+        of_class = tf.gather(tf.constant(self._class_weights), examples.targets)
+        if examples.weights is None:
+            return of_class
+        return of_class * examples.weights
+
+    def _taught(self, windows: Any) -> Any:
+        """Return the logits of the fit's teacher, who sees the windows as its student does."""
+        if self._job.distill is None:
+            return None
+        teachers = self._teachers
+        own = tf.gather(np.stack([teacher.standardization for teacher in teachers]), self._place)
+        vector = tf.gather(np.stack([teacher.vector for teacher in teachers]), self._place)
+        mine = self._standardization
+        windows = (windows * mine[1] + mine[0] - own[0]) / own[1]
+        size = self._teacher.network.layout.trained_size
+        return self._teacher.answers(vector[:size], vector[size:], windows)
+
+
+def augmented(
+    problem: Problem,
+    augment: AugmentSettings | None,
+    windows: Any,
+    standardization: Any,
+    cut: SlotsOfBatch,
+) -> Any:
+    """Return standardized windows (n, steps, channels) as the library turns and warps them."""
+    if augment is None or not (augment.rotation_degrees or augment.time_warp):
+        return windows
+    settings = tf.concat([[cut.first_row], cut.seed], 0)
+
+    def changed(given: Any, moments: Any, degrees: float, warp: float) -> Any:
+        found = operations().pscluster_augmented(
+            windows=given, standardization=moments, settings=settings, factors=[degrees, warp]
+        )
+        return tf.ensure_shape(found, given.shape)
+
+    degrees = augment.rotation_degrees
+    if not degrees or AXES * len(problem.sensors) == problem.channels:
+        return changed(windows, standardization, degrees, augment.time_warp)
+    # The library takes all channels for axes of sensors: it turns these alone, and warps all.
+    windows = on_sensors(
+        problem,
+        windows,
+        standardization,
+        lambda given, moments: changed(given, moments, degrees, 0.0),
+    )
+    return changed(windows, standardization, 0.0, augment.time_warp)
