@@ -135,15 +135,16 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
     for name, base in bases.items():
         kinds.setdefault((base.key, base.target), []).append(name)
     found: dict[str, Lock] = {}
-    failed: dict[str, Lock | ClusterError] = {}
+    refused: dict[tuple[type[ClusterError], str], list[str]] = {}
     for names in kinds.values():
         try:
             lock = locked(requirements, bases[names[0]])
         except ClusterError as problem:
-            failed[names[0]] = type(problem)(f"{', '.join(names)}: {problem}")
+            # A node with a service is a kind of its own, and most often fails for the same reason.
+            refused.setdefault((type(problem), str(problem)), []).extend(names)
         else:
             found |= dict.fromkeys(names, lock)
-    _all(failed)
+    _all({names[0]: kind(f"{', '.join(names)}: {why}") for (kind, why), names in refused.items()})
     return found
 
 

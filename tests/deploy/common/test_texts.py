@@ -18,7 +18,12 @@ def said(made: str) -> str:
 
 
 def test_a_value_stays_one_word() -> None:
-    made = filled("release/frame.sh", body="converge/interrupt.sh", values={"value": NASTY})
+    made = filled(
+        "release/frame.sh",
+        body="converge/interrupt.sh",
+        values={"value": NASTY},
+        searched="/usr/bin:/bin",
+    )
     assert said(made.replace("\nmain\n", '\nprintf %s "$value"\n')).rstrip("\n") == NASTY.rstrip(
         "\n"
     )

@@ -216,16 +216,23 @@ def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(nodes
     assert [node.heard(installs) for node in three] == [False, True, True]
 
 
-def test_the_error_names_the_nodes_whose_lock_cannot_be_had(nodes: Nodes) -> None:
+def foreign(python: str) -> str:
+    """The answer of a node of another machine's kind."""
+    key = extras.Base.of_nodes(Target(python, OTHER_MACHINE)).key
+    return f"{python} {OTHER_MACHINE} {key}"
+
+
+@pytest.mark.parametrize("python", [f"{PYTHON}.2", f"{PYTHON}.9"], ids=["one kind", "two kinds"])
+def test_one_line_names_all_nodes_whose_lock_cannot_be_had(nodes: Nodes, python: str) -> None:
     """The package is a wheel for this machine's kind alone."""
     native = nodes.index / f"gamma-1.0-py3-none-manylinux_2_17_{MACHINE}.whl"
     pure_wheel(nodes.index, "gamma").rename(native)
     nodes.wanted.write_text("gamma\n")
-    key = extras.Base.of_nodes(Target(f"{PYTHON}.2", OTHER_MACHINE)).key
-    foreign = f"{PYTHON}.2 {OTHER_MACHINE} {key}"
     with pytest.raises(UsageError) as refused:
         nodes.bring(
-            Heard("rpi01", platform=foreign), Heard("rpi02"), Heard("rpi03", platform=foreign)
+            Heard("rpi01", platform=foreign(f"{PYTHON}.2")),
+            Heard("rpi02"),
+            Heard("rpi03", platform=foreign(python)),
         )
     line = str(refused.value)
     unfit = f"no versions fit CPython {PYTHON} on {OTHER_MACHINE}"
