@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.beds.cpu_quota import enter, slow_places
 from benchmarks.beds.cpu_quota import why_not as why_no_quota
+from core.inventory.templates import free_ports
 from tools import build_image
 
 PLACES = ("host", "container", "tenth")
@@ -123,7 +123,7 @@ def _in_container(model: Path) -> Iterator[tuple[int, int]]:
     In the host's network.
     """
     store = store_of_image() or build_image.Store()
-    port = free_port()
+    (port,) = free_ports(1)
     name = f"pscluster-benchmark-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as made:
         folder = Path(made)
@@ -156,12 +156,6 @@ def _in_container(model: Path) -> Iterator[tuple[int, int]]:
             finally:
                 process.terminate()
                 process.wait(START_SECONDS)
-
-
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def _listener(port: int) -> int:

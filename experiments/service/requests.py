@@ -17,7 +17,8 @@ import numpy as np
 
 from core.exported import open_model
 from core.exported.description import FILES
-from experiments.service.places import START_SECONDS, free_port, service
+from core.inventory.templates import free_ports
+from experiments.service.places import START_SECONDS, service
 
 CLIENTS = (1, 4, 16)
 PROCESSES = (1, 2, 4)
@@ -148,7 +149,7 @@ def _request(windows: np.ndarray) -> tuple[bytes, int]:
 
 @contextlib.contextmanager
 def _triton(python: Path, model: Path) -> Iterator[int]:
-    port = free_port()
+    (port,) = free_ports(1)
     program = Path(__file__).with_name("in_triton.py")
     words = [str(python), str(program), str(model / FILES["onnx"]), str(port)]
     with subprocess.Popen(

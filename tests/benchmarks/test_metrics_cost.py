@@ -9,7 +9,7 @@ from benchmarks.metrics_cost import Reader, Spent, percent
 from core.metrics.exporter import serve
 from core.metrics.instruments import Identity
 from core.metrics.process import Cost, ProcessCollector
-from tests.cluster.jobs.cluster import free_port
+from tests.ports import free_port
 
 HANG_SECONDS = 30.0
 

@@ -13,10 +13,10 @@ import pytest
 
 from core.control.client import key_of
 from core.inventory.templates import local_inventory
-from tests.cluster.jobs.cluster import free_port
 from tests.deploy.monitor.watched import monitored
 from tests.deploy.secrets_seen import Seen, Watch, in_files, watching
 from tests.deploy.typed import PROGRAM, as_process
+from tests.ports import free_port
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import PATH, READY, as_json
 

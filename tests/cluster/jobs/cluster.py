@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -367,10 +366,3 @@ def own_recordings(
         content[f"y_{part}"] = labels
     np.savez(path, **content)
     return path
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])

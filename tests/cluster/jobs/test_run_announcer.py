@@ -14,7 +14,8 @@ from core.engine.membership import Membership
 from core.inventory.task import RoleName, Task
 from core.logs.lines import LogLine, read_line
 from core.metrics import exporter
-from tests.cluster.jobs.cluster import HANG_SECONDS, cluster_of, free_port
+from tests.cluster.jobs.cluster import HANG_SECONDS, cluster_of
+from tests.ports import free_port
 
 RUN = "20261121T224500Z-train"
 Heard = queue.SimpleQueue[tuple[str, str]]

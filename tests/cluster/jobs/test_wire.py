@@ -7,7 +7,7 @@ from cluster.jobs.roles import RoleTraffic, WireMeter, traffic_of
 from core.errors import ClusterError
 from core.inventory.task import Task
 from core.metrics.exporter import serve
-from tests.cluster.jobs.cluster import free_port
+from tests.ports import free_port
 
 
 def server(metrics_port: int) -> Task:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.process import ProgramProcess
-from core.inventory.templates import free_ports
 from tests.habits import needs
+from tests.ports import free_ports
 from tests.ran import python
 
 LISTENS = Path(__file__).with_name("listens.py")

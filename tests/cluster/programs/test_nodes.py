@@ -19,13 +19,13 @@ from cluster.programs.roster import Member
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import _Served as Served
 from core.errors import ClusterError, ExitCode
-from core.inventory.templates import free_ports
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
 from deploy.jobs.node_job.records import JobFolder
 from deploy.jobs.program_files import ARCHIVE, packed
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.playing import eventually
+from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
 

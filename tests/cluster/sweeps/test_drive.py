@@ -18,8 +18,8 @@ from cluster.sweeps.progress import Epoch
 from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import MOST_ENDINGS, Schedule
 from core.errors import ClusterError
-from core.inventory.templates import free_ports
 from deploy.common.project import environment_for_any_folder
+from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
 KEY = "jobs.train.epochs"

@@ -24,13 +24,13 @@ from tests.core.server.processes import (
     HANG_SECONDS,
     asked,
     ended,
-    free_ports,
     launch,
     notified,
     place,
     running,
 )
 from tests.habits import needs
+from tests.ports import free_ports
 
 COORDINATOR = ("--coordinator", "192.0.2.1")
 RUN = "20261121T224500Z-train"

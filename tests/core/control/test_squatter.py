@@ -13,8 +13,9 @@ from deploy.rooted.commands import PYTHON
 from tests.core.control.squatter import ACCOUNT, squatting
 from tests.core.control.test_actions import RUN
 from tests.core.control.test_rules import TOKEN
-from tests.core.server.processes import HANG_SECONDS, free_ports, running
+from tests.core.server.processes import HANG_SECONDS, running
 from tests.habits import needs
+from tests.ports import free_ports
 
 
 def task(port: int) -> Task:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.runtime import Peers
-from core.inventory.templates import (
-    free_ports,
-)  # below those the kernel gives to outgoing connections
 from core.server.probe import answers
 from tests.core.server.processes import place
+from tests.ports import free_ports
 
 READY_SECONDS = 60.0
 

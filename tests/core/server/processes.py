@@ -9,25 +9,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.control.client import MARK_HEADER, Answer
+from tests.ports import free_ports
 
 PROJECT = Path(__file__).resolve().parents[3]
 HANG_SECONDS = 100.0
 """Longer than anything takes here: what passes it hangs."""
 Process = subprocess.Popen[str]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for holder in sockets:
-            holder.bind(("127.0.0.1", 0))
-        return [holder.getsockname()[1] for holder in sockets]
 
 
 def asked(

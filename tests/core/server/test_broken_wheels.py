@@ -8,7 +8,8 @@ import pytest
 from core.errors import ExitCode
 from core.server.crashes import processor
 from tests.core.server.fake_wheels import crashing_library, fake_wheel
-from tests.core.server.processes import PROJECT, ended, free_ports, place, python
+from tests.core.server.processes import PROJECT, ended, place, python
+from tests.ports import free_ports
 
 
 def start_with(wheel: Path) -> tuple[int, list[str]]:

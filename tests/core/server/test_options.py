@@ -6,7 +6,7 @@ from core.server.devices import Taken, environment, visible
 from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse
 from core.server.sockets import check_free, explain
 from core.server.systemd import notify
-from tests.core.server.processes import free_ports
+from tests.ports import free_ports
 
 MINIMAL = ["--task", "2", "--host", "127.0.0.1", "--port", "2222", "--metrics-port", "9200"]
 

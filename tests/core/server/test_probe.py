@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.server.probe import EMPTY_SETTINGS_FRAME, PREFACE, answers
-from tests.core.server.processes import HANG_SECONDS, free_ports
+from tests.core.server.processes import HANG_SECONDS
+from tests.ports import free_ports
 
 SETTINGS_ACKNOWLEDGED = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
 GO_AWAY = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0])

@@ -12,12 +12,12 @@ from tests.core.server.processes import (
     PROJECT,
     child_of_a_shell,
     ended,
-    free_ports,
     place,
     python,
     ready,
     running,
 )
+from tests.ports import free_ports
 
 LOCAL = PROJECT / "inventories" / "local.yaml"
 
@@ -79,7 +79,7 @@ def test_a_stopped_role_does_not_answer_though_its_port_accepts() -> None:
 @pytest.mark.parametrize("which", [0, 1], ids=["tensorflow", "metrics"])
 def test_a_taken_port_is_one_line_with_its_own_exit_code(which: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
-        ports = free_ports(2)
+        ports = [*free_ports(2)]
         ports[which] = holder.getsockname()[1]
         code, (line,) = ended("ps_node", *place(ports[0], ports[1]))
     assert code == ExitCode.PORT_TAKEN

@@ -7,7 +7,8 @@ import pytest
 
 from core.errors import ExitCode
 from core.server import systemd
-from tests.core.server.processes import HANG_SECONDS, PROJECT, free_ports, launch, notified
+from tests.core.server.processes import HANG_SECONDS, PROJECT, launch, notified
+from tests.ports import free_ports
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from core.inventory.templates import free_ports
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Outcome
+from tests.ports import free_ports
 
 TWO = """schema: 1
 cluster: two

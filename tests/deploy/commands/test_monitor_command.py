@@ -13,11 +13,11 @@ import pytest
 from core.accounts import FIGURES_ACCOUNT
 from core.control.own_state import make
 from deploy.monitor import local_prometheus
-from tests.cluster.jobs.cluster import free_port
 from tests.core.inventory.cases import THREE_NODES
 from tests.deploy.monitor.watched import HANG_SECONDS, monitored, with_programs
 from tests.deploy.playing import eventually, gone
 from tests.deploy.typed import PROGRAM, Fab
+from tests.ports import free_port
 
 KILLER = """
 import os, signal, subprocess, sys

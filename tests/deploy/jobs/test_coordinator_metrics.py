@@ -15,7 +15,7 @@ from deploy.cluster.local import Local
 from deploy.jobs import services
 from deploy.jobs.services import coordinator_metrics
 from deploy.terminal.console import progress_line
-from tests.cluster.jobs.cluster import free_port
+from tests.ports import free_port
 
 OWN = 'pscluster_train_planned_epochs{role="coordinator",task="0"} 12.0\n'
 A_WORKER = 'pscluster_train_step_seconds_bucket{role="worker",task="1",part="pull",le="0.1"} 1.0\n'

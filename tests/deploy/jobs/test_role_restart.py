@@ -11,8 +11,8 @@ from deploy.jobs.node_job.role_restart import (
     await_roles,
     restart_roles,
 )
-from tests.core.server.processes import free_ports
 from tests.deploy.played_roles import PlayedRole, played_roles
+from tests.ports import free_ports
 
 Restart = Callable[[Mapping[str, str], Callable[[str], None], RestartPatience], None]
 NONE: Mapping[str, str] = MappingProxyType({})

@@ -15,7 +15,7 @@ import pytest
 from core.control.rules import is_ours
 from deploy.monitor import guard
 from deploy.monitor.guard import Guard, refusal
-from tests.cluster.jobs.cluster import free_port
+from tests.ports import free_port
 
 NAMES = frozenset({"localhost", "rpi17"})
 OURS = ["localhost", "LOCALHOST:9090", "127.0.0.1:9090", "rpi17:9090", "rpi17.", "[::1]:9090"]

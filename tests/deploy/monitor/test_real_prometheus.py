@@ -17,9 +17,10 @@ import pytest
 
 from cluster.programs.request import ProgramRequest
 from deploy.monitor.grafana import dashboards
-from tests.cluster.jobs.cluster import Cluster, cluster_of, free_port, own_recordings
+from tests.cluster.jobs.cluster import Cluster, cluster_of, own_recordings
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

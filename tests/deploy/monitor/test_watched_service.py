@@ -16,11 +16,11 @@ from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
 from deploy.monitor.grafana import dashboards
 from recognise.service.drift import LEAST_WINDOWS, MOST_WINDOWS
-from tests.cluster.jobs.cluster import free_port
 from tests.core.control.squatter import squatting
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored
 from tests.deploy.playing import eventually
+from tests.ports import free_port
 from tests.recognise.exports import export as of_a_phone
 from tests.recognise.readings import walk
 from tests.recognise.service.exports import export, windows

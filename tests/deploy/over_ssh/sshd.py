@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deploy.cluster.login import SshAddress
 from tests.habits import needs
+from tests.ports import free_port
 from tools import debian_tools
 
 ACCOUNT = "pscluster-tester"
@@ -134,13 +135,6 @@ def running_sshd(
         words += [word for setting in settings for word in ("-o", setting)]
         with listening(words, (hosts[-1], port), folder / "sshd.log"):
             yield Sshd(port, folder, hosts[0])
-
-
-def free_port() -> int:
-    """A port of loopback on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @contextmanager

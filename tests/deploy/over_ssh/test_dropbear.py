@@ -8,8 +8,9 @@ from pathlib import Path
 from deploy.cluster.connection import NodeConnection
 from deploy.rooted.commands import file_program, write_file
 from tests.deploy.over_ssh.nodes import trusting
-from tests.deploy.over_ssh.sshd import Sshd, free_port, listening, new_key
+from tests.deploy.over_ssh.sshd import Sshd, listening, new_key
 from tests.habits import needs
+from tests.ports import free_port
 
 
 def test_commands_of_any_length_on_dropbear(tmp_path: Path) -> None:

@@ -24,11 +24,6 @@ PASSWORD = "the-house"
 SECONDS = 30.0
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 @contextmanager
 def mosquitto(
     folder: Path, port: int, *lines: str, anonymous: bool = True

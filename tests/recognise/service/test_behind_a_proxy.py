@@ -16,8 +16,8 @@ from websockets.typing import Origin
 
 from tests.deploy.playing import eventually
 from tests.habits import needs
+from tests.ports import free_port
 from tests.recognise.exports import export
-from tests.recognise.service.brokers import free_port
 from tests.recognise.service.running import Service
 from tests.recognise.service.streaming import event
 from tests.recognise.tables import table

@@ -13,13 +13,13 @@ from deploy.common.project import environment_for_any_folder
 from recognise.service.authority import server_certificate
 from recognise.service.broker import broker_of
 from recognise.service.limits import MEBIBYTE
+from tests.ports import free_port
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings, walk
 from tests.recognise.service.brokers import (
     PASSWORD,
     USER,
     Hearing,
-    free_port,
     hearing,
     mosquitto,
     until_it_answers,
