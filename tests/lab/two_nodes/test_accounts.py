@@ -1,5 +1,6 @@
 """The accounts of a node: who reaches which port, who answers there, and whose keys are whose."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,17 +54,28 @@ sleep 2
 """
 
 
-def test_a_service_has_its_certificate_and_root_the_authority_that_phones_trust(
-    place: Place, tmp_path: Path
-) -> None:
-    """Also where the account of an earlier version had all of it."""
-    node = SERVED[0]
+@pytest.fixture
+def served(place: Place) -> Iterator[None]:
+    """A service on the second node for one test: the other modules count on a place without it."""
     text = place.operator.inventory.read_text()
     line = next(one for one in text.splitlines() if SERVED[1] in one)
     place.operator.inventory.write_text(
         text.replace(line, line.replace("[worker]", "[worker, service]"))
     )
-    place.operator.fab("deploy", "start", "--no-jobs")
+    try:
+        place.operator.fab("deploy", "start", "--no-jobs")
+        yield
+    finally:
+        place.operator.inventory.write_text(text)
+        place.operator.fab("deploy", "start", "--no-jobs")
+
+
+@pytest.mark.usefixtures("served")
+def test_a_service_has_its_certificate_and_root_the_authority_that_phones_trust(
+    place: Place, tmp_path: Path
+) -> None:
+    """Also where the account of an earlier version had all of it."""
+    node = SERVED[0]
     trusted = place.on(node, f"cat {KEYS}/authority.crt")
     place.on(node, OF_AN_EARLIER_VERSION)
     place.operator.fab("deploy", "start", "--no-jobs")
