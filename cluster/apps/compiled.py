@@ -166,6 +166,7 @@ def _loss(app: App, where: str, stated: Any, task: str, outputs: int) -> Functio
                 f"{where}: the loss {found.name} has reduction={found.reduction!r}: the cluster"
                 " takes the mean over the examples; leave reduction out"
             )
+        _refuse_ignored(f"{where}: the loss {found.name}", getattr(found, "_fn_kwargs", {}))
         inner = getattr(found, "fn", found)
         call = found.call
     else:
@@ -187,9 +188,19 @@ def _metric(app: App, where: str, stated: Any, name: str, task: str, outputs: in
             " curves, and metrics() takes means"
         )
     options = found._fn_kwargs
+    _refuse_ignored(f"{where}: the metric {name}", options)
     return _of_task(
         app, f"{where}: the metric", inner, lambda y, p: inner(y, p, **options), task, outputs
     )
+
+
+def _refuse_ignored(what: str, options: Mapping[str, Any]) -> None:
+    """Raise AppError where a class does not count: Keras divides by what counts, a mean by all."""
+    if options.get("ignore_class") is not None:
+        raise AppError(
+            f"{what} has ignore_class={options['ignore_class']}, and the cluster's mean is over all"
+            " examples: give those of that class the weight 0 in data(), and leave ignore_class out"
+        )
 
 
 def _of_task(app: App, what: str, inner: Any, call: Function, task: str, outputs: int) -> Function:

@@ -132,6 +132,18 @@ def test_loss_and_metrics_are_keras_own(
             {},
             r"reduction='sum'.*leave reduct",
         ),
+        (
+            "classification",
+            {"loss": losses.SparseCategoricalCrossentropy(ignore_class=0)},
+            {},
+            r"ignore_class=0.*weight 0 in data\(\)",
+        ),
+        (
+            "classification",
+            {"metrics": [metrics.SparseCategoricalCrossentropy(ignore_class=0)]},
+            {},
+            r"the metric .* has ignore_class=0",
+        ),
         ("regression", {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
         (
             "regression",
