@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cluster.pages.charts import Chart, Series, chart
 from cluster.pages.panels import Tile
-from cluster.pages.run_files import StoredRun, number_of, part_of
+from cluster.pages.run_files import StoredRun, number_of, objects_of, part_of
 from cluster.pages.words import count, duration, figure, label, percent, rate
 
 COLORS = 6
@@ -26,7 +26,7 @@ def recognised(run: StoredRun) -> Recognised | None:
     """What the result says; None for another job."""
     if run.view.job != "recognise":
         return None
-    totals = [found for found in part_of(run.result, "totals") or [] if isinstance(found, dict)]
+    totals = objects_of(run.result, "totals")
     rows = [
         [
             label(str(part_of(found, "label"))),
@@ -39,8 +39,7 @@ def recognised(run: StoredRun) -> Recognised | None:
     ]
     gaps = [
         f"at {number_of(found, 'after') or 0:.3f}, {part_of(found, 'detail')}"
-        for found in part_of(run.result, "gaps") or []
-        if isinstance(found, dict)
+        for found in objects_of(run.result, "gaps")
     ]
     return Recognised(
         _day(run, [str(part_of(found, "label")) for found in totals]), _HEADS, rows, gaps
@@ -63,14 +62,9 @@ def recognised_tiles(run: StoredRun) -> list[Tile]:
 
 def _day(run: StoredRun, labels: list[str]) -> Chart:
     spans: dict[str, list[tuple[float | None, ...]]] = {name: [] for name in labels}
-    for found in part_of(run.result, "band") or []:
-        begin, end = (
-            number_of(found, key) if isinstance(found, dict) else None for key in _SPAN_KEYS
-        )
-        if isinstance(found, dict):
-            name = str(part_of(found, "label"))
-        else:
-            name = ""
+    for found in objects_of(run.result, "band"):
+        begin, end = (number_of(found, key) for key in _SPAN_KEYS)
+        name = str(part_of(found, "label"))
         if begin is not None and end is not None and name in spans:
             spans[name].append((float(labels.index(name)), begin, end))
     series = [

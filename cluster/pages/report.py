@@ -15,7 +15,7 @@ from cluster.pages.run_charts import (
     unit_of,
     worked,
 )
-from cluster.pages.run_files import StoredRun, number_of, part_of
+from cluster.pages.run_files import StoredRun, number_of, object_of, part_of
 from cluster.pages.run_tables import busy_table, epoch_table, value_text, worker_table
 from cluster.pages.words import (
     amount,
@@ -179,7 +179,7 @@ def settings_of(run: StoredRun) -> dict[str, str]:
     """Everything the run was set to, by the key that the inventory has for it."""
     result = run.result
     found = {key: part_of(result, *(path or key).split(".")) for key, path in _SETTINGS.items()}
-    found |= dict(_flat(part_of(result, "settings") or {}))
+    found |= dict(_flat(object_of(result, "settings")))
     return {key: value_text(value) for key, value in found.items() if value is not None}
 
 
@@ -251,7 +251,7 @@ def survived_rows(run: StoredRun) -> list[Tile]:
                 "resumptions", count(number_of(result, "resumptions")), "times the job was resumed"
             ),
         ]
-    injected = part_of(result, "chaos", "injected") or {}
+    injected = object_of(result, "chaos", "injected")
     return rows + [
         Tile(f"injected: {fault}", count(times), "by --chaos") for fault, times in injected.items()
     ]

@@ -52,9 +52,25 @@ def part_of(found: Mapping[str, Any], *keys: str) -> Any:
     return value
 
 
+def object_of(found: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return the object at a place of a result, an empty one for anything else."""
+    value = part_of(found, *keys)
+    if isinstance(value, Mapping):
+        return value
+    return {}
+
+
+def objects_of(found: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the objects in a list of a result; none for anything else."""
+    value = found.get(key)
+    if isinstance(value, list):
+        return [each for each in value if isinstance(each, Mapping)]
+    return []
+
+
 def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
     """Return the value at a place of a result if it is a number, else None."""
     value = part_of(found, *keys)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         return float(value)
     return None

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import TypeGuard
 
@@ -110,7 +109,7 @@ _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def _known(value: float | None) -> TypeGuard[float]:
-    return value is not None and isfinite(value)
+    return isinstance(value, int | float) and -1e300 < value < 1e300
 
 
 def count(value: float | None) -> str:

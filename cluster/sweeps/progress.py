@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.sweeps.record import OVER, RunRecord
+from cluster.sweeps.record import OVER, RunRecord, figures_of_node
 
 WORD = "pscluster_run"
 """Begins each line that a run says to its sweep."""
@@ -66,10 +66,8 @@ def message_of(line: bytes) -> Advance | Epoch | None:
     try:
         found: Any = json.loads(line)[WORD]
         if "epoch" in found:
-            given = found["validation"].items()
-            figures = {
-                str(key): float(value) for key, value in given if type(value) in (int, float)
-            }
+            given = figures_of_node(found["validation"])
+            figures = {key: float(value) for key, value in given.items() if value is not None}
             return Epoch(_count(found["epoch"]), figures)
         return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

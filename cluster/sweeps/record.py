@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -27,6 +28,9 @@ FILE = "sweep.json"
 SCHEMA = 1
 MAXIMUM_BYTES = 64 << 20
 LONGEST_ERROR = 2000
+MOST_FIGURES = 100
+LONGEST_FIGURE_NAME = 100
+LARGEST_FIGURE = 1e100
 
 
 def _inside(folder: str) -> str:
@@ -90,6 +94,23 @@ class SweepRecord:
         """Write `sweep.json` into the sweep's folder, whole. Raises ClusterError."""
         text = json.dumps(self.to_json(), indent=1, allow_nan=False)
         atomic_write(folder / FILE, text.encode() + b"\n")
+
+
+def figures_of_node(given: Any) -> dict[str, float | None]:
+    """What a node says of a run's figures: printable names, numbers that JSON has a word for.
+
+    Others are left out: the sweep's files and pages could not hold them.
+    """
+    if not isinstance(given, dict):
+        return {}
+    plain = (
+        (name, value)
+        for name, value in given.items()
+        if str(name).isprintable()
+        and len(name) <= LONGEST_FIGURE_NAME
+        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
+    )
+    return dict(islice(plain, MOST_FIGURES))
 
 
 def read_record(folder: Path) -> SweepRecord:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.sweeps.plan import PlannedRun
-from cluster.sweeps.record import LONGEST_ERROR, OVER, RunRecord, SweepRecord
+from cluster.sweeps.record import (
+    LONGEST_ERROR,
+    OVER,
+    RunRecord,
+    SweepRecord,
+    figures_of_node,
+)
+from core.logs.terminal import one_line
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +99,7 @@ class Schedule:
         result = ending.result or {}
         status = result.get("status")
         if status == "done":
-            final, selected = (_figures(result.get(key)) for key in ("final", "selected"))
+            final, selected = (figures_of_node(result.get(key)) for key in ("final", "selected"))
             selected = {
                 key: value
                 for key, value in selected.items()
@@ -150,14 +157,4 @@ class Schedule:
 
 
 def _failed(run: RunRecord, why: str) -> RunRecord:
-    return replace(run, state="failed", error=why[:LONGEST_ERROR])
-
-
-def _figures(given: Any) -> dict[str, float | None]:
-    if not isinstance(given, dict):
-        return {}
-    return {
-        str(key): value
-        for key, value in given.items()
-        if value is None or type(value) in (int, float)
-    }
+    return replace(run, state="failed", error=one_line(why)[:LONGEST_ERROR])

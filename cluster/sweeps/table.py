@@ -120,7 +120,7 @@ def csv_of(record: SweepRecord, references: Table | None = None) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     named = [f"{name}_{part}" for name in (*figures, "seconds") for part in ("mean", "deviation")]
-    writer.writerow([*keys, "runs", "finished", *named, *map(_cell, theirs.heads)])
+    writer.writerow([*keys, "runs", "finished", *map(_cell, (*named, *theirs.heads))])
     for row, published in zip(rows, theirs.rows, strict=True):
         cells = [_cell(row.settings.get(key)) for key in keys]
         for of_figure in (*(row.figures.get(name) for name in figures), row.seconds):

@@ -36,7 +36,16 @@ def read_run(folder: Path) -> RunView:
 
     Raises UsageError if the folder holds no run.
     """
-    result = json_object(folder / RESULT)
+    found = json_object(folder / RESULT)
+    try:
+        return _read_run(folder, found)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        if found is None:
+            raise
+        return _read_run(folder, None)  # the result is no job's
+
+
+def _read_run(folder: Path, result: dict[str, Any] | None) -> RunView:
     found = list(read_events(folder))
     if any(isinstance(event, events.Began) for _, event in found):
         state = replay(found)

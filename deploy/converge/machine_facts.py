@@ -202,7 +202,7 @@ class MachineFacts:
         file = self.files.get(path)
         if file is None or file.content is None:
             return ""
-        return file.content.decode().strip()
+        return file.content.decode(errors="replace").strip()
 
     def unit(self, name: str) -> UnitFact | None:
         """A unit that systemd has a file for."""

@@ -41,6 +41,8 @@ _UNIT_KEYS = (
 
 _LISTENER = re.compile(r"LISTEN +[0-9]+ +[0-9]+ +\S+:([0-9]{1,5}) +\S+:(?:\*|[0-9]+)(?: |$)")
 
+_UNREADABLE = (ValueError, LookupError, ArithmeticError, RecursionError, tarfile.TarError)
+
 Facts = TypeVar("Facts")
 
 
@@ -135,7 +137,7 @@ def read_facts(
         )
     try:
         return _facts(sections, asked_seconds, answered_seconds)
-    except (ValueError, LookupError, tarfile.TarError) as error:
+    except _UNREADABLE as error:
         raise ClusterError(
             f"the node's answer about itself cannot be read ({type(error).__name__}: {error}):"
             " expected Debian's coreutils, procps and tar there"

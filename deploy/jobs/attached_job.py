@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from cluster.apps.environments import ON_NODES, python_of
 from core.errors import ExitCode
-from core.json_file import read_json
 from core.logs.terminal import say, say_json
+from core.status.past_run import json_object
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet
@@ -373,5 +373,5 @@ def _print_place(result: Path, for_programs: bool) -> None:
     if not for_programs:
         say(f"{RESULT_LINE}{shown}")
         return
-    say_json({**read_json(result), "result_path": shown})
+    say_json({**(json_object(result) or {}), "result_path": shown})
     say(f"{RESULT_LINE}{shown}", error=True)

@@ -18,7 +18,7 @@ from cluster.apps.ownership import is_own
 from cluster.apps.returned import bytes_fetched
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, UsageError
-from core.json_file import LARGEST_OF_RUN, read_json
+from core.status.past_run import json_object
 from deploy.jobs.request import SWEEP
 from deploy.jobs.submissions import Submission
 
@@ -27,7 +27,6 @@ CLOCKS_APART = timedelta(minutes=5)
 _STAMP = "%Y%m%dT%H%M%SZ"
 _MINUTE = "%Y%m%dT%H%M"
 _NAME = re.compile(r"(?P<stamp>[0-9]{8}T[0-9]{6}Z)-(?P<job>[a-z]+)(-[0-9]{1,3})?")
-_MOST_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -151,18 +150,8 @@ def _time(text: str, form: str) -> datetime | None:
 
 
 def _mark(run: Path) -> dict[str, Any]:
-    return _json(run / FETCHED, _MOST_BYTES)
+    return json_object(run / FETCHED) or {}
 
 
 def _is_done(run: Path) -> bool:
-    return _json(run / "result.json", LARGEST_OF_RUN).get("status") == "done"
-
-
-def _json(path: Path, most_bytes: int) -> dict[str, Any]:
-    try:
-        found = read_json(path, most_bytes)
-    except (OSError, ValueError):
-        return {}
-    if isinstance(found, dict):
-        return found
-    return {}
+    return (json_object(run / "result.json") or {}).get("status") == "done"

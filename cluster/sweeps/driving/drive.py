@@ -1,6 +1,5 @@
 """Drives the runs of a sweep: gives each free executor one, reads its output, records its end."""
 
-import json
 import logging
 import selectors
 import time
@@ -17,6 +16,7 @@ from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import RunExit, Schedule
 from core.atomic_write import refused
 from core.errors import ClusterError, ExitCode
+from core.status.past_run import json_object
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,6 @@ INTERRUPTED_SECONDS = 25.0
 NO_NODE_SECONDS = 15.0
 """Without any node; then a person reads that the sweep waits."""
 RUNS = "runs"
-LARGEST_RESULT = 64 << 20
 
 
 @dataclass
@@ -285,11 +284,7 @@ def result_of(folder: Path) -> tuple[Path | None, Mapping[str, Any] | None]:
     """The newest run in the folder of one id, and its result where that can be read."""
     found = sorted(path.parent for path in folder.glob("*-train*/coordinator.log"))
     for run in reversed(found):
-        try:
-            with (run / "result.json").open("rb") as stream:
-                content = json.loads(stream.read(LARGEST_RESULT))
-        except (OSError, ValueError, RecursionError):
-            continue
-        if isinstance(content, dict):
+        content = json_object(run / "result.json")
+        if content is not None:
             return run, content
     return (found[-1] if found else None), None

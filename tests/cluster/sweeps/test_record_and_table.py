@@ -129,6 +129,9 @@ def test_lines_of_a_run_are_messages_and_words() -> None:
         b'tal": 6}}\n{"pscluster_run": {"epoch": 1, "validation": {"accuracy": 0.5}}}\nwor'
     )
     assert found == [Advance("train", 3, 6), Epoch(1, {"accuracy": 0.5})]
+    huge = b'{"pscluster_run": {"epoch": 1, "validation": {"a": NaN, "b": 1%b}}}\n' % (b"0" * 400)
+    assert lines.add(b"\n" + huge) == [Epoch(1, {})]
+    lines.add(b"hello\nwor")
     assert lines.last == "hello"
     lines.close()
     assert lines.last == "wor"

@@ -1,12 +1,15 @@
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sweeps.record import OVER, RunRecord, SweepRecord
+from cluster.pages.sweep_files import read_sweep
+from cluster.sweeps.record import OVER, RunRecord, SweepRecord, read_record
 from cluster.sweeps.schedule import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
+from cluster.sweeps.table import csv_of
 
 KILLED = RunExit(None, "ended with signal 9")
 HUNG_UP = RunExit(None, "ended with signal 1", lost=True)
@@ -84,6 +87,25 @@ def test_a_run_that_failed_by_itself_or_refused_its_settings_is_not_tried_again(
     taken(schedule, "worker:0")
     assert end(schedule, "worker:0", ending).state == "failed"
     assert schedule.record.runs[0].error == why
+
+
+FORGED = {"accuracy": 1e999, "\ud800": 1, "x" * 999: 1, "huge": 10**400, "=1": 1, "loss": 0.5}
+
+
+def test_what_a_node_says_of_a_run_is_written_shown_and_read_back(tmp_path: Path) -> None:
+    schedule = Schedule(record(2))
+    forged = {**FORGED, **{f"f{at}": at for at in range(999)}}
+    for result in (
+        {"status": "done", "final": forged, "selected": FORGED},
+        {"status": "failed", "reason": "\ud800\x1b[2J\nrun 0002 finished" * 999},
+    ):
+        taken(schedule, "worker:0")
+        end(schedule, "worker:0", RunExit(result, ""))
+    schedule.record.write(tmp_path)
+    assert read_record(tmp_path) == schedule.record
+    assert read_sweep(tmp_path).runs[1].state == "failed"
+    assert "\n" not in str(schedule.record.runs[1].error)
+    assert b",'=1_mean," in csv_of(schedule.record).encode()
 
 
 def test_a_run_of_a_lost_node_goes_elsewhere_and_that_counts_for_nothing() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.pages.report import report
+from cluster.pages.run_files import run_of
 from core.errors import UsageError
 from core.status.events import Ended, Resumed
 from core.status.history import NAME
@@ -45,9 +47,17 @@ def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: P
 
 
 def test_a_figure_that_no_fraction_holds_is_left_out(tmp_path: Path) -> None:
-    result = {**CASES["result"], "final": {"loss": 2.0, "huge": 10**400}}
-    (tmp_path / "result.json").write_text(json.dumps(result))
+    forged = json.dumps({**CASES["result"], "final": {"loss": 2.0, "huge": 10**400}})
+    (tmp_path / "result.json").write_text(forged)
     assert read_run(tmp_path).figures == {"test": {"loss": 2.0}}
+
+
+@pytest.mark.parametrize("key", CASES["result"])
+def test_a_result_of_other_types_is_none(key: str, tmp_path: Path) -> None:
+    (tmp_path / "coordinator.log").touch()
+    for other in ([1], {"a": [1], "mean": 1}, "x", 1e999, 10**400):
+        (tmp_path / "result.json").write_text(json.dumps({**CASES["result"], key: other}))
+        report(run_of(tmp_path))
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What a node says of itself, read from answers of other machines."""
 
+import base64
+import tarfile
 from typing import Any
 
 import pytest
@@ -68,6 +70,13 @@ def test_other_machines(row: Any) -> None:
 def test_garbage_is_an_error_of_one_line(row: Any) -> None:
     with pytest.raises(ClusterError, match=r"^[^\n]*cannot be read[^\n]*$"):
         facts_of(**row)
+
+
+def test_a_tar_whose_names_never_end_is_an_error() -> None:
+    name = tarfile.TarInfo("n")
+    name.type = tarfile.GNUTYPE_LONGNAME
+    endless = base64.b64encode(name.tobuf() * 3000).decode()
+    test_garbage_is_an_error_of_one_line({"files": endless})
 
 
 def test_a_missing_section_is_an_error() -> None:

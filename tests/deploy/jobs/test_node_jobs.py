@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,10 @@ def test_for_programs_the_result_is_printed(
     assert '"status": "done", "result_path": ' in out
     assert err.splitlines()[-1].startswith("result: ")
     assert "--json" not in node.asked()
+    (record,) = node.jobs().records()
+    Path(str(record.run_folder), "result.json").write_text("[1]")
+    attached_job.finish(node.jobs(), record, for_programs=True)
+    assert capsys.readouterr().out.startswith('{"result_path": ')
 
 
 def test_an_attached_job_ends_as_the_job_does(node: JobNode) -> None:
