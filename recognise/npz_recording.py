@@ -21,9 +21,9 @@ _AT_ONCE = 16_384
 def is_recording(name: str) -> bool:
     """Return whether the file is an .npz of a recording, not one of windows."""
     try:
-        with zipfile.ZipFile(name) as archive:
-            return f"{ARRAYS[0]}.npy" in archive.namelist()
-    except (OSError, ValueError, zipfile.BadZipFile):
+        with opened(Path(name)) as archive:
+            return ARRAYS[0] in archive.files
+    except (OSError, DataError):
         return False
 
 

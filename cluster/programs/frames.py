@@ -50,7 +50,9 @@ class ProtocolError(Exception):
 class Frames:
     """Frames that arrive in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        """`most_bytes` may change once the other end has proven who it is."""
+        self.most_bytes = most_bytes
         self._rest = bytearray()
 
     def add(self, piece: bytes) -> Iterator[tuple[FrameType, bytes]]:
@@ -58,7 +60,7 @@ class Frames:
         self._rest += piece
         while len(self._rest) >= HEAD.size:
             length, kind = HEAD.unpack_from(self._rest)
-            if length > MOST_BYTES or kind not in set(FrameType):
+            if length > self.most_bytes or kind not in set(FrameType):
                 raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
             end = HEAD.size + length
             if len(self._rest) < end:

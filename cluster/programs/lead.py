@@ -16,6 +16,7 @@ from typing import Any
 
 from cluster.programs.files import MOST_FILE_BYTES, FileTaker, send_files
 from cluster.programs.frames import (
+    MOST_BYTES,
     RECEIVE_BYTES,
     Frames,
     FrameType,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 JOIN_SECONDS = 180.0
 """For every node to unpack the program and connect; a Pi with a cold card takes a while."""
 HELLO_SECONDS = 10.0
+HELLO_BYTES = 4096
 MOST_WAITING = 256
 """Connections that have not yet said which runner they are."""
 BRING_SECONDS = 60.0
@@ -274,10 +276,10 @@ class Lead:
         connection, _ = self._listener.accept()
         connection.setblocking(False)
         keep_alive(connection)
-        if len(_waiting(selector)) >= MOST_WAITING:
-            connection.close()
-        else:
-            selector.register(connection, selectors.EVENT_READ, _Newcomer(connection))
+        waiting = _waiting(selector)
+        if len(waiting) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
+            min(waiting, key=lambda one: one.until).refuse(selector)
+        selector.register(connection, selectors.EVENT_READ, _Newcomer(connection))
 
     def _greet(
         self, selector: selectors.BaseSelector, one: "_Newcomer", names: Sequence[str]
@@ -303,6 +305,7 @@ class Lead:
                 ours = {"proof": proof_of_lead(self._token, nonce)}
                 send(one.peer, FrameType.PROVEN, ours)
                 selector.unregister(one.peer)
+                one.frames.most_bytes = MOST_BYTES
                 self.processes[name] = RemoteProcess(
                     one.peer, ports, one.frames, str(hello.get("whose", ""))
                 )
@@ -324,7 +327,7 @@ class _Newcomer:
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
-        self.frames = Frames()
+        self.frames = Frames(HELLO_BYTES)
         self.until = time.monotonic() + HELLO_SECONDS
 
     def refuse(self, selector: selectors.BaseSelector) -> None:

@@ -27,6 +27,8 @@ RESTART = "/restart"
 RUN = "/run/"
 OWN_PAGE = (None, "none", "same-origin")
 """Values of Sec-Fetch-Site by which a browser says that no other site's page asks."""
+OF_BROWSERS = "Accept-Language"
+"""Every browser sends it, no script of a page can leave it out, and no Prometheus has it."""
 BY_TOKEN = "token"
 """In the place of the coordinator's address: its pod has none that is known before it starts."""
 
@@ -52,16 +54,24 @@ class Rules:
         """Why this request is refused; None if it is allowed.
 
         Every caller that reaches the port may read, under any name: a Prometheus may know this
-        machine by a name that this process does not, and a browser shows no page of another site
-        what it read. A browser may change nothing.
+        machine by a name that this process does not. A browser may under a name of ours alone, and
+        may change nothing: a page of any site can point its own name here (DNS rebinding).
         """
+        is_ours_by_name = is_ours(
+            request.header("Host") or "", {"localhost", *(name.lower() for name in self.names)}
+        )
+        misdirected = Reply.words(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            "expected localhost, an address or this node's name as Host",
+        )
         key = self.key()
         coordinator = () if self.coordinator is None else (self.coordinator,)
         if self.coordinator == BY_TOKEN:
             coordinator = () if key is None else (request.client,)
         known: tuple[str, ...]
         if request.method == "GET":
-            return None
+            is_safe = is_ours_by_name or request.header(OF_BROWSERS) is None
+            return None if is_safe else misdirected
         elif request.path.startswith(DRAIN):
             known = ()
             only = "only the coordinator's node may have a worker drained"
@@ -75,13 +85,8 @@ class Rules:
             return Reply.words(HTTPStatus.FORBIDDEN, "no caller may do this")
         if not may_ask(request.client, request.own, *known):
             return Reply.words(HTTPStatus.FORBIDDEN, only)
-        if not is_ours(
-            request.header("Host") or "", {"localhost", *(name.lower() for name in self.names)}
-        ):
-            return Reply.words(
-                HTTPStatus.MISDIRECTED_REQUEST,
-                "expected localhost, an address or this node's name as Host",
-            )
+        if not is_ours_by_name:
+            return misdirected
         if request.header("Origin") is not None or request.header("Sec-Fetch-Site") not in OWN_PAGE:
             return Reply.words(
                 HTTPStatus.FORBIDDEN,

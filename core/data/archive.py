@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from core.data.recordings import Report, silent
 from core.errors import DataError
@@ -22,6 +22,8 @@ LARGEST_TEXT_BYTES = 512 * 2**20
 """A recording or label file larger than this is refused: the largest published one has 17 MB."""
 LARGEST_TOTAL_BYTES = 4 * 2**30
 """What a zip may unpack to in all, nine times the largest set that is read from one."""
+LARGEST_LIST_BYTES = 16 * 2**20
+"""A zip's list of its files: 150,000 names. Python needs ten times its bytes to read it."""
 SUSPICIOUS_RATIO = 200
 SUSPICIOUS_BYTES = 64 * 2**20
 """Numbers as text compress to a fifth; a large file that compresses 200 to 1 is a bomb or holds no
@@ -38,6 +40,7 @@ ZIP_DAMAGE = (
     ValueError,
     OverflowError,
     RuntimeError,
+    MemoryError,
 )
 """What zipfile raises over damaged archives: its documentation promises BadZipFile, its
 decompressors do not."""
@@ -162,7 +165,7 @@ Tree = FolderTree | ZipTree
 
 def one_line(problem: BaseException) -> str:
     """What a library says, fit for the middle of a line."""
-    return " ".join(str(problem).split())
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 def missing(where: str, name: str) -> DataError:
@@ -205,6 +208,7 @@ def open_zip(
     Raises DataError naming `where`, as `open_tree` does.
     """
     try:
+        refuse_long_list(stream, where)
         archive = zipfile.ZipFile(stream)
     except ZIP_DAMAGE as problem:
         raise DataError(
@@ -243,6 +247,15 @@ def file_digest(path: Path, report: Report = silent) -> str:
     except OSError as problem:
         raise unreadable(path, problem) from None
     return total.hexdigest()
+
+
+def refuse_long_list(stream: IO[bytes], where: str) -> None:
+    """Raise DataError for a zip whose list of files takes much time and memory to read."""
+    end: Any = zipfile._EndRecData(stream)  # type: ignore[attr-defined]  # what ZipFile itself asks
+    if end is not None and end[zipfile._ECD_SIZE] > LARGEST_LIST_BYTES:  # type: ignore[attr-defined]
+        raise DataError(
+            f"{where}: lists more files than any recordings have; pack fewer, or do not trust it"
+        )
 
 
 def refuse_nameless(archive: zipfile.ZipFile, where: str) -> None:

@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.archive import LARGEST_TOTAL_BYTES, ZIP_DAMAGE, one_line, refuse_unsafe
+from core.data.archive import (
+    LARGEST_TOTAL_BYTES,
+    ZIP_DAMAGE,
+    one_line,
+    refuse_long_list,
+    refuse_unsafe,
+)
 from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
 from core.data.signals_of_npz import KEYS, signals_of
 from core.data.table import LARGEST_INTEGER
@@ -85,9 +91,12 @@ def opened(path: Path) -> Iterator[Any]:
                 f"{path}: not a complete .npz file, such as numpy.savez_compressed writes; save it"
                 " again"
             )
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            refuse_unsafe(archive.zip, str(path), LARGEST_EXAMPLES_BYTES)
-            yield archive
+        with path.open("rb") as stream:
+            refuse_long_list(stream, str(path))
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
+                refuse_unsafe(archive.zip, str(path), LARGEST_EXAMPLES_BYTES)
+                yield archive
     except (*ZIP_DAMAGE, AttributeError, TypeError) as problem:
         raise DataError(
             f"{path}: not a complete .npz file ({one_line(problem)}); save it again"

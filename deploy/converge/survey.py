@@ -32,6 +32,8 @@ SILENT = "no answer"
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
 _KIB = 1024
+_MOST_KIB = 1 << 50
+_MOST_DIGITS = 19
 _FIELDS = frozenset(one.name for one in fields(MachineFacts))
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,"
@@ -173,8 +175,8 @@ def _facts(
         model=sections["model"].strip(),
         python=python[0] if python else None,
         python_bits=_number(python[1]) if len(python) > 1 else 0,
-        memory_bytes=int(memory.get("MemTotal", 0)) * _KIB,
-        available_bytes=int(memory.get("MemAvailable", 0)) * _KIB,
+        memory_bytes=_bytes(memory.get("MemTotal", "0")),
+        available_bytes=_bytes(memory.get("MemAvailable", "0")),
         controllers=tuple(sections["controllers"].split()),
         cmdline_path=sections["cmdline"].strip() or None,
         disk_free_bytes=_sizes(sections["space"]),
@@ -222,7 +224,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _sizes(text: str) -> dict[str, int]:
-    return {line.split()[0]: int(line.split()[1]) * _KIB for line in _lines(text)}
+    return {line.split()[0]: _bytes(line.split()[1]) for line in _lines(text)}
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
@@ -234,8 +236,15 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def _bytes(kib: str) -> int:
+    """Raises ValueError for more than any machine has: no fraction of it could be shown."""
+    if int(kib) > _MOST_KIB:
+        raise ValueError(f"{kib:.30} KiB")
+    return int(kib) * _KIB
+
+
 def _number(text: str) -> int:
-    if text.strip().isdigit():
+    if text.strip().isdigit() and len(text) < _MOST_DIGITS:
         return int(text)
     return 0
 

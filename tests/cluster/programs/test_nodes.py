@@ -7,12 +7,13 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from cluster.programs.files import FileTaker
-from cluster.programs.frames import Frames, FrameType, ProtocolError, greeting, send
+from cluster.programs.frames import HEAD, Frames, FrameType, ProtocolError, greeting, send
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.roster import Member
@@ -146,6 +147,28 @@ def test_the_lead_takes_nobody_without_the_token(
         assert alien.recv(1) == b""
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == "waiting for worker:0, worker:1 to connect, at most 1 s in all"
+
+
+def test_who_has_proven_nothing_keeps_no_runner_out_and_fills_no_memory(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.programs.lead.MOST_WAITING", 2)
+    address = ("127.0.0.1", nodes.lead.port)
+    with ExitStack() as stack:
+        *_, runner = (stack.enter_context(socket.create_connection(address)) for _ in range(4))
+        told = greeting(runner, "secret", "worker:0")
+        send(runner, FrameType.HELLO, {**told, "port": 2000, "second_port": 2001})
+        assert "worker:0" in nodes.lead.gather(["worker:0"], lambda: False, 2.0)
+    with socket.create_connection(address) as alien:
+        alien.sendall(HEAD.pack(1 << 20, FrameType.HELLO))
+        alien.settimeout(0.0)
+
+        def is_hung_up() -> bool:
+            with suppress(BlockingIOError):
+                return alien.recv(1) == b""
+            return False
+
+        nodes.lead.gather(NAMES, is_hung_up, 2.0)
 
 
 def test_a_runner_tells_another_process_nothing_and_obeys_it_in_nothing(tmp_path: Path) -> None:

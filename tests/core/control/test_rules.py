@@ -157,6 +157,10 @@ def test_in_pods_the_key_alone_decides_and_nobody_else_may_drain(
 def test_reading_is_for_all_who_reach_the_port() -> None:
     """A Prometheus in a container knows this machine as `host.docker.internal`."""
     assert Rules().refusal(asked("GET", "/metrics", {"Host": "host.docker.internal:9201"})) is None
+    for host, expected in {"evil.example:9201": 421, "10.0.0.1:9201": None}.items():
+        browser = {"Host": host, "Accept-Language": ""}
+        found = OURS_ALONE.refusal(asked("GET", "/metrics", browser))
+        assert getattr(found, "status", None) == expected
 
 
 @pytest.mark.parametrize("marks", [{}, {MARK_HEADER: "1", MARK_HEADER.lower(): "1"}])

@@ -1,9 +1,11 @@
 """What a hostile or damaged archive can do: end in one error."""
 
 import os
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +50,19 @@ def test_a_small_archive_of_endless_zeros_is_refused_unread(desk: Desk) -> None:
     path = desk.write("bomb.zip", zeros)
     with refused("unpacks to 68157440 bytes from"):
         desk.source(path)
+
+
+def test_more_files_than_any_recordings_have_are_refused_unlisted(desk: Desk) -> None:
+    for name in ("set.zip", "set.npz"):
+        path = desk.write(name, uci_har_files())
+        content = bytearray(path.read_bytes())
+        content[-10:-6] = struct.pack("<L", 17 << 20)  # the bytes of the list
+        desk.refuses("lists more files than any recordings have", name, bytes(content))
+
+
+def test_a_dictionary_larger_than_the_memory_is_damage(desk: Desk) -> None:
+    with patch.object(zipfile.ZipFile, "read", side_effect=MemoryError):
+        desk.refuses("damaged in the archive (MemoryError)", "set.zip", uci_har_files())
 
 
 def test_a_damaged_member_is_refused(desk: Desk) -> None:
