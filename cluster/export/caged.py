@@ -85,23 +85,8 @@ class CagedExport:
         return found
 
     def _run(self, partial: Path, made: Path) -> None:
-        temporary = partial / f"{made.name}.tmp"
-        temporary.mkdir(mode=0o700)
-        ours = partial / f"{made.name}.code"
-        ours.mkdir()
-        for name in OURS:
-            # Python lists the folder that it searches, and that around them is not to be read.
-            (ours / name).symlink_to(ROOT / name)
         command = words_in_cage(self._rights(partial), self._words(made), sockets=False)
-        environment = {
-            **_kept(os.environ),
-            **as_variable([self.app.digest]),
-            "PYTHONPATH": str(ours),
-            "PYTHONSAFEPATH": "1",
-            "TMPDIR": str(temporary),
-            # Without semaphores it would warn at each import.
-            "JOBLIB_MULTIPROCESSING": "0",
-        }
+        environment = environment_in_cage(made, self.app)
         with Child(command, environment=environment, ending=ENDING, new_session=True) as child:
             ended = child.wait()
         if ended < 0:
@@ -144,17 +129,8 @@ class CagedExport:
         prepared = user_cache() / "prepared"
         with suppress(OSError):
             prepared.mkdir(mode=0o755, parents=True, exist_ok=True)
-        keras = os.environ.get("KERAS_HOME") or "~/.keras"
-        read = [*system(), *code(OURS), os.path.expanduser(keras)]
-        if self.app.environment:
-            read.append(str(local_environments() / self.app.environment))
-        return Rights(
-            read=existing(*read, self.trained.folder, *self._recordings()),
-            write=existing(partial, prepared),
-            devices=existing(*USUAL_DEVICES),
-            bind=(),
-            connect=(),
-        )
+        read = (self.trained.folder, *self._recordings())
+        return rights_in_cage(self.app, read, (partial, prepared))
 
     def _recordings(self) -> Iterator[Path]:
         """Yield the recordings and their format.
@@ -199,6 +175,41 @@ def blamed_on_cage(problem: BaseException) -> str:
             return f"{problem}{REMEDY}"
         cause = cause.__cause__ or cause.__context__
     return str(problem)
+
+
+def rights_in_cage(app: KeptApp | None, read: Sequence[Path], write: Sequence[Path]) -> Rights:
+    """Return what code of a run may do, besides loading packages: read and write these."""
+    keras = os.environ.get("KERAS_HOME") or "~/.keras"
+    packages = [*system(), *code(OURS), os.path.expanduser(keras)]
+    if app is not None and app.environment:
+        packages.append(str(local_environments() / app.environment))
+    return Rights(
+        read=existing(*packages, *read),
+        write=existing(*write),
+        devices=existing(*USUAL_DEVICES),
+        bind=(),
+        connect=(),
+    )
+
+
+def environment_in_cage(beside: Path, app: KeptApp | None) -> dict[str, str]:
+    """Return the environment of a caged process, whose own two folders are made `beside` a path."""
+    temporary = beside.with_name(f"{beside.name}.tmp")
+    temporary.mkdir(mode=0o700)
+    ours = beside.with_name(f"{beside.name}.code")
+    ours.mkdir()
+    for name in OURS:
+        # Python lists the folder that it searches, and that around them is not to be read.
+        (ours / name).symlink_to(ROOT / name)
+    return {
+        **_kept(os.environ),
+        **as_variable(() if app is None else (app.digest,)),
+        "PYTHONPATH": str(ours),
+        "PYTHONSAFEPATH": "1",
+        "TMPDIR": str(temporary),
+        # Without semaphores it would warn at each import.
+        "JOBLIB_MULTIPROCESSING": "0",
+    }
 
 
 def _kept(environment: Mapping[str, str]) -> dict[str, str]:

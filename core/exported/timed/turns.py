@@ -4,8 +4,10 @@ Every round asks each of them for some windows, so that other work of the machin
 """
 
 import logging
+import os
 import statistics
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from core.asking import Asked
+from core.cage import landlock
 from core.errors import UsageError
 from core.exported import Description, read
 
@@ -63,6 +66,8 @@ def contestants(exports: Sequence[Path], run: Path | None, threads: int) -> list
         if not _has_tensorflow():
             log.warning("tensorflow is not installed: the exports run without it")
         else:
+            if (run / "app").is_dir() and not landlock.abi():
+                log.warning("%s: its code runs uncaged: %s", run, landlock.found().reason)
             words = ("cluster.export.in_tensorflow", str(exports[0]), str(run), str(threads))
             found.append(Contestant(TENSORFLOW, (*python, *words), first))
     return found
@@ -89,8 +94,11 @@ def _named(folder: Path, described: Mapping[Path, Description]) -> str:
 def measured(asked: Sequence[Contestant], rounds: int, windows: int) -> list[dict[str, Any]]:
     """A row for each contestant. Raises ChildFailedError when one of them ends or hangs."""
     with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-timed-"))
+        environment = {**os.environ, "TMPDIR": temporary}
         processes = [
-            stack.enter_context(Asked(each.name, each.command, DEADLINE_SECONDS)) for each in asked
+            stack.enter_context(Asked(each.name, each.command, DEADLINE_SECONDS, environment))
+            for each in asked
         ]
         facts = [process.ask({"open": True}) for process in processes]
         for process in processes:

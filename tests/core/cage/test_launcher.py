@@ -59,6 +59,29 @@ def test_a_program_reads_no_environment_of_another_process_as_root_either() -> N
     assert run(rights, "cat", "/proc/self/environ").stdout
 
 
+IN_A_UNIT = """
+import os, sys
+from core.cage import kernel
+kernel.keep_capabilities_of_files()
+capset = {"x86_64": 126, "aarch64": 91}[os.uname().machine]
+kernel.install(kernel.FilterProgram.of(
+    (kernel.LOAD, 0, 0, kernel.CALL_NUMBER),
+    (kernel.JUMP_IF_EQUAL, 0, 1, capset),
+    (kernel.RETURN, 0, 0, kernel.ERRNO | 1),
+    (kernel.RETURN, 0, 0, kernel.ALLOW),
+))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_who_has_nothing_to_give_up_needs_no_call_that_a_unit_of_a_node_refuses() -> None:
+    caged = words(Rights(read=SYSTEM), ("true",))
+    done = subprocess.run(
+        (sys.executable, "-c", IN_A_UNIT, *caged), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_path_that_is_missing_or_no_program_is_one_line(tmp_path: Path) -> None:
     missing = run(Rights(read=(tmp_path / "missing",)), "true")
     assert missing.returncode == 126

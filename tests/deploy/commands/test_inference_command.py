@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from cluster.apps.copy import keep
+from cluster.apps.files import look
+from cluster.apps.ownership import VARIABLE, as_variable, remember
+from core.errors import ClusterError, UsageError
 from deploy.commands import inference
 from deploy.commands.inference import gathered, table
 from deploy.common.project import ROOT
 from deploy.jobs import timing_program
+from tests.cluster.apps.trees import write_app, write_tree
 from tests.cluster.programs.test_examples import here
 from tests.deploy.typed import as_process
 
@@ -119,6 +123,26 @@ def test_the_runtimes_are_those_of_the_exports() -> None:
     assert set(timing_program._PACKAGES) <= set(
         project["project"]["optional-dependencies"]["export"]
     )
+
+
+def test_the_app_of_a_run_travels_once_it_is_one_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    run = write_tree(tmp_path / "a-train", {"model/model.json": "{}"})
+    app = look(write_app(tmp_path, "width = 3\n"))
+    keep(app, run)
+    write_tree(run, {"app/compiled.pyc": "not of the app"})
+    with pytest.raises(UsageError, match=f"--trust-app {app.digest}"):
+        timing_program.written(tmp_path / "refused", run)
+    remember(app.digest, "trusted")
+    text = timing_program.written(tmp_path / "made", run).read_text()
+    assert f"environ.update({as_variable([app.digest])})" in text
+    sent = tmp_path / "made/run"
+    assert look(sent / "app").digest == app.digest
+    assert (sent / "app.json").read_bytes() == (run / "app.json").read_bytes()
+    assert not (sent / "app/compiled.pyc").exists()
 
 
 @pytest.mark.long
