@@ -7,6 +7,7 @@ import pwd
 import signal
 from pathlib import Path
 
+from core.cage.kernel import prctl
 from core.errors import ClusterError
 
 ROLES_ACCOUNT = 64219
@@ -25,7 +26,6 @@ SERVICE_ACCOUNT = 64222
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 PR_GET_PDEATHSIG = 2
-PR_SET_NO_NEW_PRIVS = 38
 # linux/capability.h
 CAP_SETGID = 6
 CAP_SETUID = 7
@@ -46,9 +46,7 @@ def die_with_parent(parent: int) -> None:
     Start roles from a thread that lives as long as they do. Survives execve. Raises ClusterError
     when the kernel refuses, or when the process `parent` is no longer the parent.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) != 0:
-        raise ClusterError(f"--die-with-parent: prctl failed: {os.strerror(ctypes.get_errno())}")
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise ClusterError(
             f"--die-with-parent: the parent process {parent} ended while this one started"
@@ -78,14 +76,6 @@ def account_for_roles() -> int | None:
     if os.geteuid() == 0 and why_root() is None:
         return ROLES_ACCOUNT
     return None
-
-
-def forbid_new_privileges() -> None:
-    """Keep this process and its later threads from gaining privileges through execve.
-
-    Raises ClusterError.
-    """
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def become(account: int) -> None:
@@ -144,6 +134,7 @@ def _dies_with_parent() -> bool:
 
 
 def _prctl(what: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(what, *map(ctypes.c_ulong, (value, 0, 0, 0))) != 0:
-        raise ClusterError(f"prctl {what} failed: {os.strerror(ctypes.get_errno())}")
+    try:
+        prctl(what, value)
+    except OSError as problem:
+        raise ClusterError(f"prctl {what} failed: {problem.strerror}") from None

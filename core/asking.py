@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -40,20 +40,12 @@ class Asked:
     """Such a process, seen from outside. A context manager: leaving it kills the process."""
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        deadline_seconds: float | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, name: str, command: Sequence[str], deadline_seconds: float | None = None
     ) -> None:
-        """`name` is for errors; `deadline_seconds` is the longest wait for one answer.
-
-        `environment` is this process's own where it is None.
-        """
+        """`name` is for errors; `deadline_seconds` is the longest wait for one answer."""
         self.name = name
         self._command = command
         self._deadline_seconds = deadline_seconds
-        self._environment = environment
 
     def __enter__(self) -> "Asked":
         with ExitStack() as stack:
@@ -63,7 +55,6 @@ class Asked:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
-                env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

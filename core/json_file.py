@@ -11,6 +11,9 @@ from typing import Any
 
 LARGEST_OF_RUN = 64 << 20
 """Bytes of a result, or of another JSON file in the folder of a run."""
+NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""To open a file that anybody may have put there. Without O_NONBLOCK, opening a pipe would wait."""
+FOLDER_NO_LINK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cluster.apps.files import AppFiles
 from core.atomic_write import refused
+from core.json_file import FOLDER_NO_LINK
 
 PREFIX = "pscluster-app-"
 _JUST_MADE_SECONDS = 60.0
@@ -63,7 +64,7 @@ def _remove_left(place: Path) -> None:
                 or time.time() - found.st_mtime < _JUST_MADE_SECONDS
             ):
                 continue
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(path, FOLDER_NO_LINK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)

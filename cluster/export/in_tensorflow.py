@@ -38,6 +38,7 @@ def main(folder: Path, run: Path, threads: int) -> None:
 
     TensorFlow is imported when the model is opened, so that memory counts it.
     """
+    facts: dict[str, str] = {}
 
     def opened() -> Callable[[Floats], Floats]:
         from cluster.export.graph import traced
@@ -45,6 +46,7 @@ def main(folder: Path, run: Path, threads: int) -> None:
 
         import tensorflow as tf  # isort: skip
 
+        facts["runtime"] = f"tensorflow {tf.__version__}"
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         function = traced(load(run / "model"), batch=1)
@@ -55,18 +57,7 @@ def main(folder: Path, run: Path, threads: int) -> None:
 
         return answers
 
-    serve(read(folder), opened, {"runtime": f"tensorflow {_version()}"})
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    for name in ("tensorflow-cpu", "tensorflow"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "of an unknown version"
+    serve(read(folder), opened, facts)
 
 
 if __name__ == "__main__":

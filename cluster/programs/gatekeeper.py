@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.accounts import account_name
+from core.cage.kernel import descriptor_of, libc
 from core.metrics.sockets import is_listening, is_tcp
 from core.server.gate import (
     ACCEPTS,
@@ -34,7 +35,7 @@ from core.server.gate import (
     install_filter,
 )
 from core.server.peer_accounts import own_accounts, peer_account
-from core.server.sockets import PIDFD_GETFD, is_elsewhere
+from core.server.sockets import is_elsewhere
 
 log = logging.getLogger("pscluster.gate")
 
@@ -233,18 +234,14 @@ def _listener_of(notifier: int, cookie: int, thread: int, descriptor: int) -> so
         fcntl.ioctl(
             notifier, VALID, struct.pack("=Q", cookie)
         )  # after: the number may be another process's by now
-        libc = ctypes.CDLL(None, use_errno=True)
-        copy = libc.syscall(
-            ctypes.c_long(PIDFD_GETFD),
-            ctypes.c_long(handle),
-            ctypes.c_long(descriptor & 0xFFFFFFFF),
-            ctypes.c_long(0),
-        )
-        if copy < 0:
-            number = ctypes.get_errno()
-            if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-                raise _NotOursError(f"its sockets cannot be looked at ({os.strerror(number)})")
-            raise OSError(number, os.strerror(number))
+        try:
+            copy = descriptor_of(handle, descriptor & 0xFFFFFFFF)
+        except OSError as problem:
+            if problem.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+                raise _NotOursError(
+                    f"its sockets cannot be looked at ({problem.strerror})"
+                ) from None
+            raise
         return socket.socket(fileno=copy)
     finally:
         if handle >= 0:
@@ -262,10 +259,9 @@ def _tell_address(thread: int, connection: socket.socket, address: int, length: 
     """Write the peer's address where the caller of `accept` wants it (accept(2))."""
     if not address or not length:
         return
-    libc = ctypes.CDLL(None, use_errno=True)
     raw = ctypes.create_string_buffer(LONGEST_ADDRESS_BYTES)
     size = ctypes.c_uint32(LONGEST_ADDRESS_BYTES)
-    if libc.getpeername(connection.fileno(), raw, ctypes.byref(size)) < 0:
+    if libc().getpeername(connection.fileno(), raw, ctypes.byref(size)) < 0:
         raise OSError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
     with open(f"/proc/{thread}/mem", "r+b", buffering=0) as memory:
         memory.seek(length)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
+PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
 
 # linux/seccomp.h
 SECCOMP_SET_MODE_FILTER = 1
@@ -85,12 +86,27 @@ def checked(result: int) -> int:
     return int(result)
 
 
+def call(number: int, *arguments: object) -> int:
+    """Make the kernel's call of this number. Raises OSError."""
+    return checked(libc().syscall(ctypes.c_long(number), *arguments))
+
+
+def descriptor_of(process: int, descriptor: int) -> int:
+    """Return a copy of a descriptor of the process that a pidfd names. Raises OSError."""
+    return call(PIDFD_GETFD, *map(ctypes.c_long, (process, descriptor, 0)))
+
+
+def prctl(what: int, value: int) -> None:
+    """Set a property of this thread or process (prctl(2)). Raises OSError."""
+    checked(libc().prctl(what, *map(ctypes.c_ulong, (value, 0, 0, 0))))
+
+
 def forbid_new_privileges() -> None:
     """Keep this thread and its descendants from gaining privileges through execve, for good.
 
     Without it only CAP_SYS_ADMIN may filter or enter a cage. Raises OSError.
     """
-    checked(libc().prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 CAPABILITIES_VERSION = 0x20080522  # linux/capability.h
@@ -119,5 +135,5 @@ def install(program: FilterProgram, flags: int = 0) -> int:
     Raises OSError where the kernel refuses.
     """
     forbid_new_privileges()
-    words = (this_machine().seccomp, SECCOMP_SET_MODE_FILTER, FLAG_SPEC_ALLOW | flags)
-    return checked(libc().syscall(*map(ctypes.c_long, words), ctypes.byref(program)))
+    words = map(ctypes.c_long, (SECCOMP_SET_MODE_FILTER, FLAG_SPEC_ALLOW | flags))
+    return call(this_machine().seccomp, *words, ctypes.byref(program))

@@ -20,9 +20,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
-from core.cage.kernel import checked, forbid_new_privileges, libc
+from core.cage.kernel import call, forbid_new_privileges, libc
 
 # The same on every machine: asm-generic/unistd.h.
 CREATE_RULESET = 444
@@ -69,6 +68,8 @@ COVERS = {
     SCOPED: "signals and abstract sockets",
 }
 """What the kernel can forbid, by the first ABI that can."""
+NEWER = {DEVICES: 2 * DEVICE_CALLS, TRUNCATION: DEVICE_CALLS, 2: TRUNCATE}
+"""The first right to files that an ABI does not know, the newest first."""
 
 Name = str | Path
 
@@ -115,7 +116,7 @@ def abi() -> int:
 def found() -> Coverage:
     """Return the kernel's version of Landlock and what it does not cover, or why there is none."""
     try:
-        version = _call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_VERSION))
+        version = call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_VERSION))
     except OSError as problem:
         return held_by(-1, problem.errno or 0)
     return held_by(version, 0)
@@ -180,7 +181,7 @@ class Cage:
         """Give up all else in this thread and its descendants. Raises OSError."""
         forbid_new_privileges()
         if self._rules >= 0:
-            _call(RESTRICT_SELF, ctypes.c_int(self._rules), ctypes.c_uint32(self._flags))
+            call(RESTRICT_SELF, ctypes.c_int(self._rules), ctypes.c_uint32(self._flags))
 
     def close(self) -> None:
         """Close what is open here; who has entered stays inside."""
@@ -191,23 +192,15 @@ class Cage:
     def __enter__(self) -> "Cage":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _known(version: int) -> int:
     """Every right to files that this ABI knows."""
-    if version >= DEVICES:
-        return 2 * DEVICE_CALLS - 1
-    if version >= TRUNCATION:
-        return DEVICE_CALLS - 1
-    if version >= 2:
-        return TRUNCATE - 1
+    for since, beyond in NEWER.items():
+        if version >= since:
+            return beyond - 1
     return REFER - 1
 
 
@@ -223,7 +216,7 @@ def _ruleset(version: int, rights: Rights) -> int:
     if version >= SCOPED:
         fields.append(SCOPES)
     described = struct.pack(f"={len(fields)}Q", *fields)
-    return _call(CREATE_RULESET, described, ctypes.c_size_t(len(described)), ctypes.c_uint32(0))
+    return call(CREATE_RULESET, described, ctypes.c_size_t(len(described)), ctypes.c_uint32(0))
 
 
 def _add(rules: int, version: int, rights: Rights) -> None:
@@ -234,7 +227,7 @@ def _add(rules: int, version: int, rights: Rights) -> None:
     if version >= PORTS:
         for port, right in _by_port(rights):
             described = struct.pack("=QQ", right, port)
-            _call(ADD_RULE, ctypes.c_int(rules), PORT, described, ctypes.c_uint32(0))
+            call(ADD_RULE, ctypes.c_int(rules), PORT, described, ctypes.c_uint32(0))
 
 
 def _by_port(rights: Rights) -> Iterator[tuple[int, int]]:
@@ -251,7 +244,7 @@ def _add_paths(rules: int, paths: Iterable[Name], allowed: int) -> None:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 here &= OF_FILES
             described = struct.pack("=Qi", here, descriptor)
-            _call(ADD_RULE, ctypes.c_int(rules), BENEATH, described, ctypes.c_uint32(0))
+            call(ADD_RULE, ctypes.c_int(rules), BENEATH, described, ctypes.c_uint32(0))
 
 
 @contextlib.contextmanager
@@ -261,7 +254,3 @@ def _opened(path: Name) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _call(number: int, *arguments: object) -> int:
-    return checked(libc().syscall(ctypes.c_long(number), *arguments))

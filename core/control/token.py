@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core.control.client import key_of
 from core.errors import ClusterError, reason_of
+from core.json_file import NO_LINK
 
 VARIABLE = "PSCLUSTER_TOKEN"
 KEY_VARIABLE = "PSCLUSTER_KEY"
@@ -106,7 +107,7 @@ def _replaced(new: Path, path: Path, fresh: str) -> str:
 def read_token(folder: Path, name: str = NAME) -> str | None:
     """The token in `folder`; None without a readable one, and where a link has its name."""
     with suppress(OSError, UnicodeDecodeError):
-        opened = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = os.open(folder / name, NO_LINK)
         with os.fdopen(opened, encoding="ascii") as file:
             text = file.read(_LONGEST).strip()
         if is_token(text):

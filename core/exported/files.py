@@ -8,6 +8,8 @@ import os
 import stat
 from pathlib import Path
 
+from core.json_file import NO_LINK
+
 LARGEST_MODEL_BYTES = 4 * 2**30
 MOST_FILES = 10_000
 """In the folder of one SavedModel."""
@@ -82,7 +84,7 @@ def opened(path: Path) -> int:
     """
     if path.is_symlink():
         raise ValueError(f"a link, {path.name}")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, NO_LINK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError(f"no plain file, {path.name}")

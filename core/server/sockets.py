@@ -1,7 +1,6 @@
 """TCP sockets of this machine: free ports, their owners, and how to shut others' sockets."""
 
 import contextlib
-import ctypes
 import errno
 import ipaddress
 import os
@@ -11,12 +10,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from core.cage.kernel import descriptor_of
 from core.errors import ClusterError, ExitCode
 from core.host_names import plain_address
 
 COMMAND_CHARACTERS = 80
 _WORD_DIGITS = 8
-PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
 
 
 class PortTakenError(ClusterError):
@@ -169,17 +168,16 @@ def cut(process: int, addresses: set[tuple[str, int]]) -> int:
     descriptors = sockets_to(process, addresses)
     if not descriptors:
         return 0
-    libc = ctypes.CDLL(None, use_errno=True)
     handle = os.pidfd_open(process)
     try:
         done = 0
         for descriptor in descriptors:
-            copy = libc.syscall(PIDFD_GETFD, handle, descriptor, 0)
-            if copy < 0:
-                error = ctypes.get_errno()
-                if error == errno.EBADF:  # closed since we looked
+            try:
+                copy = descriptor_of(handle, descriptor)
+            except OSError as problem:
+                if problem.errno == errno.EBADF:  # closed since we looked
                     continue
-                raise OSError(error, os.strerror(error))
+                raise
             with socket.socket(fileno=copy) as peer, contextlib.suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
                 done += 1

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
 from core.archives import RefusedArchive, extract, opened
 from core.errors import ClusterError
+from core.json_file import NO_LINK
 from deploy.common.archives import tar_of
 
 _BLOCK_BYTES = 1 << 20
@@ -38,9 +39,7 @@ def unpack(archive: Path, digest: str, into: Path) -> None:
     partial = into.with_name(f".{into.name}.{os.getpid()}.partial")
     try:
         try:
-            descriptor = os.open(
-                archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            descriptor = os.open(archive, NO_LINK)
             with os.fdopen(descriptor, "rb") as stream:
                 if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
                     raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")

@@ -22,17 +22,17 @@ from pathlib import Path
 
 import numpy
 
-from core.accounts import MODELS_ACCOUNT, SERVICE_ACCOUNT, become, forbid_new_privileges, why_root
+from core.accounts import MODELS_ACCOUNT, SERVICE_ACCOUNT, become, why_root
 from core.cage import calls
+from core.cage.kernel import forbid_new_privileges
 from core.errors import ClusterError, reason_of
+from core.json_file import FOLDER_NO_LINK, NO_LINK
 
 log = logging.getLogger(__name__)
 
 CURRENT = "current.json"
 VERSIONS = "versions"
 LOCK = "lock"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ROOT = 0
 
 
@@ -107,12 +107,12 @@ def _hand_over(places: ServiceFiles) -> None:
     models.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):  # where earlier versions of the service kept it
         trial.replace(models / trial.name)
-    with _opened(models, _FOLDER) as folder:
+    with _opened(models, FOLDER_NO_LINK) as folder:
         with suppress(FileExistsError):
             os.mkdir(VERSIONS, 0o700, dir_fd=folder)
         with suppress(FileExistsError):
             os.close(os.open(LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
-        for name, flags, mode in ((VERSIONS, _FOLDER, 0o750), (LOCK, _FILE, 0o660)):
+        for name, flags, mode in ((VERSIONS, FOLDER_NO_LINK, 0o750), (LOCK, NO_LINK, 0o660)):
             with _opened(name, flags, folder) as descriptor:
                 os.fchown(descriptor, _ROOT, SERVICE_ACCOUNT)
                 os.fchmod(descriptor, mode)
@@ -125,7 +125,7 @@ def _hand_over(places: ServiceFiles) -> None:
         os.fchown(folder, _ROOT, SERVICE_ACCOUNT)
         os.fchmod(folder, 0o1770)
     places.targets.mkdir(mode=0o700, exist_ok=True)
-    with _opened(places.targets, _FOLDER, owners=(_ROOT, SERVICE_ACCOUNT)) as folder:
+    with _opened(places.targets, FOLDER_NO_LINK, owners=(_ROOT, SERVICE_ACCOUNT)) as folder:
         for name in os.listdir(folder):
             _give(name, folder)
         os.fchown(folder, SERVICE_ACCOUNT, SERVICE_ACCOUNT)
@@ -151,7 +151,7 @@ def _opened(
 def _give(name: str, folder: int) -> None:
     """Give the account a plain file of root's with one name; all else stays as it is."""
     try:
-        descriptor = os.open(name, _FILE, dir_fd=folder)
+        descriptor = os.open(name, NO_LINK, dir_fd=folder)
     except OSError:
         return
     try:

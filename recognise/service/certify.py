@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptography import x509
 
 from core.errors import ClusterError, ExitCode, reason_of
+from core.json_file import FOLDER_NO_LINK, NO_LINK
 from core.logs.terminal import say
 from recognise.service.authority import AUTHORITY, LOCK, PUBLIC, SERVER, adopt, server_certificate
 
@@ -23,8 +24,6 @@ SIGNED = "signed"
 """In the folder: the end of the certificate in seconds of the epoch, and the words it was made for.
 """
 _LARGEST_BYTES = 16 << 10
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def certify(folder: Path, state: Path, address: str, names: Sequence[str]) -> None:
@@ -48,7 +47,7 @@ def certify(folder: Path, state: Path, address: str, names: Sequence[str]) -> No
 def take_over(folder: Path, state: Path) -> None:
     """Take the authority out of the account's folder, through no link. Raises OSError."""
     try:
-        there = os.open(state, _FOLDER)
+        there = os.open(state, FOLDER_NO_LINK)
     except FileNotFoundError:
         return
     try:
@@ -65,7 +64,7 @@ def take_over(folder: Path, state: Path) -> None:
 def _content(there: int) -> bytes:
     """Return the authority of the account's folder, empty where that is no plain file."""
     try:
-        descriptor = os.open(AUTHORITY, _FILE, dir_fd=there)
+        descriptor = os.open(AUTHORITY, NO_LINK, dir_fd=there)
     except OSError:
         return b""
     with os.fdopen(descriptor, "rb") as file:

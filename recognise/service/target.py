@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, reason_of
+from core.json_file import NO_LINK
 from recognise.service import state
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def _in_use(path: Path) -> bool:
 
 
 def _locked(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, NO_LINK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -67,14 +67,9 @@ def lines(found: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _processor() -> str:
-    named = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    if named:
-        return named[0]
-    return platform.machine()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
 
 
 @contextmanager

@@ -4,7 +4,7 @@ It needs NumPy and no TensorFlow.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,11 @@ def windows_like(description: Description, count: int) -> Floats:
 def serve(
     description: Description,
     opened: Callable[[], Callable[[Floats], Floats]],
-    facts: dict[str, Any],
+    facts: Mapping[str, Any],
 ) -> None:
     """Answer until standard input ends.
 
-    What `opened` returns takes windows (batch, ...) and gives logits.
+    What `opened` returns takes windows (batch, ...) and gives logits. It may add to `facts`.
 
     `{"open": true}` opens the model and answers a window: memory, and the logits of the first
     windows. `{"windows": n}` times n windows, one at a time: their milliseconds.

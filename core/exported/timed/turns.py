@@ -4,7 +4,6 @@ Every round asks each of them for some windows, so that other work of the machin
 """
 
 import logging
-import os
 import statistics
 import sys
 import tempfile
@@ -95,9 +94,9 @@ def measured(asked: Sequence[Contestant], rounds: int, windows: int) -> list[dic
     """A row for each contestant. Raises ChildFailedError when one of them ends or hangs."""
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-timed-"))
-        environment = {**os.environ, "TMPDIR": temporary}
+        private = ("env", f"TMPDIR={temporary}")
         processes = [
-            stack.enter_context(Asked(each.name, each.command, DEADLINE_SECONDS, environment))
+            stack.enter_context(Asked(each.name, (*private, *each.command), DEADLINE_SECONDS))
             for each in asked
         ]
         facts = [process.ask({"open": True}) for process in processes]

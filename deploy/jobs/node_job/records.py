@@ -15,6 +15,7 @@ from typing import Any
 
 from core.atomic_write import atomic_write
 from core.errors import ExitCode
+from core.json_file import NO_LINK
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.common.file_lock import held_by
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -209,7 +210,7 @@ def run_folder_of(content: Any) -> str | None:
 
 def read_small(path: Path) -> bytes:
     """The content of a plain file. Raises OSError, and ValueError beyond MOST_BYTES."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, NO_LINK)
     with os.fdopen(descriptor, "rb") as stream:
         content = stream.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from core.accounts import MODELS_ACCOUNT, become, die_with_parent
-from core.cage.kernel import checked, forbid_new_privileges, libc
+from core.cage.kernel import forbid_new_privileges, prctl
 from core.exported.runtimes import PACKAGES
 from recognise.service.worker import __main__ as worker
 from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY, SEPARATOR
@@ -106,10 +106,10 @@ class Births:
 
 def _work(words: Sequence[str], descriptors: Sequence[int], parent: int) -> None:
     # A process that changed its account owns its files in /proc while it may be traced alone.
-    checked(libc().prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
+    prctl(PR_SET_DUMPABLE, 1)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    checked(libc().prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+    prctl(PR_SET_DUMPABLE, 0)
     files, channels = descriptors[: FIRST_CHANNEL - 1], descriptors[FIRST_CHANNEL - 1 :]
     worker.main(
         [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cage import landlock
+from core.cage import kernel, landlock
 from core.cage.landlock import Rights
 from tests.habits import needs
 
@@ -160,7 +160,7 @@ def test_a_kernel_without_it_says_why(
     def refuse(*arguments: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(landlock, "_call", refuse)
+    monkeypatch.setattr(landlock, "call", refuse)
     # Not `enter`: this process goes on, and may gain privileges as before.
     with landlock.Cage(Rights(read=("/usr",))) as cage:
         assert cage.held.abi == 0
@@ -174,7 +174,7 @@ def test_a_kernel_without_it_says_why(
 def test_every_abi_says_what_it_does_not_cover(
     monkeypatch: pytest.MonkeyPatch, version: int, gaps: int
 ) -> None:
-    monkeypatch.setattr(landlock, "_call", lambda *arguments: version)
+    monkeypatch.setattr(landlock, "call", lambda *arguments: version)
     held = landlock.found()
     assert len(held.open) == gaps
     assert f"ABI {version}" in held.line
@@ -187,7 +187,7 @@ def test_what_an_older_kernel_knows_is_all_that_it_is_asked_for(
     # The rules of an older ABI, given to this kernel, which takes them.
     monkeypatch.setattr(landlock, "found", lambda: landlock.Coverage(version, ()))
     handled: list[bytes] = []
-    real = landlock._call
+    real = kernel.call
 
     def kept(number: int, *arguments: object) -> int:
         if number == landlock.CREATE_RULESET:
@@ -196,7 +196,7 @@ def test_what_an_older_kernel_knows_is_all_that_it_is_asked_for(
             handled.append(described)
         return real(number, *arguments)
 
-    monkeypatch.setattr(landlock, "_call", kept)
+    monkeypatch.setattr(landlock, "call", kept)
     file = tmp_path / "file"
     file.touch()
     rights = Rights(("/usr", file), (tmp_path, file), ("/dev/null",), (1,), (2,))
