@@ -56,6 +56,13 @@ class ColumnLook:
         return len(self.units) == 1 or bool(self.units and _TIME_NAME.search(self.name))
 
     @property
+    def falls(self) -> bool:
+        """Whether it may be the time of readings of which the newest is first."""
+        if self.numbers is None or not _TIME_NAME.search(self.name):
+            return False
+        return _rises(-np.diff(self.numbers[np.isfinite(self.numbers)]))
+
+    @property
     def unit_of_time(self) -> str:
         """The units of time that it can be in, for a person."""
         return " or ".join(self.units) if self.is_time else ""

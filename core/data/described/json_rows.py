@@ -51,7 +51,7 @@ class JsonRows(TextRows):
         content = self._member.read(LARGEST_DOCUMENT_BYTES)
         assert self._form.json_ is not None
         if self._member.name.lower().endswith(CBOR):
-            return _of_cbor(content, self._member.where)
+            return of_cbor(content, self._member.where)
         if self._form.json_.lines:
             return [_line(line) for line in content.splitlines() if line.strip()]
         try:
@@ -84,7 +84,8 @@ class JsonRows(TextRows):
         return 1000.0 / found
 
 
-def _of_cbor(content: bytes, where: str) -> Any:
+def of_cbor(content: bytes, where: str) -> Any:
+    """Return the document. Raises DataError, also where nothing reads CBOR here."""
     try:
         import cbor2
     except ImportError:

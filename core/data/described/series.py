@@ -115,6 +115,11 @@ class Series:
         rising = steps[steps > 0]
         if len(times) < 3:
             return
+        if (steps < 0).sum() > len(steps) / 2:
+            raise DataError(
+                f"{self.where}: the newest reading is first; write the oldest first, else movements"
+                " run backwards"
+            )
         if len(rising) < SEVERAL_AT_ONE_TIME * len(steps):
             raise DataError(
                 f"{self.where}: expected a time for each reading, {len(steps) - len(rising)} of"

@@ -9,8 +9,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from core.data.archive import ZIP_DAMAGE, open_zip
 from core.data.described.array_rows import loaded
+from core.data.described.json_rows import CBOR, of_cbor
 from core.data.described.members import Member
 from core.data.described.parquet_rows import in_microseconds
 from core.data.described.text_rows import SEPARATORS
@@ -49,7 +50,7 @@ class Sheet:
 
     said: the sections of a format that say how it is written, by key. names: of the columns, as
     the file has them, or 1, 2, 3 where it has none. rows: the first values, each as text. sensor:
-    what its name or its readings say of the sensor.
+    what its name or its readings say of the sensor. hertz: the rate that the document states.
     """
 
     member: Member
@@ -59,6 +60,7 @@ class Sheet:
     has_names: bool
     notes: Sequence[str] = field(default=())
     sensor: str = ""
+    hertz: float | None = None
 
     def column(self, at: int) -> list[str]:
         """Return the values of a column, with decimal points."""
@@ -79,14 +81,19 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
         try:
             begin = raw.read(MOST_BYTES)
             is_whole = len(begin) < MOST_BYTES
-            is_document = begin.startswith(_BINARY) or begin.lstrip()[:1] in _BRACKETS
+            is_cbor = member.name.lower().endswith(CBOR)
+            is_document = is_cbor or begin.startswith(_BINARY) or begin.lstrip()[:1] in _BRACKETS
             if is_document and not is_whole:
                 begin += raw.read(MOST_DOCUMENT_BYTES)
                 is_whole = len(begin) < MOST_DOCUMENT_BYTES
         except ZIP_DAMAGE:
             raise DataError(f"{member.where}: damaged; fetch it again") from None
-    if begin.startswith((b"PK", b"MATLAB 5")):
-        found: Sequence[Sheet | None] = [_array(member, begin)]
+    found: Sequence[Sheet | None] = []
+    if is_cbor:
+        if is_whole:
+            found = _document(member, of_cbor(begin, member.where))
+    elif begin.startswith((b"PK", b"MATLAB 5")):
+        found = [_array(member, begin)]
     elif begin.startswith(b"PAR1"):
         found = [_parquet(member, begin)]
     elif is_document:
@@ -147,7 +154,6 @@ def _parquet(member: Member, content: bytes) -> Sheet | None:
 
 
 def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | None]:
-    said: dict[str, Any] = {"lines": True}
     lines = content.splitlines()[: MOST_LINES + 1]
     if not is_whole:
         lines = lines[:-1]
@@ -156,15 +162,73 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | No
         is_lines = len(rows) > 1 and all(isinstance(row, dict) for row in rows)
     except (ValueError, RecursionError):
         is_lines = False
-    if not is_lines:
-        try:
-            found = _list_in(json.loads(content), "", 0)
-        except (ValueError, RecursionError):
-            return []
-        if found is None:
-            return []
-        keys, rows = found
-        said = {"rows": keys} if keys else {}
+    if is_lines:
+        return _of_objects(member, {"lines": True}, rows)
+    try:
+        return _document(member, json.loads(content))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _document(member: Member, document: Any) -> Sequence[Sheet | None]:
+    """Return the longest list of readings, which are objects, or lists with names beside them."""
+    leaves = dict(_leaves(document, "", 0))
+    lists = {keys: one for keys, one in leaves.items() if isinstance(one, list) and one}
+    for keys in sorted(lists, key=lambda one: len(lists[one]), reverse=True):
+        rows = lists[keys][:MOST_OBJECTS]
+        if isinstance(rows[0], dict) and len(rows) > len(rows[0]):
+            return _of_objects(member, {"rows": keys} if keys else {}, rows)
+        found = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
+        if found is not None:
+            return [found]
+    return []
+
+
+def _leaves(document: Any, keys: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a document that are no objects, with the keys down to them."""
+    if not isinstance(document, dict):
+        yield keys, document
+    elif depth <= 3:
+        for key, value in document.items():
+            yield from _leaves(value, f"{keys}.{key}".lstrip("."), depth + 1)
+
+
+def _table(
+    member: Member, keys: str, rows: Sequence[Any], leaves: Mapping[str, Any]
+) -> Sheet | None:
+    """Return the sheet of readings that are lists; None where no list has a name for each value."""
+    said: dict[str, Any] = {"rows": keys}
+    names: list[str] = []
+    notes: list[str] = []
+    hertz = None
+    for where, value in leaves.items():
+        if where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float):
+            said["interval_ms"] = where
+            hertz = 1000 / value if value > 0 else None
+        if not isinstance(value, list) or len(value) != len(rows[0]):
+            continue
+        called = [one.get("name") if isinstance(one, dict) else one for one in value]
+        if all(isinstance(one, str) for one in called):
+            said["names"] = where
+            names = list(map(str, called))
+            units = [one.get("units") if isinstance(one, dict) else None for one in value]
+            stated = [f"{name} {unit}" for name, unit in zip(called, units, strict=True) if unit]
+            notes = [f"units that the file says: {', '.join(stated)}"] if stated else []
+    if not names:
+        return None
+    cells = [
+        list(map(_word, row))
+        for row in rows[:MOST_LINES]
+        if isinstance(row, list) and len(row) == len(names)
+    ]
+    sheet = _sheet(member, {"json": said}, names, cells, notes, "")
+    return None if sheet is None else replace(sheet, hertz=hertz)
+
+
+def _of_objects(
+    member: Member, said: Mapping[str, Any], rows: Sequence[Any]
+) -> Sequence[Sheet | None]:
+    """Return the sheets of readings that are objects, one for each sensor that they say."""
     objects = [row for row in rows if isinstance(row, dict)]
     key = next((key for key in objects[0] if sensor_in(str(objects[0][key]))), None)
     if key is None:
@@ -183,18 +247,6 @@ def _objects(
     names = [name for name in rows[0] if name != said.get("sensor")][:MOST_COLUMNS]
     cells = [[_word(row.get(name)) for name in names] for row in rows]
     return _sheet(member, {"json": said}, names, cells, [], sensor)
-
-
-def _list_in(document: Any, keys: str, depth: int) -> tuple[str, list[dict[str, Any]]] | None:
-    """Return the longest list of objects in a document, and the keys down to it."""
-    if isinstance(document, list) and document and isinstance(document[0], dict):
-        return keys, document[:MOST_OBJECTS]
-    if not isinstance(document, dict) or depth > 3:
-        return None
-    below = [
-        _list_in(value, f"{keys}.{key}".lstrip("."), depth + 1) for key, value in document.items()
-    ]
-    return max(filter(None, below), key=lambda one: len(one[1]), default=None)
 
 
 def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:

@@ -74,9 +74,10 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
     if not kinds:
         return None
     kinds.sort(key=lambda one: (bool(one.times), len(one.sheets)), reverse=True)
-    sensors = [one for one in kinds if one.first.sensor and one.times]
+    is_in_document = "sensor" in kinds[0].first.said.get("json", {})
+    sensors = [one for one in kinds if one.first.sensor and (one.times or is_in_document)]
     described = kinds[:1]
-    if len(sensors) > 1 or "sensor" in kinds[0].first.said.get("json", {}):
+    if len(sensors) > 1 or is_in_document:
         described = sensors
     lines = list(_lines(named, members, described, kinds))
     columns = [column for kind in described for column in kind.columns]
@@ -108,9 +109,16 @@ def _lines(
         words = ", ".join(map(_quoted, column.words))
         yield f"# {_comment(column.name)} has words among its numbers: {words}; see `missing`"
     yield from _time(described)
-    yield "channels:"
-    for kind in described:
-        yield from _channels(kind, kind.first.sensor if has_sensors else None)
+    channels = [
+        line
+        for kind in described
+        for line in _channels(kind, kind.first.sensor if has_sensors else None)
+    ]
+    if channels:
+        yield "channels:"
+        yield from channels
+    else:
+        yield "channels:  # ? no column but the time has numbers; write the readings as such"
     yield from _who_and_what(described[0])
 
 
@@ -136,8 +144,16 @@ def _files(described: Sequence[_Kind], others: Sequence[str], *, by_path: bool) 
 def _time(described: Sequence[_Kind]) -> Iterator[str]:
     times = described[0].times
     yield "time:"
+    stated = {sheet.hertz for kind in described for sheet in kind.sheets}
+    if not times and len(stated) == 1 and None not in stated:
+        yield f"  hertz: {stated.pop():.6g}  # the rate that the files say"
+        return
     if not times:
-        yield "  hertz:  # ? readings a second; no column rises as times do"
+        falling = [one.name for one in described[0].columns if one.falls]
+        turn = ""
+        if falling:
+            turn = f"; {_comment(falling[0])} falls: write the oldest reading first"
+        yield f"  hertz:  # ? readings a second; no column rises as times do{turn}"
         return
     if len(times) == 1:
         yield f"  column: {_quoted(times[0].name)}  # {_comment(times[0].line)}"

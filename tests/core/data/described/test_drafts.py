@@ -1,11 +1,13 @@
 """Which format recordings fit, and what a draft says of those that fit none."""
 
 import io
+import json
 import re
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
+import cbor2
 import numpy as np
 import pytest
 import yaml
@@ -209,6 +211,32 @@ def test_a_document_of_several_sensors_has_channels_of_each(tmp_path: Path) -> N
     assert form.json_ is not None
     assert form.json_.sensor == "sensor"
     assert form.channel_names[:1] == ("accelerometer_x",)
+
+
+@pytest.mark.parametrize("ending", ["json", "cbor"])
+def test_lists_with_names_beside_them_have_the_rate_that_the_file_says(
+    ending: str, tmp_path: Path
+) -> None:
+    name, content = next(iter(FORMS["lists in JSON"][0].items()))
+    if ending == "cbor":
+        content = cbor2.dumps(json.loads(content))
+    found = draft(tmp_path / "own", {name.replace("json", ending): content})
+    assert found is not None
+    assert f"hertz: {HERTZ:g}  # the rate that the files say" in found.text
+    assert 'columns: ["ax", "ay", "az"]' in found.text
+
+
+def test_a_draft_names_what_no_reader_could_take(tmp_path: Path) -> None:
+    rows: list[Row] = [{"sensor": "acc", "x": 0.1, "y": 0.2, "z": 1.0}] * 9
+    timeless = draft(tmp_path / "a", {"r.json": objects(rows)})
+    newest = draft(tmp_path / "b", {"r.csv": PLAIN.bytes_of(EVERYONE[:80][::-1])})
+    words = draft(tmp_path / "c", {"r.csv": b"t,x\n" + b"".join(b"%d,0xf\n" % t for t in range(9))})
+    assert timeless is not None
+    assert 'sensor: "acc"' in timeless.text
+    assert newest is not None
+    assert "time falls: write the oldest reading first" in newest.text
+    assert words is not None
+    assert "channels:  # ? no column but the time has numbers" in words.text
 
 
 @pytest.mark.parametrize(
