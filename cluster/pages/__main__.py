@@ -57,7 +57,7 @@ def write(folders: Sequence[Path], out: Path | None) -> Path:
         text = comparison([run_of(folder) for folder in folders])
         path = Path(COMPARISON)
     path = out or path
-    atomic_write(path, text.encode())
+    atomic_write(path, text.encode(errors="backslashreplace"))
     return path
 
 

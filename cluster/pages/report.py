@@ -278,7 +278,7 @@ def environment_rows(run: StoredRun) -> list[Tile]:
     return [
         Tile(
             key.removesuffix("_bytes"),
-            amount(float(value)) if key == "memory_bytes" else str(value),
+            amount(number_of(run.environment, key)) if key == "memory_bytes" else str(value),
             _ENVIRONMENT[key],
         )
         for key, value in found.items()

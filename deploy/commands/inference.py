@@ -13,6 +13,7 @@ from typing import Any
 from cluster.programs.request import ProgramRequest
 from core.errors import ClusterError, UsageError
 from core.logs.terminal import say, say_json
+from core.status.past_run import json_object
 from deploy.commands.action import takes
 from deploy.commands.flags import JobFlags, TrustFlags, number, path, with_overrides
 from deploy.commands.jobs import run_job
@@ -118,7 +119,9 @@ def gathered(run: Path, training: str) -> dict[str, Any]:
 
     Raises ClusterError for a file that is damaged.
     """
-    tasks = json.loads((run / "result.json").read_text(encoding="utf-8"))["tasks"]
+    tasks = (json_object(run / "result.json") or {}).get("tasks")
+    if not isinstance(tasks, dict):
+        raise ClusterError(f"{run}: expected the result of a program, with its tasks")
     workers: dict[str, Any] = {}
     for name, task in tasks.items():
         path = run / "files" / name.replace(":", "-") / RESULT

@@ -184,7 +184,7 @@ def test_many_runs_have_a_row_each(tmp_path: Path) -> None:
 def test_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = left(tmp_path / "20261121T233535Z-train", train_result())
+    one = left(tmp_path / "20261121T233535Z-train", train_result(cluster="\ud800"))
     two = left(tmp_path / "20261121T233536Z-train", train_result(1))
     both = ["--run", str(one), "--run", str(two)]
     monkeypatch.chdir(tmp_path)

@@ -55,6 +55,7 @@ def test_a_figure_that_no_fraction_holds_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", CASES["result"])
 def test_a_result_of_other_types_is_none(key: str, tmp_path: Path) -> None:
     (tmp_path / "coordinator.log").touch()
+    (tmp_path / "environment.json").write_text('{"memory_bytes": "x"}')
     for other in ([1], {"a": [1], "mean": 1}, "x", 1e999, 10**400):
         (tmp_path / "result.json").write_text(json.dumps({**CASES["result"], key: other}))
         report(run_of(tmp_path))

@@ -86,6 +86,13 @@ def test_what_a_worker_has_not_measured_is_one_line(tmp_path: Path, content: str
         gathered(left(tmp_path, content), "a-train")
 
 
+def test_a_result_without_tasks_is_one_line(tmp_path: Path) -> None:
+    run = left(tmp_path, "[]")
+    (run / "result.json").write_text('{"tasks": [1]}')
+    with pytest.raises(ClusterError, match="expected the result of a program"):
+        gathered(run, "a-train")
+
+
 class Exports:
     """Stands for the processes of exports, of which these formats are `refused`."""
 
