@@ -15,7 +15,6 @@ from core.cage.kernel import (
     CALL_NUMBER,
     ERRNO,
     FIRST_ARGUMENT,
-    FLAG_EVERY_THREAD,
     JUMP_IF_ANY_BIT,
     JUMP_IF_AT_LEAST,
     JUMP_IF_EQUAL,
@@ -103,9 +102,8 @@ def forbid(
     may_execute: bool = False,
     signals_only_to: int | None = None,
     families: Collection[int] = FAMILIES,
-    every_thread: bool = False,
 ) -> None:
-    """Refuse these calls to this thread and all that it starts, for good; or to `every_thread`.
+    """Refuse these calls to this thread and all that it starts, for good.
 
     `may_execute` leaves execve alone, for a process that is to become another program. With
     `signals_only_to` it sends signals to that process alone, which is for kernels whose Landlock
@@ -113,10 +111,7 @@ def forbid(
     """
     this_machine()
     machine = os.uname().machine
-    program = FilterProgram.of(*instructions(machine, may_execute, signals_only_to, families))
-    left = install(program, FLAG_EVERY_THREAD if every_thread else 0)
-    if left:
-        raise OSError(errno.EBUSY, f"thread {left} has another filter of calls")
+    install(FilterProgram.of(*instructions(machine, may_execute, signals_only_to, families)))
 
 
 def instructions(

@@ -12,9 +12,8 @@ PIDFD_GETFD = 438  # the same number on x86_64 and aarch64
 
 # linux/seccomp.h
 SECCOMP_SET_MODE_FILTER = 1
-FLAG_EVERY_THREAD = 1 << 0
 FLAG_SPEC_ALLOW = 1 << 2
-"""The latter: no slower speculation, which old kernels add."""
+"""No slower speculation, which old kernels add."""
 ALLOW = 0x7FFF0000
 ERRNO = 0x00050000
 

@@ -6,24 +6,20 @@ reaches another process or becomes another program.
 """
 
 import glob
-import logging
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from core.accounts import ROLES_ACCOUNT
-from core.cage import calls, landlock
-from core.cage.landlock import Coverage, Rights, existing
-from core.cage.python_folders import USUAL_DEVICES, code, system
+from core.cage import whole
+from core.cage.landlock import Rights, existing
+from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
+from core.cage.whole import Caged
 from core.server.options import RoleOptions
 from core.user_cache import user_cache
 
 OURS = ("core", "kernels", "ps_node", "worker_node")
 """Our packages that a role loads. The folder around them, of a checkout, holds secrets and runs."""
-NAMES = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/nscd")
-"""Where /etc/resolv.conf may point."""
 DEVICES = {
     "gpu": ("/dev/nvidia*", "/dev/dri", "/dev/shm"),
     "tpu": ("/dev/accel*", "/dev/vfio", "/dev/apex_*"),
@@ -36,35 +32,10 @@ COPIES = Path("/var/cache/pscluster/roles")
 """Prepared windows for roles that root starts, which cannot read below root's home."""
 
 
-class Caged(NamedTuple):
-    """A line of the log on what holds and what does not, and its level."""
-
-    level: int
-    line: str
-
-
 def enter_cage(role: RoleOptions) -> Caged:
     """Give up all but the role's rights, in this thread and all that it starts, for good."""
-    lines = []
-    try:
-        held = landlock.enter(rights(role))
-    except OSError as problem:
-        held = Coverage(0, (), f"this kernel refuses it ({problem})")
-    lines.append(held.line)
-    if held.abi >= landlock.SCOPED:
-        only_to = None
-    else:
-        only_to = os.getpid()
-    level = logging.INFO if held.abi else logging.WARNING
-    try:
-        # CUDA's compiler is a program of its own; it stays in this cage.
-        calls.forbid(may_execute=role.device is not None, signals_only_to=only_to)
-    except OSError as problem:
-        level = logging.WARNING
-        lines.append(f"NO FILTER OF CALLS: {problem.strerror}")
-    else:
-        lines.append("a filter of calls")
-    return Caged(level, f"caged: {'; '.join(lines)}")
+    # CUDA's compiler is a program of its own; it stays in this cage.
+    return whole.enter(rights(role), may_execute=role.device is not None)
 
 
 def rights(role: RoleOptions) -> Rights:

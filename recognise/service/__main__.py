@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from core.control.door import raise_limit
 from core.errors import ClusterError, ExitCode, UsageError
 from core.logs.lines import LogSettings, Speaker, begin
 from core.logs.terminal import say
-from recognise.service import account, state
+from recognise.service import account, rights, state
 from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
@@ -101,11 +102,15 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     with ExitStack() as until_the_end:
         listener = None
         places = account.ServiceFiles(versions.folder, options.trial, folder / TARGETS, authority)
-        if gives_up_root:
-            if not given.wait:
-                listener = until_the_end.enter_context(bound(options))
-            start_through(until_the_end.enter_context(closing(Nursery())))
-            places = account.give_up_root(places)
+        if not given.wait:
+            listener = until_the_end.enter_context(bound(options))
+        start_through(until_the_end.enter_context(closing(Nursery())))
+        if not gives_up_root:
+            renewed = rights.around((given.certificate, given.key, given.authority))
+            rights.enter_cage(options, renewed, (folder, versions.folder.parent))
+        else:
+            own = filter(None, (authority,)), (places.versions, places.targets)
+            places = account.give_up_root(places, partial(rights.enter_cage, options, *own))
             options = replace(options, trial=places.trial, authority=places.authority, renews=False)
             if tls is not None:
                 log.info("started by root: another certificate is shown after another start")

@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,8 +23,6 @@ from pathlib import Path
 import numpy
 
 from core.accounts import MODELS_ACCOUNT, SERVICE_ACCOUNT, become, why_root
-from core.cage import calls
-from core.cage.kernel import forbid_new_privileges
 from core.errors import ClusterError, reason_of
 from core.json_file import FOLDER_NO_LINK, NO_LINK
 
@@ -73,14 +71,15 @@ def let_read(folder: Path) -> None:
         each.chmod(0o750 if each.is_dir() else 0o640)
 
 
-def give_up_root(places: ServiceFiles) -> ServiceFiles:
+def give_up_root(places: ServiceFiles, cage: Callable[[], None]) -> ServiceFiles:
     """Become the account for good, in the folder of the versions, and return where its files are.
 
-    The account may enter none of the folders above. No other thread must be at work. Raises
-    ClusterError.
+    The account may enter none of the folders above; `cage` is entered while root may. No other
+    thread must be at work. Raises ClusterError.
     """
     try:
         _hand_over(places)
+        cage()
         authority = places.authority
         if authority is not None:
             authority = _kept(authority)
@@ -92,10 +91,6 @@ def give_up_root(places: ServiceFiles) -> ServiceFiles:
             f"{problem.filename or places.versions}: cannot be given to uid {SERVICE_ACCOUNT}"
             f" ({reason_of(problem)}): work in another folder"
         ) from None
-    try:
-        calls.forbid(every_thread=True)
-    except OSError:  # where a container's own filter of calls lets none add another
-        forbid_new_privileges()
     become(SERVICE_ACCOUNT)
     return ServiceFiles(Path(), Path(places.trial.name), targets, authority)
 

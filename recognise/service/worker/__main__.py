@@ -100,13 +100,18 @@ def _give_up_rights(memory_bytes: int) -> None:
         resource.setrlimit(limit, (most, most))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    if os.geteuid() == 0 and why_root(account=MODELS_ACCOUNT) is None:
-        become(MODELS_ACCOUNT)
+    leave_root()
     packages = {sys.prefix, sys.base_prefix, str(ROOT)}
     read = landlock.existing(*packages, *SYSTEM)
     landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
         calls.forbid(signals_only_to=os.getpid(), families=())
+
+
+def leave_root() -> None:
+    """Become the account of models where this is root and can."""
+    if os.geteuid() == 0 and why_root(account=MODELS_ACCOUNT) is None:
+        become(MODELS_ACCOUNT)
 
 
 def _answer(channel: socket.socket, model: Model, most_windows: int) -> None:

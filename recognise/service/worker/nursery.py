@@ -1,8 +1,9 @@
 """`python -m recognise.service.worker.nursery CHANNEL PARENT`: forks the processes of models.
 
-Root starts it for a service that gives up root. It loads the runtimes, becomes the account of
-models, and opens no model itself. A request has the words and the open files of one process; the
-socket `life` of each says how it ended, and its end ends the process.
+A service starts it before its cage, which lets it start no program. It loads the runtimes, becomes
+the account of models where it is root, and opens no model itself. A request has the words and the
+open files of one process; the socket `life` of each says how it ended, and its end ends the
+process.
 """
 
 import os
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from core.accounts import MODELS_ACCOUNT, become, die_with_parent
+from core.accounts import die_with_parent
 from core.cage.kernel import forbid_new_privileges, prctl
 from core.exported.runtimes import PACKAGES
 from recognise.service.worker import __main__ as worker
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str]) -> None:
         with suppress(ImportError):
             import_module(module)
     forbid_new_privileges()
-    become(MODELS_ACCOUNT)
+    worker.leave_root()
     channel.send(READY)
     Births(channel).follow()
 

@@ -1,9 +1,9 @@
-"""Starts the process of a model: by itself, or through the nursery once this process is not root.
+"""Starts the process of a model: by itself, or through the nursery once this process is in a cage.
 
-An account that root became may not read Python's files, below /root for instance, and so can start
-no Python.
+There it starts no program. Nor may an account that root became read a Python below /root.
 """
 
+import logging
 import os
 import signal
 import socket
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from core.errors import ClusterError, UsageError, reason_of
 from core.exported.files import opened
+
+log = logging.getLogger(__name__)
 
 READY = b"R"
 CODE = struct.Struct("=i")
@@ -73,10 +75,10 @@ Started = subprocess.Popen[bytes] | Forked
 
 
 class Nursery:
-    """The process that starts those of models for a service that is about to change its account."""
+    """The process that starts those of models for a service that is about to enter its cage."""
 
     def __init__(self) -> None:
-        """Start it as root, and wait until it has changed its account. Raises ClusterError."""
+        """Start it, and wait until it has given root up. Raises ClusterError."""
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = (str(theirs.fileno()), str(os.getpid()))
@@ -112,7 +114,14 @@ class Nursery:
                 until_sent.callback(os.close, descriptor)
                 descriptors.append(descriptor)
             request = SEPARATOR.join(words).encode()
-            socket.send_fds(self._channel, [request], [*descriptors, *channels])
+            try:
+                socket.send_fds(self._channel, [request], [*descriptors, *channels])
+            except ConnectionError:
+                log.critical(
+                    "the process that starts those of models has ended: so does the service"
+                )
+                os.kill(os.getpid(), signal.SIGTERM)
+                raise
         return started
 
     def close(self) -> None:

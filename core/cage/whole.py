@@ -1,0 +1,41 @@
+"""Enter a cage as a whole: Landlock and the filter of calls, with one line for the log."""
+
+import logging
+import os
+from typing import NamedTuple
+
+from core.cage import calls, landlock
+from core.cage.landlock import Coverage, Rights
+
+
+class Caged(NamedTuple):
+    """A line of the log on what holds and what does not, and its level."""
+
+    level: int
+    line: str
+
+
+def enter(rights: Rights, *, may_execute: bool = False) -> Caged:
+    """Give up all but the rights, in this thread and all that it starts, for good.
+
+    What the kernel does not hold is said and goes on.
+    """
+    lines = []
+    try:
+        held = landlock.enter(rights)
+    except OSError as problem:
+        held = Coverage(0, (), f"this kernel refuses it ({problem})")
+    lines.append(held.line)
+    if held.abi >= landlock.SCOPED:
+        only_to = None
+    else:
+        only_to = os.getpid()
+    level = logging.INFO if held.abi else logging.WARNING
+    try:
+        calls.forbid(may_execute=may_execute, signals_only_to=only_to)
+    except OSError as problem:
+        level = logging.WARNING
+        lines.append(f"NO FILTER OF CALLS: {problem.strerror}")
+    else:
+        lines.append("a filter of calls")
+    return Caged(level, f"caged: {'; '.join(lines)}")

@@ -1,0 +1,66 @@
+"""What the service keeps once it answers: its packages, state and versions, its ports, its broker.
+
+It enters its cage before it has other threads. The nursery stands outside and starts the processes
+of models.
+"""
+
+import logging
+import os
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.cage import whole
+from core.cage.landlock import Name, Rights, existing
+from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
+
+if TYPE_CHECKING:
+    from recognise.service.server import ServiceOptions
+
+log = logging.getLogger(__name__)
+
+OURS = ("core", "recognise")
+NAME_SERVER = 53
+"""A long answer of one comes over TCP."""
+
+
+def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterable[Path]) -> None:
+    """Give up all but what the options need, these files and folders, for good."""
+    _end_idle_threads()
+    connect: tuple[int, ...] = ()
+    if options.broker is not None:
+        connect = (options.broker.port, NAME_SERVER)
+        reads = (*reads, *NAMES, *filter(None, ssl.get_default_verify_paths()[:2]))
+    caged = whole.enter(
+        Rights(
+            read=existing(*system(), *code(OURS), *reads),
+            write=tuple(map(_there, writes)),
+            devices=existing(*USUAL_DEVICES),
+            bind=(options.port, options.metrics_port),
+            connect=connect,
+        )
+    )
+    if caged.level != logging.INFO:
+        log.warning("%s", caged.line)
+
+
+def around(files: Iterable[str | None]) -> Iterable[Path]:
+    """Yield the folders of files, and of those that they link to: renewed ones come there."""
+    for name in filter(None, files):
+        yield Path(name).absolute().parent
+        yield Path(name).resolve().parent
+
+
+def _there(folder: Path) -> Path:
+    """Return the nearest folder that exists: a cage shows only what is below one."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def _end_idle_threads() -> None:
+    """OpenBLAS ends its threads at each fork, and starts them again inside the cage."""
+    if not os.fork():
+        os._exit(0)
+    os.wait()
