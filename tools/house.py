@@ -34,17 +34,17 @@ ADDED: Mapping[str, Mapping[str, int]] = {
     "nodes of the product": {
         "anybody's recordings": 37_200,
         "one arithmetic": 5_000,
-        "a node taken over": 39_300,
+        "a node taken over": 39_900,
     },
     "nodes of the tests": {
         "anybody's recordings": 23_900,
         "one arithmetic": 3_700,
-        "a node taken over": 39_500,
+        "a node taken over": 39_700,
     },
     "words of docs": {
         "anybody's recordings": 2_950,
         "one arithmetic": 900,
-        "a node taken over": 3_900,
+        "a node taken over": 4_000,
     },
 }
 """What capabilities that came after the house was cleared have added."""
