@@ -1,6 +1,6 @@
 """`python -m cluster.export.in_tensorflow EXPORT RUN THREADS` answers with the traced network.
 
-It does so in a cage: a network of an app is code, and somebody else may have written it.
+It does so in a cage: a network of an app is code, and another person may have written it.
 """
 
 import os
@@ -16,7 +16,7 @@ IN_CAGE = "--in-cage"
 
 
 def become_caged(folder: Path, run: Path, threads: str) -> None:
-    """Become the process that answers. Whoever started this one removes its temporary folder.
+    """Become the process that answers. Its caller removes its temporary folder.
 
     Raises UsageError for code of others.
     """

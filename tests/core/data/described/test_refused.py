@@ -129,6 +129,14 @@ def test_faults_of_time_are_counted_as_a_stream_counts_them(tmp_path: Path) -> N
     says(note, "1 clock_jump, 1 doubled, 1 gap, 1 late")
 
 
+def test_readings_with_the_newest_first_are_refused(tmp_path: Path) -> None:
+    """Without their times they would be movements that run backwards."""
+    content = Form().bytes_of(EVERYONE[::-1])
+    folder = put(tmp_path / "own", {"r.csv": content}, {"files": "r.csv", **DESCRIBED_SO})
+    with refused("the newest reading is first; write the oldest first"):
+        windows_of(folder)
+
+
 def test_windows_of_which_most_samples_have_a_label(tmp_path: Path) -> None:
     said = {"files": "r.csv", **DESCRIBED_SO}
     folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
