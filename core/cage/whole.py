@@ -18,7 +18,7 @@ class Caged(NamedTuple):
 def enter(rights: Rights, *, may_execute: bool = False) -> Caged:
     """Give up all but the rights, in this thread and all that it starts, for good.
 
-    What the kernel does not hold is in the line, and the rest holds all the same.
+    The line names what the kernel does not hold.
     """
     lines = []
     try:
