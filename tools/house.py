@@ -39,7 +39,7 @@ ADDED: Mapping[str, Mapping[str, int]] = {
     "nodes of the tests": {
         "anybody's recordings": 23_900,
         "one arithmetic": 3_700,
-        "a node taken over": 39_700,
+        "a node taken over": 40_600,
     },
     "words of docs": {
         "anybody's recordings": 2_950,

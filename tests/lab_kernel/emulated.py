@@ -34,7 +34,7 @@ def main() -> int:
     if reason := why_not_emulated():
         print(f"no emulated cluster here, skipped: {reason}")
         return 0
-    root = _root()
+    root = system()
     shutil.rmtree(root / "opt/pscluster/current", ignore_errors=True)
     code = build_code_wheel(root=ROOT, cache=ROOT / ".cache")
     with zipfile.ZipFile(code.path) as archive:
@@ -67,7 +67,7 @@ def main() -> int:
         groups.rmdir()
 
 
-def _root() -> Path:
+def system() -> Path:
     """The arm64 system with the environment, cached."""
     wheels = wheelhouse("aarch64")
     folder = cache_folder() / f"emulated-{wheels.key}"

@@ -116,3 +116,21 @@ def why_not_emulated() -> str:
         "emulation needs a kernel from 6.7 on, with binfmt_misc in user namespaces:"
         f" {tried.stderr.strip()}"
     )
+
+
+WHOLE_MACHINE = {
+    "mmdebstrap": "mmdebstrap",
+    "cpio": "cpio",
+    "git": "git",
+    "qemu-system-aarch64": "qemu-system-arm",
+}
+
+
+def why_no_whole_machine() -> str:
+    """The reason why no aarch64 machine can be emulated here, or empty."""
+    if os.geteuid() != 0:
+        return "it needs root, which unpacks a system"
+    packages = [name for command, name in WHOLE_MACHINE.items() if shutil.which(command) is None]
+    if packages:
+        return f"it needs {', '.join(packages)}: install them (Debian)"
+    return ""
