@@ -34,6 +34,17 @@ def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def json_object(path: Path) -> dict[str, Any] | None:
+    """The object in this file; None where there is none."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return None
+    if isinstance(found, dict):
+        return found
+    return None
+
+
 def read_object(path: Path, most_bytes: int, schema: int) -> dict[str, Any]:
     """The object in the file.
 

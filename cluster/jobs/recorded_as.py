@@ -9,7 +9,8 @@ from core.data.filters import NINE_CHANNELS
 from core.data.signals import FILTERS, UNKNOWN, Signals
 from core.errors import UsageError
 from core.exported.description import NAMED_CHANNELS
-from core.status.past_run import RESULT, json_object
+from core.json_file import json_object
+from core.status.past_run import RESULT
 from recognise.fitting import refuse_unfit
 from worker_node.recordings import Standardization
 

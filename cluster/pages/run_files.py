@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.status.past_run import RESULT, json_object, read_run
+from core.json_file import json_object
+from core.status.past_run import RESULT, read_run
 from core.status.view import RunView
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from core.errors import UsageError
-from core.json_file import read_json
+from core.json_file import json_object
 from core.status import events
 from core.status.apply import apply, replay
 from core.status.classes import Classes, by_class
@@ -69,17 +69,6 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> RunView:
     if result is None:
         return view
     return _with_result(view, result)
-
-
-def json_object(path: Path) -> dict[str, Any] | None:
-    """The object in this file; None where there is none."""
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):
-        return None
-    if isinstance(found, dict):
-        return found
-    return None
 
 
 def _newer(

@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster.programs.request import ProgramRequest
 from core.errors import ClusterError, UsageError
+from core.json_file import json_object
 from core.logs.terminal import say, say_json
-from core.status.past_run import json_object
 from deploy.commands.action import takes
 from deploy.commands.flags import JobFlags, TrustFlags, number, path, with_overrides
 from deploy.commands.jobs import run_job

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from cluster.apps.environments import ON_NODES, python_of
 from core.errors import ExitCode
+from core.json_file import json_object
 from core.logs.terminal import say, say_json
-from core.status.past_run import json_object
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet

@@ -18,7 +18,7 @@ from cluster.apps.ownership import is_own
 from cluster.apps.returned import bytes_fetched
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, UsageError
-from core.status.past_run import json_object
+from core.json_file import json_object
 from deploy.jobs.request import SWEEP
 from deploy.jobs.submissions import Submission
 

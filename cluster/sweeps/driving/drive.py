@@ -16,7 +16,7 @@ from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import RunExit, Schedule
 from core.atomic_write import refused
 from core.errors import ClusterError, ExitCode
-from core.status.past_run import json_object
+from core.json_file import json_object
 
 log = logging.getLogger(__name__)
 
