@@ -39,7 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         lines = booted(*built(Path(folder)))
     if "done" not in lines:
-        raise LabError("the machine did not come to its end")
+        raise LabError("the machine stopped before it was done")
     if f"{DIGEST} {expected}" not in lines:
         raise LabError(f"expected the bits {expected}")
     return 0
