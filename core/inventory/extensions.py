@@ -117,7 +117,6 @@ class ModelFacts:
     @abstractmethod
     def widest_layer(cls, options: Any) -> int:
         """Units of the widest layer, both directions together: what the memory estimate goes by."""
-        raise NotImplementedError
 
 
 MODES = Registry("mode", "core.consistency", ModeFacts)

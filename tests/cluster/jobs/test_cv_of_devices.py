@@ -17,7 +17,7 @@ STEPS = 32
 
 
 @pytest.fixture(scope="module")
-def nobody() -> Iterator[Cluster]:
+def idle_cluster() -> Iterator[Cluster]:
     """A cluster whose roles do not run, and recordings of five people with five devices."""
     with cluster_of(workers=1, start=False) as made:
         write_hhar(recordings(made), people=5, devices=5, seconds=1.0)
@@ -47,10 +47,10 @@ def prepared(cluster: Cluster, groups: str) -> Dataset:
     ],
 )
 def test_each_is_left_out_once_and_nobody_else_with_it(
-    nobody: Cluster, groups: str, named: tuple[str, ...]
+    idle_cluster: Cluster, groups: str, named: tuple[str, ...]
 ) -> None:
-    settings = nobody.settings(
-        f"data.source={recordings(nobody)}",
+    settings = idle_cluster.settings(
+        f"data.source={recordings(idle_cluster)}",
         f"data.groups={groups}",
         f"data.window_steps={STEPS}",
         f"data.window_stride={STEPS}",
@@ -60,9 +60,9 @@ def test_each_is_left_out_once_and_nobody_else_with_it(
         "batch_size=50",
         "jobs.cv.folds=groups",
     )
-    done = nobody.job("cv", *settings, code=0)
+    done = idle_cluster.job("cv", *settings, code=0)
     folds = json.loads((done.run / "cv.json").read_text())["folds"]
-    dataset = prepared(nobody, groups)
+    dataset = prepared(idle_cluster, groups)
     assert (dataset.held_out.by, dataset.held_out.groups) == (groups, named)
     of_row = dataset.subjects()[: dataset.train_windows]
     trained = sorted({int(group) for group in of_row})
