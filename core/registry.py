@@ -11,6 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
+from core import gone
 from core.errors import UsageError
 
 Extension = TypeVar("Extension")
@@ -91,7 +92,9 @@ class Registry(Mapping[str, type[Extension]], Generic[Extension]):
         from difflib import get_close_matches  # a role process needs the names alone
 
         near = get_close_matches(name, self._classes, n=1)
-        if near:
+        if name in gone.KINDS:
+            remedy = gone.KINDS[name]
+        elif near:
             remedy = f"did you mean {near[0]}?"
         else:
             remedy = f"choose {self.words()}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from core import gone
 from core.documents.problem import suggestion
 from core.inventory.fields import Section
 from core.inventory.schema import InventoryFile
@@ -133,23 +134,14 @@ def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
     return any(get_close_matches(other, known, n=1) == [key] for other in looked_at)
 
 
-_RENAMED = {
-    "micro_batches": (
-        "slots",
-        "it is `slots` now: leave it out, 32 on every cluster, or write a power of two",
-    )
-}
-"""Keys of earlier versions: the key of today, and the remedy."""
-
-
 def advice(key: str, section: type[Section] | None) -> str:
     """The remedy for an unknown key: the nearest known one, or the section it belongs to."""
     if section is None:
         known = []
     else:
         known = keys_of(section)
-    if key in _RENAMED and _RENAMED[key][0] in known:
-        return _RENAMED[key][1]
+    if key in gone.KEYS:
+        return gone.KEYS[key]
     if near := suggestion(key, known):
         return near
     elsewhere = sorted({words for other, words in everywhere() if other == key and key != "name"})

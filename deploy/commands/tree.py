@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from core import gone
 from core.errors import ClusterError, ExitCode, UsageError
 from core.logs.terminal import say
 from deploy.commands.flags import Flag
@@ -249,6 +250,8 @@ def _refused(name: str, option: str, foreign: Mapping[str, str]) -> str:
     """Return why a command does not take a flag."""
     if option in foreign:
         return foreign[option]
+    if option in gone.FLAGS:
+        return f"{name}: {option} is gone: {gone.FLAGS[option]}"
     spelled = option.removeprefix("--")
     others = takers(spelled)
     if others:
@@ -287,6 +290,10 @@ def _command(words: Sequence[str], at: int) -> tuple[str, int]:
     begun = _begins(words, at)
     if begun is not None:
         return begun
+    words_of_two = " ".join(words[at : at + 2]).replace(".", " ", 1)
+    for former, remedy in gone.COMMANDS.items():
+        if f"{words_of_two} ".startswith(f"{former} "):
+            raise UsageError(f"fab {former} is gone: {remedy}")
     first, *others = words[at : at + 2]
     group, dot, action = first.partition(".")
     if group in GROUPS:

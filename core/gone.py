@@ -1,0 +1,19 @@
+"""What earlier versions had: each name with what to use instead."""
+
+from collections.abc import Mapping
+
+KEYS: Mapping[str, str] = {
+    "micro_batches": (
+        "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"
+    ),
+}
+"""Keys of inventories, sweeps, formats and apps, without their section."""
+
+COMMANDS: Mapping[str, str] = {}
+"""Commands by their words, such as `job recognise`."""
+
+FLAGS: Mapping[str, str] = {}
+"""Flags of commands, such as `--mqtt`."""
+
+KINDS: Mapping[str, str] = {}
+"""Names that a key took as its value, such as a kind of data."""

@@ -1,0 +1,29 @@
+"""What earlier versions had is refused with what to use instead, and exists no more."""
+
+import pytest
+
+from core import gone
+from core.errors import UsageError
+from core.inventory.schema import InventoryFile
+from core.inventory.schema_keys import advice, everywhere
+from deploy.commands.registry import COMMANDS
+from deploy.commands.tree import calls
+
+
+@pytest.mark.parametrize("key", gone.KEYS)
+def test_a_key_of_before_is_refused_with_its_successor(key: str) -> None:
+    assert advice(key, InventoryFile) == gone.KEYS[key]
+    assert key not in {known for _, known in everywhere()}
+
+
+@pytest.mark.parametrize("command", gone.COMMANDS)
+def test_a_command_of_before_is_refused_with_its_successor(command: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        list(calls([*command.split(), "--inventory", "inventory.yaml"]))
+    assert str(refusal.value) == f"fab {command} is gone: {gone.COMMANDS[command]}"
+    assert command not in COMMANDS
+
+
+def test_no_command_has_a_flag_of_before() -> None:
+    flags = {f"--{flag.spelled}" for action in COMMANDS.values() for flag in action.flags}
+    assert flags.isdisjoint(gone.FLAGS)
