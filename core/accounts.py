@@ -20,8 +20,6 @@ MODELS_ACCOUNT = 64220
 """The same for what computes with models of others where root serves them."""
 FIGURES_ACCOUNT = 64221
 """The same for a Prometheus that root starts on this machine."""
-SERVICE_ACCOUNT = 64222
-"""The same for a service that answers with models, where root starts it."""
 
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from core.cage import calls, landlock
-from core.cage.kernel import keep_capabilities_of_files
+from core.cage.kernel import OF_FILES, keep_capabilities
 from core.cage.landlock import Rights
 
 FAILED = 126
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         families = ()
     try:
         landlock.enter(rights)
-        keep_capabilities_of_files()
+        keep_capabilities(OF_FILES)
         calls.forbid(may_execute=True, families=families)
         os.execvp(given.command[0], given.command)
     except OSError as problem:

@@ -113,16 +113,17 @@ OF_FILES = 0b11111
 """CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID."""
 
 
-def keep_capabilities_of_files() -> None:
-    """Give up what else root may, such as CAP_PERFMON, which reads environments past Landlock.
+def keep_capabilities(kept: int = 0) -> None:
+    """Give up the capabilities of root but `kept`, in this thread and all that it starts.
 
-    Who may not gain privileges has none back after execve. Raises OSError.
+    CAP_PERFMON, for instance, reads environments past Landlock. Who may not gain privileges has
+    none back after execve. Raises OSError.
     """
     header = struct.pack("=Ii", CAPABILITIES_VERSION, 0)
     data = ctypes.create_string_buffer(24)
     checked(libc().capget(header, data))
     _, permitted, _, _, further, _ = struct.unpack("=6I", data.raw)
-    left = permitted & OF_FILES
+    left = permitted & kept
     if left == permitted and not further:  # also where the filter of a node's unit refuses the call
         return
     checked(libc().capset(header, struct.pack("=6I", left, left, 0, 0, 0, 0)))

@@ -6,7 +6,7 @@
 It holds for the thread that enters and for all that it starts, through execve as well, and nothing
 gives anything back. It needs no privilege and binds root too. A caged process reaches no other
 process outside of its cage by ptrace, and so not `/proc/PID/root`, `environ` or `mem` of another,
-unless it keeps CAP_PERFMON, which opens `environ` to root.
+unless it keeps CAP_PERFMON, which opens `environ` to root (`core.cage.whole` drops it).
 
 Kernels differ: each ABI of the table `COVERS` knows more than the one before it; `Coverage` says
 what this kernel's does not know.

@@ -1,10 +1,11 @@
-"""Enter a cage as a whole: Landlock and the filter of calls, with one line for the log."""
+"""Enter a cage as a whole: Landlock, a filter of calls, no capability. One line says what holds."""
 
 import logging
 import os
 from typing import NamedTuple
 
 from core.cage import calls, landlock
+from core.cage.kernel import keep_capabilities
 from core.cage.landlock import Coverage, Rights
 
 
@@ -15,10 +16,11 @@ class Caged(NamedTuple):
     line: str
 
 
-def enter(rights: Rights, *, may_execute: bool = False) -> Caged:
+def enter(rights: Rights, *, may_execute: bool = False, changes_account: bool = False) -> Caged:
     """Give up all but the rights, in this thread and all that it starts, for good.
 
-    The line names what the kernel does not hold.
+    Root keeps its capabilities only where it `changes_account` later, which takes them. The line
+    names what the kernel does not hold.
     """
     lines = []
     try:
@@ -38,4 +40,10 @@ def enter(rights: Rights, *, may_execute: bool = False) -> Caged:
         lines.append(f"NO FILTER OF CALLS: {problem.strerror}")
     else:
         lines.append("a filter of calls")
+    if not changes_account:
+        try:
+            keep_capabilities()
+        except OSError as problem:
+            level = logging.WARNING
+            lines.append(f"ROOT KEEPS ITS CAPABILITIES: {problem.strerror}")
     return Caged(level, f"caged: {'; '.join(lines)}")

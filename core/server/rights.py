@@ -35,7 +35,11 @@ COPIES = Path("/var/cache/pscluster/roles")
 def enter_cage(role: RoleOptions) -> Caged:
     """Give up all but the role's rights, in this thread and all that it starts, for good."""
     # CUDA's compiler is a program of its own; it stays in this cage.
-    return whole.enter(rights(role), may_execute=role.device is not None)
+    return whole.enter(
+        rights(role),
+        may_execute=role.device is not None,
+        changes_account=role.account is not None,
+    )
 
 
 def rights(role: RoleOptions) -> Rights:

@@ -9,8 +9,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +16,7 @@ from core.control.door import raise_limit
 from core.errors import ClusterError, ExitCode, UsageError
 from core.logs.lines import LogSettings, Speaker, begin
 from core.logs.terminal import say
-from recognise.service import account, rights, state
+from recognise.service import rights, state
 from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
@@ -73,8 +71,7 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     token = _token(given, folder)
     host = socket.gethostname()
     names = host, f"{host}.local", *given.host_name
-    gives_up_root = account.is_needed()
-    tls = _tls(given, folder, names, apart=gives_up_root)
+    tls = _tls(given, folder, names)
     authority = _authority(given, folder)
     metrics_host = given.metrics_listen or HOST
     if given.metrics_port is not None and not given.metrics_listen:
@@ -101,19 +98,11 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
 
     with ExitStack() as until_the_end:
         listener = None
-        places = account.ServiceFiles(versions.folder, options.trial, folder / TARGETS, authority)
         if not given.wait:
             listener = until_the_end.enter_context(bound(options))
         start_through(until_the_end.enter_context(closing(Nursery())))
-        if not gives_up_root:
-            renewed = rights.around((given.certificate, given.key, given.authority))
-            rights.enter_cage(options, renewed, (folder, versions.folder.parent))
-        else:
-            own = filter(None, (authority,)), (places.versions, places.targets)
-            places = account.give_up_root(places, partial(rights.enter_cage, options, *own))
-            options = replace(options, trial=places.trial, authority=places.authority, renews=False)
-            if tls is not None:
-                log.info("started by root: another certificate is shown after another start")
+        renewed = rights.around((given.certificate, given.key, given.authority))
+        rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
         def ready(port: int, version: int, metrics_port: int) -> None:
             address = f"[{options.host}]" if ":" in options.host else options.host
@@ -122,13 +111,13 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
             if not given.token_file:
                 host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
                 figures = f"http://{host}:{metrics_port}"
-                until_the_end.enter_context(announced(places.targets, given.name, figures))
+                until_the_end.enter_context(announced(folder / TARGETS, given.name, figures))
             say(f"serving {given.name} version {version} at {url} ({access}; Ctrl-C ends it)")
             if given.link:
                 base = f"{scheme}://{reachable(options.host)}:{port}"
-                _say_links(base, token, places.authority)
+                _say_links(base, token, authority)
 
-        asyncio.run(serve(given.name, places.versions, options, limits, ready, listener))
+        asyncio.run(serve(given.name, versions.folder, options, limits, ready, listener))
     return ExitCode.DONE
 
 
@@ -172,9 +161,7 @@ def _say_links(base: str, token: str | None, authority: Path | None) -> None:
         say(f"certificate for phones: {base}/authority.crt (SHA-256 {fingerprint(authority)})")
 
 
-def _tls(
-    given: argparse.Namespace, folder: Path, names: tuple[str, ...], *, apart: bool
-) -> "Tls | None":
+def _tls(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tls | None":
     if not (given.tls or given.certificate):
         return None
     try:
@@ -185,7 +172,7 @@ def _tls(
         ) from None
     if given.certificate:
         return tls.given(given.certificate, given.key)
-    return tls.own(folder, names, apart=apart)
+    return tls.own(folder, names)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ of models.
 import logging
 import os
 import ssl
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from core.cage import whole
 from core.cage.landlock import Name, Rights, existing
 from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
+from core.errors import ClusterError
 
 if TYPE_CHECKING:
     from recognise.service.server import ServiceOptions
@@ -26,16 +28,20 @@ NAME_SERVER = 53
 
 
 def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterable[Path]) -> None:
-    """Give up all but what the options need, these files and folders, for good."""
+    """Give up all but what the options need, these files and folders, for good.
+
+    Raises ClusterError where root without its capabilities reads less than the service needs.
+    """
     _end_idle_threads()
     connect: tuple[int, ...] = ()
     if options.broker is not None:
         connect = (options.broker.port, NAME_SERVER)
         reads = (*reads, *NAMES, *filter(None, ssl.get_default_verify_paths()[:2]))
+    written = [_there(folder) for folder in writes]
     caged = whole.enter(
         Rights(
             read=existing(*system(), *code(OURS), *reads),
-            write=tuple(map(_there, writes)),
+            write=tuple(written),
             devices=existing(*USUAL_DEVICES),
             bind=(options.port, options.metrics_port),
             connect=connect,
@@ -43,6 +49,12 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
     )
     if caged.level != logging.INFO:
         log.warning("%s", caged.line)
+    for needed in (Path(__file__).parent, Path(sys.prefix), *written):
+        if not os.access(needed, os.R_OK | os.X_OK):
+            raise ClusterError(
+                f"{needed}: root gives its rights up before it serves, and cannot read this folder"
+                " of another account without them: serve as that account"
+            )
 
 
 def around(files: Iterable[str | None]) -> Iterable[Path]:

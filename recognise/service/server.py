@@ -102,8 +102,6 @@ class ServiceOptions:
     waits: bool = False
     """Whether it waits for the first promotion, with its port closed, rather than end without one.
     """
-    renews: bool = True
-    """Whether this account may read certificates and keys, and so renew what it shows."""
 
 
 def bound(options: ServiceOptions) -> socket.socket:
@@ -167,7 +165,7 @@ async def serve(
         if options.broker is not None:
             devices = _follow_broker(options.broker, serving, budget)
             following.append(asyncio.create_task(devices))
-        if options.tls is not None and options.renews:
+        if options.tls is not None:
             following.append(asyncio.create_task(options.tls.follow()))
         door = Door(listener, "the service", limits.connections + MOST_UNPROVEN)
         patience = Patience(limits.body_seconds / 2, LONGEST_ANSWER_SECONDS, KEEP_SECONDS)

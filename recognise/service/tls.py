@@ -6,7 +6,6 @@ restart.
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 600.0
 """How often the certificate is looked at: it may run out, the files or this machine's addresses may
 change."""
-_LONGEST_REASON = 4096
 _PROTOCOLS = ["http/1.1"]
 
 
@@ -88,43 +86,17 @@ class Tls:
                 self._log.say(f"{problem}; the certificate before stays")
 
 
-def own(folder: Path, names: Collection[str], *, apart: bool = False) -> Tls:
+def own(folder: Path, names: Collection[str]) -> Tls:
     """Return TLS with a certificate of the service's authority in `folder`.
-
-    With `apart` another process signs it, and this one's memory never has the authority's key.
 
     Raises ClusterError.
     """
 
     def made() -> Files:
-        if apart:
-            _sign_apart(folder, names)
-            path = folder / authority.SERVER
-        else:
-            path = authority.server_certificate(folder, names)
+        path = authority.server_certificate(folder, names)
         return Files(path, path)
 
     return Tls(made)
-
-
-def _sign_apart(folder: Path, names: Collection[str]) -> None:
-    """Have a child make the certificate. Raises ClusterError with the child's reason."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            authority.server_certificate(folder, names)
-            code = 0
-        except ClusterError as problem:
-            os.write(writing, str(problem).encode())
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as said:
-        reason = said.read(_LONGEST_REASON).decode(errors="replace")
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
-        raise ClusterError(reason or f"{folder}: the process that signs certificates has ended")
 
 
 def given(certificate: str, key: str) -> Tls:

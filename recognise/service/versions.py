@@ -18,17 +18,18 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from core.accounts import SERVICE_ACCOUNT
 from core.atomic_write import PARTIAL, atomic_stream
 from core.errors import ClusterError, UsageError, reason_of
 from core.exported.description import NAME, Description, read
 from core.exported.files import read_bytes
 from core.exported.verified import refuse_unverified
-from recognise.service import account, state
-from recognise.service.account import CURRENT, LOCK, VERSIONS
+from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.loading import compatible, tried
 
+CURRENT = "current.json"
+VERSIONS = "versions"
+LOCK = "lock"
 KEPT = 10
 """Versions that stay on disk; the oldest ones beyond go, that which is served never does."""
 _LARGEST_POINTER = 65_536
@@ -109,8 +110,6 @@ class Versions:
                     )
                 if read(partial) != description:
                     raise UsageError(f"{export}: it changed while it was copied: promote it again")
-                if account.is_handed(self.folder):
-                    account.let_read(partial)
                 partial.rename(self.path(number))
             except OSError as problem:
                 raise ClusterError(
@@ -187,8 +186,6 @@ class Versions:
         content = {"schema": 1, "history": history[-KEPT:]}
         with atomic_stream(self.folder / CURRENT, state.OTHERWISE) as stream:
             stream.write(json.dumps(content).encode() + b"\n")
-            if account.is_handed(self.folder):
-                os.fchown(stream.fileno(), SERVICE_ACCOUNT, SERVICE_ACCOUNT)
 
     def _prune(self) -> None:
         history = self._history()

@@ -19,6 +19,7 @@ import numpy as np
 
 from core.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.cage import calls, landlock
+from core.cage.kernel import keep_capabilities
 from core.errors import UsageError, reason_of
 from core.exported.description import model_bytes, read
 from core.exported.runtimes import Model, import_runtime, open_content
@@ -109,9 +110,11 @@ def _give_up_rights(memory_bytes: int) -> None:
 
 
 def leave_root() -> None:
-    """Become the account of models where this is root and can."""
+    """Become the account of models where this is root and can, without capabilities anyway."""
     if os.geteuid() == 0 and why_root(account=MODELS_ACCOUNT) is None:
         become(MODELS_ACCOUNT)
+    with suppress(OSError):  # where a container's own filter of calls refuses it
+        keep_capabilities()
 
 
 def _answer(channel: socket.socket, model: Model, most_windows: int) -> None:

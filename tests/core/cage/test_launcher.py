@@ -62,7 +62,7 @@ def test_a_program_reads_no_environment_of_another_process_as_root_either() -> N
 IN_A_UNIT = """
 import os, sys
 from core.cage import kernel
-kernel.keep_capabilities_of_files()
+kernel.keep_capabilities(kernel.OF_FILES)
 capset = {"x86_64": 126, "aarch64": 91}[os.uname().machine]
 kernel.install(kernel.FilterProgram.of(
     (kernel.LOAD, 0, 0, kernel.CALL_NUMBER),

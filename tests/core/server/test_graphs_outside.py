@@ -1,7 +1,6 @@
 """A member's graphs reach nothing but the role's own, whatever TensorFlow's ops can do."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,6 @@ from tests.habits import needs
 
 pytestmark = pytest.mark.long
 LEAST = 34
-WITHOUT_PRIVILEGES: tuple[str, ...] = ()
-"""As units run roles: the kernel shows every process to who has CAP_PERFMON, in a cage too."""
-if os.geteuid() == 0:
-    WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
 SECRET = b"the secret words of another"
 CONNECTS = {"a session of another task", "data service"}
 
@@ -46,7 +41,7 @@ def test_no_graph_of_a_member_gets_outside_of_a_role(tmp_path: Path, module: str
     needs.cage(landlock.SCOPED)
     cage = ("--reads", str(tmp_path / "prepared"), "--reach", "9")
     (tmp_path / "prepared").mkdir()
-    with running(module, "--guard", "none", *cage, prefix=WITHOUT_PRIVILEGES) as role:
+    with running(module, "--guard", "none", *cage) as role:
         got = tried(f"grpc://127.0.0.1:{role.port}", tmp_path)
         assert role.ask("/ready")[0] == 200
     assert [name for name, done in got.items() if done] == []
@@ -82,7 +77,7 @@ def test_no_graph_reads_the_token_that_a_pod_has_as_a_file(
     cage = ("--reads", str(tmp_path / "prepared"), "--coordinator", "token")
     (tmp_path / "prepared").mkdir()
     monkeypatch.setenv(CREDENTIALS_VARIABLE, str(tmp_path))
-    with running("worker_node", "--guard", "none", *cage, prefix=WITHOUT_PRIVILEGES) as role:
+    with running("worker_node", "--guard", "none", *cage) as role:
         target = f"grpc://127.0.0.1:{role.port}"
         for path in (tmp_path / "token", Path(f"/proc/{role.process.pid}/root{tmp_path}/token")):
             assert "PermissionDenied" in python("-c", READ, target, str(path)).stdout

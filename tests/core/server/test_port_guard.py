@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from core.accounts import ROLES_ACCOUNT
 from core.server import port_guard as guard
 from core.server.port_guard import attach_filter, bind_to_loopback, guard_loopback
 from core.server.probe import answers
@@ -56,7 +57,9 @@ def test_a_guarded_role_answers_this_machine_only(other: Neighbour) -> None:
 def test_a_guarded_role_on_an_address_of_the_network_keeps_it_to_this_machine(
     other: Neighbour,
 ) -> None:
-    with running("worker_node", "--guard", "loopback", host=other.here[4]) as role:
+    """It has the privilege for a filter until it becomes another account."""
+    account = ("--account", str(ROLES_ACCOUNT))
+    with running("worker_node", "--guard", "loopback", *account, host=other.here[4]) as role:
         for version in (4, 6):
             assert answers(other.here[version], role.port, HANG_SECONDS)
             assert not other.answers(other.here[version], role.port, LONG_ENOUGH_SECONDS)

@@ -11,13 +11,13 @@ from tests.core.server.processes import HANG_SECONDS, child_of_a_shell, ready, r
 from tests.habits import needs
 
 AS_ROLES = ("--guard", "loopback", "--account", str(ROLES_ACCOUNT))
+CAPABILITIES = ("CapPrm", "CapEff", "CapAmb")
+NONE = ["0" * 16]
 UNPRIVILEGED = {
     "Uid": [str(ROLES_ACCOUNT)] * 4,
     "Gid": [str(ROLES_ACCOUNT)] * 4,
     "Groups": [],
-    "CapPrm": ["0" * 16],
-    "CapEff": ["0" * 16],
-    "CapAmb": ["0" * 16],
+    **dict.fromkeys(CAPABILITIES, NONE),
     "NoNewPrivs": ["1"],
 }
 
@@ -61,13 +61,18 @@ def test_a_role_that_became_another_account_still_dies_with_its_parent() -> None
 
 
 @pytest.mark.usefixtures("as_root")
-def test_root_that_may_not_change_its_account_stays_root_and_says_why(tmp_path: Path) -> None:
+def test_root_that_may_not_change_its_account_has_no_capability_and_says_why(
+    tmp_path: Path,
+) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(local_inventory(workers=1))
     fixed = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid")
     flags = ["--inventory", str(inventory), "--task", "0"]
     with ready("ps_node", flags, 0, 0, prefix=fixed) as role:
-        assert privileges(Path(f"/proc/{role.process.pid}/status"))["Uid"] == ["0"] * 4
+        for thread in Path(f"/proc/{role.process.pid}/task").iterdir():
+            kept = privileges(thread / "status")
+            assert kept["Uid"] == ["0"] * 4
+            assert {name: kept[name] for name in CAPABILITIES} == dict.fromkeys(CAPABILITIES, NONE)
         role.process.terminate()
         said = role.output()
     assert (

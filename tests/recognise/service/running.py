@@ -92,7 +92,7 @@ def versions_in(state: Path) -> Versions:
 
 
 def models_of(process: int) -> list[psutil.Process]:
-    """The processes of a service's models, the oldest first; root's service has a nursery."""
+    """The processes of a service's models, the oldest first, which a nursery has forked."""
     found = psutil.Process(process).children()
     if len(found) == 1 and "recognise.service.worker.nursery" in found[0].cmdline():
         return found[0].children()
@@ -100,11 +100,11 @@ def models_of(process: int) -> list[psutil.Process]:
 
 
 @contextmanager
-def service(folder: Path, *words: str) -> Iterator[Service]:
+def service(folder: Path, *words: str, before: Sequence[str] = ()) -> Iterator[Service]:
     """A service with its state below `folder`; it must end with 0 and log no traceback."""
     state = state_of(folder)
     with subprocess.Popen(
-        command(state, *words),
+        [*before, *command(state, *words)],
         env=environment_for_any_folder(),
         text=True,
         stdout=subprocess.PIPE,
@@ -128,10 +128,15 @@ def service(folder: Path, *words: str) -> Iterator[Service]:
 
 
 @contextmanager
-def served(folder: Path, *words: str, make: Callable[[Path], object] = export) -> Iterator[Service]:
+def served(
+    folder: Path,
+    *words: str,
+    make: Callable[[Path], object] = export,
+    before: Sequence[str] = (),
+) -> Iterator[Service]:
     """A service of the export that `make` writes below `folder`."""
     make(folder / "export")
-    with service(folder, "--model", str(folder / "export"), *words) as running:
+    with service(folder, "--model", str(folder / "export"), *words, before=before) as running:
         yield running
 
 

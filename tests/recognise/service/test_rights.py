@@ -1,5 +1,6 @@
 """A service in its cage reads and writes its own files, keeps its ports and starts no program."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,11 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core.accounts import MODELS_ACCOUNT
 from core.cage import landlock
 from deploy.common.project import environment_for_any_folder
 from tests.habits import needs
-from tests.recognise.service.exports import export
-from tests.recognise.service.running import command, service, state_of
+from tests.recognise.service.exports import export, windows
+from tests.recognise.service.running import PATH, as_json, command, served, service, state_of
 
 ATTACKS = """
 import os, socket, sys
@@ -39,18 +41,13 @@ sys.exit(service.main())
 """
 
 
-@pytest.mark.parametrize("becomes", [True, False], ids=["an account", "root that stays"])
-def test_a_service_gets_at_nothing_outside_of_its_rights(tmp_path: Path, becomes: bool) -> None:
+def test_a_service_gets_at_nothing_outside_of_its_rights(tmp_path: Path) -> None:
     export(tmp_path / "one")
     outside = tmp_path / "outside"
     outside.write_text("secret")
-    bound: tuple[str, ...] = ()
-    if not becomes:
-        needs.root("root that may not change its account")
-        bound = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid", "--")
     _, _, _, *words = command(state_of(tmp_path), "--model", str(tmp_path / "one"))
     done = subprocess.run(
-        [*bound, sys.executable, "-c", ATTACKS, *words, str(outside)],
+        [sys.executable, "-c", ATTACKS, *words, str(outside)],
         env=environment_for_any_folder(),
         capture_output=True,
         text=True,
@@ -58,13 +55,68 @@ def test_a_service_gets_at_nothing_outside_of_its_rights(tmp_path: Path, becomes
     )
     refused = "execute"
     if landlock.abi():
-        refused += " read list write"
-        if becomes:  # the kernel shows every process to root, who has CAP_PERFMON
-            refused += " environment"
+        refused += " read list write environment"
     if landlock.abi() >= landlock.PORTS:
         refused += " connect bind"
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{refused} 1\n", done.stderr
+
+
+def privileges(process: psutil.Process) -> set[tuple[str, ...]]:
+    """The account and the capabilities of every thread, and whether it may gain others."""
+    found = set()
+    for thread in process.threads():
+        status = Path(f"/proc/{process.pid}/task/{thread.id}/status").read_text()
+        lines = dict(line.split(":", 1) for line in status.splitlines())
+        values = [lines[name].split()[0] for name in ("Uid", "NoNewPrivs", *CAPABILITIES)]
+        found.add(tuple(values))
+    return found
+
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+NONE = ("0" * 16,) * len(CAPABILITIES)
+BOUND = ("setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid", "--")
+
+
+@pytest.mark.parametrize(
+    ("before", "models"),
+    [((), str(MODELS_ACCOUNT)), (BOUND, "0")],
+    ids=["as it is", "that may not change its account"],
+)
+def test_root_that_serves_has_no_capability(
+    tmp_path: Path, before: tuple[str, ...], models: str
+) -> None:
+    needs.root("a service that gives root's capabilities up")
+    with served(tmp_path, before=before) as running:
+        assert privileges(psutil.Process(running.process.pid)) == {("0", "1", *NONE)}
+        (nursery,) = psutil.Process(running.process.pid).children()
+        for each in (nursery, *nursery.children()):
+            assert privileges(each) == {(models, "1", *NONE)}
+        with running.client() as client:
+            answer = client.post(f"{PATH}/infer", json=as_json(windows(1)))
+            assert answer.status_code == 200
+            assert client.get("/page/style.css").status_code == 200
+
+
+def test_root_in_a_folder_of_another_account_is_one_line(tmp_path: Path) -> None:
+    needs.root("a folder of another account")
+    export(tmp_path / "one")
+    home = tmp_path / "alice"
+    home.mkdir(mode=0o700)
+    os.chown(home, 1234, 1234)
+    project = home / "roots"
+    project.mkdir()
+    done = subprocess.run(
+        command(state_of(project), "--model", str(tmp_path / "one")),
+        env=environment_for_any_folder(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert f"{home}" in line
+    assert "serve as that account" in line
 
 
 def test_a_service_whose_nursery_has_ended_ends(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 from core.errors import ClusterError, UsageError
 from core.exported.description import read, write
 from recognise.service import versions as module
-from recognise.service.account import CURRENT
-from recognise.service.versions import Versions
+from recognise.service.versions import CURRENT, Versions
 from tests.recognise.service.exports import export
 from tests.recognise.service.running import manage, state_of
 from tests.recognise.tables import table
