@@ -28,7 +28,7 @@ def machine() -> dict[str, Any]:
         package = "tensorflow"
     try:
         tensorflow = version(package)
-    except PackageNotFoundError:  # `experiments.inference` runs without it
+    except PackageNotFoundError:  # the exports run without it
         tensorflow = None
     return {
         "processor": model,

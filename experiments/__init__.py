@@ -1,6 +1,1 @@
-"""Finished experiments and the tables of papers: `python -m experiments.NAME`.
-
-Nothing imports them.
-
-Their results lie in `experiments/results/`, and docs/results.md says what they showed.
-"""
+"""Results of finished experiments, and the tables that the pages show of them."""

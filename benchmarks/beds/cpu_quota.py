@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
@@ -17,8 +17,6 @@ PERIOD_MICROSECONDS = 10_000
 and then stop, unlike on a slow machine."""
 LEAST_QUOTA_MICROSECONDS = 1_000
 """The kernel refuses smaller ones."""
-FIRST_WEIGHT = 16_384
-"""Of a group that goes before others, whose weight is 1,024 (cpu.shares)."""
 END_SECONDS = 5.0
 
 
@@ -70,57 +68,13 @@ def limited(
 
 @contextmanager
 def _group(process_id: int, quota: int, period: int, controller: Path) -> Iterator[None]:
-    with _made(quota, period, controller) as group:
-        (group / "cgroup.procs").write_text(str(process_id))
-        yield
-
-
-@contextmanager
-def slow_places(
-    count: int,
-    share: float,
-    period_microseconds: int = PERIOD_MICROSECONDS,
-    controller: Path = CONTROLLER,
-) -> Iterator[list[Path]]:
-    """Groups for processes to come, each with this share of one core: `enter` puts one in.
-
-    Removed at the end.
-
-    They go before what else the machine does, so that each has its share.
-    """
-    with ExitStack() as groups:
-        quota = round(share * period_microseconds)
-        made = [
-            groups.enter_context(_made(quota, period_microseconds, controller))
-            for _ in range(count)
-        ]
-        for group in made:
-            (group / "cpu.shares").write_text(str(FIRST_WEIGHT))
-        yield made
-
-
-def enter(group: Path, process_id: int) -> None:
-    """Put a process, with all its threads, into a group; its children begin there.
-
-    One that has ended is none.
-    """
-    with suppress(ProcessLookupError):
-        (group / "cgroup.procs").write_text(str(process_id))
-
-
-def processes_in(group: Path) -> list[int]:
-    """Those that are in a group."""
-    return [int(one) for one in (group / "cgroup.procs").read_text().split()]
-
-
-@contextmanager
-def _made(quota: int, period: int, controller: Path) -> Iterator[Path]:
     group = controller / f"pscluster-{uuid.uuid4().hex[:8]}"
     group.mkdir()
     try:
         (group / "cpu.cfs_period_us").write_text(str(period))
         (group / "cpu.cfs_quota_us").write_text(str(quota))
-        yield group
+        (group / "cgroup.procs").write_text(str(process_id))
+        yield
     finally:
         _remove(group, controller)
 

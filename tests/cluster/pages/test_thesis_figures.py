@@ -15,7 +15,6 @@ SAID = (
     "docs/tables-thesis.md",
     "cluster/references/published/thesis-table-05-pi-seconds.json",
     "inventory.yaml",
-    "experiments/pis.py",
     "benchmarks/pi.py",
     "cluster/pages/pi_times.py",
     "cluster/pages/templates/compare.html",

@@ -1,1 +1,0 @@
-"""Our trainings beside the same ones in PyTorch, epoch by epoch in turn: see `__main__`."""
