@@ -9,7 +9,9 @@ KEYS: Mapping[str, str] = {
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "deploy sbom": "`make sbom` in the checkout writes the packages of uv.lock as CycloneDX 1.5",
+}
 """Commands by their words, such as `job recognise`."""
 
 FLAGS: Mapping[str, str] = {}

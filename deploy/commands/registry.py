@@ -19,7 +19,6 @@ from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh,
 from deploy.commands.programs import run_
 from deploy.commands.render import render
 from deploy.commands.report import report
-from deploy.commands.sbom import sbom
 from deploy.commands.service import list_ as list_versions
 from deploy.commands.service import promote, serve, token
 from deploy.commands.service import rollback as rollback_version
@@ -43,7 +42,6 @@ GROUPS: Mapping[str, Sequence[Found]] = {
         trust,
         monitor,
         render,
-        sbom,
         ssh,
     ),
     "job": (train, cv, evaluate, recognise, pi, list_, attach, cancel, inference, run_),

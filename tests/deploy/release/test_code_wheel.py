@@ -1,6 +1,7 @@
 """The same tree gives the same wheel, and nothing but the tree counts."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,3 +95,11 @@ def test_the_projects_own_code_runs_from_its_wheel(tmp_path: Path) -> None:
     assert len(texts) > 10
     for path in static + templates + texts:
         assert (release / path.relative_to(PROJECT)).exists(), path
+
+
+def test_an_image_takes_the_packages_of_a_release_and_nothing_else() -> None:
+    lines = (PROJECT / ".containerignore").read_text().split()
+    assert lines[0] == "*"
+    assert {line[1:] for line in lines if line.startswith("!")} == {*PACKAGES}
+    steps = (PROJECT / "Containerfile").read_text()
+    assert {*re.findall(r"(?m)^COPY (\w+) /opt/pscluster/code/\1$", steps)} == {*PACKAGES}
