@@ -6,6 +6,8 @@ KEYS: Mapping[str, str] = {
     "micro_batches": (
         "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"
     ),
+    "signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
+    "former_signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 

@@ -117,16 +117,6 @@ class Deployment(Section):
     keep_releases: int = Field(
         3, ge=1, le=20, description="releases that stay on a node for `rollback`"
     )
-    signing_key: Text | None = Field(
-        None,
-        description=(
-            "file of the SSH key that signs releases, or its `.pub` where the agent holds it; null"
-            " is a key of this account, made once"
-        ),
-    )
-    former_signing_key: Text | None = Field(
-        None, description="the key that the nodes have pinned, to hand over to `signing_key`"
-    )
 
 
 Transport = Literal["plain", "wireguard"]

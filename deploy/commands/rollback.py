@@ -183,11 +183,9 @@ class _RollbackRun:
             script = shell(make_current(self._to.release))
             flipped = node.run(script, root=True, deadline_seconds=_SECONDS)
             try:
-                done = outcome(flipped.return_code, flipped.text, flipped.stderr)
+                outcome(flipped.return_code, flipped.text, flipped.stderr)
             except RefusedError as error:
                 raise ClusterError(f"{node.name}: {error}") from error
-            if "unsigned" in done.line:
-                say(f"{node.name}: {done.line}", error=True)
         if self._roles[node.name]:
             restart_on(node, self._roles[node.name])
 

@@ -25,10 +25,8 @@ from deploy.release.scripts import (
     outcome,
     prune_folders,
     remove,
-    statement_of,
     unpack_release,
 )
-from deploy.release.signing import Signatures, release_statement
 from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
@@ -43,7 +41,6 @@ class Environment:
     wheelhouse: Wheelhouse | None
     wheels: str
     """The published wheelhouse as the node sees it."""
-    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Install it."""
@@ -57,10 +54,9 @@ class Environment:
             60.0,
             "is the storage server up, and does it export to this node's address?",
         )
-        signature = self.signatures.of(statement_of(self.wheelhouse))
         install = Shell(
             "install the environment",
-            install_environment(self.wheelhouse, self.wheels, signature=signature),
+            install_environment(self.wheelhouse, self.wheels),
             INSTALL_SECONDS,
         )
         detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"
@@ -73,14 +69,12 @@ class UnpackedRelease:
 
     wheel: CodeWheel
     environment: str
-    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Send and unpack it, or give it another environment."""
         if facts.release_environments.get(self.wheel.key) == self.environment:
             return ()
-        signature = self.signatures.of(statement_of_release(self.wheel, self.environment))
-        script = unpack_release(self.wheel, self.environment, signature=signature)
+        script = unpack_release(self.wheel, self.environment)
         steps = (Shell("send and unpack the code", script, 120.0, stdin=self.wheel.path),)
         detail = f"version {self.wheel.version}, environment {self.environment}"
         return (Change("release", self.wheel.key, "create", detail, steps),)
@@ -91,8 +85,6 @@ class Current:
     """The release that processes are started from."""
 
     wheel: CodeWheel
-    environment: str
-    signatures: Signatures
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Flip the link, in one step."""
@@ -104,16 +96,8 @@ class Current:
             action = "create"
         else:
             action = "change"
-        statement = statement_of_release(self.wheel, self.environment)
-        signature = self.signatures.of(statement)
-        script = make_current(key, statement=statement, signature=signature)
-        steps = (Shell("make the release current", script),)
+        steps = (Shell("make the release current", make_current(key)),)
         return (Change("link", CURRENT, action, detail, steps, runs_jobs=True),)
-
-
-def statement_of_release(wheel: CodeWheel, environment: str) -> str:
-    """Return what has to be signed for a release of this code in this environment."""
-    return release_statement(wheel.key, wheel.sha256, environment)
 
 
 @dataclass(frozen=True)
@@ -162,9 +146,9 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
         return ()
     wheels = spec.folders.seen("wheels", environment)
     return (
-        Environment(environment, spec.wheelhouses.get(environment), wheels, spec.signatures),
-        UnpackedRelease(spec.release.code, environment, spec.signatures),
-        Current(spec.release.code, environment, spec.signatures),
+        Environment(environment, spec.wheelhouses.get(environment), wheels),
+        UnpackedRelease(spec.release.code, environment),
+        Current(spec.release.code),
     )
 
 

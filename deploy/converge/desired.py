@@ -16,7 +16,7 @@ from deploy.cluster.local import Local
 from deploy.converge.card import clones
 from deploy.converge.change import Resource
 from deploy.converge.check import Finding, data_of
-from deploy.converge.code import prune, prune_wheels, statement_of_release
+from deploy.converge.code import prune, prune_wheels
 from deploy.converge.control_keys import token_of
 from deploy.converge.deployment import DeploymentRequest, Desired, Say
 from deploy.converge.machine_facts import MachineFacts, Questions
@@ -27,8 +27,6 @@ from deploy.converge.reachability import found_unreached
 from deploy.converge.subject import DeploymentSpec, NodeSpec
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
-from deploy.release.scripts import statement_of
-from deploy.release.signing import Signatures, signatures_for
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
 
 
@@ -142,29 +140,13 @@ class Machines(DeploymentSpec, Desired):
         if request.publications is not None:
             update("preparing the recordings, if they are not yet")
             publications += request.publications()
-        signatures = Signatures()
-        if fit and "code" in request.phases:
-            signatures = self._signatures(fit, wheelhouses)
         return replace(
             self,
             publications=tuple(publications),
             wheelhouses=wheelhouses,
-            signatures=signatures,
             token=token_of(self.inventory, fit),
             takes_part=frozenset(fit),
         )
-
-    def _signatures(
-        self, fit: Mapping[str, MachineFacts], wheelhouses: Mapping[str, Wheelhouse]
-    ) -> Signatures:
-        """Sign what these nodes may install."""
-        environments = {self.environment(name, facts) for name, facts in fit.items()}
-        statements = [statement_of(wheelhouse) for wheelhouse in wheelhouses.values()]
-        statements += [
-            statement_of_release(self.release.code, environment)
-            for environment in sorted(key for key in environments if key is not None)
-        ]
-        return signatures_for(self.inventory.deployment, statements)
 
     def _pinned_key(self, node: str) -> str | None:
         if self.keys is None or node in self.keys.replaced:

@@ -23,9 +23,7 @@ from deploy.release.scripts import (
     install_environment,
     outcome,
     prune_extras,
-    statement_of,
 )
-from deploy.release.signing import signatures_for
 from deploy.release.wheelhouse import make_wheelhouse
 
 if TYPE_CHECKING:
@@ -109,8 +107,6 @@ class NodeExtras:
                 say=lambda line: say(line, error=True),
             )
             publication = of_wheelhouse(wheelhouse)
-            statement = statement_of(wheelhouse, lock)
-            signature = signatures_for(self.inventory.deployment, [statement]).of(statement)
             update("publishing them")
             apply(
                 fleet.nodes[publisher(self.inventory)],
@@ -122,7 +118,6 @@ class NodeExtras:
             script = install_environment(
                 wheelhouse,
                 folders.seen("wheels", wheelhouse.key),
-                signature=signature,
                 root=EXTRAS,
                 lock=lock,
             )

@@ -10,7 +10,6 @@ from deploy.common.texts import Inline, filled
 from deploy.converge.accounts import KEEP_COPIES
 from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
-from deploy.converge.signer import VERIFIER
 from deploy.converge.subject import DeploymentSpec, NodeAnswer, Subject
 from deploy.render import units, wireguard
 
@@ -113,7 +112,6 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
         names = ["nfs-kernel-server"]
     else:
         names = ["nfs-common"]
-    names.append(VERIFIER)
     if deployment.firewall:
         names.append("nftables")
     if deployment.node_exporter:

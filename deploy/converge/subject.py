@@ -9,7 +9,6 @@ from deploy.cluster.selection import kept_tasks
 from deploy.converge.change import Resource
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import RoleMemory
-from deploy.release.signing import Signatures
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Monitor, Service, Task
@@ -31,7 +30,6 @@ class DeploymentSpec:
     publications: "tuple[Publication, ...]" = ()
     wheelhouses: "Mapping[str, Wheelhouse]" = field(default_factory=dict)
     """By the key of the environment, where a node lacks one."""
-    signatures: Signatures = field(default_factory=Signatures)
     token: str | None = field(default=None, repr=False)
     """The cluster's token; None where it is not known, and then nodes keep what they have."""
     keys: "TunnelKeys | None" = None

@@ -21,7 +21,6 @@ from deploy.converge.publication import DATA_SETS, PUBLICATIONS
 from deploy.converge.reachability import REACHABILITY
 from deploy.converge.roles import ROLES
 from deploy.converge.serving import SERVICE
-from deploy.converge.signer import SIGNER
 from deploy.converge.storage import NFS_SERVER, STORAGE, mark_of
 from deploy.converge.wireguard import KEYS, TUNNEL, TUNNEL_END
 from deploy.render import storage
@@ -47,7 +46,6 @@ SUBJECTS = [
     STORAGE,
     MOUNTS,
     PUBLICATIONS,
-    SIGNER,
     CODE,
     DATA_SETS,
     ROLES,

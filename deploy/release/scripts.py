@@ -15,11 +15,10 @@ from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from core.errors import ClusterError
-from deploy.cluster.places import EXTRAS, ROOT, SIGNERS
+from deploy.cluster.places import EXTRAS, ROOT
 from deploy.common.texts import filled
 from deploy.release.extras import layer
 from deploy.release.hashes import KEY_DIGITS, parse_sums, sums_text
-from deploy.release.signing import environment_statement
 from deploy.rooted.commands import PYTHON, file_program, listed
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class Refusal(IntEnum):
     BUSY = 75
     INSTALL_FAILED = 76
     NOT_THERE = 77
-    NOT_SIGNED = 78
 
 
 class RefusedError(ClusterError):
@@ -147,11 +145,9 @@ def install_environment(
     wheelhouse: "Wheelhouse",
     wheels: str,
     *,
-    signature: str,
     root: str = ROOT,
     python: str = PYTHON,
     lock: "Lock | None" = None,
-    signers: str = SIGNERS,
 ) -> str:
     """Return the script that installs `wheelhouse` from `wheels`, its folder on the node.
 
@@ -168,8 +164,6 @@ def install_environment(
     return script(
         "release/install.sh",
         root=root,
-        signers=signers,
-        signature=signature,
         key=_environment_of(wheelhouse, lock),
         wheels=wheels,
         base="" if lock is None else lock.base.site_packages,
@@ -194,21 +188,6 @@ def _files_of(wheelhouse: "Wheelhouse") -> str:
     return listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
 
 
-def statement_of(wheelhouse: "Wheelhouse", lock: "Lock | None" = None) -> str:
-    """Return what has to be signed before a node runs `install_environment` of the same."""
-    return environment_statement(_environment_of(wheelhouse, lock), _files_of(wheelhouse))
-
-
-def pin_signer(allowed: str, handover: str = "", *, root: str = ROOT) -> str:
-    """Return the script that pins the signer of the line `allowed`, if none is pinned yet.
-
-    Another one has to hand over: `handover` is its signature. The script notes which releases are
-    there unsigned, from before.
-    """
-    signers = f"{root}/{basename(SIGNERS)}"
-    return script("release/pin.sh", root=root, signers=signers, allowed=allowed, handover=handover)
-
-
 def prune_extras(key: str, kept: int, *, root: str = EXTRAS) -> str:
     """Return the script that removes environments of requirements files.
 
@@ -217,26 +196,19 @@ def prune_extras(key: str, kept: int, *, root: str = EXTRAS) -> str:
     return script("release/prune_extras.sh", root=root, key=checked(key), most=kept + 1)
 
 
-def unpack_release(code: "CodeWheel", environment: str, *, signature: str, root: str = ROOT) -> str:
-    """Return the script that makes a release of the code wheel on its stdin, if it is signed.
+def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:
+    """Return the script that makes a release of the code wheel on its stdin.
 
     Its environment is the one of this key. An existing release keeps its files; only its link to
     the environment changes.
     """
     keys = {"key": checked(code.key), "sha256": code.sha256, "environment": checked(environment)}
-    signers = f"{root}/{basename(SIGNERS)}"
-    return script("release/unpack.sh", root=root, signers=signers, signature=signature, **keys)
+    return script("release/unpack.sh", root=root, **keys)
 
 
-def make_current(key: str, *, statement: str = "", signature: str = "", root: str = ROOT) -> str:
-    """Return the script that makes the release `key` current in one step and records the time.
-
-    Its signature is verified: the one given here, which it keeps, else the one that it has. An
-    unsigned release has to be one from before the node pinned a signer.
-    """
-    signers = f"{root}/{basename(SIGNERS)}"
-    signed = {"signers": signers, "statement": statement, "signature": signature}
-    return script("release/make_current.sh", root=root, key=checked(key), **signed)
+def make_current(key: str, *, root: str = ROOT) -> str:
+    """Return the script that makes the release `key` current in one step and records the time."""
+    return script("release/make_current.sh", root=root, key=checked(key))
 
 
 def list_releases(*, root: str = ROOT) -> str:

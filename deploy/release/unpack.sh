@@ -1,4 +1,3 @@
-{% include "release/verify.sh" %}
 final=$root/releases/$key
 link=../../environments/$environment
 python=$root/environments/$environment/bin/python
@@ -6,15 +5,11 @@ python=$root/environments/$environment/bin/python
     { cat >/dev/null; refuse 77 "environment $environment is not complete: install it first"; }
 mkdir -p "$root/releases"
 {% include "release/lock.sh" %}
-statement="pscluster release $key $sha256 $environment"
-verify "release $key" "$statement" "$signature"
-sign() { printf '%s\n' "$statement" >"$1/.statement"; printf '%s\n' "$signature" >"$1/.signature"; }
 new_link() { rm -f "$1/.environment"; ln -s "$link" "$1/.environment"; mv -T "$1/.environment" "$1/environment"; }
 if [ -d "$final" ]; then
     cat >/dev/null
     [ "$(readlink "$final/environment")" = "$link" ] && { echo "unchanged: release $key"; return; }
     new_link "$final"
-    sign "$final"
     echo "changed: release $key has environment $environment"
     return
 fi
@@ -33,7 +28,6 @@ said=$("$python" -m zipfile -e "$work/code.whl" "$work/code" 2>&1 && "$python" -
     esac
 }
 new_link "$work/code"
-sign "$work/code"
 sync -f "$work/code"
 mv -T "$work/code" "$final"
 echo "changed: release $key"

@@ -36,7 +36,6 @@ WITHIN_ROOT_S_OWN = {
     "deploy/release/install.sh": "/opt/pscluster/environments, which only root writes",
     "deploy/release/make_current.sh": "/opt/pscluster, which only root writes",
     "deploy/release/missing.sh": "as finish.sh",
-    "deploy/release/pin.sh": "/opt/pscluster, which only root writes",
     "deploy/release/prune.sh": "as finish.sh",
     "deploy/release/prune_extras.sh": "/opt/pscluster/extras, which only root writes",
     "deploy/release/remove.sh": "/opt/pscluster, which only root writes",

@@ -2,12 +2,11 @@
 
 import platform
 import shutil
-import tempfile
 from pathlib import Path
 
 from deploy.release.requirements import committed, environment_key
+from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import make_wheelhouse
-from tests.deploy.release.signed import seeding
 from tests.lab.commands import run
 from tests.lab.seed import build_seed
 
@@ -24,7 +23,6 @@ def _install(root: Path) -> None:
     wheelhouse = make_wheelhouse(committed(), PYTHON, platform.machine())
     wheels = root / "var/tmp/wheels"
     shutil.copytree(wheelhouse.folder, wheels)
-    with tempfile.TemporaryDirectory() as keys:
-        script = seeding(wheelhouse, "/var/tmp/wheels", Path(keys))
+    script = install_environment(wheelhouse, "/var/tmp/wheels")
     run("chroot", root, "/bin/sh", "-s", stdin=script)
     shutil.rmtree(wheels)

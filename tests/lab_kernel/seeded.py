@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from deploy.release import requirements
+from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import CACHE, Wheelhouse, make_wheelhouse
-from tests.deploy.release.signed import seeding
 from tests.lab.commands import LabError, run
 from tests.lab.image import locked
 from tests.lab.places import cache_folder
@@ -48,7 +48,7 @@ def _install(wheels: Wheelhouse, folder: Path) -> None:
         partial = Path(work, "seed")
         (partial / "opt/pscluster").mkdir(parents=True)
         shutil.copytree(wheels.folder, Path(work, "wheels"), copy_function=os.link)
-        script = seeding(wheels, "/mnt/wheels", Path(work, "keys"))
+        script = install_environment(wheels, "/mnt/wheels")
         # The machine's own Python in the machine's own root; its files go to the seed's folder.
         inside = (
             'mount -t tmpfs none "$0/mnt" && mkdir "$0/mnt/wheels" && mount --bind "$1/wheels"'

@@ -20,7 +20,6 @@ from tests.deploy.converge.played_machine import (
     ENVIRONMENT,
     PlayedMachine,
     code_wheel,
-    signatures,
     wheelhouse,
     wheels,
 )
@@ -57,9 +56,7 @@ def thesis(*overrides: str, **more: str) -> Inventory:
 
 def machines_for(inventory: Inventory, key: str = "feedfacefeedface") -> Machines:
     publication = Publication("wheels", ENVIRONMENT, wheels())
-    return Machines(
-        inventory, release(key), (publication,), {ENVIRONMENT: wheelhouse()}, signatures(key)
-    )
+    return Machines(inventory, release(key), (publication,), {ENVIRONMENT: wheelhouse()})
 
 
 def untouched(address: str = "192.168.1.16", **changes: Any) -> MachineFacts:

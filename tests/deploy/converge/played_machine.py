@@ -18,16 +18,12 @@ from typing import Any
 from deploy.cluster.connector import Connector, Following, Kept
 from deploy.common.project import ROOT
 from deploy.converge.change import PublishedFile
-from deploy.converge.code import statement_of_release
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.survey import machine_facts
 from deploy.release.code_wheel import CodeWheel
-from deploy.release.scripts import statement_of
-from deploy.release.signing import Signatures
 from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.converge import play_command
 from tests.deploy.converge.played_node import OWN_FOLDERS, PlayedNode
-from tests.deploy.release.signed import new_signer
 from tests.habits import needs
 
 ENVIRONMENT = "0123456789abcdef"
@@ -40,7 +36,7 @@ main()
 """
 REAL = (
     *("base64", "cmp", "comm", "cut", "date", "du", "find", "flock", "head", "ln", "nice"),
-    *("readlink", "sha256sum", "ssh-keygen", "stat", "timeout", "tr", "uniq"),
+    *("readlink", "sha256sum", "stat", "timeout", "tr", "uniq"),
 )
 # Shell where it does: a Python for each of a deployment's hundreds of commands takes long.
 ESCAPE = """\
@@ -157,16 +153,6 @@ def code_wheel(key: str) -> CodeWheel:
     """The code wheel has the same content under any key."""
     (uv,) = (file for file in wheels() if file.name.endswith(".whl"))
     return CodeWheel(uv.path, key, uv.sha256, "1.0")
-
-
-@cache
-def signatures(key: str) -> Signatures:
-    """What the operator signed of a release of this key."""
-    statements = (
-        statement_of(wheelhouse()),
-        statement_of_release(code_wheel(key), ENVIRONMENT),
-    )
-    return new_signer(Path(_folder().name, "keys")).signatures(statements)
 
 
 class PlayedMachine(Connector):

@@ -2,7 +2,7 @@
 
 import json
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from deploy.release import extras
 from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
-from tests.deploy.release.signed import new_signer, pinning
 from tests.deploy.release.wheels import (
     EXECUTABLE,
     MACHINE,
@@ -27,16 +26,13 @@ from tests.deploy.release.wheels import (
     only_from,
     pure_wheel,
     requirements,
-    run,
     uv_wheel,
-    verifies_here,
 )
 
 INVENTORY = """schema: 1
 cluster: pi
 connection: ssh
 nodes: [{{name: rpi11, address: 127.0.0.1, roles: [storage, ps, worker, coordinator]}}]
-deployment: {{signing_key: {folder}/keys/signer}}
 storage: {{server: rpi11, mount: {folder}/share, export: {folder}/share}}
 """
 OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
@@ -75,7 +71,6 @@ class Nodes:
         pure_wheel(self.index, "beta", "2.0")
         committed = requirements(uv_wheel(self.index))
         only_from(self.index, patch)
-        verifies_here(patch)
         self.share.mkdir(parents=True)
         (folder / "inventory.yaml").write_text(INVENTORY.format(folder=folder))
         self.inventory = load(folder / "inventory.yaml")
@@ -87,7 +82,6 @@ class Nodes:
         self.current = self.opt / "current" / "environment"
         self.current.parent.mkdir()
         self.current.symlink_to(f"../environments/{key}")
-        run(pinning(new_signer(folder / "keys"), self.opt))
         extras_root = str(self.opt / "extras")
         for module, name, value in (
             (extras, "committed", lambda **_: committed),
@@ -95,15 +89,11 @@ class Nodes:
             (of_nodes, "CURRENT", str(self.opt / "current")),
             (of_nodes, "EXTRAS", extras_root),
             (of_nodes, "make_wheelhouse", partial(make_wheelhouse, cache=folder / "wheels")),
-            (of_nodes, "install_environment", self.installing()),
+            (of_nodes, "install_environment", partial(install_environment, python=EXECUTABLE)),
             (of_nodes, "prune_extras", partial(prune_extras, root=extras_root)),
             (of_nodes, "locked", partial(extras.locked, cache=folder / "locks")),
         ):
             patch.setattr(module, name, value)
-
-    def installing(self, python: str = EXECUTABLE) -> Callable[..., str]:
-        """Return what makes the script, for nodes that pinned the operator's signer."""
-        return partial(install_environment, python=python, signers=str(self.opt / "signers"))
 
     def environment(self, key: str, python: str) -> Path:
         """One with this program as its Python."""
@@ -192,7 +182,8 @@ def test_a_foreign_answer_is_one_line(nodes: Nodes, answer: str, words: str) -> 
 
 
 def test_a_refusal_of_the_node_is_said(nodes: Nodes) -> None:
-    nodes.patch.setattr(of_nodes, "install_environment", nodes.installing("/bin/false"))
+    failing = partial(install_environment, python="/bin/false")
+    nodes.patch.setattr(of_nodes, "install_environment", failing)
     said = r"rpi11: the packages cannot be installed: .*does not start"
     with pytest.raises(ClusterError, match=said):
         nodes.bring(Heard())

@@ -67,7 +67,7 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
         "/var/lib/pscluster-deploy/folders",
         "/etc/nfs.conf.d/pscluster.conf",
         "rpcbind.socket, rpcbind.service, rpc-statd.service",
-        "nfs-kernel-server, openssh-client, nftables",
+        "nfs-kernel-server, nftables",
         "pscluster",
         "pscluster-role",
         "pscluster-service",
@@ -91,7 +91,6 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
     assert of_phase["mounts"] == ["/etc/fstab", *(f"/mnt/pscluster/{part}" for part in parts)]
     assert of_phase["publish"] == [f"wheels/{ENVIRONMENT}"]
     assert of_phase["code"] == [
-        "/opt/pscluster/signers",
         ENVIRONMENT,
         "feedfacefeedface",
         "/opt/pscluster/current",
@@ -110,7 +109,7 @@ def test_an_untouched_pi_becomes_a_server_phase_by_phase() -> None:
 def test_a_worker_s_node_gets_a_client_and_one_unit_and_publishes_nothing() -> None:
     machines = machines_for(thesis())
     plans = plan(machines, untouched_cluster(machines.inventory))
-    assert "install nfs-common, openssh-client, nftables" in on_node(plans, "rpi01")
+    assert "install nfs-common, nftables" in on_node(plans, "rpi01")
     assert plans["storage"]["rpi01"] == plans["publish"]["rpi01"] == ()
     points = ["/mnt/pscluster/shared", "/mnt/pscluster/data"]
     assert [change.subject for change in plans["mounts"]["rpi01"]] == ["/etc/fstab", *points]

@@ -15,14 +15,7 @@ from tests.deploy.release.wheels import (
     pure_wheel,
     requirements,
     uv_wheel,
-    verifies_here,
 )
-
-
-@pytest.fixture(autouse=True)
-def verifying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node has ssh-keygen; a bare machine takes that of the tests."""
-    verifies_here(monkeypatch)
 
 
 @pytest.fixture

@@ -17,8 +17,15 @@ import pytest
 from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text
 from deploy.release.scripts import Refusal, RefusedError
 from deploy.release.wheelhouse import Wheelhouse
-from tests.deploy.release.signed import installing
-from tests.deploy.release.wheels import DEADLINE_SECONDS, EXECUTABLE, names, refusal, run, times
+from tests.deploy.release.wheels import (
+    DEADLINE_SECONDS,
+    EXECUTABLE,
+    installing,
+    names,
+    refusal,
+    run,
+    times,
+)
 from tests.habits import needs
 
 ODD = 'o\'clock $(touch pwned) "x" ;&'

@@ -14,10 +14,10 @@ from deploy.release.extras import Base, Lock, environment_for, locked, unsatisfi
 from deploy.release.requirements import MACHINES, PYTHONS, Pin, Target
 from deploy.release.scripts import Refusal, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
-from tests.deploy.release.signed import installing
 from tests.deploy.release.wheels import (
     MACHINE,
     PYTHON,
+    installing,
     names,
     pure_wheel,
     refusal,

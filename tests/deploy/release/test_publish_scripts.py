@@ -15,8 +15,7 @@ from deploy.release.scripts import (
     read_missing,
 )
 from deploy.release.wheelhouse import Wheelhouse
-from tests.deploy.release.signed import installing
-from tests.deploy.release.wheels import names, printed, refusal, run, times
+from tests.deploy.release.wheels import installing, names, printed, refusal, run, times
 
 OTHER_KEY = "0" * 16
 

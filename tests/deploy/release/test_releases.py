@@ -21,7 +21,6 @@ from deploy.release.scripts import (
     remove,
     unpack_release,
 )
-from tests.deploy.release.signed import pinned, signature_of
 from tests.deploy.release.wheels import (
     DEADLINE_SECONDS,
     EXECUTABLE,
@@ -48,15 +47,13 @@ class Node:
             (home / "bin").mkdir(parents=True)
             (home / "bin" / "python").symlink_to(EXECUTABLE)
             (home / ".complete").touch()
-        self._signer = pinned(self.root, folder / "keys")
 
     def code(self, text: str) -> CodeWheel:
         path = pure_wheel(self._wheels / text, "code", text=text)
         return CodeWheel(path, code_key(path.read_bytes()), file_sha256(path), "1.0")
 
     def unpacking(self, code: CodeWheel, environment: str = ENVIRONMENTS[0]) -> str:
-        signature = signature_of(self._signer, code, environment)
-        return unpack_release(code, environment, signature=signature, root=str(self.root))
+        return unpack_release(code, environment, root=str(self.root))
 
     def unpack(self, code: CodeWheel, environment: str = ENVIRONMENTS[0]) -> Done:
         return run(self.unpacking(code, environment), code.path.read_bytes())

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.release.code_wheel import uv_executable
+from deploy.release.extras import Lock
 from deploy.release.hashes import file_sha256
-from deploy.release.scripts import SEARCHED, Done, Refusal, RefusedError, outcome
-from tests.habits import needs
+from deploy.release.scripts import Done, Refusal, RefusedError, install_environment, outcome
+from deploy.release.wheelhouse import Wheelhouse
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MACHINE = platform.machine()
@@ -86,10 +87,15 @@ def requirements(*wheels: Path) -> str:
     return text
 
 
-def verifies_here(patch: pytest.MonkeyPatch) -> None:
-    """Have scripts find ssh-keygen, on a machine without its own too."""
-    place = needs.tool("ssh-keygen").parent
-    patch.setattr("deploy.release.scripts.SEARCHED", f"{place}:{SEARCHED}")
+def installing(
+    wheelhouse: Wheelhouse,
+    wheels: Path,
+    root: Path,
+    python: str = EXECUTABLE,
+    lock: Lock | None = None,
+) -> str:
+    """Return the script that installs an environment with this machine's Python."""
+    return install_environment(wheelhouse, str(wheels), root=str(root), python=python, lock=lock)
 
 
 def run(script: str, stdin: bytes = b"") -> Done:
