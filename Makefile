@@ -6,11 +6,14 @@ PYTHON ?=
 JOBS ?= 2
 FLOOR ?=
 BENCHMARKS ?= wire memory pi accuracy kernel faults scaling links metrics_cost
+LAB ?= tests/lab/two_nodes tests/lab/test_nodes.py
 python := .venv/bin/python
+pytest := $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 zig := .cache/zig
+kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated run test test-tools test-long lab check format lint types imports lengths habits lock rules requirements docs bench clean lab-kernel image
+.PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated kernels-proven kernels-are-proven run test stories long all-tests shake costs test-tools lab check format lint types imports lengths habits lock rules requirements docs bench clean lab-kernel image
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -21,18 +24,32 @@ help:  ## this list
 run: .venv  ## a parameter server and two workers on this machine train the network, then stop (ARGS="--data synthetic")
 	@$(python) tools/run_local.py $(INVENTORY) $(ARGS)
 
-test: .venv  ## all tests but the long ones, two files at a time (FLOOR=recognise for one floor, ARGS="-k inventory")
+test: .venv  ## the fast tests: each costs at most a CPU second (FLOOR=recognise for one floor, ARGS="-k inventory")
 	@$(python) -m tools.debian_tools --on-the-way
-	@$(python) -m pytest -n $(JOBS) --dist loadfile $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
+	@$(pytest) --tier=fast $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
+
+stories: .venv  ## the dearer tests, one form each
+	@$(pytest) --tier=stories $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
+
+long: .venv  ## one long test for each behaviour: whole trainings, killed nodes, browsers
+	@$(pytest) --tier=long $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
+
+all-tests: kernels-check kernels-sanitize kernels-emulated  ## every form of every test, sixteen emulated Pis, a week's changes under load: hours
+	@$(pytest) --tier=all $(ARGS)
+	@$(MAKE) lab LAB=tests/lab
+	@$(python) -m tools.shake --since "1 week ago" --rounds 5
+
+shake: .venv  ## the test files of your change three times on a busy machine (ARGS="--base COMMIT")
+	@$(python) -m tools.shake $(ARGS)
+
+costs: .venv  ## measures what each test costs, as root on a quiet machine: see tests/costs.py
+	@$(python) -m tests.costs fast stories long
 
 test-tools: .venv  ## unpacks the programs that the tests start and this machine lacks into .cache; installs nothing
 	@$(python) -m tools.debian_tools
 
-test-long: .venv  ## the tests marked long, two files at a time (JOBS=0 for one process)
-	@$(python) -m pytest -n $(JOBS) --dist loadfile -m "long and not lab" $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
-
-lab: .venv  ## the tests on sixteen emulated Raspberry Pis: root, see docs/lab.md (ARGS="-k crash")
-	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab tests/lab $(ARGS)
+lab: .venv  ## tests on emulated Raspberry Pis, two of them: root, see docs/lab.md (LAB=tests/lab for all sixteen, ARGS="-k crash")
+	@$(python) -m tests.lab prepare && $(python) -m pytest -m lab $(LAB) $(ARGS)
 
 lab-kernel: .venv  ## the deployment on three machines with real kernels: root, twenty minutes, see docs/lab.md
 	@$(python) -m tests.lab_kernel prove
@@ -51,6 +68,12 @@ kernels-sanitize: .venv
 
 kernels-emulated: .venv $(zig)/made
 	@$(python) -m tools.compare_kernels emulated
+
+kernels-proven: kernels-check kernels-sanitize kernels-emulated  ## makes all three comparisons and writes down of which sources
+	@$(kernel_sources) >kernels/built/PROVEN
+
+kernels-are-proven:  # whether the three comparisons passed with these sources
+	@$(kernel_sources) | cmp --silent - kernels/built/PROVEN
 
 $(zig)/made: kernels/requirements.txt
 	@$$(sh tools/make_venv.sh --find) -m venv --clear $(zig)
@@ -76,7 +99,7 @@ lengths: .venv
 
 habits: .venv  ## what a file may say and reach, and the figures of the house
 	@$(python) -m pytest -q -m sources tests/habits
-	@$(python) -m tools.house --quiet
+	@$(python) -m tools.house
 
 lock: .venv
 	@uv=$$(sh tools/make_venv.sh --uv) && $$uv lock --check --quiet

@@ -12,11 +12,12 @@ from hypothesis import settings
 
 from core.exported.runtimes import no_telemetry
 from core.inventory import templates
+from tests import costs, tiers
 from tests.habits import leaks, needs
 from tools import debian_tools
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Lets Ctrl-C and a hang-up reach the tests' processes, also under nohup or in a script's
     background.
 
@@ -33,6 +34,7 @@ def pytest_configure() -> None:
         os.environ.get("PYTEST_XDIST_WORKER", ""),
         int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
     )
+    _take_tier(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -41,16 +43,20 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--of-this-machine` takes the tests that other programs or rights could change."""
-    parser.addoption("--of-this-machine", action="store_true", help=needs.OF_THIS_MACHINE)
+    """`--tier=fast` takes the tests of one tier; without it pytest takes those that `-m` names."""
+    parser.addoption("--tier", choices=tiers.TIERS, help="the tests of this tier: tests/tiers.py")
+    parser.addoption("--only-root", action="store_true", help="those that only root can run")
+    parser.addoption("--costs-into", type=Path, help="measure for `python -m tests.costs`")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `--of-this-machine` does not ask for."""
-    if config.getoption("--of-this-machine"):
-        others = [item for item in items if not needs.may_be_asked(item)]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+def _take_tier(config: pytest.Config) -> None:
+    if tier := config.getoption("--tier"):
+        config.option.markexpr = ""
+        only_root = config.getoption("--only-root")
+        config.pluginmanager.register(tiers.Tier(tier, os.geteuid() == 0, only_root))
+    runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.option.numprocesses
+    if runs_tests and (folder := config.getoption("--costs-into")):
+        config.pluginmanager.register(costs.Meter(folder))
 
 
 def _draw_ports_apart(worker: str, workers: int) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -105,39 +104,6 @@ def network_namespace() -> None:
     tools("unshare", "ip")
     root("network namespaces")
     possible(_refused("unshare", "--net", "ip", "link", "set", "lo", "up"))
-
-
-OF_THIS_MACHINE = "only the tests that may use programs, root or namespaces of this machine"
-
-
-def may_be_asked(item: pytest.Item) -> bool:
-    """Whether a test, one of its fixtures or a module that these use knows this module."""
-    info = item._fixtureinfo  # type: ignore[attr-defined]
-    names = {fixture.func.__module__ for each in info.name2fixturedefs.values() for fixture in each}
-    names.discard("tests.conftest")  # which every test has
-    return any(_knows(name) for name in {*names, item.module.__name__})  # type: ignore[attr-defined]
-
-
-@cache
-def _knows(name: str) -> bool:
-    """Whether a module of the tests, or one that it takes something from, is this one."""
-    waiting = [name]
-    seen = set(waiting)
-    while waiting:
-        module = sys.modules.get(waiting.pop())
-        for value in vars(module).values() if module else ():
-            used = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
-            if used == __name__:
-                return True
-            if used.startswith("tests.") and used not in seen:
-                seen.add(used)
-                waiting.append(used)
-    return False
-
-
-def _module_of(value: object) -> str:
-    name = getattr(value, "__module__", None)
-    return name if isinstance(name, str) else ""
 
 
 PROJECT = Path(__file__).resolve().parents[2]

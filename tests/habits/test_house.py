@@ -1,13 +1,14 @@
 """The figures of the house are counted as they are named, and a figure beyond its limit is said."""
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.ran import ran
 from tools import house
-from tools.house import LIMITS, Module
+from tools.house import Limit, Module
 
 pytestmark = pytest.mark.sources
 
@@ -39,9 +40,73 @@ def test_a_docstring_with_a_subject_is_none_of_them() -> None:
     assert house.subjectless([module("core/a.py", text)]) == []
 
 
+def test_a_docstring_of_an_attribute_counts_too() -> None:
+    text = 'class A:\n    """Say what it is."""\n\n    b: int\n    """Of the container."""\n'
+    assert house.subjectless([module("core/a.py", text)]) == ["core/a.py:5"]
+
+
 def test_a_figure_beyond_its_limit_is_one_line() -> None:
-    found = {**dict.fromkeys(LIMITS, 0.0), "import contracts": 13.0}
-    assert house.beyond(found, LIMITS) == ["import contracts: 13.0, at most 12"]
+    limits = {"import contracts": Limit(12, None), "tests": Limit(5, 1)}
+    problems = house.beyond({"import contracts": 13.0, "tests": 5}, limits)
+    assert problems == ["import contracts: 13.0, at most 12"]
+
+
+def test_a_module_belongs_to_the_room_of_its_longest_folder() -> None:
+    modules = [module("core/a.py", "a"), module("core/data/b.py", "b = 1")]
+    sizes = house.sizes(modules, {"core/": "ground", "core/data/": "data"})
+    assert sizes == {"ground": 4, "data": 5}
+    with pytest.raises(ValueError, match=r"core/a\.py: no room"):
+        house.sizes(modules, {"core/data/": "data"})
+
+
+def limits_of(most: int, budget: int) -> str:
+    rows = {"a room": {"folders": ["core/"], "limit": most, "budget": budget}}
+    return json.dumps({"rooms": rows, "figures": {}}, indent=1) + "\n"
+
+
+def test_today_s_figures_lower_the_limits_and_raise_none() -> None:
+    assert house.lowered(limits_of(9, 5), {"a room": 7}) == limits_of(7, 5)
+    assert house.lowered(limits_of(9, 5), {"a room": 12}) == limits_of(9, 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [((9, 5), (10, 5), ["a room"]), ((9, 5), (9, 6), ["a room"]), ((9, 5), (8, 4), [])],
+)
+def test_a_limit_and_a_budget_may_not_rise(
+    before: tuple[int, int], after: tuple[int, int], names: list[str]
+) -> None:
+    old, new = (house.read_limits(limits_of(*numbers)) for numbers in (before, after))
+    assert house.raised(old, new) == names
+
+
+def test_a_commit_that_raises_a_limit_does_only_that(tmp_path: Path) -> None:
+    def commit(**files: str) -> str:
+        for name, text in files.items():
+            (tmp_path / name.replace("__", "/")).with_suffix(".json").write_text(text)
+        ran("git", "-C", tmp_path, "add", "-A")
+        identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+        ran("git", "-C", tmp_path, *identity, "commit", "-q", "-m", "a change")
+        return ran("git", "-C", tmp_path, "rev-parse", "HEAD").stdout[:8]
+
+    ran("git", "init", "-q", tmp_path)
+    (tmp_path / "tools").mkdir()
+    commit(tools__house=limits_of(5, 5), other="1")
+    commit(tools__house=limits_of(6, 5))
+    assert house.raised_on_the_side(tmp_path) == []
+    commit(tools__house=limits_of(4, 5), other="2")
+    assert house.raised_on_the_side(tmp_path) == []
+    name = commit(tools__house=limits_of(8, 5), other="3")
+    (problem,) = house.raised_on_the_side(tmp_path)
+    assert problem.startswith(f"{name} raises a room and changes other files")
+
+
+def test_a_page_gets_the_table_between_its_marks() -> None:
+    page = f"before\n{house.BEGIN}old\n{house.END}after\n"
+    rows = house.table({"a room": 7}, {"a room": Limit(9000, 5000)})
+    text = house.with_table(page, rows)
+    assert text == f"before\n{house.BEGIN}\n{rows}\n{house.END}after\n"
+    assert "| a room | 9,000 | 5,000 |\n" in rows
 
 
 def test_a_repository_is_counted(tmp_path: Path) -> None:
@@ -53,10 +118,16 @@ def test_a_repository_is_counted(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("one\n")
     (tmp_path / "CONTRIBUTING.md").write_text("one\n")
     (tmp_path / "pyproject.toml").write_text("[[tool.importlinter.contracts]]\nid = 'a'\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "house.json").write_text(limits_of(9, 5))
+    (tmp_path / "tests").mkdir()
+    costs = {"fast": {"a.py": 1.5}, "stories": {"b.py::c": 2.0, "b.py::d": 1.6}, "long": {}}
+    (tmp_path / "tests" / "costs.json").write_text(json.dumps(costs))
     found = house.figures(tmp_path)
+    assert found["CPU seconds of stories tests"] == 4
     assert found["words of docs"] == 5
     assert found["import contracts"] == 1
     assert found["places that switch the formatter off (all)"] == 1
     assert found["tuple assignments a thousand lines"] == 500.0
     assert found["conditional expressions a thousand lines"] == 500.0
-    assert found["nodes of the product"] > 10
+    assert found["a room"] == found["nodes of the product with experiments"] > 10
