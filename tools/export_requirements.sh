@@ -14,7 +14,7 @@ list() {
     {
         echo "# What a node installs. Written from uv.lock by \`make requirements\`; do not edit."
         "$uv" export --frozen --quiet --no-default-groups --no-emit-project --no-header --no-annotate \
-            --prune bcrypt --prune fabric --prune grafana-foundation-sdk --prune pip "$@"
+            --prune bcrypt --prune fabric --prune pip "$@"
     } >"$made"
     if [ "$check" != --check ]; then
         mv "$made" "$file"

@@ -115,10 +115,14 @@ def guard_program() -> str:
     return (_HERE / GUARD).read_text(encoding="utf-8")
 
 
+def dashboards() -> Mapping[str, str]:
+    """Return Grafana's dashboards as JSON by the names of their files."""
+    paths = sorted((_HERE / "dashboards").glob("*.json"))
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
 def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]:
     """The files of Grafana."""
-    from deploy.monitor.grafana import dashboards  # only this function needs the library
-
     return {
         "grafana/provisioning/datasources/pscluster.yml": _filled(
             "datasource.yml", url=prometheus_url, seconds=scrape_seconds

@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.pages.panels import tiles_of
 from cluster.pages.report import summary_tiles
 from cluster.pages.run_files import StoredRun
-from deploy.monitor.grafana import dashboards
+from deploy.monitor.files import dashboards
 from tests.cluster.pages.example import training
 
 figures = {"validation": {"precision_macro": 0.125}, "test": {"precision_macro": 0.25}}

@@ -5,7 +5,7 @@ import json
 import re
 
 from core.metrics.catalogue import CATALOGUE
-from deploy.monitor.grafana import dashboards
+from deploy.monitor.files import dashboards
 from tests.deploy.monitor.expressions import RECORDINGS, expressions_of
 
 EXPORTED = {series for metric in CATALOGUE for series in metric.series}

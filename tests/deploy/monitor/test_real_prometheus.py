@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 
 from cluster.programs.request import ProgramRequest
-from deploy.monitor.grafana import dashboards
+from deploy.monitor.files import dashboards
 from tests.cluster.jobs.cluster import Cluster, cluster_of, own_recordings
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from core.inventory import load
-from deploy.monitor.files import RECORDING_RULES, prometheus_files, write
-from deploy.monitor.grafana import dashboards
+from deploy.monitor.files import RECORDING_RULES, dashboards, prometheus_files, write
 from tests.deploy.monitor.expressions import filled_in, panels_of
 from tests.habits import needs
 from tools.check_rules import INVENTORY

@@ -14,7 +14,7 @@ import pytest
 
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
-from deploy.monitor.grafana import dashboards
+from deploy.monitor.files import dashboards
 from recognise.service.drift import LEAST_WINDOWS, MOST_WINDOWS
 from tests.core.control.squatter import squatting
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
