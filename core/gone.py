@@ -19,5 +19,9 @@ COMMANDS: Mapping[str, str] = {
 FLAGS: Mapping[str, str] = {}
 """Flags of commands, such as `--mqtt`."""
 
-KINDS: Mapping[str, str] = {}
+KINDS: Mapping[str, str] = {
+    "bare": "no template has it now: copy examples/bare, an app without Keras",
+    "text": "no template has it now: copy examples/characters, an app that reads texts",
+    "timeseries": "no template has it now: take tabular, and give data() whole series by `groups`",
+}
 """Names that a key took as its value, such as a kind of data."""

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
+from core import gone
 from core.errors import ClusterError, UsageError
 from core.registry import either
 
@@ -17,9 +18,6 @@ TEMPLATES = MappingProxyType(
         "keras": "a Keras model and scikit-learn's handwritten digits",
         "tabular": "a number from the columns of a table",
         "images": "classes of images in folders",
-        "timeseries": "the next value of a series",
-        "text": "classes of short texts",
-        "bare": "a model without Keras",
     }
 )
 """What each is, by name."""
@@ -43,6 +41,7 @@ def new_app(name: str, template: str, into: Path) -> Path:
     if template not in TEMPLATES:
         near = get_close_matches(template, TEMPLATES, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"choose {either(TEMPLATES)}"
+        remedy = gone.KINDS.get(template, remedy)
         raise UsageError(f"--template: unknown template {template!r:.40}: {remedy}")
     target = into / name
     try:

@@ -144,7 +144,7 @@ def test_trains_and_prepares_nodes_with_nothing_but_the_wheel(tmp_path: Path) ->
 
     assert said(scripts / "pscluster", "--version").strip() == "pscluster 12.3.4"
     assert "  job train" in said(scripts / "pscluster", "--list")
-    said(scripts / "pscluster", "app", "new", "mine", "--template", "bare")
+    said(scripts / "pscluster", "app", "new", "mine", "--template", "tabular")
     assert (empty / "mine" / "app.py").is_file()
     folder, status, epochs = said(scripts / "python", "-c", TRAINS).splitlines()[-1].split()
     assert (status, epochs) == ("done", "1")

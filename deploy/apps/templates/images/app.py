@@ -46,10 +46,11 @@ def data(folder):
 
     Every fifth one is for the test.
 
-    `folder` is what `--data` names, else the folder of this file.
+    `folder` is what `--data` names, here one with a folder for each class, else that of this file.
     """
-    images = folder / "images"
-    x, y, labels = read(images) if images.is_dir() else draw(3000)
+    is_app = (folder / "app.py").is_file()
+    images = folder / "images" if is_app else folder
+    x, y, labels = draw(3000) if is_app and not images.is_dir() else read(images)
     test = np.arange(len(x)) % 5 == 0
     return {
         "x_train": x[~test],
@@ -61,20 +62,16 @@ def data(folder):
 
 
 def read(images):
-    """All images below a folder for each class, in a random order that is always the same."""
-    labels = sorted(path.name for path in images.iterdir() if path.is_dir())
-    files = [
-        (path, k)
-        for k, label in enumerate(labels)
-        for path in sorted((images / label).iterdir())
-        if path.suffix.lower() in (".png", ".jpg", ".jpeg")
-    ]
-    order = np.random.default_rng(0).permutation(len(files))
-    x = np.zeros((len(files), SIZE, SIZE, 3), "uint8")
-    for place, k in enumerate(order):
-        image = tf.io.decode_image(files[k][0].read_bytes(), channels=3, expand_animations=False)
-        x[place] = tf.cast(tf.round(tf.image.resize(image, (SIZE, SIZE))), tf.uint8)
-    return x, np.array([files[k][1] for k in order]), labels
+    """All images below a folder for each class, in a random order that is always the same.
+
+    `CLASS/*.wav` come from `keras.utils.audio_dataset_from_directory(sounds, batch_size=None,
+    output_sequence_length=16000, seed=0)` in the same way.
+    """
+    dataset = keras.utils.image_dataset_from_directory(
+        images, image_size=(SIZE, SIZE), batch_size=None, seed=0, verbose=False
+    )
+    x, y = map(np.stack, zip(*dataset.as_numpy_iterator(), strict=True))
+    return x.round().astype("uint8"), y, dataset.class_names
 
 
 def draw(count):

@@ -41,10 +41,10 @@ def test_augmentation_mirrors_some_images_and_depends_on_the_seed_alone():
 
 def test_images_are_read_from_folders(tmp_path):
     for name, value in (("bright", 250), ("dark", 5)):
-        (tmp_path / "images" / name).mkdir(parents=True)
+        (tmp_path / name).mkdir(parents=True)
         for k in range(3):
             image = np.full((40, 20, 3), value, "uint8")
-            (tmp_path / "images" / name / f"{k}.png").write_bytes(tf.io.encode_png(image).numpy())
+            (tmp_path / name / f"{k}.png").write_bytes(tf.io.encode_png(image).numpy())
     found = app.data(tmp_path)
     assert found["labels"] == ["bright", "dark"]
     for part in ("train", "test"):

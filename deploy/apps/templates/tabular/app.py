@@ -1,6 +1,7 @@
 """Predicts a number from the columns of a table.
 
-It is drawn here (Friedman 1991): replace `rows` by your own.
+Put yours into `table.csv`, the number to predict last; without that file the app draws one itself
+(Friedman 1991).
 """
 
 import keras
@@ -31,22 +32,23 @@ def model(input_shape, outputs):
 def data(folder):
     """The examples, each column with mean 0 and deviation 1: networks learn best from such numbers.
 
-    Mean and deviation are those of the training rows. `folder` is what `--data` names, else the
-    folder of this file.
+    Mean and deviation are those of the training rows, and every fifth row is for the test.
+
+    `folder` is what `--data` names, here a table, else the folder of this file. Columns of words
+    become numbers by `pandas.get_dummies(pandas.read_csv(file), dtype=float).to_numpy()`.
     """
-    x, y = rows(4000)
-    test = np.arange(len(x)) % 5 == 0
-    x = (x - x[~test].mean(0)) / x[~test].std(0)
-    y = (y - y[~test].mean()) / y[~test].std()
+    is_app = (folder / "app.py").is_file()
+    file = folder / "table.csv" if is_app else folder
+    drawn = is_app and not file.is_file()
+    table = draw(4000) if drawn else np.genfromtxt(file, delimiter=",", skip_header=1)
+    test = np.arange(len(table)) % 5 == 0
+    table = (table - table[~test].mean(0)) / table[~test].std(0)
+    x, y = table[:, :-1], table[:, -1]
     return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
 
 
-def rows(count):
-    """Five columns decide the target, the other five are of no use, and there is noise.
-
-    For a file of your own: `table = np.genfromtxt(folder / "table.csv", delimiter=",",
-    skip_header=1)`.
-    """
+def draw(count):
+    """Rows whose last number five columns decide; the other five are of no use. There is noise."""
     random = np.random.default_rng(0)
     x = random.random((count, COLUMNS))
     y = (
@@ -55,4 +57,4 @@ def rows(count):
         + 10 * x[:, 3]
         + 5 * x[:, 4]
     )
-    return x.astype("float32"), (y + random.normal(0, 1, count)).astype("float32")
+    return np.column_stack([x, y + random.normal(0, 1, count)])
