@@ -1,69 +1,77 @@
-"""Tables of docs/page.md from the code, `/api/status` and the events.
+"""The schema of `/api/status` and the table of events on docs/page.md, from the code.
 
 `python -m core.status.reference --write` makes them.
 """
 
 import ast
 import dataclasses
+import inspect
+import json
 import sys
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from core.logs.terminal import say
 from core.status import parts, view
 from core.status.history import KEPT
 
 PAGE = Path("docs/page.md")
+SCHEMA = Path("docs/status.schema.json")
 MADE = "made by `python -m core.status.reference --write`"
-SHARED = ("ClassCount", "MixUp")
-HEADING = "| field | meaning |\n|---|---|"
 
 
-def render_reference() -> str:
-    """Return a table for each dataclass of view.py, the whole picture first."""
-    tree = ast.parse(Path(view.__file__).read_text(encoding="utf-8"))
-    classes = [*_shared(), *(node for node in tree.body if isinstance(node, ast.ClassDef))]
-    return "\n\n".join(_table(found) for found in reversed(classes))
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of what `/api/status` answers.
+
+    The description of a field is the docstring below it.
+    """
+    made = TypeAdapter(view.RunView).json_schema()
+    classes = made.pop("$defs")
+    meanings = _meanings()
+    for name, described in (*classes.items(), ("RunView", made)):
+        for field, kind in described["properties"].items():
+            kind.pop("title", None)
+            kind["description"] = meanings[name, field]
+    made["properties"] = {
+        "schema": {"const": view.SCHEMA, "description": "version of this shape"},
+        **made["properties"],
+    }
+    made["required"] = ["schema", *made["required"]]
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, **made, "$defs": classes}
 
 
-def _shared() -> list[ast.ClassDef]:
-    """Return the classes that the picture shares with the events."""
-    tree = ast.parse(Path(parts.__file__).read_text(encoding="utf-8"))
-    return [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in SHARED]
+def written_schema() -> str:
+    """Return the text of docs/status.schema.json."""
+    return json.dumps(schema(), indent=1) + "\n"
 
 
-def _table(found: ast.ClassDef) -> str:
-    rows = [f"| `{name}` {kind} | {meaning} |" for name, kind, meaning in fields(found)]
-    if found.name == "RunView":
-        rows.insert(0, "| `schema` int | version of this shape, 1 |")
-    meaning = " ".join((ast.get_docstring(found) or "").split())
-    return f"### {found.name}\n\n{meaning}\n\n{HEADING}\n" + "\n".join(rows)
+def _meanings() -> dict[tuple[str, str], str]:
+    """Return the docstring of each field of the picture, by class and field."""
+    return {
+        (node.name, field): meaning
+        for module in (parts, view)
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ClassDef)
+        for field, meaning in fields(node)
+    }
 
 
-def fields(found: ast.ClassDef) -> list[tuple[str, str, str]]:
-    """Return name, type and meaning of each field."""
+def fields(definition: ast.ClassDef) -> list[tuple[str, str]]:
+    """Return name and meaning of each field."""
     rows = []
-    for place, node in enumerate(found.body):
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        if place + 1 < len(found.body):
-            follows = found.body[place + 1]
-        else:
-            follows = None
-        words = ""
-        if isinstance(follows, ast.Expr) and isinstance(follows.value, ast.Constant):
-            words = " ".join(str(follows.value.value).split()).replace("|", "\\|")
-        rows.append((node.target.id, _type(ast.unparse(node.annotation)), words))
+    for node, following in zip(definition.body, [*definition.body[1:], None], strict=True):
+        match node, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str() as text)),
+            ):
+                rows.append((name, " ".join(text.split())))
+            case ast.AnnAssign(target=ast.Name(id=name)), _:
+                rows.append((name, ""))
     return rows
-
-
-def _type(annotation: str) -> str:
-    named = (
-        {"Name": "str", "Count": "int"}.get(annotation, annotation)
-        .replace(", ...", "")
-        .replace("JobState", "str")
-        .replace(" | None", " or null")
-    )
-    return named.replace("tuple[", "list[").replace("|", "\\|")
 
 
 def render_events() -> str:
@@ -76,22 +84,21 @@ def render_events() -> str:
     return "\n".join(rows)
 
 
-def with_reference(page: str) -> str:
-    """Return the page with the tables between their marks. Raises ValueError without marks."""
-    for name, tables in (("/api/status", render_reference()), ("events", render_events())):
-        begin = f"<!-- {name}: {MADE} -->"
-        end = f"<!-- end of {name} -->"
-        before, found_begin, rest = page.partition(begin)
-        _, found_end, after = rest.partition(end)
-        if not found_begin or not found_end:
-            raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
-        page = f"{before}{begin}\n\n{tables}\n\n{end}{after}"
-    return page
+def with_events(page: str) -> str:
+    """Return the page with the table between its marks. Raises ValueError without marks."""
+    begin = f"<!-- events: {MADE} -->"
+    end = "<!-- end of events -->"
+    before, has_begin, rest = page.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{render_events()}\n\n{end}{after}"
 
 
 if __name__ == "__main__":
-    text = with_reference(PAGE.read_text(encoding="utf-8"))
+    text = with_events(PAGE.read_text(encoding="utf-8"))
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(text, encoding="utf-8")
+        SCHEMA.write_text(written_schema(), encoding="utf-8")
     else:
-        say(text, end="")
+        say(text + written_schema(), end="")

@@ -1,17 +1,23 @@
-"""docs/page.md says what /api/status answers."""
+"""docs/status.schema.json says what /api/status answers, and docs/page.md has the events."""
 
 import ast
+import json
 from pathlib import Path
 
+import jsonschema
+import pytest
+
 from core.status import reference, view
-from tests.core.status.played_run import pi, whole
+from tests.core.status.played_run import Played, pi, whole
 
-PAGE = Path(__file__).parents[3] / reference.PAGE
+DOCS = Path(__file__).parents[3]
+WRITE = "run: python -m core.status.reference --write"
 
 
-def test_the_page_has_every_field_of_the_picture() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == reference.with_reference(text), "run: python -m core.status.reference --write"
+def test_the_pages_are_those_of_the_code() -> None:
+    page = (DOCS / reference.PAGE).read_text(encoding="utf-8")
+    assert page == reference.with_events(page), WRITE
+    assert (DOCS / reference.SCHEMA).read_text() == reference.written_schema(), WRITE
 
 
 def test_every_field_has_a_meaning() -> None:
@@ -20,13 +26,17 @@ def test_every_field_has_a_meaning() -> None:
         f"{node.name}.{name}"
         for node in tree.body
         if isinstance(node, ast.ClassDef)
-        for name, _, meaning in reference.fields(node)
+        for name, meaning in reference.fields(node)
         if not meaning
     ]
     assert not without
 
 
-def test_every_key_of_the_answer_is_named() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    for played in (whole(), pi()):
-        assert all(f"| `{key}` " in text for key in view.described(played.view(60.0)))
+@pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
+def test_an_answer_fits_the_schema(played: Played) -> None:
+    answer = json.loads(json.dumps(view.described(played.view(60.0))))
+    schema = reference.schema()
+    jsonschema.validate(answer, schema)
+    assert answer.keys() == schema["properties"].keys()
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**answer, "nodes": "rpi11"}, schema)
