@@ -13,7 +13,8 @@ say() { echo "make .venv: $*" >&3; }
 # Prints "VERSION EXECUTABLE" of the first usable Python, else one line with the obstacle.
 find_python() {
     worst_code=9 reason="no Python found: install Python 3.11, 3.12 or 3.13 (Debian: sudo apt install python3 python3-venv)"
-    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13}; do
+    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.11 python3.12 python3.13; fi
+    for candidate; do
         path=$(command -v "$candidate" 2>/dev/null) || {
             [ -z "${PYTHON:-}" ] || reason="PYTHON=$candidate does not exist: name a Python 3.11, 3.12 or 3.13"
             continue

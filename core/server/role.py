@@ -115,6 +115,7 @@ def run(role: RoleOptions) -> NoReturn:
     keep_channel()
     accounts = _accounts(role)
     key = own_key(role.name)  # the cage closes its file
+    _say_that_it_is_root(role)
     caged = enter_cage(role)  # before there are other threads: they inherit it
     serving = threading.Event()
     registry = _serve_metrics(role, speaker, serving, key)
@@ -309,7 +310,10 @@ def _become_unprivileged(role: RoleOptions, registry: CollectorRegistry) -> None
     if role.account is not None:
         _load_late_imports(registry)
         become(role.account)
-    elif os.geteuid() == 0 and role.guard == "loopback":
+
+
+def _say_that_it_is_root(role: RoleOptions) -> None:
+    if role.account is None and os.geteuid() == 0 and role.guard == "loopback":
         obstacle = why_root()
         logger.log(
             logging.INFO if obstacle is None else logging.WARNING,
