@@ -1,11 +1,18 @@
 """Programs that a test runs to their end."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
+
+
+def program(text: str, *flags: str) -> str:
+    """The text as an executable file of this Python, whose path may have blanks."""
+    words = shlex.join((sys.executable, *flags))
+    return f"#!/bin/sh\n'''exec' {words} \"$0\" \"$@\"\n' '''\n{text}"
 
 
 def ran(

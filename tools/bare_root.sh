@@ -2,6 +2,8 @@
 # Runs a command in a copy of this checkout, on a Debian 12 with only Python, make and certificates.
 # `tools/bare_root.sh FOLDER COMMAND ...` makes the root in FOLDER if it is missing; it needs root and mmdebstrap.
 # BARE_USER=NAME runs the command as an ordinary account. All mounts are in a namespace that ends with the command.
+# The copy lies as a newcomer's does: in the home of its account, below a folder that nobody else may enter and whose
+# name has a blank.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=python3,python3-venv,make,ca-certificates
@@ -40,20 +42,31 @@ make_root() {
 
 mkdir -p "$(dirname "$root")"
 [ -e "$root/etc/debian_version" ] || make_root
-checkout=$root/srv/pscluster
-mkdir -p "$checkout" "$root/srv/shared" "$root/var/cache/uv" "$root/root/.config/pip" "$root/etc/uv"
+as=()
+own=(HOME=/root UV_CACHE_DIR=/var/cache/uv)
+home=/root
+if [ -n "${BARE_USER:-}" ]; then
+    chroot "$root" id "$BARE_USER" >/dev/null 2>&1 || chroot "$root" useradd --create-home "$BARE_USER"
+    as=(setpriv "--reuid=$BARE_USER" "--regid=$BARE_USER" --init-groups)
+    home=/home/$BARE_USER
+    own=("HOME=$home" "UV_CACHE_DIR=$home/.cache/uv")
+fi
+private="$home/a home"
+mkdir -p "$root$private/pscluster" "$root$private/shared" "$root/var/cache/uv" "$root$home/.config/pip" "$root/etc/uv"
+chmod 700 "$root$home" "$root$private"
 copy() { [ ! -f "$1" ] || cat "$1" >"$root$2"; }
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/uv/uv.toml /etc/ssl/certs/ca-certificates.crt; do
     copy "$file" "$file"
 done
-copy "$HOME/.config/pip/pip.conf" /root/.config/pip/pip.conf
+copy "$HOME/.config/pip/pip.conf" "$home/.config/pip/pip.conf"
 tar -c --exclude=./{.git,.venv,.cache,runs,docs/_build} --exclude='./.*_cache' --exclude=__pycache__ . |
-    tar -x -C "$checkout"
+    tar -x --no-same-owner -C "$root$private/pscluster"
+[ "${#as[@]}" -eq 0 ] || chroot "$root" chown -R "$BARE_USER:" "$home"
 
 uv_cache=${UV_CACHE_DIR:-$HOME/.cache/uv}
 mkdir -p "$uv_cache"
-environment=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
-    PYTHONUNBUFFERED=1 UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy)
+environment=("${own[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
+    PYTHONUNBUFFERED=1 UV_LINK_MODE=copy)
 while IFS= read -r -d '' variable; do
     case ${variable%%=*} in
     UV_CACHE_DIR | UV_LINK_MODE) ;;
@@ -66,13 +79,6 @@ mapfile -t folders < <({ cat /etc/pip.conf "$HOME/.config/pip/pip.conf" 2>/dev/n
 for folder in "${folders[@]}"; do
     [ ! -d "$folder" ] || mkdir -p "$root$folder"
 done
-as=()
-if [ -n "${BARE_USER:-}" ]; then
-    chroot "$root" id "$BARE_USER" >/dev/null 2>&1 || chroot "$root" useradd --create-home "$BARE_USER"
-    chroot "$root" chown -R "$BARE_USER:" /srv/pscluster
-    as=(setpriv "--reuid=$BARE_USER" "--regid=$BARE_USER" --init-groups)
-    environment+=("HOME=/home/$BARE_USER" "UV_CACHE_DIR=/home/$BARE_USER/.cache/uv")
-fi
 
 enter() {
     mount --bind "$root" "$root"
@@ -81,14 +87,14 @@ enter() {
     mount --rbind /dev "$root/dev"
     mount -t tmpfs run "$root/run"
     mount --bind "$uv_cache" "$root/var/cache/uv"
-    [ ! -d ../shared ] || mount --bind ../shared "$root/srv/shared"
+    [ ! -d ../shared ] || mount --bind ../shared "$root$private/shared"
     for folder in "${folders[@]}"; do
         [ ! -d "$folder" ] || mount --bind "$folder" "$root$folder"
     done
     cd "$root"
     mkdir -p .outside
     pivot_root . .outside
-    cd /srv/pscluster
+    cd "$private/pscluster"
     umount -l /.outside
     rmdir /.outside
     # Not `exec`: the first process of a machine buries orphans, which bash does while it waits.
@@ -96,5 +102,5 @@ enter() {
     env -i "${environment[@]}" "$@" || status=$?
     exit "$status"
 }
-export root uv_cache
+export root uv_cache private
 "${inside[@]}" bash -euc "$(declare -p environment folders); $(declare -f enter); enter \"\$@\"" bash "${as[@]}" "$@"

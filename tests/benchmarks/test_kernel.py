@@ -1,6 +1,7 @@
 """The benchmark's arithmetic, its processes, and that its contestants train the same network."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_without_pytorch_the_remedy_is_named(tmp_path: Path) -> None:
     remedy = r"there is no such program; make it an environment .* torch==2\.13\.0"
     with pytest.raises(Missing, match=remedy):
         torch_interpreter(str(tmp_path / "python"))
-    without = program(tmp_path / "without", f'exec {sys.executable} -S -E "$@"\n')
+    without = program(tmp_path / "without", f'exec {shlex.quote(sys.executable)} -S -E "$@"\n')
     remedy = r"cannot run PyTorch \(ModuleNotFoundError: .*--torch-python"
     with pytest.raises(Missing, match=remedy):
         torch_interpreter(str(without))

@@ -214,7 +214,7 @@ def test_ssh_takes_the_jump_host_of_the_configuration_and_the_named_key_alone(
     (tmp_path / "config").write_text("Host gate\n    Port 2222\n")
     (tmp_path / "programs").mkdir()
     ssh = tmp_path / "programs/ssh"
-    ssh.write_text(f'#!/bin/sh\nexec {needs.tool("ssh")} -F {tmp_path}/config "$@"\n')
+    ssh.write_text(f'#!/bin/sh\nexec "{needs.tool("ssh")}" -F {tmp_path}/config "$@"\n')
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
     seen: list[str] = []

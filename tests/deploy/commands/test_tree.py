@@ -17,6 +17,7 @@ from deploy.commands.tree import ActionCommand, Tree, calls
 from deploy.common.project import ROOT
 from tests.deploy.typed import PROGRAM
 from tests.habits import needs
+from tests.ran import program
 
 
 def read(line: str) -> list[tuple[str, dict[str, object]]]:
@@ -105,9 +106,10 @@ def programs(tmp_path: Path) -> dict[str, str]:
     """An environment with a quick `fab`, which is the tree without Fabric before it."""
     quick = tmp_path / "fab"
     quick.write_text(
-        f"#!{sys.executable}\n"
-        "from deploy.commands.completing import answers_shell\n"
-        "answers_shell('fab') or exit('no shell asks')\n"
+        program(
+            "from deploy.commands.completing import answers_shell\n"
+            "answers_shell('fab') or exit('no shell asks')\n"
+        )
     )
     quick.chmod(0o755)
     paths = f"{tmp_path}:{os.environ['PATH']}"

@@ -6,7 +6,6 @@ mounts, nftables, NFS) is done by `play_command.py`, which keeps in files what e
 
 import hashlib
 import subprocess
-import sys
 import zipfile
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -25,15 +24,18 @@ from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.converge import play_command
 from tests.deploy.converge.played_node import OWN_FOLDERS, PlayedNode
 from tests.habits import needs
+from tests.ran import program
 
 ENVIRONMENT = "0123456789abcdef"
-PROGRAM = f"""\
-#!{sys.executable} -IS
+PROGRAM = program(
+    f"""\
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.deploy.converge.play_command import main
 main()
-"""
+""",
+    "-IS",
+)
 REAL = (
     *("base64", "cmp", "comm", "cut", "date", "du", "find", "flock", "head", "ln", "nice"),
     *("readlink", "sha256sum", "stat", "timeout", "tr", "uniq"),
@@ -107,7 +109,7 @@ UV = """\
 [ "$1" = venv ] || exit 0
 for last; do :; done
 mkdir -p "$last/bin"
-printf '#!/bin/sh\\nexec %s "$@"\\n' "$(command -v python3)" >"$last/bin/python"
+printf '#!/bin/sh\\nexec "%s" "$@"\\n' "$(command -v python3)" >"$last/bin/python"
 chmod +x "$last/bin/python"
 """
 """In the place of uv: an environment with a Python alone."""

@@ -54,7 +54,7 @@ CASES = {
     ),
     "a command": (
         "Host pi-two\n    HostName 127.0.0.1\n    Port {port}\n"
-        "    ProxyCommand {python} {folder}/carry.py %h %p\n{usual}"
+        "    ProxyCommand '{python}' {folder}/carry.py %h %p\n{usual}"
     ),
     "what has no meaning here": (
         "IgnoreUnknown Nonsense\nNonsense 1\nRequestTTY force\nRemoteCommand false\n"
