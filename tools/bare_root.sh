@@ -2,8 +2,8 @@
 # Runs a command in a copy of this checkout, on a Debian 12 with only Python, make and certificates.
 # `tools/bare_root.sh FOLDER COMMAND ...` makes the root in FOLDER if it is missing; it needs root and mmdebstrap.
 # BARE_USER=NAME runs the command as an ordinary account. All mounts are in a namespace that ends with the command.
-# The copy lies as a newcomer's does: in the home of its account, below a folder that nobody else may enter and whose
-# name has a blank.
+# The copy lies as a newcomer's does: in the home of its account, below a folder that no other account may enter and
+# whose name has a blank.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=python3,python3-venv,make,ca-certificates

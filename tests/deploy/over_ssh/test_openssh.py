@@ -181,7 +181,7 @@ def test_a_jump_that_fails_is_quoted(person: Person) -> None:
 
 
 def test_the_banner_of_a_gate_is_no_cause(person: Person) -> None:
-    greeted = "echo members only >&2; exec {python} {folder}/carry.py %h %p"
+    greeted = 'echo members only >&2; exec "{python}" {folder}/carry.py %h %p'
     person.writes(f"Host *\n    ProxyCommand sh -c '{greeted}'\n")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         said = refused(person, port=silent.getsockname()[1])
