@@ -111,11 +111,6 @@ def _parser() -> argparse.ArgumentParser:
         "--sweep", metavar="FILE", help="sweep: the file that says which runs there are"
     )
     parser.add_argument(
-        "--references",
-        metavar="FILE",
-        help="sweep: the table that its file names, where it lies here",
-    )
-    parser.add_argument(
         "--member",
         choices=("node", "cluster"),
         help="train: as a run of a sweep; a node's own run opens no port",
@@ -292,7 +287,7 @@ def _sweep(given: argparse.Namespace, inventory: Inventory, log: JobLogging) -> 
         flags = ["--environment", app.environment]
     else:
         flags = []
-    order = SweepInput(sweep, Path(given.sweep), given.set, flags, given.references)
+    order = SweepInput(sweep, Path(given.sweep), given.set, flags)
     return JobPlan(inventory, partial(SweepRun, order=order), resumed, app)
 
 

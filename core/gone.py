@@ -8,6 +8,7 @@ KEYS: Mapping[str, str] = {
     ),
     "signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
     "former_signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
+    "references": "leave it out: docs/tables.md and the pages below it have the papers' tables",
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 

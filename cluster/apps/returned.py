@@ -51,7 +51,7 @@ _RUN = {
 }
 _APP = {r"app\.json": LARGEST_OF_RUN, r"app/.+": LARGEST_OF_RUN}
 _OF_SWEEP = {
-    r"(sweep|plan|references)\.json": LARGEST_OF_RUN,
+    r"(sweep|plan)\.json": LARGEST_OF_RUN,
     r"sweep\.yaml|table\.csv|study\.db": _TEXT,
     r"runs/[0-9]+\.log": _TEXT,
 }

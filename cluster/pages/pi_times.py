@@ -1,4 +1,4 @@
-"""Time against samples of several pi runs, by number of workers, beside the thesis's Table 5."""
+"""Time against samples of several pi runs, by number of workers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,28 +7,9 @@ from statistics import fmean
 
 from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.run_files import StoredRun, number_of
-from cluster.references.tables import own_table
 
-MILLION = 1_000_000
-PIS = (1, 2, 4, 8, 16)
-
-PI_SECONDS: dict[int, tuple[float | None, ...]] = {
-    int(row["samples"]): tuple(row[f"seconds_{pis}"] for pis in PIS)  # type: ignore[arg-type, misc]
-    for row in own_table("thesis-table-05-pi-seconds").rows
-}
-"""Table 5: seconds by samples, then on each number of `PIS`; None where it prints N/A."""
-
-
-def is_in_table_5(samples: int, pis: int) -> bool:
-    """Whether the table has such a cell, be it N/A."""
-    return samples in PI_SECONDS and pis in PIS
-
-
-def pi_seconds(samples: int, pis: int) -> float | None:
-    """The cell of Table 5; None for N/A, and where there is no such cell."""
-    if is_in_table_5(samples, pis):
-        return PI_SECONDS[samples][PIS.index(pis)]
-    return None
+SAMPLES = range(10_000_000, 110_000_000, 10_000_000)
+"""What a row has also where no run has just so many: those of the 2019 thesis."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +21,6 @@ class MeanTime:
     """Runs it is the mean of; 0 where a run passed it on the way to more samples."""
     speedup: float | None
     """How many times as fast as one worker."""
-    thesis_seconds: float | None = None
-    """What the thesis's table has for as many Raspberry Pis."""
-    thesis_has_none: bool = False
-    """Its table has the cell, and it reads N/A."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +49,14 @@ def times_of(runs: Sequence[StoredRun]) -> Times:
         if run.view.job == "pi" and _is_done(run)
     }
     rows = {}
-    for samples in sorted({*PI_SECONDS, *whole} - {0}):
+    for samples in sorted({*SAMPLES, *whole} - {0}):
         seconds = {
             workers: _seconds(samples, by_workers[workers]) for workers in sorted(by_workers)
         }
         if any(seconds.values()):
             alone = seconds.get(1)
             rows[samples] = tuple(
-                found and _cell(samples, workers, found, alone)
-                for workers, found in seconds.items()
+                found and _cell(found, alone) for workers, found in seconds.items()
             )
     return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
 
@@ -89,18 +65,13 @@ def _is_done(run: StoredRun) -> bool:
     return run.view.state == "done"
 
 
-def _cell(
-    samples: int, workers: int, found: tuple[float, int], alone: tuple[float, int] | None
-) -> MeanTime:
+def _cell(found: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
     seconds, runs = found
     if alone and seconds > 0:
         speedup = alone[0] / seconds
     else:
         speedup = None
-    theirs = pi_seconds(samples, workers)
-    return MeanTime(
-        seconds, runs, speedup, theirs, theirs is None and is_in_table_5(samples, workers)
-    )
+    return MeanTime(seconds, runs, speedup)
 
 
 def _seconds(samples: int, runs: Iterable[StoredRun]) -> tuple[float, int] | None:

@@ -1,4 +1,4 @@
-"""The page of a sweep in one file: its runs by settings, and what papers have for them."""
+"""The page of a sweep in one file: its runs by settings, their figures and charts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,19 +10,16 @@ from cluster.pages.panels import Tile
 from cluster.pages.sweep_charts import charts_of_sweep, settings_text, short_key, value_text
 from cluster.pages.sweep_files import HELD_OUT, StoredSweep, SweepGroup, read_sweep
 from cluster.pages.words import NOTHING, count, duration, figure, figure_word, measure, percent
-from cluster.references.cells import ReferenceColumns, reference_columns
-from cluster.references.tables import Table
 from core.status.parts import FIGURE_KEYS
 
 MOST_ROWS = 500
 MOST_FAILED = 50
 MOST_OTHERS = 4
 
-_SHARES = ("accuracy", "f1_macro", "f1_weighted", "precision_macro", "recall_macro")
+_SHARES = ("accuracy", "f1_macro", "precision_macro", "recall_macro")
 _NAMES = {
     "accuracy": "accuracy",
     "f1_macro": "macro F1",
-    "f1_weighted": "weighted F1",
     "precision_macro": "precision",
     "recall_macro": "recall",
     "loss": "loss",
@@ -34,11 +31,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A figure of a row, or what a paper has for it."""
+    """A figure of a row."""
 
     text: str
     spread: str = ""
-    theirs: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,30 +50,20 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SweepTable:
-    """All that the template needs of the rows.
-
-    A figure of ours is followed by what papers have for it.
-    """
+    """All that the template needs of the rows."""
 
     keys: tuple[str, ...]
-    heads: tuple[TableEntry, ...]
+    heads: tuple[str, ...]
     rows: tuple[SweepRow, ...]
     left_out: int
 
-    @property
-    def has_references(self) -> bool:
-        """Whether a column is a paper's."""
-        return any(head.theirs for head in self.heads)
-
 
 def sweep_page(folder: Path) -> str:
-    """The whole file, from `sweep.json` of the folder and the table of references it names.
+    """The whole file, from `sweep.json` of the folder.
 
-    Raises UsageError for a folder that holds no sweep. A table that cannot be used is a line on the
-    page.
+    Raises UsageError for a folder that holds no sweep.
     """
     sweep = read_sweep(folder)
-    table, problem = sweep.table(folder)
     failed = [run for run in sweep.runs if run.state == "failed" or run.error]
     return (
         environment()
@@ -86,12 +72,10 @@ def sweep_page(folder: Path) -> str:
             title=f"Sweep {sweep.name}",
             sweep=sweep,
             tiles=tiles_of_sweep(sweep),
-            table=table_of_sweep(sweep, table),
-            charts=[one for one in charts_of_sweep(sweep, table) if not one.is_empty],
+            table=table_of_sweep(sweep),
+            charts=[one for one in charts_of_sweep(sweep) if not one.is_empty],
             failed=[(run, settings_text(run.settings)) for run in failed[:MOST_FAILED]],
             left_out=max(0, len(failed) - MOST_FAILED),
-            references=table,
-            references_problem=problem,
             base={key: value_text(value) for key, value in sweep.base.items()},
         )
     )
@@ -132,7 +116,7 @@ def tiles_of_sweep(sweep: StoredSweep) -> list[Tile]:
     return tiles
 
 
-def figures_of_sweep(sweep: StoredSweep, table: Table | None) -> list[str]:
+def figures_of_sweep(sweep: StoredSweep) -> list[str]:
     """Return figures with a column: the usual ones that are known, then the task's own."""
     had = dict.fromkeys(
         name for run in sweep.runs for name, value in (run.final or {}).items() if value is not None
@@ -140,44 +124,21 @@ def figures_of_sweep(sweep: StoredSweep, table: Table | None) -> list[str]:
     known = {*had, "seconds"}
     if any(group.values(HELD_OUT) for group in sweep.groups):
         known.add(HELD_OUT)
-    if table is None or "f1_weighted" not in table.said_figures:
-        known.discard("f1_weighted")
     usual = [name for name in _NAMES if name in known]
     return [*usual, *[name for name in had if name not in FIGURE_KEYS][:MOST_OTHERS]]
 
 
-def table_of_sweep(sweep: StoredSweep, table: Table | None) -> SweepTable:
+def table_of_sweep(sweep: StoredSweep) -> SweepTable:
     """The table of the page: a row for each choice of settings."""
     keys = [axis.key for axis in sweep.varied]
-    figures = figures_of_sweep(sweep, table)
+    figures = figures_of_sweep(sweep)
     shown = sweep.groups[:MOST_ROWS]
-    theirs = reference_columns(table, [group.settings for group in shown], figures)
-    heads = []
-    for name in figures:
-        word = _NAMES.get(name) or figure_word(name).word
-        heads.append(TableEntry(word))
-        heads += [
-            TableEntry(f"{theirs.heads[at].rpartition(': ')[0]}: {word}", theirs=True)
-            for at in _columns(theirs, name)
-        ]
-    rows = tuple(_row(group, keys, figures, theirs, at) for at, group in enumerate(shown))
-    return SweepTable(
-        tuple(map(short_key, keys)), tuple(heads), rows, len(sweep.groups) - len(shown)
-    )
+    heads = tuple(_NAMES.get(name) or figure_word(name).word for name in figures)
+    rows = tuple(_row(group, keys, figures) for group in shown)
+    return SweepTable(tuple(map(short_key, keys)), heads, rows, len(sweep.groups) - len(shown))
 
 
-def _columns(theirs: ReferenceColumns, name: str) -> list[int]:
-    """The places of the columns that have this figure."""
-    return [at for at, figure in enumerate(theirs.figures) if figure == name]
-
-
-def _row(
-    group: SweepGroup,
-    keys: Sequence[str],
-    figures: Sequence[str],
-    theirs: ReferenceColumns,
-    at: int,
-) -> SweepRow:
+def _row(group: SweepGroup, keys: Sequence[str], figures: Sequence[str]) -> SweepRow:
     cells = []
     for name in figures:
         spread = group.spread(name)
@@ -186,8 +147,6 @@ def _row(
         else:
             beside = written_figure(name, spread)
         cells.append(TableEntry(written_figure(name, group.mean(name)), beside))
-        found = (theirs.rows[at][column] for column in _columns(theirs, name))
-        cells += [TableEntry(written_figure(name, value), theirs=True) for value in found]
     states = Counter(run.state for run in group.runs)
     words = [f"{len(group.ended)} of {len(group.runs)}"]
     words += [f"{states[each]} {each}" for each in ("failed", "pruned", "running") if states[each]]

@@ -1,7 +1,4 @@
-"""The charts of a sweep: a figure against the setting with the most values.
-
-They show what papers have beside ours.
-"""
+"""The charts of a sweep: a figure against the setting with the most values."""
 
 import json
 from collections.abc import Mapping
@@ -10,8 +7,6 @@ from typing import Any
 
 from cluster.pages.charts import Chart, Series, chart_of_figure, thinned
 from cluster.pages.sweep_files import StoredSweep, SweepGroup
-from cluster.references.cells import reference_cells
-from cluster.references.tables import Table
 
 MOST_LINES = 6
 """Lines of different colour and dash in a chart."""
@@ -52,11 +47,10 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     )
 
 
-def charts_of_sweep(sweep: StoredSweep, table: Table | None) -> list[Chart]:
+def charts_of_sweep(sweep: StoredSweep) -> list[Chart]:
     """Return lines over the number with the most values, and bars where no setting is a number.
 
-    Beside references each combination of the other settings has a chart of its own; else as many as
-    fit share one.
+    As many combinations of the other settings as fit share a chart.
     """
     name = next((name for name in HINTS if any(group.values(name) for group in sweep.groups)), None)
     if name is None:
@@ -64,17 +58,13 @@ def charts_of_sweep(sweep: StoredSweep, table: Table | None) -> list[Chart]:
     varied = [axis for axis in sweep.varied if len(axis.values) > 1]
     numbers = [axis for axis in varied if all(map(_is_number, axis.values))]
     if not numbers:
-        return [_bars(sweep, table, name)]
+        return [_bars(sweep, name)]
     across = max(numbers, key=lambda axis: len(axis.values)).key
     lines: dict[str, list[SweepGroup]] = {}
     for group in sweep.groups:
         if _is_number(group.settings.get(across)):
             others = {key: value for key, value in group.settings.items() if key != across}
             lines.setdefault(settings_text(others) if others else "all runs", []).append(group)
-    beside = any(reference_cells(table, group.settings) for group in sweep.groups)
-    if beside:
-        made = [_one(title, groups, across, name, table) for title, groups in lines.items()]
-        return [replace(chart, id=f"sweep-{at}") for at, chart in enumerate(made[:MOST_CHARTS])]
     found = []
     items = [*lines.items()]
     for at in range(0, min(len(items), MOST_LINES * MOST_CHARTS), MOST_LINES):
@@ -83,30 +73,12 @@ def charts_of_sweep(sweep: StoredSweep, table: Table | None) -> list[Chart]:
             for color, (title, groups) in enumerate(items[at : at + MOST_LINES])
             for one in _ours(title, groups, across, name, color)
         ]
-        found.append(_titled(series, across, name, "", at // MOST_LINES))
+        found.append(_titled(series, across, name, at // MOST_LINES))
     return found
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-
-
-def _theirs(places: Mapping[float, SweepGroup], name: str, table: Table | None) -> list[Series]:
-    """What papers have for the groups, by their places in the chart."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for place, group in sorted(places.items()):
-        for cell in reference_cells(table, group.settings):
-            if name in cell.figures:
-                found.setdefault(cell.name, []).append((place, cell.figures[name]))
-    return [Series(who, thinned(points), at) for at, (who, points) in enumerate(found.items(), 1)]
-
-
-def _one(
-    title: str, groups: list[SweepGroup], across: str, name: str, table: Table | None
-) -> Chart:
-    places = {float(group.settings[across]): group for group in groups}
-    series = [*_ours("ours", groups, across, name, 0), *_theirs(places, name, table)]
-    return _titled(series[: MOST_LINES + 1], across, name, title, 0)
 
 
 def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: int) -> list[Series]:
@@ -123,20 +95,17 @@ def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: i
     return [Series(f"{title}: lowest to highest", band, color, "band"), mean]
 
 
-def _titled(series: list[Series], across: str, name: str, title: str, place: int) -> Chart:
+def _titled(series: list[Series], across: str, name: str, place: int) -> Chart:
     head = f"{name.capitalize()} by {short_key(across)}"
-    if title:
-        head = f"{head}: {title}"
     made = _chart("", place, name, series)
     return replace(made, title=head, x_label=short_key(across))
 
 
-def _bars(sweep: StoredSweep, table: Table | None, name: str) -> Chart:
+def _bars(sweep: StoredSweep, name: str) -> Chart:
     groups = [group for group in sweep.groups if group.values(name)][:MOST_BARS]
     ours = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]), 0)
-    series = [ours, *_theirs(dict(enumerate(groups)), name, table)]
     labels = tuple(settings_text(group.settings) for group in groups)
-    made = _chart("-bars", 0, name, series[:MOST_LINES])
+    made = _chart("-bars", 0, name, [ours])
     return replace(made, title=name.capitalize(), labels=labels)
 
 

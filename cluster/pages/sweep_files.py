@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cluster.references.tables import Table, table_of
 from core.errors import UsageError, reason_of
 from core.json_file import read_object
 from core.status.parts import Count, Name, Number, Seconds, Text
@@ -109,7 +108,6 @@ class StoredSweep:
     seeds: Annotated[tuple[Count, ...], Field(max_length=MOST_RUNS)]
     axes: Annotated[tuple[VariedSetting, ...], Field(max_length=200)]
     runs: Annotated[tuple[StoredSweepRun, ...], Field(max_length=MOST_RUNS)]
-    references: Text | None = None
     base: Settings = field(default_factory=dict)
 
     @cached_property
@@ -132,18 +130,6 @@ class StoredSweep:
                 VariedSetting(key, tuple({json.dumps(one): one for one in values}.values()))
             )
         return tuple(found)
-
-    def table(self, folder: Path) -> tuple[Table | None, str]:
-        """Return its table of references, and why there is none although it names one.
-
-        The reason is "" if there is nothing to say.
-        """
-        if self.references is None:
-            return None, ""
-        try:
-            return table_of(self.references, folder), ""
-        except UsageError as problem:
-            return None, str(problem)
 
 
 _SWEEP = TypeAdapter(StoredSweep)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from core import gone
 from core.documents.problem import InventoryProblem, shown, suggestion
 from core.documents.yaml_document import Document, KeyPath
 
@@ -41,7 +42,9 @@ class DocumentReader:
                 self.add(
                     (*path, key),
                     "unknown key",
-                    suggestion(key, keys) or f"the keys here are {', '.join(keys)}",
+                    gone.KEYS.get(key)
+                    or suggestion(key, keys)
+                    or f"the keys here are {', '.join(keys)}",
                 )
 
     def mapping(self, path: KeyPath, value: Any) -> dict[str, Any]:

@@ -72,7 +72,6 @@ class SweepRecord:
     placement: Placement
     seeds: tuple[int, ...]
     axes: tuple[Axis, ...]
-    references: str | None
     runs: tuple[RunRecord, ...]
 
     def with_run(self, changed: RunRecord) -> Self:

@@ -18,7 +18,7 @@ from core.documents.yaml_document import KeyPath, parse
 Placement = Literal["node", "cluster"]
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 
-KEYS = ("name", "base", "grid", "runs", "search", "seeds", "placement", "references")
+KEYS = ("name", "base", "grid", "runs", "search", "seeds", "placement")
 KINDS = ("grid", "runs", "search")
 """Exactly one of them says which runs there are."""
 
@@ -61,7 +61,6 @@ class SweepFile:
     axes: tuple[Axis, ...]
     search: Search | None
     seeds: tuple[int, ...]
-    references: str | None
     lines: Mapping[KeyPath, int]
 
     @property
@@ -159,7 +158,6 @@ def _read(reader: DocumentReader, name: str) -> SweepFile:
         axes,
         search,
         seeds,
-        _references(reader),
         reader.lines,
     )
     if made.run_count > MOST_RUNS:
@@ -192,19 +190,6 @@ def _name(reader: DocumentReader, usual: str) -> str:
 def _placement(reader: DocumentReader) -> Placement:
     found = reader.word(("placement",), reader.top.get("placement", "node"), PLACEMENTS)
     return next(one for one in PLACEMENTS if one == found)
-
-
-def _references(reader: DocumentReader) -> str | None:
-    given = reader.top.get("references")
-    if given is None or (isinstance(given, str) and given and given.isprintable()):
-        return given
-    reader.add(
-        ("references",),
-        "expected a file",
-        "name the CSV or JSON file of a table of references",
-        given,
-    )
-    return None
 
 
 def _seeds(reader: DocumentReader, search: Search | None) -> tuple[int, ...]:

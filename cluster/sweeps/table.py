@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.references.cells import reference_columns
-from cluster.references.tables import Table
 from cluster.sweeps.record import RunRecord, SweepRecord
 
 VALIDATION = "validation_"
@@ -17,8 +15,6 @@ VALIDATION = "validation_"
 set."""
 SHOWN = ("accuracy", "f1_macro", "loss", "validation_accuracy")
 """At the terminal; the CSV file has every figure."""
-FROM_PAPERS = ("accuracy", "f1_macro", "f1_weighted", "precision_macro", "recall_macro", "seconds")
-"""Figures that tables of references have."""
 
 
 @dataclass(frozen=True)
@@ -107,21 +103,19 @@ def in_words(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{names[key]} {json.dumps(value)}" for key, value in settings.items())
 
 
-def csv_of(record: SweepRecord, references: Table | None = None) -> str:
+def csv_of(record: SweepRecord) -> str:
     """Return `table.csv`: a line a setting, of each figure the mean and the deviation.
 
-    A cell is empty where there is none. Behind them is a column a number: what papers have for the
-    settings, from `references`.
+    A cell is empty where there is none.
     """
     rows = rows_of(record)
-    theirs = reference_columns(references, [row.settings for row in rows], FROM_PAPERS)
     keys = list(dict.fromkeys(key for row in rows for key in row.settings))
     figures = list(dict.fromkeys(name for row in rows for name in row.figures))
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     named = [f"{name}_{part}" for name in (*figures, "seconds") for part in ("mean", "deviation")]
-    writer.writerow([*keys, "runs", "finished", *map(_cell, (*named, *theirs.heads))])
-    for row, published in zip(rows, theirs.rows, strict=True):
+    writer.writerow([*keys, "runs", "finished", *map(_cell, named)])
+    for row in rows:
         cells = [_cell(row.settings.get(key)) for key in keys]
         for of_figure in (*(row.figures.get(name) for name in figures), row.seconds):
             cells += (
@@ -129,30 +123,25 @@ def csv_of(record: SweepRecord, references: Table | None = None) -> str:
                 if of_figure is None
                 else [_cell(of_figure.mean), _cell(of_figure.deviation)]
             )
-        cells += map(_cell, published)
         writer.writerow([*cells[: len(keys)], row.runs, row.finished, *cells[len(keys) :]])
     return lines.getvalue()
 
 
-def text_table(record: SweepRecord, references: Table | None = None) -> list[list[str]]:
-    """Header and rows for a terminal; behind ours the accuracies of `references`."""
+def text_table(record: SweepRecord) -> list[list[str]]:
+    """Header and rows for a terminal."""
     rows = rows_of(record)
-    theirs = reference_columns(references, [row.settings for row in rows], ("accuracy",))
     keys = list(dict.fromkeys(key for row in rows for key in row.settings))
     names = short_names(keys)
     figures = [name for name in SHOWN if any(name in row.figures for row in rows)]
-    table = [[*(names[key] for key in keys), "runs", *figures, "seconds", *theirs.heads]]
-    for row, published in zip(rows, theirs.rows, strict=True):
+    table = [[*(names[key] for key in keys), "runs", *figures, "seconds"]]
+    for row in rows:
         cells = [_cell(row.settings.get(key)) for key in keys]
         if row.finished == row.runs:
             count = str(row.finished)
         else:
             count = f"{row.finished} of {row.runs}"
         shown = [found.words() if (found := row.figures.get(name)) else "-" for name in figures]
-        beside = ["-" if value is None else f"{value:.4f}" for value in published]
-        table.append(
-            [*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1), *beside]
-        )
+        table.append([*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1)])
     return table
 
 

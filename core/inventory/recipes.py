@@ -29,7 +29,7 @@ THESIS: Mapping[str, Any] = {
     "keep_probability": 0.85,
     "replay_worst_batches": 5,
 }
-"""The printed configuration of the thesis (`thesis-hyperparameters` in `cluster/references/`)."""
+"""The printed configuration of the thesis (`experiments/tables/papers/`)."""
 
 KIMM: Mapping[str, Any] = {
     "model": {"name": "dblstm"},
@@ -43,8 +43,8 @@ KIMM: Mapping[str, Any] = {
     "keep_probability": 1.0,
     "replay_worst_batches": 0,
 }
-"""Kimm's printed code (`kimm-settings` in `cluster/references/`); its comparison of devices has
-batches of 128."""
+"""Kimm's printed code (`experiments/tables/papers/`); its comparison of devices has batches of
+128."""
 
 KTH: Mapping[str, Any] = {
     "data": {"window_steps": 200, "window_stride": 20},

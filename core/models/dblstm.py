@@ -1,7 +1,7 @@
 """`dblstm`: Kimm's network: bi-LSTM, bi-LSTM, an LSTM of half the units, a head on its last step.
 
 618,118 parameters at its default on nine channels and six classes, layer by layer Kimm's own
-figures (`kimm-layers` in `cluster/references/`).
+figures (`kimm-layers` in `experiments/tables/papers/`).
 """
 
 from typing import Literal

@@ -34,16 +34,12 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
 @takes(SweepFlags)
 def sweep(flags: SweepFlags) -> None:
     """Train every run of a sweep's file: `fab sweep FILE`."""
-    from cluster.references.tables import table_of
     from cluster.sweeps.sweep_file import read
     from deploy.jobs.sweeps import SweepRequest
 
     given = with_overrides(flags)
     file = Path(flags.file)
     found = read(file)
-    # A sweep that is resumed has its own copy.
-    if found.references is not None and not flags.resume:
-        table_of(found.references, file.parent)
     of_run = run_flags(flags)
     usual, overrides = usual_run(found, open_inventory(given), given.set_)
     opened = open_cluster(given.but(set_=overrides), loaded=usual)

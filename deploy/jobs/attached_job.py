@@ -40,7 +40,6 @@ from deploy.jobs.sweeps import (
     SweepRequest,
     answering,
     begin_on_workers,
-    files_of,
     refuse_on_nodes,
     search_flags,
 )
@@ -101,7 +100,6 @@ class SubmittedJobs(JobServices):
         """Run a sweep on the nodes; return its exit code, or 130 where it is left running."""
         refuse_on_nodes(request)
         with self._cluster.fleet() as fleet:
-            files = files_of(request, resumes="--resume" in flags)
             keys = dict[str, str]()
             if request.on_roles:
                 app = self._app(fleet, "train", flags)
@@ -116,7 +114,7 @@ class SubmittedJobs(JobServices):
             words = [*flags, *app.flags, *search_flags(request, self._bring_to_coordinator(fleet))]
             with _hint_when_interrupted(jobs):
                 if request.on_roles:
-                    name = jobs.submit("sweep", words, app=app.files, files=files)
+                    name = jobs.submit("sweep", words, app=app.files, files=request.files)
                 else:
                     name = begin_on_workers(jobs, fleet, request, words, app, keys)
             announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")

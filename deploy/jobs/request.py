@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 SWEEP = "sweep.yaml"
 """The file of a sweep, in the folder of its job."""
-REFERENCES = "references.json"
-"""The table of references that the file of a sweep names, beside it, where that is a person's own.
-"""
 RESUMABLE = ("train", "cv", "run", "sweep")
 """Jobs that another coordinator, or another attempt of a program, continues in the folder of the
 run."""

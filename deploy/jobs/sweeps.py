@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.ownership import digests
-from cluster.references.tables import content_of
 from core.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
@@ -17,7 +16,7 @@ from deploy.jobs.apps import NO_APP, AppOfJob
 from deploy.jobs.node_job.program_task import MEMBERS
 from deploy.jobs.node_jobs import NodeJobs
 from deploy.jobs.program_runners import cancelled, program_tasks, start_runners
-from deploy.jobs.request import REFERENCES, SWEEP
+from deploy.jobs.request import SWEEP
 
 if TYPE_CHECKING:
     from cluster.sweeps.sweep_file import SweepFile
@@ -40,6 +39,11 @@ class SweepRequest:
     def on_roles(self) -> bool:
         """Whether its runs need the cluster's roles."""
         return self.sweep.placement == "cluster"
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What travels with its job."""
+        return {SWEEP: self.file.read_bytes()}
 
 
 def search_flags(request: SweepRequest, environment: Callable[[Path], str]) -> tuple[str, ...]:
@@ -79,26 +83,6 @@ def refuse_on_nodes(request: SweepRequest) -> None:
         )
 
 
-def files_of(request: SweepRequest, *, resumes: bool) -> Mapping[str, bytes]:
-    """Return what travels with a sweep's job: its file, and the table of its references.
-
-    A sweep that `resumes` has its own copy of the table, and needs the file no more. Raises
-    UsageError.
-    """
-    found = {SWEEP: request.file.read_bytes()}
-    named = request.sweep.references
-    if named is not None:
-        try:
-            content = content_of(named, request.file.parent)
-        except UsageError:
-            if not resumes:
-                raise
-            content = None
-        if content is not None:
-            found[REFERENCES] = content
-    return found
-
-
 def answering(fleet: Fleet, nodes: Sequence[str]) -> list[str]:
     """Return the nodes that answer: a sweep begins without the others."""
     found = fleet.each(lambda node: node.open(), nodes)
@@ -120,9 +104,8 @@ def begin_on_workers(
     Raises ClusterError.
     """
     token = secrets.token_hex(32)
-    files = files_of(request, resumes="--resume" in flags)
     with waiting_for(f"submitting {request.sweep.name} to {jobs.node}"):
-        name = jobs.submit("sweep", flags, app=app.files, token=token, files=files)
+        name = jobs.submit("sweep", flags, app=app.files, token=token, files=request.files)
     inventory = jobs.inventory
     tasks = program_tasks(inventory, MEMBERS[0], token, environments, digests())
     with waiting_for("starting the runners on the workers' nodes"):

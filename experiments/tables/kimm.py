@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from cluster.references.tables import own_table
 from cluster.sweeps.sweep_file import SweepFile, read
 from core.models.dblstm import DeepBidirectionalModel
 from core.models.network import build
 from experiments.tables.measured import (
     NONE,
-    NOT_YET,
     ROOT,
     clock,
     of_processor,
@@ -19,6 +17,7 @@ from experiments.tables.measured import (
     table,
     with_legend,
 )
+from experiments.tables.paper import paper_table
 
 KIMM = "sweep-kimm.json"
 FILE = ROOT / "sweeps" / "kimm.yaml"
@@ -33,10 +32,10 @@ def kimm_layers() -> str:
         layer = slot.spec.name.partition("/")[0]
         sizes[layer] = sizes.get(layer, 0) + slot.spec.size
     rows = [
-        [str(row["layer"]), str(row["output"]), f"{row['parameters']:,}", name, f"**{size:,}**"]
-        for row, (name, size) in zip(own_table("kimm-layers").rows, sizes.items(), strict=True)
+        [row["layer"], row["output"], f"{row['parameters']:,}", name, f"**{size:,}**"]
+        for row, (name, size) in zip(paper_table("kimm-layers").rows, sizes.items(), strict=True)
     ]
-    total = sum(int(str(row["parameters"])) for row in own_table("kimm-layers").rows)
+    total = sum(row["parameters"] for row in paper_table("kimm-layers").rows)
     rows.append(["total", "", f"{total:,}", "", f"**{network.layout.trained_size:,}**"])
     return table(["Kimm's layer", "output", "parameters", "ours", "parameters"], rows)
 
@@ -59,10 +58,8 @@ def kimm_results() -> str:
         "repeats",
     ]
     rows = []
-    for row in own_table("kimm-tpu-cpu").rows:
-        shares = [
-            f"{float(str(row[key])) / 100:.4f}" for key in ("accuracy", "precision", "recall", "f1")
-        ]
+    for row in paper_table("kimm-tpu-cpu").rows:
+        shares = [f"{row[key] / 100:.4f}" for key in ("accuracy", "precision", "recall", "f1")]
         rows.append(
             [
                 f"Kimm, {row['device']}",
@@ -70,7 +67,7 @@ def kimm_results() -> str:
                 "3",
                 NONE,
                 *shares,
-                clock(float(str(row["seconds"]))),
+                clock(row["seconds"]),
                 NONE,
             ]
         )
@@ -82,7 +79,7 @@ def kimm_results() -> str:
         if run["state"] == "finished":
             key = (given[f"{MODEL}units"], given[f"{MODEL}layers"], given["jobs.train.batch_size"])
             groups.setdefault(key, []).append(run)
-    for key, runs in sorted((groups or {(128, 3, 64): [], (128, 3, 128): []}).items()):
+    for key, runs in sorted(groups.items()):
         rows.append(["ours", *map(str, key), *_repeats(found, runs, len(asked.seeds))])
     shipped = results("accuracy-dblstm.json")
     accuracy, f1, seconds = (
@@ -106,8 +103,6 @@ def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], asked: SweepFile)
         f"`sweeps/kimm.yaml` has {settings} settings with {repeats} repeats each,"
         f" {settings * repeats} trainings"
     )
-    if not trained:
-        return f"{words}. None is trained yet."
     return (
         f"{words}. {trained} of them are trained, in {len(groups)} settings; the other settings"
         " have no row."
@@ -115,8 +110,6 @@ def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], asked: SweepFile)
 
 
 def _repeats(found: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], asked: int) -> list[str]:
-    if not runs:
-        return [NOT_YET, *[NONE] * 4, f"0 of {asked}"]
     cells = []
     for name in ("accuracy", "precision_macro", "recall_macro", "f1_macro"):
         values = [run["final"][name] for run in runs]

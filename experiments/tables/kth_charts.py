@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from cluster.references.tables import own_table
 from experiments.tables.kth_rows import KTH
 from experiments.tables.measured import results
+from experiments.tables.paper import paper_table
 
 MARKS = (2_000, 5_000, 10_000)
 CHARTS: Mapping[str, str] = {
@@ -78,8 +78,8 @@ def theirs(chart: str) -> Bars:
     else:
         column, unit = ("test_accuracy", 1.0)
     return {
-        (named[str(row["setup"])], int(str(row["steps"]))): unit * float(str(row[column]))
-        for row in own_table("kth-charts").rows
+        (named[row["setup"]], row["steps"]): unit * row[column]
+        for row in paper_table("kth-charts").rows
     }
 
 

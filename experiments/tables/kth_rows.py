@@ -1,4 +1,4 @@
-"""KTH's figures beside the trainings of `experiments.kth`.
+"""KTH's figures beside our trainings of its network.
 
 The rows of docs/kth.md.
 """
@@ -6,7 +6,6 @@ The rows of docs/kth.md.
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.references.tables import own_table
 from experiments.tables.measured import (
     NONE,
     NOT_YET,
@@ -17,6 +16,7 @@ from experiments.tables.measured import (
     table,
     with_legend,
 )
+from experiments.tables.paper import paper_table
 
 KTH = "kth.json"
 KTH_SAMPLE = "kth-sample.json"
@@ -97,8 +97,8 @@ def kth_charts() -> str:
         "time",
     ]
     rows = []
-    for row in own_table("kth-charts").rows:
-        setup = str(row["setup"])
+    for row in paper_table("kth-charts").rows:
+        setup = row["setup"]
         cells = [setup, f"{row['steps']:,}", f"{row['test_accuracy']:.2f}", f"{row['hours']:.1f} h"]
         for split in ("random", "people"):
             mine = ours.get((setup, split), {"at": {}})
@@ -126,9 +126,9 @@ def kth_model() -> str:
     """KTH's network and data, as the slides have them."""
     rows = [
         [
-            str(row["item"]),
+            row["item"],
             "not given" if row["value"] is None else f"{row['value']:,} {row['unit']}".strip(),
         ]
-        for row in own_table("kth-model").rows
+        for row in paper_table("kth-model").rows
     ]
     return table(["item", "KTH"], rows)

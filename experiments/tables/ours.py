@@ -6,9 +6,8 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from cluster.references.cells import reference_cells
-from cluster.references.tables import Row, own_table
 from experiments.tables.measured import names_of, processors_of, results
+from experiments.tables.paper import Row, paper_table
 
 BATCH = 100
 WINDOWS_HERE = 7400
@@ -38,16 +37,12 @@ def trained() -> Mapping[int, Ours]:
     Of several seeds the means.
     """
     found: dict[int, list[Mapping[str, Any]]] = {}
-    theirs = own_table("thesis-runs")
+    theirs = paper_table("thesis-runs")
     swept = results(SWEEP)
     for run in swept.get("runs", ()):
         if run["state"] == "finished":
-            named = {
-                (cell.name, *cell.figures.items())
-                for cell in reference_cells(theirs, run["settings"])
-            }
             for place, row in enumerate(theirs.rows):
-                if _identity(row) in named:
+                if theirs.fits(row, run["settings"]):
                     found.setdefault(place, []).append(run)
     return {place: _mean(runs, processors_of(swept, runs)) for place, runs in found.items()}
 
@@ -61,19 +56,6 @@ def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours
     )
     times = [run.get("cpu_seconds", run["seconds"]) for run in runs]
     return Ours(accuracy, f1, fmean(times), fmean(windows) if windows else None, processors)
-
-
-def _identity(row: Row) -> tuple[Any, ...]:
-    names = [str(row[key]) for key in ("device", "hardware", "framework") if row.get(key)]
-    figures = [
-        ("accuracy", row["accuracy"]),
-        ("f1_weighted", row["f1"]),
-        ("seconds", row["seconds"]),
-    ]
-    return (
-        ", ".join(names),
-        *((name, float(str(value))) for name, value in figures if value is not None),
-    )
 
 
 def place_of(number: int, row: Row) -> int:
@@ -95,13 +77,13 @@ def place_of(number: int, row: Row) -> int:
         )
         if key in row
     ]
-    for place, run in enumerate(own_table("thesis-runs").rows):
-        apart = abs(float(str(row["seconds"])) - float(str(run["seconds"])))
+    for place, run in enumerate(paper_table("thesis-runs").rows):
+        apart = abs(row["seconds"] - run["seconds"])
         if (
-            str(number) in str(run["tables"]).split(", ")
+            str(number) in run["tables"].split(", ")
             and all(row[key] == run[key] for key in keys)
             and (device is None or devices.get(str(device), device) == run["device"])
-            and (apart <= 1 or str(row["time"]) in str(run["other_times"]))
+            and (apart <= 1 or row["time"] in str(run["other_times"]))
         ):
             return place
     raise ValueError(f"Table {number}: no run for {dict(row)}")
@@ -109,7 +91,7 @@ def place_of(number: int, row: Row) -> int:
 
 def measured(number: int, row: Row, place: int) -> Ours | None:
     """Ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
-    if number == 21 and "Raspberry" in str(row["hardware"]):
+    if number == 21 and "Raspberry" in row["hardware"]:
         return _of_rows(
             results(PIS_TRAINED),
             lambda one: one["hidden"] == row["hidden"] and one["workers"] == 16,
@@ -125,7 +107,6 @@ def measured(number: int, row: Row, place: int) -> Ours | None:
         )
         if twin is not None or contestant == "pytorch":
             return twin
-        return trained().get(place)
     return trained().get(place)
 
 
@@ -158,7 +139,7 @@ def _of_rows(found: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]
 
 
 def _epochs(said: int | Sequence[float]) -> int:
-    """`experiments.pis` says the speed of each epoch instead of their number."""
+    """How many: a run on Pis has the speed of each epoch instead."""
     if isinstance(said, int):
         return said
     return len(said)

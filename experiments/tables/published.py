@@ -2,8 +2,8 @@
 
 `python -m experiments.tables.published --write` saves them.
 
-Theirs come from `cluster/references/`, ours from `experiments/results/` and `benchmarks/results/`:
-no person types a number. What no file has is marked as not measured.
+Theirs come from `papers/`, ours from `experiments/results/` and `benchmarks/results/`: no person
+types a number. What no file has is marked as not measured.
 """
 
 import argparse
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cluster.references.tables import Row, own_table
 from core.logs.terminal import say
 from experiments.tables.accuracies import accuracies, causal, cross_validated, modes, people
 from experiments.tables.kimm import kimm_layers, kimm_results
@@ -39,6 +38,7 @@ from experiments.tables.ours import (
     place_of,
     trained,
 )
+from experiments.tables.paper import Row, paper_table
 
 DOCS = ROOT / "docs"
 EPOCHS_THERE = 250
@@ -63,9 +63,9 @@ MACHINES = ("device", "hardware", "framework")
 
 def thesis_table(name: str) -> str:
     """One of Tables 6 to 21: each row with ours."""
-    found = own_table(name)
-    runs = own_table("thesis-runs").rows
-    number = int(found.source.place.removeprefix("Table "))
+    found = paper_table(name)
+    runs = paper_table("thesis-runs").rows
+    number = int(found.place.removeprefix("Table "))
     has = {column for row in found.rows for column in row}
     figures = [
         figure for column, figure in (("accuracy", "accuracy"), ("f1", "F1")) if column in has
@@ -88,7 +88,7 @@ def thesis_table(name: str) -> str:
         theirs = {
             "accuracy": share(row.get("accuracy")),
             "F1": share(row.get("f1")),
-            "time": str(row["time"]),
+            "time": row["time"],
         }
         theirs["ms a window"] = _window_ms_there(row)
         mine = _ours(measured(number, row, place))
@@ -107,7 +107,7 @@ def _window_ms_there(row: Row) -> str:
     """No figure of the Pis: the thesis does not say what an epoch was for them."""
     if "Raspberry" in str(row.get("hardware")):
         return NONE
-    return f"{1000 * float(str(row['seconds'])) / EPOCHS_THERE / WINDOWS_THERE:.2f}"
+    return f"{1000 * row['seconds'] / EPOCHS_THERE / WINDOWS_THERE:.2f}"
 
 
 def _ours(ours: Ours | None) -> Mapping[str, str]:
@@ -133,7 +133,7 @@ def _shown(mine: Mapping[str, str], figures: Sequence[str]) -> list[str]:
 
 
 def twins() -> str:
-    """Each contestant of `experiments.pytorch_twin`, alone and distributed.
+    """Each contestant of the twins in PyTorch, alone and distributed.
 
     Empty before there is a file.
     """
@@ -167,11 +167,11 @@ def twins() -> str:
 def thesis_grid() -> str:
     """Return Tables 6 to 19 as one: a row a training, on the Xeon, on the GPUs and here."""
     trainings: dict[tuple[Any, ...], dict[str, int]] = {}
-    runs = own_table("thesis-runs").rows
+    runs = paper_table("thesis-runs").rows
     for place, run in enumerate(runs):
         if any(6 <= int(number) <= 19 for number in _tables_of(run)):
             settings = (network_of(run), directions_of(run), run["hidden"], run["learning_rate"])
-            trainings.setdefault(settings, {})[str(run["device"])] = place
+            trainings.setdefault(settings, {})[run["device"]] = place
     rows = []
     for settings, places in sorted(trainings.items(), key=lambda one: _order(one[0])):
         layers, directions, hidden, rate = settings
@@ -218,7 +218,7 @@ def _times_of(run: Row) -> str:
 
 def table_with_legend(name: str) -> str:
     """One of Tables 20 and 21, and whose times they are."""
-    return with_legend(thesis_table(name), own_table(name).source.place)
+    return with_legend(thesis_table(name), paper_table(name).place)
 
 
 def pi_seconds() -> str:
@@ -232,8 +232,8 @@ def pi_seconds() -> str:
         *(head for pis in PIS for head in (f"{pis} Pi{'s' if pis > 1 else ''}: thesis", "ours")),
     ]
     rows = []
-    for row in own_table("thesis-table-05-pi-seconds").rows:
-        millions = int(str(row["samples"])) // MILLION
+    for row in paper_table("thesis-table-05-pi-seconds").rows:
+        millions = row["samples"] // MILLION
         cells = [str(millions)]
         for pis in PIS:
             theirs = row[f"seconds_{pis}"]

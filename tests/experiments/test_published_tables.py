@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.references.tables import own_names, own_table
 from experiments.tables import measured, ours, published
 from experiments.tables.ours import place_of
+from experiments.tables.paper import paper_table, paper_tables
 from experiments.tables.published import pages
 from tests.core.inventory.cases import PROJECT
 
@@ -56,10 +56,10 @@ def test_the_pages_and_charts_in_the_repository_are_up_to_date() -> None:
 
 def test_every_cell_of_theirs_stands_on_a_page() -> None:
     text = "\n".join(pages().values())
-    for name in own_names():
+    for name in paper_tables():
         if not name.startswith("thesis-table-"):
             continue
-        for row in own_table(name).rows:
+        for row in paper_table(name).rows:
             assert "time" not in row or re.search(rf"[ |]{row['time']}[ ;]", text), (name, row)
             assert "accuracy" not in row or f"| {row['accuracy']:.4f} " in text, (name, row)
             assert "f1" not in row or f" ({row['f1']:.4f}) |" in text, (name, row)
@@ -70,7 +70,7 @@ def test_every_cell_of_theirs_stands_on_a_page() -> None:
 
 
 def test_a_row_is_one_of_the_52_runs_and_another_is_refused() -> None:
-    rows = own_table("thesis-table-16-gpu-3x3-cpu-4x4").rows
+    rows = paper_table("thesis-table-16-gpu-3x3-cpu-4x4").rows
     assert len({place_of(16, row) for row in rows}) == len(rows)
     with pytest.raises(ValueError, match="Table 16: no run"):
         place_of(16, {**rows[0], "hidden": 77})

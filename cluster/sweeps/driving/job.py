@@ -16,7 +16,6 @@ from cluster.apps.copy import KeptApp
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
 from cluster.programs.leftovers import end_marked
-from cluster.references.tables import Table, kept, table_of
 from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
 from cluster.sweeps.driving.metrics import SweepMetrics
 from cluster.sweeps.driving.places import Places
@@ -63,16 +62,12 @@ class RunsFailed(ClusterError):
 
 @dataclass(frozen=True)
 class SweepInput:
-    """What to sweep: the file and what it says, this call's overrides, further flags for each run.
-
-    `references` is where the table lies that the file names, if that is not beside it.
-    """
+    """What to sweep: the file and what it says, overrides of this call, flags for each run."""
 
     sweep: SweepFile
     file: Path
     overrides: Sequence[str]
     flags: Sequence[str] = ()
-    references: str | None = None
 
 
 class SweepRun(Job):
@@ -175,8 +170,6 @@ class SweepRun(Job):
         plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
         atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
         atomic_write(folder / COPY, self._order.file.read_bytes())
-        named = self._order.references or sweep.references
-        references = named and kept(named, self._order.file.parent, folder)
         runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned(sweep))
         record = SweepRecord(
             sweep.name,
@@ -185,21 +178,10 @@ class SweepRun(Job):
             sweep.placement,
             sweep.seeds,
             sweep.axes,
-            references,
             runs,
         )
         record.write(folder)
         return record
-
-    def _references(self) -> Table | None:
-        """Return the table to show beside ours; one that is unusable costs its columns alone."""
-        if self.record is None or self.record.references is None:
-            return None
-        try:
-            return table_of(self.record.references, self._folder)
-        except UsageError as problem:
-            log.warning("%s", problem)
-            return None
 
     def _hooks(self) -> Hooks:
         on_the_cluster = self.sweep.placement == "cluster"
@@ -313,10 +295,9 @@ class SweepRun(Job):
             state = "failed"
         axes = self.record.axes if self.record else record.axes
         self.record = made = replace(record, state=state, axes=axes)
-        references = self._references()
-        atomic_write(self._folder / TABLE, csv_of(made, references).encode())
+        atomic_write(self._folder / TABLE, csv_of(made).encode())
         made.write(self._folder)
-        for line in aligned(text_table(made, references)):
+        for line in aligned(text_table(made)):
             self.display.say(line)
         search = self.sweep.search
         if search is not None and (best := best_of(made, search)) is not None:

@@ -37,7 +37,7 @@ from deploy.jobs.node_job.records import (
 )
 from deploy.jobs.node_job.role_restart import restart_roles
 from deploy.jobs.program_files import ARCHIVE, FOLDER
-from deploy.jobs.request import REFERENCES, RESUMABLE, SWEEP, JobRequest
+from deploy.jobs.request import RESUMABLE, SWEEP, JobRequest
 from deploy.jobs.run_archive import unpack
 
 _POLL_SECONDS = 1.0
@@ -202,9 +202,6 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
         words += ["--wish", _program(folder, request.wish)]
     if request.job == "sweep":
         words += ["--sweep", str(folder.path / SWEEP)]
-        table = folder.path / REFERENCES
-        if table.is_file():
-            words += ["--references", str(table)]
     environment = {
         **environment_for_any_folder(),
         **as_variable((*request.apps, request.app)),

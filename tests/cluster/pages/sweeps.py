@@ -65,7 +65,6 @@ def sweep(runs: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
         "placement": "node",
         "seeds": sorted({one["seed"] for one in runs}) or [0],
         "axes": axes,
-        "references": None,
         "runs": runs,
         **changes,
     }
@@ -79,7 +78,7 @@ def left(folder: Path, found: dict[str, Any]) -> Path:
 
 
 def of_the_thesis(seeds: int = 2) -> dict[str, Any]:
-    """Plain and residual networks of three widths, some of them unfinished, beside the thesis."""
+    """Plain and residual networks of three widths, some of them unfinished."""
     kinds = [
         {
             f"{MODEL}.n_stacked_layers": 3,
@@ -94,7 +93,7 @@ def of_the_thesis(seeds: int = 2) -> dict[str, Any]:
     runs[-1] |= {"state": "failed", "final": None, "error": "update 5: the loss is not finite"}
     runs[-2] |= {"state": "running", "final": None}
     runs[-3] |= {"state": "waiting", "final": None, "seconds": 0.0, "node": None, "folder": None}
-    return sweep(runs, references="thesis-runs", state="running", base={"jobs.train.epochs": 12})
+    return sweep(runs, state="running", base={"jobs.train.epochs": 12})
 
 
 def hostile() -> dict[str, Any]:
@@ -115,6 +114,5 @@ def hostile() -> dict[str, Any]:
         id=HOSTILE,
         state=HOSTILE,
         placement=HOSTILE,
-        references=HOSTILE,
         base={HOSTILE: HOSTILE},
     )

@@ -1,4 +1,4 @@
-"""The page of a sweep from small files: means and spreads, references, hostile texts."""
+"""The page of a sweep from small files: means and spreads, charts, hostile texts."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,6 @@ from cluster.pages.sweep import sweep_page, table_of_sweep
 from cluster.pages.sweep_charts import charts_of_sweep
 from cluster.pages.sweep_files import read_sweep
 from cluster.pages.words import NOTHING
-from cluster.references.tables import own_table
 from core.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.sweeps import (
@@ -94,53 +93,36 @@ def test_only_what_was_held_out_chooses(tmp_path: Path) -> None:
     assert ">held-out accuracy</th>" in text
 
 
-def test_references_stand_beside_ours_and_cells_may_be_missing(tmp_path: Path) -> None:
-    runs = [run(1, {HIDDEN: 32}), run(2, {HIDDEN: 256}), run(3, {HIDDEN: 77})]
-    left(tmp_path, sweep(runs, references="thesis-runs"))
-    found = table_of_sweep(read_sweep(tmp_path), own_table("thesis-runs"))
+def test_a_figure_that_no_run_has_is_a_dash(tmp_path: Path) -> None:
+    runs = [run(1, {HIDDEN: 32}), waiting(2, {HIDDEN: 77})]
+    found = table_of_sweep(read_sweep(left(tmp_path, sweep(runs))))
     assert found.keys == ("hidden",)
-    heads = [head.text for head in found.heads]
-    assert heads[:2] == ["accuracy", "16 Raspberry Pi 3B+, TensorFlow: accuracy"]
-    assert [head.theirs for head in found.heads[:2]] == [False, True]
-    for head, expected in {
-        "Xeon, TensorFlow: accuracy": ["91.18 %", "18.22 %", NOTHING],
-        "Xeon, TensorFlow: time": ["53 min 41 s", "7 h 59 min", NOTHING],
-        "Xeon, TensorFlow: weighted F1": ["0.9117", NOTHING, NOTHING],
-        "time": ["1 min 0 s"] * 3,
-    }.items():
-        assert [row.cells[heads.index(head)].text for row in found.rows] == expected
-    text = sweep_page(tmp_path)
-    assert "Ranbirsingh 2019" in text
-    assert "whole number of" not in text, "caveats of another table"
+    assert found.heads[:2] == ("accuracy", "macro F1")
+    column = found.heads.index("time")
+    assert [row.cells[column].text for row in found.rows] == ["1 min 0 s", NOTHING]
 
 
-def test_a_chart_has_ours_and_theirs_for_each_kind_of_network(tmp_path: Path) -> None:
-    charts = charts_of_sweep(read_sweep(left(tmp_path, of_the_thesis())), own_table("thesis-runs"))
-    assert len(charts) == 2
-    assert (
-        charts[0].title
-        == "Accuracy by hidden: n_stacked_layers 3, n_layers_in_highway 0, bidirectional false"
-    )
-    names = "; ".join(series.name for series in charts[0].series)
-    assert names == (
-        "ours: lowest to highest; ours; 16 Raspberry Pi 3B+, TensorFlow; PyTorch; Xeon, TensorFlow"
-    )
-    assert charts[0].series[1].points == ((32.0, 0.905), (64.0, 0.905), (128.0, 0.905))
-    assert charts[0].series[-1].points[0] == (32.0, 0.911775)
+def test_a_chart_has_means_in_bands_for_each_kind_of_network(tmp_path: Path) -> None:
+    (chart,) = charts_of_sweep(read_sweep(left(tmp_path, of_the_thesis())))
+    assert chart.title == "Accuracy by hidden"
+    plain = "n_stacked_layers 3, n_layers_in_highway 0, bidirectional false"
+    names = [series.name for series in chart.series]
+    assert names[:2] == [f"{plain}: lowest to highest", plain]
+    assert chart.series[1].points == ((32.0, 0.905), (64.0, 0.905), (128.0, 0.905))
 
 
-def test_without_references_the_lines_share_a_chart(tmp_path: Path) -> None:
+def test_six_lines_share_a_chart(tmp_path: Path) -> None:
     widths = range(8, 28, 2)
     runs = [
         run(10 * at + width, {LAYERS: at, HIDDEN: width}) for at in range(1, 9) for width in widths
     ]
-    charts = charts_of_sweep(read_sweep(left(tmp_path, sweep(runs))), None)
+    charts = charts_of_sweep(read_sweep(left(tmp_path, sweep(runs))))
     assert [len(chart.series) for chart in charts] == [6, 2]
     assert all(chart.x_label == "hidden" for chart in charts)
 
 
 def test_settings_that_are_no_numbers_have_bars(tmp_path: Path) -> None:
-    (chart,) = charts_of_sweep(read_sweep(left(tmp_path, EXAMPLES["words"])), None)
+    (chart,) = charts_of_sweep(read_sweep(left(tmp_path, EXAMPLES["words"])))
     assert (chart.kind, chart.labels) == ("bars", ("optimizer.name adam", "optimizer.name lion"))
 
 
@@ -149,25 +131,6 @@ def test_a_task_without_accuracy_is_drawn_by_its_loss(tmp_path: Path) -> None:
     assert "Loss by hidden" in text
     assert "MAE" in text
     assert "Test accuracy" not in text
-
-
-MINE = """{"schema": 1, "id": "mine", "title": "Mine", "source": "my notes",
- "rows": [{"hidden": 8, "accuracy": 0.77}]}"""
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("mine.json", ["published: accuracy", "77.00 %", "my notes"]),
-        ("gone.json", ["No references:", "no such file"]),
-    ],
-)
-def test_references_of_ones_own_lie_beside_the_sweep_and_cost_a_line_where_they_do_not(
-    tmp_path: Path, name: str, shown: list[str]
-) -> None:
-    (tmp_path / "mine.json").write_text(MINE)
-    text = sweep_page(left(tmp_path, sweep([run(1, {HIDDEN: 8})], references=name)))
-    assert [words for words in [*shown, "90.00 %"] if words not in text] == []
 
 
 BROKEN: dict[str, Any] = {

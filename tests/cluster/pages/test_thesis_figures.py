@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from cluster.pages.pi_times import MILLION, PI_SECONDS, PIS, is_in_table_5, pi_seconds
 from deploy.common.project import ROOT
 
 SAID = (
@@ -13,7 +12,7 @@ SAID = (
     "docs/report.md",
     "docs/tables.md",
     "docs/tables-thesis.md",
-    "cluster/references/published/thesis-table-05-pi-seconds.json",
+    "experiments/tables/papers/thesis-table-05-pi-seconds.json",
     "inventory.yaml",
     "benchmarks/pi.py",
     "cluster/pages/pi_times.py",
@@ -28,12 +27,3 @@ def test_no_reason_is_given_that_the_thesis_does_not_give(file: str) -> None:
     assert [line for line in reasons if "thesis" in line] == []
     assert "not\nin our sources" not in text
     assert "known to us only" not in text
-
-
-def test_a_cell_that_is_not_there_is_not_n_a() -> None:
-    assert pi_seconds(70 * MILLION, 1) is None
-    assert is_in_table_5(70 * MILLION, 1)
-    assert not is_in_table_5(1000 * MILLION, 1)
-    assert not is_in_table_5(10 * MILLION, 3)
-    assert pi_seconds(100 * MILLION, 16) == 2.611
-    assert all(len(row) == len(PIS) for row in PI_SECONDS.values())

@@ -27,7 +27,7 @@ KEY = "jobs.train.epochs"
 
 def schedule_of(count: int) -> Schedule:
     runs = tuple(RunRecord(f"{at:04d}", {KEY: at}, 3) for at in range(1, count + 1))
-    return Schedule(SweepRecord("s", "x-sweep", "running", "node", (3,), (), None, runs))
+    return Schedule(SweepRecord("s", "x-sweep", "running", "node", (3,), (), runs))
 
 
 class Driven:

@@ -19,7 +19,7 @@ def test_a_sweep_from_python_is_the_command_and_its_record(
     run = RunRecord(
         "0001", {}, 0, "finished", {"accuracy": 0.5}, 1.0, "worker:0", "runs/0001/x-train"
     )
-    SweepRecord("s", "x-sweep", "finished", "node", (0,), (), None, (run,)).write(folder)
+    SweepRecord("s", "x-sweep", "finished", "node", (0,), (), (run,)).write(folder)
     said: list[str] = []
 
     def played(words: list[str], report: object) -> Any:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.references.tables import own_table
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
 from cluster.sweeps.record import FILE, RunRecord, SweepRecord, read_record
 from cluster.sweeps.sweep_file import Axis
@@ -36,7 +35,6 @@ RECORD = SweepRecord(
     "node",
     (1, 2),
     (Axis(HIDDEN, (8, 16)),),
-    "tables/thesis.json",
     (
         finished(1, 8, 1, 0.5),
         finished(2, 8, 2, 0.7),
@@ -160,13 +158,3 @@ def test_the_time_that_is_left() -> None:
     assert seconds_left([*waiting, running], 2, half) == pytest.approx((4 * 20 + 10) / 2)
     assert seconds_left([running], 2, half) == pytest.approx(10.0)
     assert seconds_left([RunRecord("1", {}, 0, "finished")], 2, {}) == 0.0
-
-
-def test_the_papers_cells_stand_behind_ours() -> None:
-    runs = [replace(RECORD.runs[0], settings={HIDDEN: width}) for width in (32, 77)]
-    record = replace(RECORD, runs=tuple(runs))
-    table = own_table("thesis-runs")
-    head = "Xeon, TensorFlow: accuracy"
-    cells = [row[head] for row in csv.DictReader(csv_of(record, table).splitlines())]
-    assert cells == ["0.911774695", ""]
-    assert [row[-1] for row in text_table(record, table)] == [head, "0.9118", "-"]

@@ -23,7 +23,7 @@ def done(accuracy: float = 0.5) -> RunExit:
 
 def record(count: int = 3) -> SweepRecord:
     runs = tuple(RunRecord(f"{at:04d}", {"jobs.train.epochs": at}, 0) for at in range(1, count + 1))
-    return SweepRecord("s", "x-sweep", "running", "node", (0,), (), None, runs)
+    return SweepRecord("s", "x-sweep", "running", "node", (0,), (), runs)
 
 
 def states(schedule: Schedule) -> list[str]:

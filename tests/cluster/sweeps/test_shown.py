@@ -23,7 +23,7 @@ RUNS = (
 )
 MOVED = events.SweepMoved(
     picture_of(
-        SweepRecord("widths", "x-sweep", "running", "node", (1, 2), (), None, RUNS),
+        SweepRecord("widths", "x-sweep", "running", "node", (1, 2), (), RUNS),
         {"0002": 0.4},
         12.5,
     )

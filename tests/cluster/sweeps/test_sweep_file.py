@@ -74,7 +74,7 @@ def test_a_list_has_its_own_settings_and_one_seed_unless_it_says_more() -> None:
         ({}, 0),
         ({"jobs.train.model": {"name": "dblstm"}}, 0),
     ]
-    assert (sweep.name, sweep.placement, sweep.references) == ("a-b", "node", None)
+    assert (sweep.name, sweep.placement) == ("a-b", "node")
     assert [(axis.key, len(axis.values)) for axis in sweep.axes] == [
         ("jobs.train.epochs", 1),
         ("jobs.train.model", 1),

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.references.tables import own_table
 from core.inventory import TrainJob
 from core.inventory.recipes import RECIPES, apart_from_recipe
+from experiments.tables.paper import paper_table
 
 
 def train(**settings: Any) -> TrainJob:
@@ -38,7 +38,7 @@ def train(**settings: Any) -> TrainJob:
     ],
 )
 def test_a_recipe_is_what_is_printed(recipe: str, table: str, keys: dict[str, str]) -> None:
-    printed = {str(row["key"]): row["value"] for row in own_table(table).rows}
+    printed = {str(row["key"]): row["value"] for row in paper_table(table).rows}
     dumped = train(recipe=recipe).model_dump()
     for key, name in keys.items():
         section, _, inner = name.rpartition(".")

@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from cluster.references.tables import own_table
 from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
 from core.models.conv_lstm import ConvolutionalModel
@@ -23,6 +22,7 @@ from core.models.network import Network
 from core.models.residual import ResidualModel
 from core.models.spectral import SpectralModel
 from core.models.thesis import ThesisModel
+from experiments.tables.paper import paper_table
 from tests.core.models.yardstick import gradient_function, logits, small, windows
 
 EVERY: list[ModelConfig] = [
@@ -57,7 +57,7 @@ def test_each_layer_of_the_dblstm_has_kimms_parameters() -> None:
     sizes: Counter[str] = Counter()
     for slot in classic(DeepBidirectionalModel()).layout.slots:
         sizes[slot.spec.name.partition("/")[0]] += slot.spec.size
-    assert [*sizes.values()] == [row["parameters"] for row in own_table("kimm-layers").rows]
+    assert [*sizes.values()] == [row["parameters"] for row in paper_table("kimm-layers").rows]
 
 
 def test_the_network_of_the_slides_has_their_count_of_weights() -> None:

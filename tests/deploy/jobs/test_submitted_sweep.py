@@ -17,12 +17,11 @@ from deploy.jobs import attached_job, program_runners
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.node_job.program_task import MEMBERS, TASK, ProgramTask
 from deploy.jobs.node_job.records import JobFolder
-from deploy.jobs.request import REFERENCES, SWEEP, JobRequest, request_of
+from deploy.jobs.request import SWEEP, JobRequest, request_of
 from deploy.jobs.sweeps import (
     SweepRequest,
     answering,
     begin_on_workers,
-    files_of,
     refuse_on_nodes,
     search_flags,
 )
@@ -99,27 +98,6 @@ def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runner
         (node.folder / f"runner-{name}").write_bytes(content)
     assert ProgramTask.read(node.folder / f"runner-{TASK}") == task
     assert load(node.folder / "runner-inventory.yaml").cluster == node.inventory.cluster
-
-
-TABLE = '{"schema": 1, "id": "mine", "title": "notes", "rows": [{"hidden": 8, "accuracy": 0.9}]}'
-
-
-@pytest.mark.usefixtures("runners")
-def test_a_table_of_ones_own_goes_along(node: JobNode) -> None:
-    order = order_of(node, "runs: [{}]\nreferences: notes/mine.json\n")
-    with pytest.raises(
-        UsageError, match=r"notes/mine.json.*expected a table of references .* no such file"
-    ):
-        files_of(order, resumes=False)
-    assert list(files_of(order, resumes=True)) == [SWEEP]
-    (node.folder / "notes").mkdir()
-    (node.folder / "notes/mine.json").write_text(TABLE)
-    table = done(node, order).path / REFERENCES
-    words = node.asked()
-    assert words[words.index("--references") + 1] == str(table)
-    assert table.read_text() == TABLE
-    own = order_of(node, "runs: [{}]\nreferences: thesis-runs\n")
-    assert list(files_of(own, resumes=False)) == [SWEEP]
 
 
 def test_an_app_goes_to_the_driver_and_its_packages_to_the_nodes(

@@ -1,6 +1,5 @@
-"""Sweeps over two nodes by SSH: an app with a package and a person's table, and a search."""
+"""Sweeps over two nodes by SSH: an app with a package, and a search."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,7 @@ SWEEP = """
 name: halves
 base: {jobs.train.epochs: 1, jobs.train.validation_subjects: 0}
 grid: {jobs.train.batch_size: [20, 50]}
-references: notes.json
 """
-NOTES = {
-    "schema": 1,
-    "id": "notes",
-    "title": "an earlier evening",
-    "source": "my notebook",
-    "rows": [{"device": "my PC", "jobs.train.batch_size": 20, "accuracy": 0.875}],
-}
 SEARCH = """
 base:
   jobs.train.epochs: 1
@@ -46,7 +37,7 @@ def runs_of(sweep: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_an_app_is_trained_on_every_node_beside_a_table_of_ones_own(place: Place) -> None:
+def test_an_app_is_trained_on_every_node(place: Place) -> None:
     folder = place.operator.folder
     app = folder / "swept"
     (app / "parts").mkdir(parents=True)
@@ -54,9 +45,7 @@ def test_an_app_is_trained_on_every_node_beside_a_table_of_ones_own(place: Place
     (app / "parts" / "blocks.py").write_text("WIDTH = 8\n")
     (app / "requirements.txt").write_text("humanize\n")
     (folder / "halves.yaml").write_text(SWEEP)
-    (folder / "notes.json").write_text(json.dumps(NOTES))
-    said = place.operator.fab("sweep", "halves.yaml", "--set", "jobs.train.app=swept").text
-    assert "my PC" in said
+    place.operator.fab("sweep", "halves.yaml", "--set", "jobs.train.app=swept")
     sweep = newest(place)
     runs = runs_of(sweep)
     assert [run["state"] for run in runs] == ["finished"] * 2
@@ -68,9 +57,6 @@ def test_an_app_is_trained_on_every_node_beside_a_table_of_ones_own(place: Place
     for node in NODES:
         found = place.on(node, f"ls -d {EXTRAS}/*/lib/python*/site-packages/humanize")
         assert place.on(node, f"stat -c %U {found.split('/lib/')[0]}/.complete") == "root"
-    rows = list(csv.DictReader((sweep / "table.csv").read_text().splitlines()))
-    assert "0.875" in rows[0].values()
-    assert "0.875" not in rows[1].values()
 
 
 def test_a_search_needs_its_package_on_the_coordinators_node_alone(place: Place) -> None:

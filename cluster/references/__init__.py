@@ -1,1 +1,0 @@
-"""Tables of papers beside our own figures: read with types and bounds, matched by settings."""
