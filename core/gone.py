@@ -17,7 +17,12 @@ COMMANDS: Mapping[str, str] = {
 }
 """Commands by their words, such as `job recognise`."""
 
-FLAGS: Mapping[str, str] = {}
+_POSTS = "post readings over HTTP, as docs/service.md shows for Sensor Logger"
+FLAGS: Mapping[str, str] = {
+    "--mqtt": _POSTS,
+    "--mqtt-credentials": _POSTS,
+    "--mqtt-authority": _POSTS,
+}
 """Flags of commands, such as `--mqtt`."""
 
 KINDS: Mapping[str, str] = {

@@ -85,13 +85,6 @@ class ServeFlags(ModelOfRun):
     no_token: bool = switch("answer without a token, on loopback alone")
     name: str = _model_name()
     memory_megabytes: int | None = _memory()
-    mqtt: str | None = text("take readings at a broker of MQTT too: mqtt[s]://HOST[:PORT][/PREFIX]")
-    mqtt_credentials: str | None = path(
-        "file with one line USER:PASSWORD for the broker", read=from_here
-    )
-    mqtt_authority: str | None = path(
-        "who signed the broker's certificate, a file in PEM format", read=from_here
-    )
     batch_milliseconds: float | None = _real(
         "how long a request waits for others to be computed with; 2", 1000.0
     )

@@ -20,13 +20,12 @@ from recognise.service import rights, state
 from recognise.service.addresses import reachable
 from recognise.service.limits import Limits
 from recognise.service.memory import give_back_large_blocks
-from recognise.service.options import HOST, limits_of, parser, refuse_unusable
+from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
 from recognise.service.target import TARGETS, announced
 from recognise.service.versions import Versions
 from recognise.service.worker.starting import Nursery, start_through
 
-if TYPE_CHECKING:  # plain HTTP needs neither cryptography nor MQTT
-    from recognise.service.broker import Broker
+if TYPE_CHECKING:  # plain HTTP needs no cryptography
     from recognise.service.tls import Tls
 
 
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until Ctrl-C or SIGTERM; return the exit code."""
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     begin(Speaker("service"), LogSettings())
     logging.getLogger("recognise").setLevel(logging.INFO)
     raise_limit()
@@ -43,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # uvicorn raises it once more when it has ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        refuse_former(words)
+        given = parser().parse_args(words)
         limits = limits_of(given)
         refuse_unusable(given)
         folder = Path(given.state)
@@ -87,7 +88,6 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
         authority=authority,
         metrics_port=given.metrics_port or 0,
         metrics_host=metrics_host,
-        broker=_broker(given),
         waits=given.wait,
     )
     scheme = "http" if tls is None else "https"
@@ -127,20 +127,6 @@ def _token(given: argparse.Namespace, folder: Path) -> str | None:
     if given.token_file:
         return state.token_in(Path(given.token_file))
     return state.token(folder)
-
-
-def _broker(given: argparse.Namespace) -> "Broker | None":
-    if not given.mqtt:
-        if given.mqtt_credentials or given.mqtt_authority:
-            raise UsageError("--mqtt-credentials and --mqtt-authority: expected them with --mqtt")
-        return None
-    try:
-        from recognise.service.broker import broker_of
-    except ModuleNotFoundError as problem:
-        raise UsageError(
-            f"--mqtt: expected the package {problem.name}: pip install aiomqtt"
-        ) from None
-    return broker_of(given.mqtt, given.mqtt_credentials, given.mqtt_authority)
 
 
 def _authority(given: argparse.Namespace, folder: Path) -> Path | None:

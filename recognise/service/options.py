@@ -1,9 +1,11 @@
 """The options of `python -m recognise.service`, and what they must be."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from core import gone
 from core.control.rules import is_ours
 from core.errors import UsageError
 from core.host_names import is_host_name
@@ -32,7 +34,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", metavar="EXPORT", help="promote this export first")
     _add_addresses(made)
     _add_access(made)
-    _add_broker(made)
     _add_computing(made)
     return made
 
@@ -117,20 +118,6 @@ def _add_access(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_broker(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
-        "--mqtt",
-        metavar="URL",
-        help="take readings at a broker too: mqtt[s]://HOST[:PORT][/PREFIX]",
-    )
-    made.add_argument(
-        "--mqtt-credentials", metavar="FILE", help="one line USER:PASSWORD for the broker"
-    )
-    made.add_argument(
-        "--mqtt-authority", metavar="FILE", help="who signed the broker's certificate (PEM)"
-    )
-
-
 def _add_computing(made: argparse.ArgumentParser) -> None:
     add_memory(made)
     made.add_argument("--threads", type=int, default=Limits.threads, help="batches at one time")
@@ -176,6 +163,14 @@ def limits_of(given: argparse.Namespace) -> Limits:
         shadow=shadow,
         memory_megabytes=memory_of(given),
     )
+
+
+def refuse_former(words: Sequence[str]) -> None:
+    """Raise UsageError for a flag of earlier versions."""
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag in gone.FLAGS:
+            raise UsageError(f"{flag} is gone: {gone.FLAGS[flag]}")
 
 
 def refuse_unusable(given: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What the service keeps once it answers: its packages, state and versions, its ports, its broker.
+"""What the service keeps once it answers: its packages, state and versions, and its ports.
 
 It enters its cage before it has other threads. The nursery stands outside and starts the processes
 of models.
@@ -6,7 +6,6 @@ of models.
 
 import logging
 import os
-import ssl
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from core.cage import whole
 from core.cage.landlock import Name, Rights, existing
-from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
+from core.cage.python_folders import USUAL_DEVICES, code, system
 from core.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OURS = ("core", "recognise")
-NAME_SERVER = 53
-"""A long answer of one comes over TCP."""
 
 
 def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterable[Path]) -> None:
@@ -33,10 +30,6 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
     Raises ClusterError where root without its capabilities reads less than the service needs.
     """
     _end_idle_threads()
-    connect: tuple[int, ...] = ()
-    if options.broker is not None:
-        connect = (options.broker.port, NAME_SERVER)
-        reads = (*reads, *NAMES, *filter(None, ssl.get_default_verify_paths()[:2]))
     written = [_there(folder) for folder in writes]
     caged = whole.enter(
         Rights(
@@ -44,7 +37,7 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
             write=tuple(written),
             devices=existing(*USUAL_DEVICES),
             bind=(options.port, options.metrics_port),
-            connect=connect,
+            connect=(),
         )
     )
     if caged.level != logging.INFO:

@@ -31,8 +31,7 @@ from recognise.service.serving import LOOK_SECONDS, Serving
 from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 
-if TYPE_CHECKING:  # plain HTTP needs neither cryptography nor MQTT
-    from recognise.service.broker import Broker
+if TYPE_CHECKING:  # plain HTTP needs no cryptography
     from recognise.service.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -97,8 +96,6 @@ class ServiceOptions:
     """The port of `/metrics` over plain HTTP without a token; 0 is any free one."""
     metrics_host: str = ""
     """Where that port listens; empty is `host`."""
-    broker: "Broker | None" = None
-    """The broker of MQTT, where devices publish their readings too."""
     waits: bool = False
     """Whether it waits for the first promotion, with its port closed, rather than end without one.
     """
@@ -162,9 +159,6 @@ async def serve(
             asyncio.create_task(serving.watch()),
             asyncio.create_task(pulse.follow()),
         ]
-        if options.broker is not None:
-            devices = _follow_broker(options.broker, serving, budget)
-            following.append(asyncio.create_task(devices))
         if options.tls is not None:
             following.append(asyncio.create_task(options.tls.follow()))
         door = Door(listener, "the service", limits.connections + MOST_UNPROVEN)
@@ -197,18 +191,6 @@ def _take_no_more(entrance: Entrance, sockets: Sockets) -> None:
     """Take no new client: a session that moves must not find this service once more."""
     entrance.stop()
     sockets.end()
-
-
-async def _follow_broker(broker: "Broker", serving: Serving, budget: Budget) -> None:
-    # they import the filters of sessions: other services spare 50 MB
-    from recognise.service.broker import follow
-    from recognise.service.live.devices import Devices
-
-    await follow(
-        broker,
-        serving.limits.streams.message_bytes,
-        partial(Devices, broker.prefix, serving, budget),
-    )
 
 
 async def _first(versions: Versions) -> None:

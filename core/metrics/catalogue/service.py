@@ -27,7 +27,7 @@ CODES = (
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LATELY = "once a version has answered a hundred windows within ten minutes"
-SESSIONS = ("stream", "sensor_logger", "mqtt")
+SESSIONS = ("stream", "sensor_logger")
 FAULTS = ("bad_value", "doubled", "late", "gap", "clock_jump", "sparse", "implausible")
 CLOSES = ("1007", "1008", "1009", "1011", "1013")
 

@@ -1,7 +1,7 @@
 """What a client of a stream sends, checked: the first message, and the readings. Pure."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 
@@ -32,13 +32,17 @@ class _Message(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-class StreamRequest(_Message):
-    """What a client's readings are, and when it wants labels.
+class Hello(_Message):
+    """The first message of a client: what its readings are, and when it wants labels.
 
     With `channels` and their `units` its readings are `values` in this order; without, they are
     `acceleration` and `rotation`.
     """
 
+    schema_: Literal[1] = Field(alias="schema")
+    token: Word | None = None
+    resume: Annotated[str, StringConstraints(max_length=MOST_TEXT)] | None = None
+    """The state of a session that another service ended, as its event `moved` gave it."""
     acceleration_unit: Word = "g"
     rotation_unit: Word = "rad/s"
     channels: Annotated[list[Word], Field(max_length=MOST_CHANNELS)] = []
@@ -73,15 +77,6 @@ def settings_within(limits: StreamLimits, description: Description, **asked: Any
         raise bad(str(problem)) from None
 
 
-class Hello(StreamRequest):
-    """The first message of a client."""
-
-    schema_: Literal[1] = Field(alias="schema")
-    token: Word | None = None
-    resume: Annotated[str, StringConstraints(max_length=MOST_TEXT)] | None = None
-    """The state of a session that another service ended, as its event `moved` gave it."""
-
-
 class Readings(_Message):
     """Readings in the order of time: seconds, acceleration and angular velocity.
 
@@ -113,9 +108,6 @@ class Readings(_Message):
         return self.values
 
 
-Kind = TypeVar("Kind", bound=Readings)
-
-
 def hello(text: str) -> Hello:
     """Return the first message. Raises RequestError."""
     _count_keys(text)
@@ -132,14 +124,9 @@ def hello(text: str) -> Hello:
 def readings(text: str, channels: int = 6) -> Readings:
     """Return a message of readings of so many channels. Raises RequestError."""
     _count(text, channels)
-    return readings_as(Readings, text)
-
-
-def readings_as(kind: type[Kind], content: str | bytes) -> Kind:
-    """Return a message of this kind of readings. Raises RequestError."""
-    _count_keys(content)
+    _count_keys(text)
     try:
-        found = kind.model_validate_json(content)
+        found = Readings.model_validate_json(text)
     except ValidationError as problem:
         raise bad(
             f"expected readings (times, acceleration, rotation): {_reason(problem)}"
@@ -157,12 +144,9 @@ def _reason(problem: ValidationError) -> str:
     return reason_of(problem).removeprefix(": ")  # of the whole message
 
 
-def _count_keys(content: str | bytes) -> None:
+def _count_keys(text: str) -> None:
     """Refuse a message of very many keys: each unknown one costs an error of its own."""
-    colon: str | bytes = ":"
-    if isinstance(content, bytes):
-        colon = b":"
-    if content.count(colon) > _MOST_COLONS:  # type: ignore[arg-type]
+    if text.count(":") > _MOST_COLONS:
         raise RequestError(413, f"expected at most {_MOST_KEYS} keys in a message")
 
 

@@ -1,29 +1,34 @@
-"""Sessions of clients that hold no connection: each has a name, and is over after a silence.
+"""Recordings of the app Sensor Logger: sessions without a connection, over after a silence.
 
-A post or a message brings readings, and takes the events since the one before.
+A post brings readings, and takes the events since the post before.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from recognise.service.limits import Limits, RequestError
+from recognise.service.live import sensor_logger
+from recognise.service.live.merging import Merging
 from recognise.service.live.messages import Readings
 from recognise.service.live.session import LiveSession, Rate
+from recognise.stream import as_json
+from recognise.stream.stream import MOST_READINGS
 
+log = logging.getLogger(__name__)
+
+POSTS_TO_BEGIN = 3
 MOST_EVENTS = 1024
 """One recording keeps so many events until its client takes them; the oldest go."""
 
-Given = TypeVar("Given")
 
+class PhoneRecording:
+    """One recording of the app: its session, its sensors, and the events that it has not taken."""
 
-class Recording(ABC, Generic[Given]):
-    """One recording: its session, and the events that its client has not taken."""
-
-    def __init__(self, session: LiveSession, limits: Limits) -> None:
+    def __init__(self, session: LiveSession, sign: float, of_watch: float, limits: Limits) -> None:
         self.lock = asyncio.Lock()
         self.heard = perf_counter()
         self.session = session
@@ -32,22 +37,22 @@ class Recording(ABC, Generic[Given]):
             "readings", streams.readings_per_second, streams.burst_readings, self.heard
         )
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        beside = sensor_logger.sensors_beside(session.settings.signals)
+        names = [sensor_logger.BESIDE[kind][0] for kind in beside]
+        self.merging = Merging(sign, session.settings.longest_gap_seconds, names)
+        self.source: str | None = None
+        """Whose sensors the recording is of, `phone` or `watch`: those that came first."""
+        self._of_watch = of_watch
+        self._posts = 0
         self._hearing = asyncio.ensure_future(self._hear())
 
-    @abstractmethod
-    def readings(self, given: Given) -> tuple[int, Iterable[Readings], list[dict[str, Any]]]:
-        """Return how many readings these are, the readings in parts, and events of their own.
-
-        Raises RequestError.
-        """
-
-    async def take(self, given: Given) -> list[dict[str, Any]]:
+    async def take(self, given: sensor_logger.Post) -> list[dict[str, Any]]:
         """Return the events up to these readings.
 
         Raises RequestError; the recording then begins again.
         """
         arrived = self.heard
-        count, parts, events = self.readings(given)
+        count, parts, events = self._readings(given)
         self._rate.take(count, arrived)
         self._events += events
         for part in parts:
@@ -59,9 +64,9 @@ class Recording(ABC, Generic[Given]):
             answered.cancel()
         if self._hearing.done():
             self._hearing.result()
-        found = list(self._events)
+        events = list(self._events)
         self._events.clear()
-        return found
+        return events
 
     def close(self) -> None:
         """Leave it. Once."""
@@ -72,16 +77,51 @@ class Recording(ABC, Generic[Given]):
         while True:
             self._events += await self.session.events()
 
+    def _readings(
+        self, given: sensor_logger.Post
+    ) -> tuple[int, Iterator[Readings], list[dict[str, Any]]]:
+        """Return how many readings this post completes, these in parts, and events of their own."""
+        self.source = self.source or given.source
+        sensors = sensor_logger.by_sensor(given, self.source, self._of_watch)
+        readings, faults = self.merging.add(sensors)
+        self._posts += 1
 
-Kind = TypeVar("Kind", bound=Recording[Any])
+        def parts() -> Iterator[Readings]:
+            for at in range(0, len(readings), MOST_READINGS):
+                part = readings[at : at + MOST_READINGS]
+                yield Readings.model_construct(
+                    times=part[:, 0].tolist(), values=part[:, 1:].tolist()
+                )
+
+        return len(readings), parts(), [*(as_json(fault) for fault in faults), *self._missing()]
+
+    def _missing(self) -> list[dict[str, Any]]:
+        """Return the sensors that have sent nothing, as an event.
+
+        It comes once, after the posts in which every sensor begins.
+        """
+        missing = self.merging.missing
+        if self._posts != POSTS_TO_BEGIN or not missing:
+            return []
+        names = ", ".join(missing)
+        log.warning(
+            "a recording of Sensor Logger gets no label without %s: turn it on in the app", names
+        )
+        return [
+            {
+                "event": "missing",
+                "sensors": missing,
+                "detail": f"no label without {names}: turn it on in the app",
+            }
+        ]
 
 
-class RecordingRegistry(Generic[Kind]):
-    """The recordings of one kind of client, by name."""
+class RecordingRegistry:
+    """The recordings of the app, by name."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._open: dict[str, Kind] = {}
+        self._open: dict[str, PhoneRecording] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def close(self) -> None:
@@ -90,8 +130,8 @@ class RecordingRegistry(Generic[Kind]):
             self._end(name)
 
     async def take(
-        self, name: str, given: Any, begin: Callable[[], Kind]
-    ) -> tuple[Kind, list[dict[str, Any]]]:
+        self, name: str, given: sensor_logger.Post, begin: Callable[[], PhoneRecording]
+    ) -> tuple[PhoneRecording, list[dict[str, Any]]]:
         """Return the recording of that name, begun where there is none, and its events.
 
         Raises RequestError.
@@ -105,7 +145,7 @@ class RecordingRegistry(Generic[Kind]):
                 self._end(name)
                 raise
 
-    def _begin(self, name: str, begin: Callable[[], Kind]) -> Kind:
+    def _begin(self, name: str, begin: Callable[[], PhoneRecording]) -> PhoneRecording:
         most = self._limits.streams.sessions
         if len(self._open) >= most:
             raise RequestError(503, f"{most} sessions are open already: come again later")

@@ -36,7 +36,7 @@ from recognise.stream import (
 MOVED = "moved"
 """The last event of a session whose service ends: its stream can continue elsewhere."""
 
-Kind = Literal["stream", "sensor_logger", "mqtt"]
+Kind = Literal["stream", "sensor_logger"]
 
 Numbers = NDArray[np.float64]
 MOST_HELD = 512

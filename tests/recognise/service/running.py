@@ -65,7 +65,7 @@ class Service:
             return int(client.get(f"{PATH}/ready").json()["version"])
 
     def metrics(self) -> dict[str, float]:
-        """Every figure by its name and labels but `role` and `task`: `sessions{kind="mqtt"}`."""
+        """Every figure by its name and labels but `role` and `task`: `sessions{kind="stream"}`."""
         with self.client() as client:
             text = client.get("/metrics").text
         text = re.sub('role="service",task="0",?', "", text).replace(",}", "}").replace("{}", "")

@@ -1,4 +1,4 @@
-"""Noise for the readers of posts and MQTT messages: readings, or one reason."""
+"""Noise for the readers of posts and messages: readings, or one reason."""
 
 import json
 import math
@@ -13,13 +13,6 @@ from hypothesis import strategies as st
 from core.exported import Description, open_model
 from recognise.service.limits import RequestError, StreamLimits
 from recognise.service.live import messages, sensor_logger
-from recognise.service.live.devices import (
-    PLATFORMS,
-    READINGS,
-    SENSOR_LOGGER,
-    DeviceMessage,
-    topic_of,
-)
 from recognise.service.live.merging import Merging
 from recognise.stream import Settings
 from recognise.stream.stream import MOST_READINGS
@@ -155,41 +148,23 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Description:
 
 
 @pytest.mark.long
-def test_a_message_of_a_device_is_readings_or_a_reason(description: Description) -> None:
+def test_a_message_of_a_session_is_readings_or_a_reason(description: Description) -> None:
     found: Counter[bool] = Counter()
 
     @many
     @given(_bytes_of(_readings))
     def noise(payload: bytes) -> None:
+        text = payload.decode("latin-1")
+
         def read() -> None:
-            published = messages.readings_as(DeviceMessage, payload)
-            published.settings(description, StreamLimits())
-            assert 0 < len(published.times) == len(published.acceleration) <= MOST_READINGS
+            readings = messages.readings(text)
+            assert 0 < len(readings.times) == len(readings.acceleration) <= MOST_READINGS
+
+        def begin() -> None:
+            messages.hello(text).settings(description, StreamLimits())
 
         found[is_taken(read)] += 1
-        for reader in (messages.readings, messages.hello):
-            is_taken(lambda reader=reader: reader(payload.decode("latin-1")))  # type: ignore[misc]
+        is_taken(begin)
 
     noise()
     assert min(found[True], found[False]) > 100, found
-
-
-@settings(max_examples=1000, deadline=None, database=None)
-@given(
-    st.one_of(
-        st.text(max_size=200),
-        st.builds(
-            "house/{}/{}/{}".format,
-            st.text(max_size=150),
-            st.sampled_from([READINGS, SENSOR_LOGGER]),
-            st.one_of(st.sampled_from(PLATFORMS), st.text(max_size=9)),
-        ),
-    )
-)
-def test_a_topic_is_a_device_or_a_reason(name: str) -> None:
-    def read() -> None:
-        topic = topic_of("house", name)
-        assert topic.device.isprintable()
-        assert topic.kind != SENSOR_LOGGER or topic.platform in PLATFORMS
-
-    is_taken(read)

@@ -146,7 +146,7 @@ tried = {
     "read": lambda: open(sys.argv[1]),
     "list": lambda: os.listdir("/var"),
     "environment": lambda: open(f"/proc/{os.getppid()}/environ"),
-    "write": lambda: open("/tmp/written", "w"),
+    "write": lambda: open(sys.argv[2], "w"),
     "connect": lambda: socket.socket(),
     "program": lambda: os.execv("/bin/true", ["true"]),
     "signal": lambda: os.kill(os.getppid(), 0),
@@ -163,6 +163,6 @@ for name, attempt in tried.items():
 def test_a_model_s_process_reads_its_packages_and_nothing_else(tmp_path: Path) -> None:
     needs.cage(landlock.SCOPED)
     (tmp_path / "token").write_text("secret")
-    said = python("-c", CAGED, str(tmp_path / "token"))
+    said = python("-c", CAGED, str(tmp_path / "token"), str(tmp_path / "written"))
     wanted = "read list environment write connect program signal "
     assert said in (wanted, f"{wanted}account ")

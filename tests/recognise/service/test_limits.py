@@ -4,7 +4,6 @@ import json
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,6 @@ from pydantic import ValidationError
 
 from recognise.service.limits import Limits, RequestError
 from recognise.service.live import messages
-from recognise.service.live.devices import DeviceMessage
 from recognise.service.tensors import Shape, question
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.malformed import INFER, requests
@@ -192,9 +190,7 @@ def test_readings_that_are_none_cost_one_error_a_list() -> None:
     assert errors_of(raised) <= 4
 
 
-@pytest.mark.parametrize(
-    "read", [messages.hello, messages.readings, partial(messages.readings_as, DeviceMessage)]
-)
+@pytest.mark.parametrize("read", [messages.hello, messages.readings])
 def test_a_message_of_very_many_keys_is_refused_unread(read: Callable[[str], object]) -> None:
     words = json.dumps({"schema": 1} | {f"k{number}": 0 for number in range(30_000)})
     with pytest.raises(RequestError, match="at most 64 keys") as raised:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recognise.service.limits import Limits
 from recognise.service.live import sensor_logger
-from recognise.service.live.phones import PhoneRecording, phone
-from recognise.service.live.recordings import RecordingRegistry
+from recognise.service.live.phones import phone
+from recognise.service.live.recordings import PhoneRecording, RecordingRegistry
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.trial import Trial
@@ -35,11 +35,11 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
         trial = Trial(tmp_path / "trial.json")
         with closing(Serving("har", versions, trial, limits, metrics)) as serving:
             await serving.begin()
-            phones: RecordingRegistry[PhoneRecording] = RecordingRegistry(limits)
+            phones: RecordingRegistry = RecordingRegistry(limits)
 
             def begun(name: str) -> PhoneRecording:
                 query = sensor_logger.Query()
-                return phones._begin(name, lambda: phone(query, 1.0, "sensor_logger", serving))
+                return phones._begin(name, lambda: phone(query, 1.0, serving))
 
             silent = begun("silent")
             busy = begun("busy")

@@ -1,6 +1,7 @@
 """A service in its cage reads and writes its own files, keeps its ports and starts no program."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +19,15 @@ from tests.recognise.service.running import PATH, as_json, command, served, serv
 ATTACKS = """
 import os, socket, sys
 from recognise.service import __main__ as service
-outside = sys.argv.pop()
+port, outside = int(sys.argv.pop()), sys.argv.pop()
 tries = {
     "execute": lambda: os.execv("/bin/true", ["true"]),
     "read": lambda: open(outside),
     "list": lambda: os.listdir("/var"),
-    "write": lambda: open("/var/tmp/pscluster-written", "w"),
+    "write": lambda: open(outside, "w"),
     "environment": lambda: open(f"/proc/{os.getppid()}/environ"),
-    "connect": lambda: socket.create_connection(("127.0.0.1", 20009)),
-    "bind": lambda: socket.socket().bind(("127.0.0.1", 20009)),
+    "connect": lambda: socket.create_connection(("127.0.0.1", port)),
+    "bind": lambda: socket.socket().bind(("127.0.0.1", port)),
 }
 def run(served):
     served.close()
@@ -46,13 +47,15 @@ def test_a_service_gets_at_nothing_outside_of_its_rights(tmp_path: Path) -> None
     outside = tmp_path / "outside"
     outside.write_text("secret")
     _, _, _, *words = command(state_of(tmp_path), "--model", str(tmp_path / "one"))
-    done = subprocess.run(
-        [sys.executable, "-c", ATTACKS, *words, str(outside)],
-        env=environment_for_any_folder(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-c", ATTACKS, *words, str(outside), str(port)],
+            env=environment_for_any_folder(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     refused = "execute"
     if landlock.abi():
         refused += " read list write environment"
@@ -60,6 +63,7 @@ def test_a_service_gets_at_nothing_outside_of_its_rights(tmp_path: Path) -> None
         refused += " connect bind"
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{refused} 1\n", done.stderr
+    assert outside.read_text() == "secret"
 
 
 def privileges(process: psutil.Process) -> set[tuple[str, ...]]:
