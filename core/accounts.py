@@ -18,8 +18,6 @@ No account has this number. It lies in systemd's dynamic range (61184 to 65519),
 to people, and no daemon shares it."""
 MODELS_ACCOUNT = 64220
 """The same for what computes with models of others where root serves them."""
-FIGURES_ACCOUNT = 64221
-"""The same for a Prometheus that root starts on this machine."""
 
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1

@@ -84,7 +84,9 @@ def run_phases(
 def monitor_on_its_node(opened: OpenCluster) -> None:
     """The part of a start that concerns the monitor's node. Raises UsageError without one."""
     from deploy.converge.deployment import MONITOR_PHASES
+    from deploy.converge.monitor import MONITOR_PASSWORD
     from deploy.monitor.files import url
+    from deploy.monitor.ready import USER
 
     node = opened.inventory.monitor_node
     if node is None:
@@ -93,7 +95,10 @@ def monitor_on_its_node(opened: OpenCluster) -> None:
             " files for a Prometheus that exists with --out DIR"
         )
     run_phases(opened, "monitor", (node,), MONITOR_PHASES, with_data=False)
-    say(f"Prometheus: {url(opened.inventory)}")
+    say(
+        f"Prometheus: {url(opened.inventory)} (user {USER}; root of {node} reads its password in"
+        f" {MONITOR_PASSWORD})"
+    )
 
 
 def monitor_here(opened: OpenCluster) -> None:

@@ -24,16 +24,17 @@ MODE = 0o600
 
 @dataclass(frozen=True)
 class SecretFile:
-    """A file that root alone reads, and that no plan shows."""
+    """A file that its owner alone reads, and that no plan shows."""
 
     path: str
     content: str
+    owner: str = "root"
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Write it unless content, owner and mode are as wanted."""
         text = f"{self.content}\n".encode()
         now = facts.files.get(self.path)
-        if now is not None and (now.content, now.mode, now.owner) == (text, MODE, "root"):
+        if now is not None and (now.content, now.mode, now.owner) == (text, MODE, self.owner):
             return ()
         if now is None:
             action = "create"
@@ -42,9 +43,9 @@ class SecretFile:
         folder = self.path.rpartition("/")[0]
         steps = (
             Shell(f"make {folder}", quoted(*make_folder(folder))),
-            Upload(f"write {self.path}", text, self.path, MODE),
+            Upload(f"write {self.path}", text, self.path, MODE, self.owner),
         )
-        return (Change("file", self.path, action, "a secret, for root alone", steps),)
+        return (Change("file", self.path, action, f"a secret, for {self.owner} alone", steps),)
 
 
 def key_path(task: "Task") -> str:

@@ -1,21 +1,31 @@
 """The monitor of a node: its Prometheus, what that reads, and that it has read it. Pure."""
 
 import hashlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deploy.cluster.places import MONITOR_ACCOUNT
 from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell, Upload
+from deploy.converge.control_keys import SecretFile, kept
 from deploy.converge.listening import until_it_listens
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import Absent, Folder, Masked, RunningUnit, UnitFiles, all_written
 from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
-from deploy.monitor.files import GUARD, guard_program, prometheus_files
+from deploy.monitor.files import (
+    PASSWORD,
+    READY,
+    WEB,
+    prometheus_files,
+    ready_program,
+    web_configuration,
+)
 from deploy.render import units
 
 MONITOR_READ_MARK = f"{units.MONITOR_FOLDER}/read"
 """The SHA-256 of the texts that a running Prometheus has read."""
+MONITOR_PASSWORD = f"{units.MONITOR_FOLDER}/{PASSWORD}"
 MONITOR_HINT = f"`journalctl -u {units.MONITOR_UNIT}` there says more"
 
 
@@ -104,12 +114,14 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
     if not spec.watches(node):
         return (Absent(units.MONITOR_FOLDER),)
     path = units.unit_path(units.MONITOR_UNIT)
-    unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers, guard_program())
+    unit = units.monitor_unit(spec.inventory, "memory" in facts.controllers)
+    password = kept(facts, MONITOR_PASSWORD) or secrets.token_hex(32)
     seconds = units.MONITOR_START_SECONDS + 30.0
     return (
         Folder(units.MONITOR_FOLDER),
         Folder(units.MONITOR_DATA, mode=0o750, owner=MONITOR_ACCOUNT, whole=True),
-        MonitorFiles(_files(spec)),
+        SecretFile(MONITOR_PASSWORD, password, MONITOR_ACCOUNT),
+        MonitorFiles(_files(spec, password)),
         UnitFiles(((path, unit),)),
         RunningUnit(
             units.MONITOR_UNIT,
@@ -122,9 +134,13 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
     )
 
 
-def _files(spec: DeploymentSpec) -> tuple[tuple[str, str], ...]:
+def _files(spec: DeploymentSpec, password: str = "") -> tuple[tuple[str, str], ...]:
     """Return path and text of what Prometheus reads, `prometheus.yml` last."""
-    texts = {GUARD: guard_program(), **prometheus_files(spec.inventory)}
+    texts = {
+        READY: ready_program(),
+        WEB: web_configuration(password),
+        **prometheus_files(spec.inventory),
+    }
     return tuple((f"{units.MONITOR_FOLDER}/{name}", text) for name, text in texts.items())
 
 
@@ -133,7 +149,7 @@ def _questions(spec: DeploymentSpec, node: str) -> Questions:
     if not spec.watches(node):
         return Questions(packages=packages)
     return Questions(
-        files=(units.MONITOR_DATA, *dict(_files(spec)), MONITOR_READ_MARK),
+        files=(units.MONITOR_DATA, *dict(_files(spec)), MONITOR_PASSWORD, MONITOR_READ_MARK),
         units=(units.MONITOR_UNIT, units.MONITOR_PACKAGE_UNIT),
         packages=packages,
     )

@@ -1,5 +1,6 @@
 """The files that Prometheus and Grafana read, by their paths in one folder."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,13 +12,17 @@ from jinja2 import StrictUndefined, Template
 from core.atomic_write import atomic_write
 from core.control.own_state import make
 from core.errors import ClusterError
+from deploy.monitor.ready import USER
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
 
 
 CONFIGURATION = "prometheus.yml"
-GUARD = "guard.py"
+READY = "ready.py"
+PASSWORD = "password"
+"""Which file holds the password of USER."""
+WEB = "web.yml"
 RECORDING_RULES = "rules/pscluster-recording.yml"
 ALERT_RULES = "rules/pscluster-alerts.yml"
 """Here in Prometheus's own format, and in the folder with the interval of the inventory."""
@@ -110,9 +115,21 @@ def prometheus_files(inventory: "Inventory", service_state: str | None = None) -
     }
 
 
-def guard_program() -> str:
-    """The guard as a file that needs no package of ours."""
-    return (_HERE / GUARD).read_text(encoding="utf-8")
+def ready_program() -> str:
+    """The program that waits for Prometheus, as a file that needs no package of ours."""
+    return (_HERE / READY).read_text(encoding="utf-8")
+
+
+def web_configuration(password: str) -> str:
+    """Return the settings that demand a password of 256 random bits, the same for the same one.
+
+    A page that points its own name here (DNS rebinding) does not know it.
+    """
+    import bcrypt
+
+    salt = f"$2b$04${hashlib.sha256(password.encode()).hexdigest()[:21]}."
+    digest = bcrypt.hashpw(password.encode(), salt.encode()).decode()
+    return f"basic_auth_users: {{{USER}: {digest!r}}}\n"
 
 
 def dashboards() -> Mapping[str, str]:
@@ -125,7 +142,7 @@ def grafana_files(prometheus_url: str, scrape_seconds: int) -> Mapping[str, str]
     """The files of Grafana."""
     return {
         "grafana/provisioning/datasources/pscluster.yml": _filled(
-            "datasource.yml", url=prometheus_url, seconds=scrape_seconds
+            "datasource.yml", url=prometheus_url, seconds=scrape_seconds, user=USER
         ),
         "grafana/provisioning/dashboards/pscluster.yml": _filled("dashboards.yml"),
         **{f"grafana/dashboards/{name}": text for name, text in dashboards().items()},

@@ -43,9 +43,6 @@ MONITOR_UNIT = "pscluster-monitor.service"
 """Debian's Prometheus on the monitor's node, from our folder."""
 MONITOR_FOLDER = f"{CONFIGURATION}/monitor"
 MONITOR_DATA = f"{STATE}/monitor"
-MONITOR_INNER = "127.0.0.2"
-"""Where Prometheus listens on its node, behind the guard. Not 127.0.0.1, which a tunnel to
-`localhost` would open."""
 SERVICE_UNIT = "pscluster-service.service"
 """The recognition service of a node with this role."""
 SERVICE_DATA = f"{STATE}/service"
@@ -156,12 +153,10 @@ def job_unit(inventory: "Inventory", *, coordinates: bool = True, token: bool = 
     )
 
 
-def monitor_unit(inventory: "Inventory", memory_controller: bool, guard: str = "") -> str:
+def monitor_unit(inventory: "Inventory", memory_controller: bool) -> str:
     """The monitor's unit, up once Prometheus answers a query.
 
     The drop-in of all units limits its addresses.
-
-    `guard` is the program before Prometheus: another one is another unit, which starts it again.
     """
     node = inventory.monitor_node
     assert node is not None  # only a node with the monitor gets the unit
@@ -170,8 +165,6 @@ def monitor_unit(inventory: "Inventory", memory_controller: bool, guard: str = "
         inventory,
         monitor=inventory.monitor,
         address=f"{inventory.hosts[node]}:{inventory.monitor.port}",
-        inner=f"{MONITOR_INNER}:{inventory.monitor.port}",
-        guard=fingerprint(guard),
         data=MONITOR_DATA,
         folder=MONITOR_FOLDER,
         start_seconds=MONITOR_START_SECONDS,

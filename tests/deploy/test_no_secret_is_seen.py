@@ -26,7 +26,7 @@ SETTINGS = "--set jobs.train.epochs=1 --set jobs.train.data.source=synthetic"
 ENVIRONMENT = "import os, sys\nprint(dict(os.environ), sys.argv)\n"
 """A person's program that writes down all it was given."""
 COORDINATOR = re.compile(r"-m cluster\b")
-KEEPERS = ("token", "authority.pem", "service.key", "state-key")
+KEEPERS = ("token", "password", "authority.pem", "service.key", "state-key")
 """Files that are there to hold a secret, for their owner alone."""
 
 

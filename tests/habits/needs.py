@@ -72,6 +72,20 @@ def mount_namespace() -> None:
     possible(_refused("unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"))
 
 
+def ordinary_account() -> tuple[str, ...]:
+    """The prefix of a command that is not to run as root; skips where root cannot cease to be it.
+
+    Inside of the namespace it is another account, which owns what root owns outside.
+    """
+    __tracebackhide__ = True
+    if os.geteuid() != 0:
+        return ()
+    tool("unshare")
+    prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
+    possible(_refused(*prefix, "true"))
+    return prefix
+
+
 def overlay() -> None:
     """Skips where a mount namespace permits no overlay."""
     __tracebackhide__ = True

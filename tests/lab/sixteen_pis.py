@@ -1,5 +1,6 @@
 """The lab's cluster of the shipped inventory: sixteen Pis and their operator."""
 
+import base64
 import json
 import shutil
 from collections.abc import Mapping
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.converge.monitor import MONITOR_PASSWORD
+from deploy.monitor.ready import USER
 from deploy.release.code_wheel import PACKAGES
 from tests.lab.lab import Lab
 from tests.lab.operator import Operator
@@ -41,12 +44,16 @@ class SixteenPis:
 
     def prometheus(self, what: str) -> Any:
         """What the monitor on rpi02 answers to another node."""
+        password = self.lab.ssh("rpi02", f"sudo cat {MONITOR_PASSWORD}").stdout.strip()
+        proof = base64.b64encode(f"{USER}:{password}".encode()).decode()
         read = (
-            "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1],"
-            " timeout=5).read().decode())"
+            "import sys, urllib.request; asked = urllib.request.Request(sys.argv[1],"
+            ' headers={"Authorization": "Basic " + sys.argv[2]});'
+            " print(urllib.request.urlopen(asked, timeout=5).read().decode())"
         )
         url = f"http://192.168.1.17:9090/api/v1/{what}"
-        return json.loads(self.lab.ssh("rpi03", f"python3 -c '{read}' '{url}'").stdout)["data"]
+        answer = self.lab.ssh("rpi03", f"python3 -c '{read}' '{url}' {proof}")
+        return json.loads(answer.stdout)["data"]
 
     def release_of(self, node: str, unit: str) -> str:
         """The release that a role's process started from."""

@@ -3,6 +3,7 @@
 Three nodes, deployed. The account's text reaches no shell, and root does not follow its links.
 """
 
+import base64
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from core.inventory import load
+from deploy.converge.monitor import MONITOR_PASSWORD
+from deploy.monitor.ready import USER
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.node import LabNode
@@ -348,12 +351,13 @@ def test_no_page_of_another_site_reads_the_monitor(place: Place) -> None:
     def asked(node: str, address: str, *headers: str) -> str:
         return place.lab.node(node).execute("python3", "-c", ASK, address, *headers).stdout.strip()
 
+    password = place.lab.node("rpi02").execute("cat", MONITOR_PASSWORD).stdout.strip()
+    words = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    known = f"Authorization=Basic {words}"
+    foreign = ("Host=evil.example:9090", "Origin=https://evil.example")
     for _ in range(2):
-        assert asked("rpi03", monitor) == asked("rpi03", monitor, "Host=rpi02:9090") == "200 None"
-        assert asked("rpi03", monitor, "Host=evil.example:9090") == "421 None"
-        assert asked("rpi03", monitor, "Origin=https://evil.example") == "403 None"
-        assert (
-            asked("rpi02", "127.0.0.2", "Origin=https://evil.example") == "200 None"
-        )  # a browser of that node
+        assert asked("rpi03", monitor, known) == asked("rpi03", monitor, known, *foreign)
+        assert asked("rpi03", monitor, known) == "200 None"
+        assert asked("rpi03", monitor) == asked("rpi03", monitor, *foreign) == "401 None"
         place.lab.node("rpi02").execute("systemctl", "reload", "pscluster-monitor.service")
     assert "0 changed" in operator.fab("deploy", "monitor").stdout

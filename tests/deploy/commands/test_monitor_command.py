@@ -1,7 +1,6 @@
 """`fab deploy monitor` as a person types it."""
 
 import http.client
-import os
 import socket
 import subprocess
 import sys
@@ -10,13 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.accounts import FIGURES_ACCOUNT
 from core.control.own_state import make
+from core.errors import ClusterError
 from deploy.monitor import local_prometheus
-from tests.core.inventory.cases import THREE_NODES
+from tests.core.inventory.cases import THREE_NODES, read
 from tests.deploy.monitor.watched import HANG_SECONDS, monitored, with_programs
 from tests.deploy.playing import eventually, gone
 from tests.deploy.typed import PROGRAM, Fab
+from tests.habits import needs
 from tests.ports import free_port
 
 KILLER = """
@@ -59,6 +59,7 @@ def test_a_taken_port_is_one_line(
     fab: Fab, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", with_programs()["PATH"])
+    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         fab(f"deploy monitor --inventory mine.yaml --set monitor.port={port}").refuses(
@@ -70,40 +71,53 @@ def test_without_prometheus_the_line_says_how_to_get_one(
     fab: Fab, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(inventory.parent))
+    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
     monkeypatch.setattr(
         local_prometheus.find_prometheus, "__defaults__", (None, inventory.parent / "none")
     )
     fab("deploy monitor --inventory mine.yaml").refuses("tools.prometheus_tools", code=1)
 
 
-def test_it_answers_on_loopback_no_foreign_page_and_ends_with_ctrl_c(inventory: Path) -> None:
+def test_it_answers_on_loopback_who_knows_the_password_and_ends_with_ctrl_c(
+    inventory: Path,
+) -> None:
     port = free_port()
     with monitored(inventory, [f"monitor.port={port}"]) as prometheus:
-        guard = psutil.Process(prometheus.process.pid)
-        (child,) = guard.children()
-        assert listening(guard) == {("127.0.0.1", port)}
-        account = FIGURES_ACCOUNT if os.geteuid() == 0 else os.getuid()
-        assert set(child.uids()) == set(child.gids()) == {account}
-        ((host, inner),) = listening(child)
-        assert host == "127.0.0.1"
+        (child,) = psutil.Process(prometheus.process.pid).children()
+        assert listening(child) == {("127.0.0.1", port)}
         assert prometheus.ask("query", query="vector(1)")["result"]
-        for at in (port, inner):
-            for headers in ({"Host": f"evil.example:{at}"}, {"Origin": "https://evil.example"}):
-                asking = http.client.HTTPConnection("127.0.0.1", at, timeout=30)
-                asking.request("GET", "/api/v1/query?query=up", headers=headers)
-                answer = asking.getresponse()
-                assert answer.status in (401, 403, 421)
-                assert answer.getheader("Access-Control-Allow-Origin") is None
-                asking.close()
+        foreign = {"Host": f"evil.example:{port}", "Origin": "https://evil.example"}
+        for headers, status in (
+            ({}, 401),
+            (foreign, 401),
+            ({"Authorization": "Basic cHNjbHVzdGVyOg=="}, 401),
+            ({**foreign, **prometheus.header}, 200),
+        ):
+            asking = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
+            asking.request("GET", "/api/v1/query?query=up", headers=headers)
+            answer = asking.getresponse()
+            assert answer.status == status
+            assert answer.getheader("Access-Control-Allow-Origin") is None
+            asking.close()
     assert prometheus.process.returncode == 130
     assert not child.is_running()
-    assert (inventory.parent / ".pscluster/mine/monitor/data").is_dir()
+    state = inventory.parent / ".pscluster/mine/monitor"
+    assert (state / "data").is_dir()
+    assert (state / "password").stat().st_mode & 0o777 == 0o600
+
+
+def test_root_starts_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("deploy.monitor.local_prometheus.os.geteuid", lambda: 0)
+    with pytest.raises(ClusterError, match=r"^root starts no Prometheus: .* ordinary account"):
+        local_prometheus.run(read(THREE_NODES), tmp_path / "monitor", lambda line: None)
+    assert not (tmp_path / "monitor").exists()
 
 
 def test_it_dies_with_the_command(inventory: Path) -> None:
     words = [*PROGRAM, "deploy", "monitor", "--inventory", str(inventory)]
+    words += ["--set", f"monitor.port={free_port()}"]
     done = subprocess.run(
-        [sys.executable, "-c", KILLER, *words, "--set", f"monitor.port={free_port()}"],
+        [sys.executable, "-c", KILLER, *needs.ordinary_account(), *words],
         env=with_programs(),
         cwd=inventory.parent,
         capture_output=True,
@@ -120,6 +134,7 @@ def test_a_configuration_that_prometheus_does_not_take_is_one_line(
 ) -> None:
     """Somebody's broken rules in the folder: it ends before it is ready."""
     monkeypatch.setenv("PATH", with_programs()["PATH"])
+    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
     rules = inventory.parent / ".pscluster/mine/monitor/rules"
     make(rules)
     (rules / "mine.yml").write_text("groups: [}")

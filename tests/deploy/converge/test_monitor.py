@@ -47,7 +47,9 @@ def test_an_untouched_pi_becomes_the_monitor() -> None:
     assert [change.subject for change in plans["monitor"]["rpi02"]] == [
         FOLDER,
         "/var/lib/pscluster/monitor",
-        f"{FOLDER}/guard.py",
+        f"{FOLDER}/password",
+        f"{FOLDER}/ready.py",
+        f"{FOLDER}/web.yml",
         f"{FOLDER}/targets/pscluster-thesis.json",
         f"{FOLDER}/rules/pscluster-recording.yml",
         f"{FOLDER}/rules/pscluster-alerts.yml",

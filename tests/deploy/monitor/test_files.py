@@ -88,9 +88,10 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_the_local_prometheus_listens_on_loopback_alone() -> None:
     file = ROOT / "inventories/local.yaml"
     local = load(file, ["monitor.retention_days=2"], check_interfaces=False)
-    words = local_prometheus.command(Path("/usr/bin/prometheus"), local, 31234)
+    words = local_prometheus.command(Path("/usr/bin/prometheus"), local)
     assert {
-        "--web.listen-address=127.0.0.1:31234",
+        "--web.listen-address=127.0.0.1:9090",
+        "--web.config.file=web.yml",
         "--web.cors.origin=^$",
         "--storage.tsdb.retention.time=2d",
     } <= set(words)

@@ -1,8 +1,10 @@
 """A real Prometheus beside a cluster, started as a person does, and questions to it."""
 
+import base64
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,12 +12,13 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.monitor.ready import USER
 from tests.habits import needs
 
 FAB = Path(sys.executable).with_name("fab")
@@ -25,17 +28,19 @@ HANG_SECONDS = 120.0
 
 @dataclass
 class Prometheus:
-    """A running one."""
+    """A running one, and the header with its password."""
 
     url: str
     process: subprocess.Popen[str]
+    header: Mapping[str, str]
 
     def ask(self, path: str, **parameters: str) -> Any:
         """What its API answers; AssertionError with its own words if it does not like the
         question."""
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(address, timeout=30.0) as answer:
+            request = urllib.request.Request(address, headers=dict(self.header))
+            with urllib.request.urlopen(request, timeout=30.0) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as problem:
             raise AssertionError(f"{parameters}: {problem.read().decode()}") from None
@@ -56,6 +61,12 @@ class Prometheus:
             time.sleep(0.2)
 
 
+def basic(password: Path) -> Mapping[str, str]:
+    """The header that proves the password of a file."""
+    words = f"{USER}:{password.read_text().strip()}"
+    return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
+
+
 def with_programs() -> dict[str, str]:
     """Our environment with Prometheus on PATH."""
     return {**os.environ, "PATH": f"{needs.tool('prometheus').parent}:{os.environ['PATH']}"}
@@ -67,7 +78,7 @@ def monitored(inventory: Path, settings: Sequence[str]) -> Iterator[Prometheus]:
     words = [str(FAB), "-r", str(PROJECT), "deploy", "monitor", "--inventory", str(inventory)]
     words += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(
-        words,
+        [*needs.ordinary_account(), *words],
         env=with_programs(),
         cwd=inventory.parent,
         stdout=subprocess.PIPE,
@@ -79,7 +90,9 @@ def monitored(inventory: Path, settings: Sequence[str]) -> Iterator[Prometheus]:
     try:
         line = next((line for line in process.stdout if line.startswith("Prometheus: ")), None)
         assert line is not None, process.stderr.read()
-        yield Prometheus(line.split()[1], process)
+        file = re.search("password in ([^;]+);", line)
+        assert file is not None
+        yield Prometheus(line.split()[1], process, basic(inventory.parent / file[1]))
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(HANG_SECONDS)

@@ -31,11 +31,6 @@ def test_threads_grow_in_steps(workers: int, peers: int) -> None:
     assert units.peers(read(head + server + "\n".join(nodes), on=machine())) == peers
 
 
-def test_another_guard_is_another_unit_of_the_monitor() -> None:
-    one, other = (units.monitor_unit(read(ODD), True, guard) for guard in ("", "another"))
-    assert one != other
-
-
 def test_a_job_has_a_unit_of_its_own() -> None:
     assert units.unit_of_job("20261121T2230-train") == "pscluster-job@20261121T2230-train.service"
 
