@@ -13,6 +13,7 @@ KEYS: Mapping[str, str] = {
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
 COMMANDS: Mapping[str, str] = {
+    "job inference": "`python -m benchmarks.inference` on a node times exports there",
     "deploy sbom": "`make sbom` in the checkout writes the packages of uv.lock as CycloneDX 1.5",
 }
 """Commands by their words, such as `job recognise`."""

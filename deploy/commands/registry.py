@@ -11,7 +11,6 @@ from deploy.commands.begun_jobs import attach, cancel, list_
 from deploy.commands.completion import completion
 from deploy.commands.data import fetch, show
 from deploy.commands.exports import export
-from deploy.commands.inference import inference
 from deploy.commands.init import init
 from deploy.commands.jobs import cv, evaluate, pi, recognise, train
 from deploy.commands.logs import logs
@@ -44,7 +43,7 @@ GROUPS: Mapping[str, Sequence[Found]] = {
         render,
         ssh,
     ),
-    "job": (train, cv, evaluate, recognise, pi, list_, attach, cancel, inference, run_),
+    "job": (train, cv, evaluate, recognise, pi, list_, attach, cancel, run_),
     "app": (new, check_app),
     "data": (fetch, show),
     "service": (promote, rollback_version, list_versions, token),

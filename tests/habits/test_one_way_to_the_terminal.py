@@ -15,7 +15,7 @@ SCREEN = "core/logs/screen.py"
 RICH = ("console.Console", "text.Text", "markup", "status", "print", "prompt")
 OF_RICH = tuple(f"rich.{name}." for name in RICH)
 STREAMS = (".stdout.write", ".stderr.write", ".stdout.buffer.write", ".stderr.buffer.write")
-ON_A_NODE = ("deploy/rooted/", "core/exported/timed/on_node.py")
+ON_A_NODE = ("deploy/rooted/",)
 """Programs of a node, without `core.logs`; what they print comes to `fab` over SSH, and is foreign
 there."""
 MAY_READ_THE_TYPE = ("cluster/jobs/progress.py", "rich.text.Text")

@@ -33,7 +33,6 @@ COMMANDS = {
     "resume": f"job train --resume {JOB}",
     "resume it": f"job train --resume --run {RUN} {JOB}",
     "teacher": f"job train {JOB} --set jobs.train.distill.run={RUN} --data synthetic",
-    "inference": f"job inference --run {RUN} --inventory inv.yaml",
 }
 RECORDED = pytest.mark.parametrize("record", [False, True], ids=["no record", "its own record"])
 

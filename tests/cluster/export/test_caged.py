@@ -213,32 +213,6 @@ def test_code_reaches_nothing_of_the_operator_s_and_is_exported(
     assert place.left() == ["walking"]
 
 
-TIMED = """
-import json, sys
-from pathlib import Path
-from core.exported.timed.turns import contestants, measured
-asked = contestants([Path(sys.argv[1])], Path(sys.argv[2]), 1)
-print(json.dumps([row["name"] for row in measured(asked, 1, 2)]))
-"""
-ENDS = """
-reached = list(tried())
-if reached:
-    sys.exit(" ".join(["reached", *reached]))
-"""
-
-
-@needs_landlock
-def test_code_reaches_nothing_either_when_the_exports_are_timed(
-    place: Place, given: dict[str, str | int]
-) -> None:
-    run = place.with_code(ATTACKS.replace("GIVEN", repr(json.dumps(given))) + ENDS)
-    place.export(run=run)
-    words = (sys.executable, "-c", TIMED, place.folder / "walking", run)
-    said = ran(*words, environment=place.environment)
-    assert json.loads(said.stdout) == ["litert float32", "tensorflow"]
-    assert not any(Path(str(given[name])).exists() for name in ("project", "beside", "run"))
-
-
 @pytest.mark.long
 def test_an_app_is_exported_as_before(place: Place) -> None:
     said = json.loads(place.export("--json", "--quantize=dynamic").stdout)

@@ -143,25 +143,3 @@ def test_packages_that_no_node_can_have_are_one_line_before_any_job(place: Place
     refused = operator.fab("job", "run", "--on", "workers", *words, code=2)
     assert "rpi01, rpi02: wanted.txt: no versions fit" in refused.text
     assert place.on(HUB, JOBS) == before
-
-
-def test_each_node_times_the_exports_of_a_run(place: Place) -> None:
-    operator = place.operator
-    operator.fab(
-        "job", "train", "--mode", "single", "--epochs", "1", "--data", "synthetic", "--hidden", "8"
-    )
-    run = max(operator.folder.glob("runs/*-train*"), key=lambda path: path.name)
-    words = ("--run", str(run), "--rounds", "1", "--data", "synthetic", "--json")
-    found = operator.fab("job", "inference", *words).json()
-    assert [worker["node"] for worker in found["workers"].values()] == list(NODES)
-    for worker in found["workers"].values():
-        names = [row["name"] for row in worker["rows"]]
-        assert names == [
-            "onnx float32",
-            "onnx dynamic",
-            "litert float32",
-            "litert dynamic",
-            "tensorflow",
-        ]
-        assert all(row["same_labels"] >= 0.9 for row in worker["rows"])
-    assert [cgroups.usage(place.lab.places, node)["killed_for_memory"] for node in NODES] == [0, 0]

@@ -1,0 +1,1 @@
+"""How fast exports of one run answer on the machine that asks."""
