@@ -2,6 +2,11 @@
 
 from collections.abc import Mapping
 
+_WATCH = (
+    "leave it out: a promoted version takes over once it answers, and the version before returns if"
+    " its process ends twice in a minute"
+)
+
 KEYS: Mapping[str, str] = {
     "micro_batches": (
         "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"
@@ -9,6 +14,8 @@ KEYS: Mapping[str, str] = {
     "signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
     "former_signing_key": "leave it out: nodes compare each file with its SHA-256 instead",
     "references": "leave it out: docs/tables.md and the pages below it have the papers' tables",
+    "shadow_seconds": _WATCH,
+    "least_agreement": _WATCH,
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
@@ -23,6 +30,8 @@ FLAGS: Mapping[str, str] = {
     "--mqtt": _POSTS,
     "--mqtt-credentials": _POSTS,
     "--mqtt-authority": _POSTS,
+    "--shadow-seconds": _WATCH,
+    "--least-agreement": _WATCH,
 }
 """Flags of commands, such as `--mqtt`."""
 

@@ -238,21 +238,6 @@ class Service(Section):
         le=1000,
         description="how long a request waits for others to be computed with; 0 is not at all",
     )
-    shadow_seconds: float = Field(
-        10.0,
-        ge=0,
-        le=3600,
-        description=(
-            "how long a promoted version is compared on live windows before it takes over; 0 is not"
-            " at all"
-        ),
-    )
-    least_agreement: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="share of the compared windows that must get the served version's label",
-    )
     memory_megabytes: int = Field(
         384,
         ge=192,

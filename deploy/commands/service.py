@@ -88,14 +88,6 @@ class ServeFlags(ModelOfRun):
     batch_milliseconds: float | None = _real(
         "how long a request waits for others to be computed with; 2", 1000.0
     )
-    shadow_seconds: float | None = _real(
-        "how long a promoted version is compared on live windows before it takes over; 10, and 0"
-        " is not at all",
-        3600.0,
-    )
-    least_agreement: float | None = _real(
-        "share of the compared windows that must get the served version's label, 0 to 1; 0", 1.0
-    )
 
 
 class VersionFlags(ClusterFlags):

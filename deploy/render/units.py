@@ -213,14 +213,9 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
     )
 
 
-def pace(service: "Service") -> tuple[str, ...]:
-    """Return the service's words on batching, and on comparing a promoted version."""
-    given = {
-        "--batch-milliseconds": service.batch_milliseconds,
-        "--shadow-seconds": service.shadow_seconds,
-        "--least-agreement": service.least_agreement,
-    }
-    return tuple(word for flag, value in given.items() for word in (flag, f"{value:.12g}"))
+def pace(service: "Service") -> tuple[str, str]:
+    """Return the service's words on batching."""
+    return ("--batch-milliseconds", f"{service.batch_milliseconds:.12g}")
 
 
 def slice_unit(memory_controller: bool) -> str:

@@ -80,7 +80,6 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     options = ServiceOptions(
         host=given.listen.replace("localhost", HOST),
         port=given.port,
-        trial=folder / f"trial-{given.name}.json",
         names=names,
         given_names=given.host_name,
         token=token,

@@ -18,8 +18,8 @@ Windows = NDArray[np.float32]
 Compute = Callable[[Windows], Windows]
 """Logits (n, classes) of windows (n, samples, channels); runs in a thread of the pool."""
 
-Computed = Callable[[Windows, Windows], None]
-"""Gets windows (n, samples, channels) and their logits (n, classes)."""
+Computed = Callable[[int], None]
+"""Gets the number of windows of a batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,9 @@ class Batcher:
         compute: Compute,
         pool: Executor,
         limits: Limits,
-        computed: Computed = lambda windows, logits: None,
+        computed: Computed = lambda windows: None,
     ) -> None:
-        """`computed` gets the windows of each batch and their logits."""
+        """`computed` hears of each batch."""
         self._compute = compute
         self._pool = pool
         self._limits = limits
@@ -125,7 +125,7 @@ class Batcher:
                 if not one.answer.done():
                     one.answer.set_exception(problem)
         else:
-            self._computed(windows, logits)
+            self._computed(len(windows))
             start = 0
             for one in batch:
                 end = start + len(one.windows)

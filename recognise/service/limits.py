@@ -56,23 +56,6 @@ class StreamLimits:
 
 
 @dataclass(frozen=True)
-class ShadowLimits:
-    """How a promoted version is compared with the served one before it takes over."""
-
-    seconds: float = 10.0
-    """The longest comparison, and how long ago the last window may be for one to begin; 0 is none.
-    """
-    windows: int = 100
-    """So many compared windows end it early."""
-    batch_windows: int = 16
-    """Windows that the shadow computes at one time."""
-    least_agreement: float = 0.0
-    """Share of the windows that must get the served version's label."""
-    compute_seconds: float = 10.0
-    """For one batch."""
-
-
-@dataclass(frozen=True)
 class Limits:
     """What one service takes. The defaults fit a Raspberry Pi with 1 GB."""
 
@@ -102,12 +85,10 @@ class Limits:
     """What the service may take; `service.memory_megabytes` of an inventory."""
     open_seconds: float = 60.0
     """For a model's process to open it; a Raspberry Pi 3 takes a third."""
-    trial_seconds: float = 60.0
-    """A version whose process ends twice so soon after its take-over is taken back."""
+    watch_seconds: float = 60.0
+    """A version whose process ends twice so soon after its promotion is taken back."""
     connections: int = 128
     """Open connections; the oldest one without a request makes room for the next."""
-    shadow: ShadowLimits = field(default_factory=ShadowLimits)
-    """A promoted version, before it takes over."""
     streams: StreamLimits = field(default_factory=StreamLimits)
     """Live sessions, whose connections are not among those above."""
 

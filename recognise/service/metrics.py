@@ -44,8 +44,6 @@ class ServiceMetrics:
         self._version = gauge("service_model_version", registry).labels(*at)
         self.taken_over = counted("service_takeovers_total", "result")
         """New versions that were `taken` or `refused`."""
-        self.shadowed = counted("service_shadow_windows_total", "result")
-        """Windows of a version in the shadow by their result."""
         self._waiting = gauge("service_waiting_windows", registry).labels(*at)
         sessions = gauge("service_sessions", registry)
         self.session = Labelled(sessions, "service_sessions", "kind")

@@ -10,13 +10,12 @@ from core.control.rules import is_ours
 from core.errors import UsageError
 from core.host_names import is_host_name
 from recognise.service import state
-from recognise.service.limits import Limits, ShadowLimits
+from recognise.service.limits import Limits
 
 HOST = "127.0.0.1"
 PORT = 8470
 NAME = "har"
 MOST_THREADS = 64
-LONGEST_SHADOW_SECONDS = 3600
 LEAST_MEGABYTES = 64
 MOST_MEGABYTES = 1 << 20
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -128,39 +127,16 @@ def _add_computing(made: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="how long a request waits for others",
     )
-    made.add_argument(
-        "--shadow-seconds",
-        type=float,
-        default=ShadowLimits.seconds,
-        metavar="S",
-        help=(
-            "how long a promoted version is compared on live windows before it takes over; 0 is not"
-            " at all"
-        ),
-    )
-    made.add_argument(
-        "--least-agreement",
-        type=float,
-        default=ShadowLimits.least_agreement,
-        metavar="SHARE",
-        help="of the compared windows, which must get the served version's label",
-    )
 
 
 def limits_of(given: argparse.Namespace) -> Limits:
     """Return the limits that the options name. Raises UsageError."""
     threads = _within("--threads", given.threads, 1, MOST_THREADS)
     milliseconds = _within("--batch-milliseconds", given.batch_milliseconds, 0, 1000)
-    shadow = replace(
-        ShadowLimits(),
-        seconds=_within("--shadow-seconds", given.shadow_seconds, 0, LONGEST_SHADOW_SECONDS),
-        least_agreement=_within("--least-agreement", given.least_agreement, 0, 1),
-    )
     return replace(
         Limits(),
         threads=threads,
         batch_seconds=milliseconds / 1000,
-        shadow=shadow,
         memory_megabytes=memory_of(given),
     )
 

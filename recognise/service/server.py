@@ -28,7 +28,6 @@ from recognise.service.memory import keep_what_there_is
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.places import MOST_UNPROVEN, UnprovenPlaces
 from recognise.service.serving import LOOK_SECONDS, Serving
-from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 
 if TYPE_CHECKING:  # plain HTTP needs no cryptography
@@ -82,8 +81,6 @@ class ServiceOptions:
 
     host: str
     port: int
-    trial: Path
-    """The file of the latest version's trial."""
     names: Collection[str] = ()
     given_names: Collection[str] = ()
     """The names that the operator gave; they are among `names`."""
@@ -142,7 +139,7 @@ async def serve(
     with (
         listener,
         _exporter(options, metrics, pulse) as metrics_port,
-        closing(Serving(name, versions, Trial(options.trial), limits, metrics)) as serving,
+        closing(Serving(name, versions, limits, metrics)) as serving,
     ):
         await serving.begin()
         budget = Budget(limits.held_bytes)

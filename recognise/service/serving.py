@@ -1,8 +1,7 @@
 """The versions that a running service answers with: each new one takes over once it is warm.
 
-A promoted version is compared on live windows first (`shadow`). A rollback takes over at once.
 Each version computes in a process of its own. One that ends is started again; where that happens
-twice within a minute of a take-over, the version before is served again.
+twice within a minute of a promotion, the version before is served again.
 
 A request holds the version that it began with, so a take-over drops none. The version before stays
 open: a client that names it in its path still gets it.
@@ -13,18 +12,15 @@ import logging
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from core.control.door import RateLimitedLog
 from core.errors import ClusterError, reason_of
 from core.exported.description import Description
-from recognise.service.batching import Batcher, Windows
+from recognise.service.batching import Batcher
 from recognise.service.drift import Drift
 from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
-from recognise.service.shadow import Shadow
-from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 
 log = logging.getLogger(__name__)
@@ -33,6 +29,8 @@ LOOK_SECONDS = 0.25
 """How often the pointer is read."""
 MEND_SECONDS = 1.0
 """Between two processes of one version."""
+MOST_ENDS = 2
+"""A promoted version whose process ends so often while it is watched is taken back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +47,18 @@ class Serving:
     """The open versions of one model, within one event loop."""
 
     def __init__(
-        self, name: str, versions: Versions, trial: Trial, limits: Limits, metrics: ServiceMetrics
+        self, name: str, versions: Versions, limits: Limits, metrics: ServiceMetrics
     ) -> None:
         self.name = name
         self.metrics = metrics
         self.limits = limits
         self._versions = versions
-        self._trial = trial
         self._open: dict[int, Served] = {}
         self._current: Served | None = None
         self._refused: int | None = None
-        self._shadow: Shadow | None = None
-        self._answered_at = -math.inf
-        self._taken_at = -math.inf
+        self._watched_until = -math.inf
+        self._ends = 0
+        """How often the process of the current version has ended while it was watched."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
         self._drift = Drift()
@@ -95,21 +92,10 @@ class Serving:
             raise ClusterError(
                 "no version of this model was promoted yet: add --model EXPORT or --run RUN"
             )
-        is_lost = self._trial.is_lost(number)
-        if is_lost and await self._take_back(number, "the service ended with it"):
-            number = await asyncio.to_thread(self._versions.current) or number
-            self._trial.prove(number)
-        self._trial.begin(number)
-        try:
-            self._take(number, await self._opened(number))
-        except BaseException:
-            self._trial.end(number)
-            raise
+        self._take(number, await self._opened(number))
 
     def close(self) -> None:
         """End the processes of all versions: the service ends as it was asked to."""
-        if self._current is not None:
-            self._trial.end(self._current.number)
         for task in self._leaving:
             task.cancel()
         for one in self._open.values():
@@ -119,11 +105,6 @@ class Serving:
         """Start each process again that ended, until this is cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            now = asyncio.get_running_loop().time()
-            current = self.current
-            is_old = now - self._taken_at >= self.limits.trial_seconds
-            if is_old and not self._trial.is_proven(current.number):
-                self._trial.prove(current.number)
             for served in list(self._open.values()):
                 if served.computer.lost and served.number != self._refused:
                     await self._mend(served)
@@ -132,12 +113,11 @@ class Serving:
         """Start another process for a version; take back one that ends again and again."""
         number = served.number
         why = served.computer.lost
-        is_current = served is self.current
-        if is_current and self._trial.is_lost(number) and await self._take_back(number, why):
-            return
+        if served is self.current and asyncio.get_running_loop().time() < self._watched_until:
+            self._ends += 1
+            if self._ends >= MOST_ENDS and await self._take_back(number, why):
+                return
         self._log.say(f"the process of version {number} has ended ({why}): started again")
-        if is_current:
-            self._trial.begin(number)
         try:
             await asyncio.to_thread(served.computer.reopen)
         except (ClusterError, OSError, RuntimeError) as problem:
@@ -151,7 +131,7 @@ class Serving:
 
         Returns whether there is one.
         """
-        twice = f"it ended twice within {self.limits.trial_seconds:g} s of its take-over"
+        twice = f"its process ended twice within {self.limits.watch_seconds:g} s of its promotion"
         try:
             before = await asyncio.to_thread(self._versions.take_back, number)
         except (ClusterError, OSError) as problem:
@@ -191,19 +171,13 @@ class Serving:
             ) as problem:  # the watch outlives a bad version
                 self._refuse(number, reason_of(problem))
                 continue
-            if number > self.current.number and self._is_asked():
-                refusal = await self._shadowed(number, computer)
-                if refusal is None:  # another one is to be served by now
-                    computer.close()
-                    continue
-                if refusal:
-                    computer.close()
-                    self._refuse(number, refusal)
-                    continue
-            if number < self.current.number:
-                self._trial.prove(number)  # it was served before
-            self._trial.begin(number)
+            is_promoted = number > self.current.number
             self._take(number, computer)
+            self._ends = 0
+            self._watched_until = -math.inf
+            if is_promoted:  # the others were served before
+                now = asyncio.get_running_loop().time()
+                self._watched_until = now + self.limits.watch_seconds
             self.metrics.taken_over("taken")
             log.info("version %d is served now", number)
 
@@ -214,50 +188,12 @@ class Serving:
             "version %d is refused: %s; version %d stays", number, reason, self.current.number
         )
 
-    def _is_asked(self) -> bool:
-        """Return whether there are live windows on which a version can be compared."""
-        return asyncio.get_running_loop().time() - self._answered_at < self.limits.shadow.seconds
-
-    async def _shadowed(self, number: int, computer: Computer) -> str | None:
-        """Return why the version must not take over, or an empty text.
-
-        None: the pointer has moved meanwhile.
-        """
-        end = asyncio.get_running_loop().time() + self.limits.shadow.seconds
-        shadow = self._shadow = Shadow(computer.logits, self.limits.shadow, self.metrics.shadowed)
-        log.info("version %d is in the shadow of version %d", number, self.current.number)
-        try:
-            while not await shadow.ended(LOOK_SECONDS) and asyncio.get_running_loop().time() < end:
-                with suppress(ClusterError, OSError):  # `follow` says what is wrong with it
-                    if await asyncio.to_thread(self._versions.current) != number:
-                        return None
-        finally:
-            self._shadow = None
-            shadow.close()
-        log.info(
-            "version %d in the shadow: of %d windows %d got the served label; %d were left out",
-            number,
-            shadow.compared,
-            shadow.found["agreed"],
-            shadow.found["left"],
-        )
-        return shadow.refusal()
-
-    def _computed(self, number: int, windows: Windows, logits: Windows) -> None:
-        self.metrics.batch(len(windows))
-        if number != self.current.number:
-            return
-        self._answered_at = asyncio.get_running_loop().time()
-        if self._shadow is not None:
-            self._shadow.offer(windows, logits)
-
     async def _opened(self, number: int) -> Computer:
         return await asyncio.to_thread(Computer, self._versions.path(number), self.limits)
 
     def _take(self, number: int, computer: Computer) -> None:
         compute = self._drift.watched(number, computer.description, computer.logits)
-        computed = partial(self._computed, number)
-        batcher = Batcher(compute, computer.pool, self.limits, computed)
+        batcher = Batcher(compute, computer.pool, self.limits, self.metrics.batch)
         following = Served(number, computer.description, batcher, computer)
         before = self._current
         kept = {number: following}
@@ -269,7 +205,6 @@ class Serving:
         self._open = dict(sorted(kept.items()))
         self._drift.keep(self._open)
         self._current = following
-        self._taken_at = asyncio.get_running_loop().time()
         self._refused = None
         self.metrics.version(number)
 

@@ -57,14 +57,6 @@ SERVICE = (
             " the version ended twice"
         ),
     ),
-    _service_counter(
-        "service_shadow_windows_total",
-        labels={"result": ("agreed", "differed", "failed", "left")},
-        help=(
-            "Windows of promoted versions in the shadow, by how they compare with the served"
-            " version's answers; `left` were not computed"
-        ),
-    ),
     _service_gauge(
         "service_low_confidence_ratio",
         labels={"version": ()},

@@ -76,8 +76,6 @@ def test_the_defaults_are_those_of_a_service_by_itself() -> None:
     service = Service()
     limits = Limits()
     assert service.batch_milliseconds == 1000 * limits.batch_seconds
-    assert service.shadow_seconds == limits.shadow.seconds
-    assert service.least_agreement == limits.shadow.least_agreement
     assert service.threads == limits.threads
 
 

@@ -60,8 +60,6 @@ service:
   model: steps
   threads: 1
   batch_milliseconds: 0.5
-  shadow_seconds: 60
-  least_agreement: 0.9
 """
 IN_KERNEL = "pscluster-wireguard-in-the-kernel.service"
 SERVER = "Node_With-odd_name9"

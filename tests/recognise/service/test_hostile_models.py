@@ -87,7 +87,7 @@ def test_a_version_whose_process_ends_twice_within_a_minute_is_taken_back(
 ) -> None:
     """The process of a version that is trusted is replaced."""
     export(tmp_path / "export")
-    with service(tmp_path, "--model", str(tmp_path / "export"), "--shadow-seconds", "0") as running:
+    with service(tmp_path, "--model", str(tmp_path / "export")) as running:
         killed(running)
         eventually(lambda: answers(running), "another process")
         hostile.endless(tmp_path / "two")

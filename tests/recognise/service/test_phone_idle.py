@@ -11,7 +11,6 @@ from recognise.service.live.phones import phone
 from recognise.service.live.recordings import PhoneRecording, RecordingRegistry
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
-from recognise.service.trial import Trial
 from recognise.service.versions import Versions
 from tests.recognise.exports import export
 
@@ -32,8 +31,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
         return found
 
     async def scene() -> None:
-        trial = Trial(tmp_path / "trial.json")
-        with closing(Serving("har", versions, trial, limits, metrics)) as serving:
+        with closing(Serving("har", versions, limits, metrics)) as serving:
             await serving.begin()
             phones: RecordingRegistry = RecordingRegistry(limits)
 

@@ -7,7 +7,6 @@ import asyncio
 import json
 import socket as sockets
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,9 +165,9 @@ def test_what_comes_in_one_read_fails_no_session(
         )
 
 
-def test_no_answer_waits_for_the_acknowledgement_of_its_first_part(tmp_path: Path) -> None:
+def test_no_answer_waits_for_the_acknowledgement_of_its_first_part() -> None:
     with (
-        bound(ServiceOptions("127.0.0.1", 0, tmp_path / "trial.json")) as listener,
+        bound(ServiceOptions("127.0.0.1", 0)) as listener,
         sockets.create_connection(listener.getsockname()),
     ):
         accepted, _ = listener.accept()
