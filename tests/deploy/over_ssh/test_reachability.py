@@ -37,7 +37,7 @@ nodes:
 
 
 @pytest.fixture
-def inventory() -> Iterator[Inventory]:
+def inventory(sudo: None) -> Iterator[Inventory]:
     """One node; all of its ports answer but the worker's, which no process listens on."""
     with ExitStack() as stack:
         ports = {}

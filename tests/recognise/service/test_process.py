@@ -18,6 +18,7 @@ from recognise.service.authority import AUTHORITY, PUBLIC, SERVER, server_certif
 from recognise.service.limits import MEBIBYTE
 from recognise.service.state import token_in
 from tests.deploy.playing import eventually, gone
+from tests.habits import needs
 from tests.ran import python
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.raw import exchange, post
@@ -53,6 +54,7 @@ def refused(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def test_at_rest_it_is_small_and_has_no_tensorflow(tmp_path: Path) -> None:
+    needs.root("the maps of a model's process, which hides them")
     with served(tmp_path) as running:
         with running.client() as client:
             assert client.post(f"{PATH}/infer", json=as_json(windows(1))).status_code == 200
