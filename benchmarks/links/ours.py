@@ -4,11 +4,9 @@
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from benchmarks.wire.network import ResidualBidirectional
-from benchmarks.wire.ours import dataset_in, job_of, steps_of
+from benchmarks.wire.ours import job_of, steps_of, two_batches
 from benchmarks.wire.steps import serve_rounds
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
@@ -30,11 +28,11 @@ def main() -> None:
     network = ResidualBidirectional()
     job = job_of(given.codec)
     with (
-        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        two_batches() as dataset,
         CoordinatorMetrics() as metrics,
         Session(inventory, Cancel(), metrics) as session,
     ):
-        data = WorkerWindows(dataset_in(Path(folder)))
+        data = WorkerWindows(dataset)
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
         mode = mode_of(Setup(job, network, data, state, places, Speeds()))

@@ -5,7 +5,8 @@ The step is the product's (`mode: async` over the inventory's parameter servers,
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
+from core.accounts import account_for_roles
 from core.consistency.policy import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSES, WINDOWS, Array
@@ -25,6 +27,7 @@ from core.engine.dispatcher import Dispatcher
 from core.engine.messages import Item
 from core.inventory import load
 from core.inventory.training import TrainJob
+from core.server.rights import prepared_folders
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows
 
@@ -32,8 +35,15 @@ CODECS = {"ours": "fp32", "ours_fp16": "fp16"}
 """Of each variant."""
 
 
-def dataset_in(folder: Path) -> Dataset:
-    """Two batches of windows in the files that workers map."""
+@contextmanager
+def two_batches() -> Iterator[Dataset]:
+    """Two batches of windows in files that workers map: where their cage lets them read."""
+    place = prepared_folders(account_for_roles())[-1]
+    with tempfile.TemporaryDirectory(prefix="benchmark-", dir=place) as folder:
+        yield _dataset_in(Path(folder))
+
+
+def _dataset_in(folder: Path) -> Dataset:
     features, classes = windows(2 * BATCH)
     folder.chmod(0o755)  # workers that root started are another account
     features.astype("<f4").tofile(folder / WINDOWS)
@@ -96,11 +106,11 @@ def main() -> None:
     network = ResidualBidirectional()
     job = job_of(CODECS[given.variant])
     with (
-        tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder,
+        two_batches() as dataset,
         CoordinatorMetrics() as metrics,
         Session(inventory, Cancel(), metrics) as session,
     ):
-        data = WorkerWindows(dataset_in(Path(folder)))
+        data = WorkerWindows(dataset)
         state = VectorState(network.initial(0))
         places = dict(enumerate(session.places))
         mode = mode_of(Setup(job, network, data, state, places, Speeds()))

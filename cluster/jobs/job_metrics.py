@@ -309,6 +309,17 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
         if self._muted:
             return
         with ExitStack() as stack:
+            # All figures first: a client that reads at once gets every one of them.
+            meter = register(
+                self.registry,
+                SELF,
+                metrics_port=coordinator.metrics_port,
+                server="client",
+                ready=lambda: True,
+                cost=self.cost,
+                shared=self._shared,
+            )
+            stack.callback(meter.close)
             try:
                 exporter = serve(
                     self.registry,
@@ -323,16 +334,6 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
                     problem, coordinator.host, coordinator.metrics_port, "the coordinator's metrics"
                 ) from None
             stack.callback(exporter.close)
-            meter = register(
-                self.registry,
-                SELF,
-                metrics_port=coordinator.metrics_port,
-                server="client",
-                ready=lambda: True,
-                cost=self.cost,
-                shared=self._shared,
-            )
-            stack.callback(meter.close)
             self._stack = stack.pop_all()
             self._exporter = exporter
 

@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 
+from cluster.jobs import job_metrics
 from cluster.jobs.job_metrics import CoordinatorMetrics, JobMetrics, PiMetrics, TrainingMetrics
 from cluster.jobs.modes.mode import wire_codecs
 from core.engine.codecs.fp16 import Fp16Codec
@@ -16,6 +18,8 @@ from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
 from core.engine.membership import Membership, Phase
 from core.engine.messages import Answered, Item, Joined
+from core.errors import ClusterError
+from core.inventory import Task
 from core.inventory.extensions import CODECS
 from core.metrics import standard
 from core.metrics.accelerator import Gpu, GpuCollector
@@ -67,6 +71,22 @@ def samples(registry: CollectorRegistry, name: str) -> Samples:
         for sample in family.samples
         if sample.name == name
     }
+
+
+def test_the_port_opens_once_every_figure_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = ""
+
+    def serve(registry: CollectorRegistry, *_: object, **__: object) -> None:
+        nonlocal exported
+        exported = generate_latest(registry).decode()
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(job_metrics, "serve", serve)
+    coordinator = SimpleNamespace(host="127.0.0.1", metrics_port=9)
+    with CoordinatorMetrics() as metrics, pytest.raises(ClusterError):
+        metrics.serve(cast(Task, coordinator))
+    assert "pscluster_process_cpu_seconds_total{" in exported
+    assert "pscluster_ready{" in exported
 
 
 def agree(families: dict[str, Family], *exporters: Exporter) -> None:
