@@ -5,10 +5,11 @@ import logging
 import os
 import time
 from collections import Counter
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from core.engine.chaos import DEADLY, Chaos, ChaosPlan, Fault, Strike, deadly_faults
+from core.engine.chaos import DEADLY, HOLD, Chaos, ChaosPlan, Fault, Strike, deadly_faults
 from core.engine.saboteur import Saboteur
 from core.errors import ClusterError
 from core.status.events import Consumer, FaultInjected
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 
 CHAOS_LOG = "chaos.jsonl"
+
+LET_GO = "let_go-{}"
+"""A file in the run's folder, for which a training that waits after so many updates waits."""
 
 
 SUPERVISOR = "PSCLUSTER_SUPERVISOR"
@@ -55,6 +59,7 @@ class ChaosLog:
         self, folder: Path, emit: Consumer = lambda _: None, deadly: frozenset[Fault] = DEADLY
     ) -> None:
         """Raises ClusterError if it cannot be read or written."""
+        self._folder = folder
         self._path = folder / CHAOS_LOG
         self._emit = emit
         self._deadly_faults = deadly
@@ -78,11 +83,26 @@ class ChaosLog:
 
     def injected(self, strike: Strike) -> None:
         """Count and write a fault that was injected."""
-        self._injected[strike.fault.value] += 1
         if strike.fault in self._deadly_faults:
             self._deadly.append(time.time())
-        self._write(fault=strike.fault.value, target=strike.target, dispatch=strike.dispatch)
-        self._emit(FaultInjected(strike.fault.value, strike.target))
+        self._count(strike.fault.value, strike.target, dispatch=strike.dispatch)
+
+    def held(self, update: int) -> None:
+        """Count and write that the training waits after `update` updates."""
+        self._count(HOLD, "coordinator:0", update=update)
+        log.warning("chaos: hold after %d updates, until there is %s", update, self._let_go(update))
+
+    def is_let_go(self, update: int) -> bool:
+        """Whether the training need not wait after `update` updates."""
+        return self._let_go(update).exists()
+
+    def _let_go(self, update: int) -> Path:
+        return self._folder / LET_GO.format(update)
+
+    def _count(self, fault: str, target: str, **facts: int) -> None:
+        self._injected[fault] += 1
+        self._write(fault=fault, target=target, **facts)
+        self._emit(FaultInjected(fault, target))
 
     def deadly(self, seconds: float) -> int:
         """Count the deadly faults of the last `seconds`, also under earlier coordinators."""
@@ -96,6 +116,48 @@ class ChaosLog:
     def _write(self, **facts: Any) -> None:
         # One write a line: threads and a death in between leave whole lines.
         os.write(self._file, json.dumps({"time": time.time(), **facts}).encode() + b"\n")
+
+
+class Hold:
+    """`--chaos hold:UPDATE` of one run: a source of no items, exhausted once the run is let go.
+
+    The dispatcher does everything else meanwhile, so a worker may join, leave or be drained, and
+    none is overdue: none has an item.
+    """
+
+    def __init__(self, updates: tuple[int, ...], record: ChaosLog) -> None:
+        self._updates = updates
+        self._record = record
+        self._now = 0
+        """Where it holds now, or held before."""
+
+    @classmethod
+    def of(cls, plan: ChaosPlan | None, record: ChaosLog | None) -> "Hold | None":
+        """Return the hold of a plan, if it has one."""
+        if plan is None or not plan.holds or record is None:
+            return None
+        return cls(plan.holds, record)
+
+    def updates_left(self, applied: int) -> float:
+        """Count the updates from `applied` until it holds; infinite if it does no more."""
+        ahead = (update for update in self._updates if update >= applied)
+        return next((at - applied for at in ahead if not self._record.is_let_go(at)), inf)
+
+    def begin(self, applied: int) -> None:
+        """Say that it holds."""
+        self._now = applied
+        self._record.held(applied)
+
+    def draw(self, task: int) -> None:
+        """Return no item."""
+
+    def exhausted(self) -> bool:
+        """Return whether the run is let go."""
+        return self._record.is_let_go(self._now)
+
+    def withdrawn(self) -> list[int]:
+        """Return no item: there is none."""
+        return []
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,8 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
         self._updates = shards.state().next_id + before.rolled_back
         self._lost_before = before.memories_lost
         self._last = time.monotonic()
+        self._since = 0
+        """Updates since the last checkpoint."""
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
@@ -259,9 +262,17 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
         """Time until the next checkpoint; negative once it is due."""
         return self.every_seconds - (time.monotonic() - self._last)
 
+    def updates_left(self) -> float:
+        """Updates until the next checkpoint, at least one; infinite if they do not count."""
+        return max(1, self._every_updates - self._since)
+
     def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        return self.seconds_left() <= 0.0
+        """Whether it is time for a checkpoint, or as many updates have passed."""
+        return self.seconds_left() <= 0.0 or self._since >= self._every_updates
+
+    @property
+    def _every_updates(self) -> float:
+        return self._job.checkpoint.every_updates or inf
 
     def progress(self, updates: int, lost: int = 0, held: int = 0) -> None:
         """Note that `updates` more are applied.
@@ -271,6 +282,7 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
         `lost` memories of workers were lost to this coordinator, which has `held` of them now.
         """
         self._updates += updates
+        self._since += updates
         if self._progress is not None:
             noted = Reached(self._updates, self._lost_before + lost, held)
             with self._comfort():
@@ -283,6 +295,7 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
         tries again. Raises Superseded once another process writes the run's checkpoints.
         """
         begin = time.monotonic()
+        self._since = 0
         state = self._shards.state()
         tensors = {
             VECTOR: state.vector,

@@ -16,7 +16,7 @@ from cluster.jobs import checkpointing
 from cluster.jobs.arithmetic import arithmetic_of_job
 from cluster.jobs.busy import BusyMeter
 from cluster.jobs.calibration import latest_calibration, speeds_of
-from cluster.jobs.chaos_log import sabotage
+from cluster.jobs.chaos_log import Hold, sabotage
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
 from cluster.jobs.evaluate import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
@@ -80,7 +80,7 @@ class TrainRun(Job):
         Raises ClusterError, Cancelled.
         """
         job = self.job
-        if self.chaos is not None and not job.facts.needs_roles():
+        if self.chaos and self.chaos.probabilities and not job.facts.needs_roles():
             raise UsageError(
                 f"--chaos: jobs.train.mode is {job.mode}, which has no workers to strike: take"
                 " another mode"
@@ -260,6 +260,7 @@ class TrainRun(Job):
                 keeper,
                 objective=self.network.objective,
             )
+            trainer.hold = Hold.of(self.chaos, self.report.chaos)
             try:
                 used = self._fits(trainer, placed.evaluator, mode.shards)
             finally:

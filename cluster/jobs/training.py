@@ -4,12 +4,13 @@ import statistics as stats
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Protocol
 
 import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
+from cluster.jobs.chaos_log import Hold
 from cluster.jobs.divergence import LossCourse
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
 from cluster.jobs.modes.mode import Mode, Step, Stretch
@@ -40,6 +41,9 @@ FIRST_STRETCH = 16
 """Updates of a fit's first stretch, from which the pace is learnt."""
 
 
+HOLD_LOOK_SECONDS = 0.05
+
+
 class DivergedError(ClusterError):
     """The loss is not finite, or rose far above that of guessing and stays there."""
 
@@ -53,6 +57,9 @@ class Keeper(Protocol):
 
     def seconds_left(self) -> float:
         """Time until the next checkpoint; negative once it is due."""
+
+    def updates_left(self) -> float:
+        """Updates until the next checkpoint; infinite if they do not count."""
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -86,6 +93,8 @@ class Trainer:
         self._wire = wire
         self._keeper = keeper
         self._objective = objective
+        self.hold: Hold | None = None
+        """Where it waits until it is let go."""
         self._pace: float | None = None
         """Updates a second of the last stretch: workers come and go, so that no earlier one says
         anything."""
@@ -222,18 +231,36 @@ class Trainer:
 
     def _stretches(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         while fit.cursor.done < len(updates) and not self._cancel.asked:
-            count = stretch_updates(
-                self._pace, self._keeper.every_seconds, self._keeper.seconds_left()
+            done = fit.cursor.done
+            count = min(
+                stretch_updates(
+                    self._pace, self._keeper.every_seconds, self._keeper.seconds_left()
+                ),
+                self._keeper.updates_left(),
+                self._held(fit.first_id + updates[done].id),
             )
             before = self._wire.read()
-            done = fit.cursor.done
-            self._stretch(plan, updates[done : done + count], stretch, fit)
+            self._stretch(plan, updates[done : done + int(count)], stretch, fit)
             if fit.cursor.done > done:
                 added = self._wire.add(before, self._wire.read(), fit.cursor.done - done)
                 if added is not None:
                     self._emit(TrafficCounted(added.sent, added.received, fit.cursor.done - done))
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
+
+    def _held(self, applied: int) -> float:
+        """Wait here if the run is to be held now; return the updates until it is."""
+        if self.hold is None:
+            return inf
+        left = self.hold.updates_left(applied)
+        if left > 0:
+            return left
+        self.hold.begin(applied)
+        while not (self.hold.exhausted() or self._cancel.asked):
+            for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
+                pass
+            time.sleep(HOLD_LOOK_SECONDS)  # a runner without workers returns at once
+        return self.hold.updates_left(applied) or 1
 
     def _stretch(self, plan: Plan, updates: Sequence[Update], stretch: Stretch, fit: Fit) -> None:
         source = WorkSource(self._mode, updates, stretch, lambda: self._runner.live)

@@ -1,10 +1,10 @@
 """Chooses faults to inject, drawn by a seed. Pure: no process, socket or clock.
 
 A plan is text, `kill-worker:0.1,late:0.02,seed:7`: each fault with its probability for one
-dispatched item. Draws come from a counter-based generator (Philox, Salmon et al. 2011) under (seed,
-attempt) at the number of the dispatch, so neither threads nor other faults shift later draws. The
-attempt is that of the coordinator's process: after a restart it does not meet the same fault at the
-same place again.
+dispatched item, and perhaps `hold:UPDATE`, where a training waits. Draws come from a
+counter-based generator (Philox, Salmon et al. 2011) under (seed, attempt) at the number of the
+dispatch, so neither threads nor other faults shift later draws. The attempt is that of the
+coordinator's process: after a restart it does not meet the same fault at the same place again.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -61,6 +61,10 @@ DEADLY_WINDOW_SECONDS = 600.0
 """At most 4 deadly faults in 600 s: `fab` restarts a job five times in ten minutes, so one restart
 is left."""
 
+HOLD = "hold"
+HOLD_DIGITS = 18
+"""More than any training has updates."""
+
 PROMPT_SECONDS = 0.2
 """A fault hits a process at most this long after the dispatch, usually while the process computes.
 """
@@ -81,6 +85,8 @@ class ChaosPlan:
     shortest_seconds: float = 0.5
     longest_seconds: float = 6.0
     """How long a worker is stopped or a reply held back."""
+    holds: tuple[int, ...] = ()
+    """Numbers of updates, rising, after each of which the training waits until it is let go."""
 
     @classmethod
     def parse(cls, text: str) -> "ChaosPlan":
@@ -90,8 +96,12 @@ class ChaosPlan:
         """
         given: dict[str, str] = {}
         problems: list[str] = []
+        holds: set[int] = set()
         for entry in text.split(","):
             name, _, value = (part.strip() for part in entry.partition(":"))
+            if name == HOLD:
+                holds.add(_update(value, problems))
+                continue
             if name in given:
                 problems.append(f"{name} comes twice")
             given[name] = value
@@ -104,14 +114,14 @@ class ChaosPlan:
         }
         if sum(found.values()) > 1.0 + 1e-9:  # 0.1 + 0.2 + ... may be a little above
             problems.append(f"the probabilities are {sum(found.values()):g} together, more than 1")
-        if not found and not problems:
+        if not (found or holds or problems):
             problems.append("no fault is named")
         if problems:
             raise UsageError(
                 f"--chaos {text!r}: {'; '.join(problems)}. Expected FAULT:PROBABILITY,... of"
-                f" {', '.join(Fault)}, and perhaps seed:NUMBER"
+                f" {', '.join(Fault)}, and perhaps seed:NUMBER and hold:UPDATE"
             )
-        return cls(found, int(seed))
+        return cls(found, int(seed), holds=tuple(sorted(holds)))
 
     def refuse(self, job: str, *, supervised: bool, goes_on: bool) -> None:
         """Raise UsageError if these faults cannot be injected into `job`.
@@ -124,12 +134,21 @@ class ChaosPlan:
                 f"--chaos {', '.join(deadly)}: only train resumes after that; {job} would start"
                 " again from nothing"
             )
+        if self.holds and not goes_on:
+            raise UsageError(f"--chaos hold: only train has updates to wait at; {job} has none")
         helpless = [fault for fault in self.probabilities if fault in BY_SUPERVISOR]
         if helpless and not supervised:
             raise UsageError(
                 f"--chaos {', '.join(helpless)} needs a supervisor, which starts again what was"
                 " killed: start the job by fab, with connection: local"
             )
+
+
+def _update(value: str, problems: list[str]) -> int:
+    if value.isdecimal() and len(value) <= HOLD_DIGITS:
+        return int(value)
+    problems.append(f"{HOLD}: expected a number of updates, 0 or more, got {value!r}")
+    return 0
 
 
 def _probability(name: str, value: str, problems: list[str]) -> float:

@@ -52,6 +52,12 @@ class CheckpointSettings(Section):
     every_seconds: float = Field(
         60.0, ge=0.0, le=86_400.0, description="time between two checkpoints, about"
     )
+    every_updates: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000,
+        description="updates between two checkpoints; the sooner of the two counts",
+    )
     keep: int = Field(3, ge=1, le=1000, description="how many of the latest stay")
 
 

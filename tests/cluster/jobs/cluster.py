@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.jobs.chaos_log import LET_GO
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.server.probe import answers
@@ -119,6 +120,16 @@ class Running:
 
         self.when(look)
 
+    def until_held(self, update: int) -> None:
+        """Until it waits where `--chaos` has `hold:` this update."""
+        self.until(f"chaos: hold after {update} updates")
+
+    def let_go(self, update: int) -> None:
+        """Let it go on from there."""
+        folder = self.folder()
+        assert folder is not None
+        (folder / LET_GO.format(update)).touch()
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
@@ -144,7 +155,7 @@ class Running:
 
     def folder(self) -> Path | None:
         """The run's folder, once it is there."""
-        return next(iter(set(self.runs.glob("*-*/")) - self.before), None)
+        return next(iter(set(self.runs.glob("*-*/")) - self.before), self.resumed)
 
     def kill(self) -> Path:
         """SIGKILL; the folder that is left of the run."""
@@ -319,6 +330,14 @@ class Cluster:
     def training(self, *words: str, **how: Any) -> AbstractContextManager[Running]:
         """A training with `settings`, begun."""
         return self.begun("train", *self.settings(*words), **how)
+
+    @contextmanager
+    def held(self, *updates: int, words: Sequence[str], **how: Any) -> Iterator[Running]:
+        """Yield a training that waits after each of these updates; it has come to the first."""
+        chaos = ",".join(f"hold:{update}" for update in updates)
+        with self.training(*words, flags=["--chaos", chaos], **how) as job:
+            job.until_held(updates[0])
+            yield job
 
     def train(self, *words: str, code: int = 0, **how: Any) -> Done:
         """Such a training to its end, which is a good one where `code` does not say another."""

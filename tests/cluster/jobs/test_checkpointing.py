@@ -132,6 +132,23 @@ def test_what_came_after_the_checkpoint_is_rolled_back_and_adds_up_over_several_
     assert resumed(run).counts.rolled_back == 10, "what a checkpoint has is not lost"
 
 
+def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path) -> None:
+    often = TrainJob.model_validate({**OPTIONS, "checkpoint": {"every_updates": 3}})
+    with keeper(tmp_path, 10, job=often) as kept:
+        left = []
+        for _ in range(3):
+            left.append((kept.updates_left(), kept.due()))
+            kept.progress(1)
+        assert left == [(3, False), (2, False), (1, False)]
+        assert kept.due()
+        kept.keep()
+        assert (kept.updates_left(), kept.due()) == (3, False)
+        kept._last -= 2 * kept.every_seconds
+        assert kept.due(), "the sooner of the two counts"
+    with keeper(tmp_path, 10) as kept:
+        assert kept.updates_left() == float("inf")
+
+
 def test_memories_that_workers_hold_are_lost_with_the_coordinator(run: Path) -> None:
     """A worker, then the coordinator was killed: one memory, then those of both workers."""
     with keeper(run, 10) as kept:

@@ -86,6 +86,9 @@ class Kept:
     def seconds_left(self) -> float:
         return self.every_seconds
 
+    def updates_left(self) -> float:
+        return float("inf")
+
     def due(self) -> bool:
         return False
 

@@ -1,6 +1,7 @@
 """How long a stretch is, and what is believed of a worker's clock; time and workers are played."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from cluster.jobs import training
 from cluster.jobs.cancel import Cancel
+from cluster.jobs.chaos_log import LET_GO, ChaosLog, Hold
 from cluster.jobs.fit import Fit, Plan
 from cluster.jobs.modes.mode import ItemResult, Memories, Step
 from cluster.jobs.roles import WireMeter
@@ -16,8 +18,10 @@ from cluster.jobs.training import Trainer
 from cluster.jobs.work_source import parts_of
 from core.consistency.asynchronous import Asynchronous
 from core.consistency.policy import Speeds
+from core.engine.chaos import ChaosPlan
 from core.engine.messages import Item, Outcome
 from core.inventory import TrainJob
+from core.status.events import FaultInjected, Updated
 from worker_node.recordings import Standardization
 
 EVERY_SECONDS = 3.0
@@ -75,6 +79,9 @@ class Keeps:
     def seconds_left(self) -> float:
         return EVERY_SECONDS - (self._clock[0] - self._last)
 
+    def updates_left(self) -> float:
+        return float("inf")
+
     def due(self) -> bool:
         return self.seconds_left() <= 0.0
 
@@ -84,6 +91,63 @@ class Keeps:
     def keep(self) -> None:
         self.gaps.append(self._clock[0] - self._last)
         self._last = self._clock[0]
+
+
+def trained(
+    monkeypatch: pytest.MonkeyPatch,
+    runner: PlayedRunner,
+    keeper: Keeps,
+    events: list[object],
+    updates: int,
+    batches: int = 1,
+    hold: Hold | None = None,
+    fit: Fit | None = None,
+) -> None:
+    """One epoch of so many updates."""
+    job = TrainJob.model_validate({"mode": "async", "batch_size": 1})
+    plan = Plan(np.arange(updates * batches, dtype=np.int32), 1, 1, 0, 0, batches)
+    monkeypatch.setattr(training, "loss_of_guessing", lambda *_: None)
+    objective = SimpleNamespace(guesses=False, loss_of_guessing=None)
+    mode = PlayedMode()
+    played: Any = (runner, mode, job, Cancel(), events.append, WireMeter(), keeper, objective)
+    nothing = np.zeros(1, np.float32)
+    standardization = Standardization(nothing, nothing + 1)
+    fit = fit or Fit(vector=nothing)
+    trainer = Trainer(*played)
+    trainer.hold = hold
+    trainer.fit("train", fit, plan, standardization, None, lambda: None)
+
+
+@pytest.mark.parametrize("first", [0, 7])
+@pytest.mark.parametrize("at", [0, 5, 40])
+def test_it_waits_after_so_many_updates_of_the_run_until_it_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: int, first: int
+) -> None:
+    events = list[object]()
+    seen = list[int]()
+
+    def updates() -> int:
+        return sum(isinstance(event, Updated) for event in events)
+
+    def sleep(_seconds: float) -> None:
+        seen.append(updates())
+        if len(seen) == 3:
+            (tmp_path / LET_GO.format(at)).touch()
+
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep))
+    runner = PlayedRunner(lambda _: 0.0, [0.0])
+    record = ChaosLog(tmp_path, events.append)
+    hold = Hold.of(ChaosPlan.parse(f"hold:{at},hold:{at + 3}"), record)
+    (tmp_path / LET_GO.format(at + 3)).touch()
+    fit = Fit(vector=np.zeros(1, np.float32), first_id=first)
+    trained(monkeypatch, runner, Keeps([0.0]), events, updates=50, hold=hold, fit=fit)
+    assert updates() == 50
+    if at < first:
+        assert seen == [], "it began behind that update"
+        return
+    assert seen == [at - first] * 3
+    assert FaultInjected("hold", "coordinator:0") in events
+    assert record.describe() == {"injected": {"hold": 1}}
 
 
 @pytest.mark.parametrize("batches", [1, 8, 128])
@@ -101,19 +165,9 @@ def test_a_stretch_lasts_as_long_as_a_checkpoint_is_due_whatever_an_update_is_an
             return 0.1
         return 1.6
 
-    job = TrainJob.model_validate({"mode": "async", "batch_size": 1})
     runner = PlayedRunner(seconds_of, clock)
     keeper = Keeps(clock)
-    rows = np.arange(600 * batches, dtype=np.int32)
-    plan = Plan(rows, 1, 1, 0, 0, batches)
-    monkeypatch.setattr(training, "loss_of_guessing", lambda *_: None)
-    emit = list[object]().append
-    objective = SimpleNamespace(guesses=False, loss_of_guessing=None)
-    played: Any = (runner, PlayedMode(), job, Cancel(), emit, WireMeter(), keeper, objective)
-    nothing = np.zeros(1, np.float32)
-    standardization = Standardization(nothing, nothing + 1)
-    trainer = Trainer(*played)
-    trainer.fit("train", Fit(vector=nothing), plan, standardization, None, lambda: None)
+    trained(monkeypatch, runner, keeper, [], updates=600, batches=batches)
     assert sum(runner.stretches) == 600
     late = [gap for gap in keeper.gaps if gap > 1.2 * EVERY_SECONDS]
     assert len(late) <= 3, "the first, and around the departure: then the pace is known"

@@ -150,6 +150,10 @@ def test_where_workers_hold_the_parameters_their_deaths_count_as_those_of_the_jo
         ("late:-0.1", "late: expected a probability"),
         ("late:0.1,late:0.2", "late comes twice"),
         ("late:0.1,seed:1,seed:2", "seed comes twice"),
+        ("hold:", "hold: expected a number of updates, 0 or more, got ''"),
+        ("hold:-1", "hold: expected a number of updates"),
+        ("hold:0.5", "hold: expected a number of updates"),
+        ("hold:" + "9" * 5000, "hold: expected a number of updates"),
         ("late:0.1,seed:x", "seed: expected a whole number"),
         (f"late:0.1,seed:{2**64}", "seed: expected a whole number"),
         ("late:0.6,duplicate:0.6", "the probabilities are 1.2 together"),
@@ -187,6 +191,15 @@ def test_what_only_a_supervisor_makes_good_is_refused_without_one(fault: Fault) 
 def test_what_ends_the_coordinator_is_only_for_jobs_that_go_on() -> None:
     with pytest.raises(UsageError, match="only train resumes"):
         ChaosPlan.parse("kill-ps:0.1").refuse("pi", supervised=True, goes_on=False)
+
+
+def test_a_training_alone_is_held_at_an_update_with_or_without_faults() -> None:
+    plan = ChaosPlan.parse("hold:40")
+    assert (plan.holds, dict(plan.probabilities)) == ((40,), {})
+    assert ChaosPlan.parse("hold:7,late:0.1,hold:0,hold:7").holds == (0, 7)
+    plan.refuse("train", supervised=False, goes_on=True)
+    with pytest.raises(UsageError, match="hold: only train has updates to wait at; pi has none"):
+        plan.refuse("pi", supervised=True, goes_on=False)
 
 
 def strike(fault: Fault) -> Strike:
