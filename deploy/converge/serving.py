@@ -29,7 +29,7 @@ READY_SECONDS = 120.0
 SIGNED = f"{CERTIFICATES}/signed"
 """Until when the certificate is valid, in seconds of the epoch, and what it was signed for."""
 RENEW_DAYS = 30
-"""As `recognise.service.authority` counts."""
+"""As `recognise.service.certificates` counts."""
 SPARE_SECONDS = 60.0
 """For the end of the old process, and for the connection."""
 
@@ -157,8 +157,7 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
 class ServiceCertificate:
     """The certificate of a node's service, which root's authority there signs for a year.
 
-    The service's account gets it from systemd and holds no authority. An authority that the account
-    made in an earlier version becomes root's: phones trust it already.
+    The service's account gets it from systemd and holds no authority.
     """
 
     address: str
@@ -168,9 +167,7 @@ class ServiceCertificate:
         """Sign it where it is absent, for other names or about to run out."""
         words = " ".join((self.address, *self.names))
         days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
-        if f"{SERVICE_DATA}/authority.pem" in facts.files:
-            reason = "its authority's key is the account's"
-        elif not days:
+        if not days:
             reason = "there is none"
         elif signed != words:
             reason = "for another address or names"
@@ -179,7 +176,7 @@ class ServiceCertificate:
         else:
             return ()
         python = quoted("env", f"PYTHONPATH={CURRENT}", "PYTHONSAFEPATH=1", NodePlaces().python)
-        module = ("-B", "-m", "recognise.service.certify", CERTIFICATES, SERVICE_DATA)
+        module = ("-B", "-m", "recognise.service.certificates", CERTIFICATES)
         sign = f"{python} {quoted(*module, self.address, *self.names)}"
         steps = (Shell("sign the service's certificate", sign, 60.0),)
         action = "change" if days else "create"
@@ -264,7 +261,7 @@ def _is_newer(facts: MachineFacts) -> bool:
 def _questions(spec: DeploymentSpec, node: str) -> Questions:
     if not spec.recognises(node):
         return Questions(files=(SERVICE_DATA,))
-    files = [SERVICE_DATA, f"{SERVICE_DATA}/authority.pem", CERTIFICATES, SIGNED]
+    files = [SERVICE_DATA, CERTIFICATES, SIGNED]
     if spec.inventory.service.certificate:
         files.append(spec.inventory.service.certificate)
     return Questions(files=tuple(files), units=(SERVICE_UNIT,))

@@ -141,7 +141,7 @@ def _say_links(base: str, token: str | None, authority: Path | None) -> None:
     """Print what a person opens on a phone. No browser sends a fragment, which has the token."""
     say(f"page for a phone: {base}/{f'#token={token}' if token else ''}")
     if authority is not None:
-        from recognise.service.authority import fingerprint
+        from recognise.service.certificates import fingerprint
 
         say(f"certificate for phones: {base}/authority.crt (SHA-256 {fingerprint(authority)})")
 

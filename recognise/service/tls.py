@@ -16,7 +16,7 @@ from cryptography import x509
 
 from core.control.door import RateLimitedLog
 from core.errors import ClusterError, UsageError, reason_of
-from recognise.service import authority
+from recognise.service import certificates
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def own(folder: Path, names: Collection[str]) -> Tls:
     """
 
     def made() -> Files:
-        path = authority.server_certificate(folder, names)
+        path = certificates.server_certificate(folder, names)
         return Files(path, path)
 
     return Tls(made)

@@ -16,7 +16,7 @@ from core.inventory.loading import loads
 from deploy.render.pods import pods_of
 from deploy.render.serving_pods import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER
 from deploy.render.serving_pods import words as words_of_pod
-from recognise.service.authority import server_certificate
+from recognise.service.certificates import server_certificate
 from tests.core.inventory.cases import machine
 from tests.habits import needs
 from tests.lab.containers import ADDRESSES, MEGABYTES, STATE, STORE, UID, Box, Boxes, why_not

@@ -111,8 +111,8 @@ def python3(words: Sequence[str]) -> int:
 
             with zipfile.ZipFile(words[-2]) as archive:
                 archive.extractall(words[-1])
-        if "recognise.service.certify" in words:
-            signed = words[words.index("recognise.service.certify") + 3 :]
+        if "recognise.service.certificates" in words:
+            signed = words[words.index("recognise.service.certificates") + 2 :]
             write("etc/pscluster/service/signed", " ".join(("4102444800", *signed)) + "\n")
         return 0
     program = words[words.index("-c") + 1]

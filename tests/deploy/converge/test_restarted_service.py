@@ -30,7 +30,7 @@ from deploy.converge.serving import (
     waits,
     words_of,
 )
-from recognise.service.authority import server_certificate
+from recognise.service.certificates import server_certificate
 from recognise.service.state import made
 from tests.deploy.converge.pi import machines_for, thesis, untouched_cluster
 

@@ -38,12 +38,6 @@ def test_an_account_reaches_what_its_kind_needs_while_a_job_runs(place: Place) -
 SERVED = ("rpi02", "192.168.1.17")
 KEYS = "/etc/pscluster/service"
 STATE = "/var/lib/pscluster/service"
-OF_AN_EARLIER_VERSION = f"""
-systemctl stop pscluster-service
-mv {KEYS}/authority.pem {STATE}
-rm -r {KEYS}
-chown -R pscluster: {STATE}
-"""
 TAKE_PORT = """
 systemctl stop pscluster-service
 setpriv --reuid nobody --regid nogroup --clear-groups python3 -c '
@@ -74,12 +68,7 @@ def served(place: Place) -> Iterator[None]:
 def test_a_service_has_its_certificate_and_root_the_authority_that_phones_trust(
     place: Place, tmp_path: Path
 ) -> None:
-    """Also where the account of an earlier version had all of it."""
     node = SERVED[0]
-    trusted = place.on(node, f"cat {KEYS}/authority.crt")
-    place.on(node, OF_AN_EARLIER_VERSION)
-    place.operator.fab("deploy", "start", "--no-jobs")
-    assert place.on(node, f"cat {KEYS}/authority.crt") == trusted
     assert place.on(node, f"stat -c %U:%a {KEYS}/authority.pem {STATE}").split() == [
         *("root:600", "pscluster-service:700")
     ]

@@ -14,7 +14,7 @@ import pytest
 
 from core.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
-from recognise.service.authority import AUTHORITY, PUBLIC, SERVER, server_certificate
+from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER, server_certificate
 from recognise.service.limits import MEBIBYTE
 from recognise.service.state import token_in
 from tests.deploy.playing import eventually, gone

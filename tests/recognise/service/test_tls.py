@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from core.errors import UsageError
 from recognise.service import tls
-from recognise.service.authority import AUTHORITY, PUBLIC
+from recognise.service.certificates import AUTHORITY, PUBLIC
 from recognise.service.limits import Limits
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import PATH, Service, as_json, served
