@@ -21,6 +21,8 @@ from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node import shard, shards
+from ps_node.optimizers.adam import Adam
+from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
 from ps_node.shards import Header, ParameterShards
@@ -81,9 +83,14 @@ def store(
     state: VectorState = NOTHING,
     momentum: float = 0.9,
     staleness_power: float = 0.0,
+    optimizer: Optimizer | None = None,
 ) -> Store:
     made = ParameterShards(
-        LAYOUT, state, MomentumSGD(), [HERE] * servers, staleness_power=staleness_power
+        LAYOUT,
+        state,
+        optimizer or MomentumSGD(),
+        [HERE] * servers,
+        staleness_power=staleness_power,
     )
 
     def push(
@@ -167,11 +174,42 @@ def test_a_worker_that_died_between_two_shards_is_made_good_by_the_next_attempt(
     first = placed.shards.shards[0]
     gradient = np.full(first.shard.trained[1], -1.0, np.float32)
     statistics = np.zeros(first.shard.statistics[1], np.float32)
-    header = np.array([3, 0, 0], "<i8").view("<f4")
+    header = np.array([0, 0, 0], "<i8").view("<f4")
     update = np.concatenate([gradient, statistics, header, np.array([1.0, 0.1], np.float32)])
     assert trace(first.push, tf.TensorSpec([update.size]))(update)[0] == 1
-    assert placed.send(3)[0] == 1, "only the second shard still had to take it"
+    assert not placed.shards.has_applied_all_below(1)
+    assert placed.send(0)[0] == 1, "only the second shard still had to take it"
+    assert placed.shards.has_applied_all_below(1)
     assert (placed.parts()[0] == 1.0).all()
+
+
+def test_a_push_of_the_generation_before_changes_nothing() -> None:
+    placed = store()
+    placed.shards.fence()
+    assert placed.send(0, generation=0) == (0, 0)
+    assert (placed.parts()[0] == 0.0).all()
+    assert placed.send(0, generation=1) == (2, 0)
+
+
+def test_a_late_turn_of_the_generation_before_refuses_no_push() -> None:
+    number = tf.TensorSpec([], tf.int64)
+    sender = 7
+    placed = ParameterShards(
+        WEIGHTS, VectorState(drawn(TRAINED)), MomentumSGD(), [HERE], remembering=True
+    )
+    take_turn = trace(placed.shards[0].take_turn, number, number, number)
+
+    def push(turn: Any, generation: Any) -> Any:
+        header = Header(turn, 1.0, tf.zeros([1], tf.int64), generation)
+        encoded, _ = placed.encode(tf.ones([TRAINED]), header)
+        turns = tf.stack([tf.constant(sender, tf.int64), turn])
+        return placed.push_encoded(encoded, tf.zeros([0]), header, turns).fresh
+
+    pushed = trace(push, number, number)
+    placed.fence()
+    take_turn(np.int64(sender), np.int64(1), np.int64(1))
+    take_turn(np.int64(sender), np.int64(99), np.int64(0))
+    assert pushed(np.int64(1), np.int64(1)) == 1
 
 
 def test_shards_together_do_what_one_does() -> None:
@@ -217,6 +255,18 @@ def test_a_reset_starts_over_from_a_vector_while_ids_go_on() -> None:
     assert placed.send(1)[0] == 0
     assert placed.send(2)[0] == 2
     assert_array_equal(placed.parts()[0], vector[:TRAINED] + 1.0)
+
+
+def test_the_first_update_after_a_reset_is_that_of_fresh_shards() -> None:
+    """Adam's step depends on the number of updates since its moments were zero."""
+    used = store(optimizer=Adam())
+    fresh = store(optimizer=Adam())
+    for identifier in range(3):
+        used.send(identifier)
+    used.shards.reset(NOTHING.vector)
+    used.send(3)
+    fresh.send(0)
+    assert_array_equal(used.shards.read(), fresh.shards.read())
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

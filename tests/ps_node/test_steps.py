@@ -60,11 +60,13 @@ class Placed:
     advance_: Callable[..., Any]
     contribute_: Callable[..., Any]
 
-    def contribute(self, step: int, first: int, size: int, rows: Rows | None = None) -> int:
+    def contribute(
+        self, step: int, first: int, size: int, rows: Rows | None = None, generation: int = 0
+    ) -> int:
         """How many shards kept the sum of `size` slots from `first` on."""
         gradients, statistics = rows or slots(step)
         node = self.node(gradients[first : first + size], statistics[first : first + size])
-        return int(self.contribute_(node, np.int64(step), np.int32(first)))
+        return int(self.contribute_(node, np.int64(step), np.int32(first), np.int64(generation)))
 
     def node(self, gradients: NDArray[np.float32], statistics: NDArray[np.float32]) -> Any:
         """Add up some slots as a worker does."""
@@ -119,7 +121,7 @@ def placed(
     return Placed(
         shards,
         trace(advance, step, tf.TensorSpec([SLOTS]), number, number),
-        trace(shards.contribute, tf.TensorSpec([LAYOUT.size]), step, first),
+        trace(shards.contribute, tf.TensorSpec([LAYOUT.size]), step, first, step),
     )
 
 
@@ -172,6 +174,15 @@ def test_what_belongs_to_another_step_is_dropped() -> None:
     assert_array_equal(store.shards.read(), before)
     assert store.shards.totals().applied == 1
     assert store.contribute(1, 0, 4) == 2
+
+
+def test_what_belongs_to_the_generation_before_is_dropped() -> None:
+    store = placed()
+    store.shards.fence()
+    assert store.contribute(0, 0, 4) == 0
+    store.advance(0)
+    assert_array_equal(store.shards.read(), start())
+    assert store.contribute(0, 0, 4, generation=1) == 2
 
 
 @pytest.mark.parametrize("clip_norm", [0.5, None])
@@ -251,9 +262,11 @@ def test_with_a_quorum_only_what_counts_is_in_the_mean() -> None:
     assert_allclose(some.shards.read()[:TRAINED], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_leaves_the_parameters_alone_and_is_told(value: float) -> None:
-    store = placed(clip_norm=1.0)
+@pytest.mark.parametrize(("value", "clip_norm"), [(np.nan, 1.0), (np.inf, 1.0), (np.nan, None)])
+def test_what_is_not_finite_leaves_the_parameters_alone_and_is_told(
+    value: float, clip_norm: float | None
+) -> None:
+    store = placed(clip_norm=clip_norm)
     gradients, statistics = slots(0)
     gradients[2, 3000] = value
     statistics[1, 5] = value

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from core.engine import changes, dispatcher
-from core.engine.changes import LONGEST_SECONDS, SETTLE_SECONDS, Changes
+from core.engine import changes, dispatcher, lost
+from core.engine.changes import LONGEST_SECONDS, SETTLE_SECONDS, Changes, Drain
+from core.engine.chaos import Fault, Strike
 from core.engine.dispatcher import LANES_SECONDS, Dispatcher
+from core.engine.guardian import Loss
+from core.engine.lost import ParameterServerLost
 from core.engine.membership import Membership
-from core.engine.messages import Drop
+from core.engine.messages import Answered, Drop, Item, Joined
+from core.engine.worker_state import Phase
 
 WORKERS = 32
 
@@ -73,6 +77,62 @@ def test_servers_are_asked_once_a_turn_whatever_number_of_workers_left(
     played._turn(0.0)
     played._turn(0.0)
     assert asked == [[f"call {task} failed" for task in range(10)]]
+
+
+def joined(played: Dispatcher) -> None:
+    """Worker 0 is in the cluster, with a lane that takes what it gets."""
+    played._next_look = float("inf")  # nobody is probed here
+    for event in (Answered(0), Joined(0)):
+        played.membership.handle(event, dispatcher.time.monotonic())
+    lane: Any = SimpleNamespace(call=lambda *_: None, close=lambda: None, join=lambda _: None)
+    played._threads[0] = lane
+
+
+def test_the_time_of_a_change_counts_against_no_worker(
+    played: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(_: Any) -> tuple[list[int], list[Any]]:
+        clock.now += 1000.0
+        return [], []
+
+    joined(played)
+    item = Item(1, "update")
+    played._carry_out(played.membership.schedule([item], clock.now))
+    slow: Any = SimpleNamespace(due=lambda _: True, make=change, settled_at=lambda _: float("inf"))
+    monkeypatch.setattr(played, "_changes", slow)
+    for _ in range(3):
+        played._turn(0.0)
+    assert played.membership.workers[0].phase is Phase.BUSY
+
+
+def test_no_fault_repeats_the_delivery_of_what_must_never_run_twice(played: Dispatcher) -> None:
+    strike = Strike(Fault.DUPLICATE, 0, 1, 0.0, 0.0)
+    chaos: Any = SimpleNamespace(dispatched=lambda *_: strike)
+    guardian: Any = SimpleNamespace(cut=lambda _: None)
+    played._chaos = chaos
+    played._guardian = guardian
+    assert played._strike(0, Item(1, "update")) is strike
+    assert played._strike(0, Item(2, "allreduce", repeatable=False)) is None
+
+
+def test_a_turn_tells_that_the_watchdog_cut_a_server_off(
+    played: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played._next_look = float("inf")  # nobody is probed here
+    loss = Loss("ps:0", "127.0.0.1:1", 10)
+    monkeypatch.setattr(lost, "losses", lambda: [loss])
+    with pytest.raises(ParameterServerLost, match=r"ps:0 at 127\.0\.0\.1:1 is gone"):
+        played._turn(0.0)
+
+
+def test_a_worker_that_holds_parameters_is_not_drained(played: Dispatcher) -> None:
+    guarded: list[str] = []
+    guardian: Any = SimpleNamespace(guard=guarded.append)
+    played._guardian = guardian
+    played.hold_parameters_on(frozenset({1}))
+    assert guarded == ["worker:1"]
+    assert played.drain(1, 0.0) is Drain.HOLDS_PARAMETERS
+    assert played._events.empty(), "nobody is asked to drain it"
 
 
 def test_a_change_waits_until_no_more_leave_but_not_without_an_end(clock: Clock) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from core.engine import lost
 from core.engine.lost import ParameterServerLost, raise_if_server_lost
 from core.errors import ExitCode
+from core.lazy import tf
 
 SAID = (
     "InvalidArgumentError: {{function_node __inference_unpacked_1269}} Unable to find the relevant"
@@ -48,6 +50,26 @@ def test_all_servers_are_asked_at_the_same_time() -> None:
         )
         raise_if_server_lost(runtime, ["its call failed"])
         assert not together.broken
+
+
+def test_one_broken_connection_of_our_own_is_no_lost_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lost, "RETRY_SECONDS", 0.0)
+    answers = iter([tf.errors.UnavailableError(None, None, "Socket closed"), None])
+
+    def ask_server(task: int) -> None:
+        problem = next(answers)
+        if problem is not None:
+            raise problem
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        runtime: Any = SimpleNamespace(
+            peers=SimpleNamespace(parameter_servers=(address,)), ask_server=ask_server
+        )
+        raise_if_server_lost(runtime, ["its call failed"])
+    assert next(answers, "asked again") == "asked again"
 
 
 def test_a_server_that_refuses_is_lost_and_named() -> None:

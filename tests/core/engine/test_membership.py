@@ -19,7 +19,7 @@ from core.backoff import Backoff
 from core.engine import messages
 from core.engine.membership import Membership
 from core.engine.messages import Instruction, Item
-from core.engine.worker_state import AdaptiveDeadline, Probation
+from core.engine.worker_state import AdaptiveDeadline, Phase, Probation
 from tests.core.engine.played_membership import membership
 
 CASES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("membership.yaml").read_text())
@@ -44,6 +44,11 @@ def happens(core: Membership, now: float, verb: str, *words: str) -> Any:
         case "schedule":
             function = next((word for word in words if word.isalpha()), "update")
             return core.schedule([Item(number, function) for number in numbers], now)
+        case "schedule-once":
+            function = "allreduce"
+            return core.schedule(
+                [Item(number, function, repeatable=False) for number in numbers], now
+            )
         case _ if verb in EVENTS:
             return core.handle(EVENTS[verb](*numbers), now)
         case "tick":
@@ -85,6 +90,17 @@ def test_what_follows(name: str) -> None:
         now, *words = what.split()
         found = "; ".join(written(happens(core, float(now), *words)))
         assert f"{what} => {found}".rstrip() == line
+
+
+@pytest.mark.parametrize(
+    "phase", [Phase.BUSY, Phase.SUSPECT, Phase.SLOW, Phase.FENCED, Phase.DRAINED]
+)
+def test_while_the_coordinator_stood_still_no_worker_s_time_ran_out(phase: Phase) -> None:
+    core = membership(1, 0)
+    core.workers[0].phase = phase
+    core.workers[0].due = 10.0
+    core.excuse(30.0)
+    assert core.next_due() == 40.0
 
 
 def test_the_first_reply_has_its_own_deadline_and_then_the_measured_times_decide() -> None:

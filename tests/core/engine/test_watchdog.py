@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -140,6 +141,26 @@ def test_a_coordinator_is_killed(
     guard = watchdog_of(coordinator, limits, *lines)
     assert coordinator.wait(WAIT_SECONDS) == -signal.SIGKILL
     assert said in errors_of(guard)
+
+
+def test_an_operation_that_begins_after_a_cut_has_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kill(_: watchdog.Watchdog, why: str) -> NoReturn:
+        raise SystemExit(why)
+
+    monkeypatch.setattr(watchdog.Watchdog, "kill", kill)
+    guard = watchdog.Watchdog(os.getpid(), stuck=20.0)
+    guard.command("guard ps:0 127.0.0.1 1")
+    guard.lose({"ps:0": 10.0})
+    guard.answers.awake_seconds = 20.0
+    guard.command("begin")
+    for seconds in (20.0, 39.9):
+        guard.answers.awake_seconds = seconds
+        guard.end_overdue()
+    guard.answers.awake_seconds = 40.0
+    with pytest.raises(SystemExit, match="waits for a server"):
+        guard.end_overdue()
 
 
 def test_it_ends_with_its_input_and_says_what_it_cannot_read(start: Start) -> None:

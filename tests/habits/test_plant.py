@@ -1,0 +1,51 @@
+"""The mutants of the guards can be planted."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.plant import PROJECT, Mutant, copy_tree, read_mutants, verdict
+
+MUTANTS = read_mutants()
+ONE = Mutant("lets all in", "gate.py", "if known:", "if True:", "tests/test_gate.py::test_gate")
+
+
+def test_a_mutant_changes_the_one_guard() -> None:
+    assert ONE.planted("if known:\n    enter()\n") == "if True:\n    enter()\n"
+
+
+@pytest.mark.parametrize("text", ["enter()\n", "if known:\n    a()\nif known:\n    b()\n"])
+def test_a_guard_that_is_gone_or_stands_twice_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"gate\.py: expected once, found [02] times"):
+        ONE.planted(text)
+
+
+def test_words_choose_by_file_test_or_effect() -> None:
+    for word in ("gate.py", "test_gate", "lets all"):
+        assert ONE.has(word)
+    assert not ONE.has("store")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(1, "killed"), (0, "SURVIVED"), (2, "NOT TRIED: pytest exits with 2"), (5, "NOT TRIED: ")],
+)
+def test_a_mutant_counts_as_killed_only_if_a_test_failed(status: int, words: str) -> None:
+    assert verdict(status).startswith(words)
+
+
+def test_the_copy_shares_no_file_with_the_tree(tmp_path: Path) -> None:
+    copy_tree(PROJECT, tmp_path)
+    copied = tmp_path / "tools/plant.py"
+    assert copied.read_bytes() == (PROJECT / "tools/plant.py").read_bytes()
+    assert not copied.samefile(PROJECT / "tools/plant.py")
+    assert (tmp_path / ".venv").is_symlink()
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.effect}")
+def test_each_guard_and_its_test_are_there(mutant: Mutant) -> None:
+    assert mutant.planted((PROJECT / mutant.file).read_text(encoding="utf-8"))
+    module, _, case = mutant.test.partition("::")
+    name = case.partition("[")[0]
+    assert f"def {name}(" in (PROJECT / module).read_text(encoding="utf-8")
