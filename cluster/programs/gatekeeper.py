@@ -113,6 +113,7 @@ class GateKeeper:
             if descriptor >= 0:
                 os.close(descriptor)
         self._ours.close()
+        self._theirs.close()
 
     def _warn(self, problem: str) -> None:
         self._warned = True

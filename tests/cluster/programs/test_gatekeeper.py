@@ -1,5 +1,6 @@
 """The gate before a program's port, kept by the process that runs it."""
 
+import errno
 import json
 import os
 import socket
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.programs import gatekeeper
+from cluster.programs.gatekeeper import GateKeeper
 from cluster.programs.process import ProgramProcess
+from core.server.peer_accounts import own_accounts
 from tests.habits import needs
 from tests.ports import free_ports
 from tests.ran import python
@@ -90,6 +94,67 @@ def test_another_account_is_closed_unread(
         assert said(process, b"got").count(b"got") == 1
         assert "65534" in caplog.text
         assert "closed unread" in caplog.text
+
+
+@pytest.fixture
+def keeper() -> Iterator[GateKeeper]:
+    """One that serves no program yet, and admits this account."""
+    keeper = GateKeeper(1)
+    keeper._admitted = own_accounts()
+    yield keeper
+    keeper.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def test_a_connection_that_hung_up_is_not_handed_to_the_program(
+    keeper: GateKeeper, listener: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no account any more, and bytes that it left must not be read."""
+    with socket.create_connection(listener.getsockname()) as gone:
+        gone.sendall(b"knock")
+    with pytest.raises(BlockingIOError):
+        keeper._admit(listener, 0)
+    with (
+        socket.create_connection(listener.getsockname()) as staying,
+        keeper._admit(listener, 0) as handed,
+    ):
+        assert handed.getpeername() == staying.getsockname()
+    assert caplog.text == ""
+
+
+def test_a_connection_of_another_machine_is_closed_unread_and_told_once(
+    keeper: GateKeeper,
+    listener: socket.socket,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(gatekeeper, "peer_account", lambda _: None)
+    monkeypatch.setattr(gatekeeper, "is_elsewhere", lambda _: True)
+    for _ in range(2):
+        with socket.create_connection(listener.getsockname()) as stranger:
+            with pytest.raises(BlockingIOError):
+                keeper._admit(listener, 0)
+            assert stranger.recv(1) == b""
+    (record,) = caplog.records
+    assert "a connection of another machine was closed unread" in record.getMessage()
+
+
+def test_a_blocking_accept_is_refused_as_it_would_stop_the_gate(
+    keeper: GateKeeper, listener: socket.socket
+) -> None:
+    listener.setblocking(True)
+    with (
+        socket.create_connection(listener.getsockname()),
+        pytest.raises(OSError, match="a blocking accept") as refused,
+    ):
+        keeper._admit(listener, 0)
+    assert refused.value.errno == errno.EOPNOTSUPP
 
 
 def test_other_ports_of_the_program_are_its_own(gated: None, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,7 +46,8 @@ def tried(kind, *words):
             case "abstract":
                 with socket.socket(socket.AF_UNIX) as one:
                     return one.connect("\\0" + words[0])
-            case "execute": return os.system(words[0] + " >/dev/null 2>&1")
+            case "execute":
+                return os.waitpid(os.posix_spawn(words[0], words, {}), 0)[1]
     except OSError as problem:
         return f"errno {problem.errno}"
 print(json.dumps([held.abi, *(tried(*one) for one in tries)]))
@@ -98,6 +100,22 @@ def test_a_caged_process_reads_and_changes_what_it_may_and_nothing_else(tmp_path
     assert answers[12] in (REFUSED, f"errno {errno.EXDEV}")
     assert answers[13:] == [REFUSED] * 2
     assert (outside / "file").read_text() == "words"
+
+
+def test_a_caged_process_does_not_execute_what_it_may_write(tmp_path: Path) -> None:
+    for name in ("read", "write"):
+        (tmp_path / name).mkdir()
+        shutil.copy("/bin/true", tmp_path / name)
+    libraries = landlock.existing("/usr", "/lib", "/lib64")
+    answers = caged(
+        {
+            "read": [*PYTHON, *map(str, libraries), str(tmp_path / "read")],
+            "write": [str(tmp_path / "write")],
+        },
+        ("execute", str(tmp_path / "read/true")),
+        ("execute", str(tmp_path / "write/true")),
+    )
+    assert answers == [0, REFUSED]
 
 
 def test_ports_are_those_of_the_rights() -> None:

@@ -3,6 +3,7 @@
 The ones before stay, nothing half-written does, and one line says why.
 """
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from core import atomic_write
 from core.checkpoints import CheckpointStore
+from core.errors import ClusterError
 from tests.core.checkpoints.contents import PROJECT, files, newest, numbered
 from tests.core.server.processes import python
 from tests.habits import needs
@@ -190,13 +192,31 @@ def test_a_folder_that_may_not_be_read_is_one_line(place: Path) -> None:
     )
 
 
+def test_an_error_behind_the_manifest_leaves_the_checkpoint_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def sync(folder: Path) -> None:
+        synced.append(folder)
+        if len(synced) == 2:  # behind the manifest
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with CheckpointStore(tmp_path) as store:
+        store.write(numbered(1))
+        monkeypatch.setattr(atomic_write, "_sync", sync)
+        with pytest.raises(ClusterError, match="Input/output error"):
+            store.write(numbered(2))
+    assert newest(tmp_path) == (2, ())
+
+
 INTERRUPTED = """
 import itertools, sys
 from pathlib import Path
 from core.checkpoints import CheckpointStore
 from tests.core.checkpoints.contents import numbered, version_of
 
-folder, reached = sys.argv[1], -1
+folder, again, reached = sys.argv[1], sys.argv[2] == "again", -1
 
 def interrupt(event, arguments):
     global reached
@@ -211,25 +231,33 @@ sys.addaudithook(interrupt)
 with CheckpointStore(Path(folder), keep=1) as store:
     store.write(numbered(0))
     for version in itertools.count(1):
+        update = 0 if again else version
         reached = version - 1
         try:
-            store.write(numbered(version, update=version // 2))
+            store.write(numbered(version, update=update))
         except KeyboardInterrupt:
             found, refused = store.newest()
             assert refused == () and version_of(found) in (version, version - 1), (version, refused)
             assert not list(Path(folder).glob("*.partial"))
-            store.write(numbered(version, update=version // 2))
+            store.write(numbered(version, update=update))
             assert len(list(Path(folder).glob("[!.]*"))) == 2
         else:
             break
 """
 
 
-def test_an_interruption_before_any_step_of_a_write_leaves_a_whole_one(tmp_path: Path) -> None:
-    child = python("-c", INTERRUPTED, str(tmp_path))
+@pytest.mark.parametrize("what", ["new", "again"])
+def test_an_interruption_before_any_step_of_a_write_leaves_a_whole_one(
+    tmp_path: Path, what: str
+) -> None:
+    """A new checkpoint, and one in another's place, whose steps differ."""
+    child = python("-c", INTERRUPTED, str(tmp_path), what)
     assert child.returncode == 0, child.stderr
-    assert child.stdout.split().count("os.rename") >= 2, "of the tensors and of the manifest"
-    assert "os.remove" in child.stdout.split()
+    steps = child.stdout.split()
+    renames = [number for number, step in enumerate(steps) if step == "os.rename"]
+    assert len(renames) == 2, "of the tensors and of the manifest"
+    assert steps[renames[1] + 1] == "open", "the folder, to sync it"
+    assert "os.remove" in steps
 
 
 def test_folders_that_a_file_system_cannot_sync_are_taken_as_they_are() -> None:

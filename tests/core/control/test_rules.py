@@ -134,6 +134,17 @@ def test_a_challenge_ends_and_none_is_made_by_a_caller() -> None:
     assert not challenges.is_open(first)
 
 
+def test_a_spent_challenge_is_kept_no_longer_than_it_could_be_used_again() -> None:
+    now = [1000.0]
+    challenges = Challenges(lambda: now[0])
+    for _ in range(100):
+        challenge = challenges.issue()
+        challenges.spend(challenge)
+        assert not challenges.is_open(challenge)
+        now[0] += VALID_SECONDS + 1.0
+    assert len(challenges._spent) == 1
+
+
 @pytest.mark.parametrize("nonce", ["", "x" * 32, "aa", "a" * 65])
 def test_without_a_nonce_of_its_own_a_caller_gets_no_proof(nonce: str) -> None:
     rules = Rules(key=lambda: TOKEN)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.data.archive import FolderTree, open_tree
+from core.data.archive import FolderTree, open_tree, open_zip
 from tests.core.data.desk import Desk, refused, write
 from tests.core.data.makers import uci_har_files, write_folder
 
@@ -50,6 +50,17 @@ def test_a_small_archive_of_endless_zeros_is_refused_unread(desk: Desk) -> None:
     path = desk.write("bomb.zip", zeros)
     with refused("unpacks to 68157440 bytes from"):
         desk.source(path)
+
+
+def test_small_files_that_together_unpack_to_too_much_are_refused(desk: Desk) -> None:
+    path = desk.folder / "many.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("a", "b", "c"):
+            archive.writestr(name, b"0" * 40)
+    with path.open("rb") as stream:
+        open_zip(stream, "many.zip", most_bytes=120).close()
+    with path.open("rb") as stream, refused("many.zip: c unpacks to 40 bytes from"):
+        open_zip(stream, "many.zip", most_bytes=119)
 
 
 def test_more_files_than_any_recordings_have_are_refused_unlisted(desk: Desk) -> None:

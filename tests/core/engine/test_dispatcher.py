@@ -79,11 +79,11 @@ def test_servers_are_asked_once_a_turn_whatever_number_of_workers_left(
     assert asked == [[f"call {task} failed" for task in range(10)]]
 
 
-def joined(played: Dispatcher) -> None:
+def joined(played: Dispatcher, clock: Clock) -> None:
     """Worker 0 is in the cluster, with a lane that takes what it gets."""
     played._next_look = float("inf")  # nobody is probed here
     for event in (Answered(0), Joined(0)):
-        played.membership.handle(event, dispatcher.time.monotonic())
+        played.membership.handle(event, clock.now)
     lane: Any = SimpleNamespace(call=lambda *_: None, close=lambda: None, join=lambda _: None)
     played._threads[0] = lane
 
@@ -95,7 +95,7 @@ def test_the_time_of_a_change_counts_against_no_worker(
         clock.now += 1000.0
         return [], []
 
-    joined(played)
+    joined(played, clock)
     item = Item(1, "update")
     played._carry_out(played.membership.schedule([item], clock.now))
     slow: Any = SimpleNamespace(due=lambda _: True, make=change, settled_at=lambda _: float("inf"))
