@@ -48,7 +48,7 @@ class Mutant:
         if times != 1:
             raise ValueError(
                 f"{self.file}: expected once, found {times} times: {self.old!r}; write the mutant"
-                " anew for the code of now"
+                " again for the code of now"
             )
         return text.replace(self.old, self.new)
 

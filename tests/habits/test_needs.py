@@ -20,6 +20,7 @@ MAY = {
 }
 
 
+@pytest.mark.sources
 def test_no_test_looks_for_a_tool_or_skips_by_itself() -> None:
     found = {
         path.relative_to(PROJECT).as_posix()

@@ -1,13 +1,16 @@
 """A GPU's figures, from a library that answers as NVIDIA's does."""
 
-import ctypes
 import time
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from core.metrics import accelerator
 from core.metrics.accelerator import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
 from core.metrics.instruments import Identity
+from core.metrics.process import Cost
+from core.metrics.standard import register
 
 
 class Nvml:
@@ -82,9 +85,24 @@ def test_without_the_driver_or_the_gpu_there_are_no_figures(number: int) -> None
         Gpu(number, library)
 
 
-def test_this_machine_may_have_no_library_at_all() -> None:
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        with pytest.raises(OSError, match="libnvidia-ml"):
-            Gpu(0)
+def test_a_machine_without_the_library_has_every_other_figure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accelerator, "LIBRARY", "libnvidia-ml.of-no-machine.so")
+    with pytest.raises(OSError, match="libnvidia-ml"):
+        Gpu(0)
+    registry = CollectorRegistry()
+    identity = Identity("worker", 0)
+    meter = register(
+        registry,
+        identity,
+        metrics_port=1,
+        server="lean",
+        ready=lambda: True,
+        cost=Cost(identity),
+        gpu=0,
+    )
+    names = {family.name for family in registry.collect()}
+    meter.close()
+    assert "pscluster_ready" in names
+    assert "pscluster_device_busy_seconds" not in names

@@ -11,13 +11,6 @@ from core.status import reference, view
 from tests.core.status.played_run import Played, pi, whole
 
 DOCS = Path(__file__).parents[3]
-WRITE = "run: python -m core.status.reference --write"
-
-
-def test_the_pages_are_those_of_the_code() -> None:
-    page = (DOCS / reference.PAGE).read_text(encoding="utf-8")
-    assert page == reference.with_events(page), WRITE
-    assert (DOCS / reference.SCHEMA).read_text() == reference.written_schema(), WRITE
 
 
 def test_every_field_has_a_meaning() -> None:

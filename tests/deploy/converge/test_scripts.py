@@ -1,4 +1,4 @@
-"""Every script a deployment sends, as a shell and as shellcheck read it."""
+"""The syntax of every script that a deployment sends; what they do is tried elsewhere."""
 
 import subprocess
 
@@ -56,7 +56,7 @@ def checked(script: str, *words: str) -> tuple[int, str]:
     ("overrides", "role"),
     [((), "worker"), (ODD, "worker"), (("deployment.firewall=false",), "service")],
 )
-def test_a_shell_can_read_every_script(
+def test_the_syntax_of_every_script_is_a_shell_s(
     overrides: tuple[str, ...], role: str, deployed: Cluster
 ) -> None:
     inventory = thesis(*overrides) if role == "worker" else thesis(*overrides, rpi01=role)
