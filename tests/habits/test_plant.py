@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import read_costs
 from tools.plant import PROJECT, Mutant, copy_tree, read_mutants, verdict
 
 MUTANTS = read_mutants()
@@ -40,6 +41,13 @@ def test_the_copy_shares_no_file_with_the_tree(tmp_path: Path) -> None:
     assert copied.read_bytes() == (PROJECT / "tools/plant.py").read_bytes()
     assert not copied.samefile(PROJECT / "tools/plant.py")
     assert (tmp_path / ".venv").is_symlink()
+
+
+@pytest.mark.sources
+def test_each_is_killed_in_the_fast_tier() -> None:
+    costs = read_costs()
+    dear = {*costs.stories, *costs.long, *costs.all}
+    assert [mutant.test for mutant in MUTANTS if mutant.test in dear] == []
 
 
 @pytest.mark.sources
