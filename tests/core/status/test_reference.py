@@ -10,8 +10,6 @@ import pytest
 from core.status import reference, view
 from tests.core.status.played_run import Played, pi, whole
 
-DOCS = Path(__file__).parents[3]
-
 
 def test_every_field_has_a_meaning() -> None:
     tree = ast.parse(Path(view.__file__).read_text(encoding="utf-8"))
