@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from core.server.peer_accounts import peer_account
+from core.server.peer_accounts import PeerAccounts, peer_account
 from core.server.sockets import is_elsewhere
 from tests.core.server.namespaces import neighbour, why_not
 from tests.core.server.other_account import STRANGER
@@ -130,6 +130,21 @@ def test_the_account_of_a_connection_is_found(
             assert peer_account(accepted) == os.geteuid()
             client.shutdown(socket.SHUT_WR)
             assert peer_account(accepted) is None
+
+
+def test_one_socket_to_the_kernel_answers_for_all_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one for each, own callers waited 500 times as long under a flood."""
+    with (
+        closing(PeerAccounts()) as accounts,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname(), HANG_SECONDS),
+        listener.accept()[0] as accepted,
+        monkeypatch.context() as forbidden,
+    ):
+        forbidden.setattr(socket, "socket", None)
+        assert [accounts.of(accepted) for _ in range(3)] == [os.geteuid()] * 3
 
 
 def test_a_neighbour_s_connection_has_no_account() -> None:
