@@ -8,6 +8,10 @@ _WATCH = (
 )
 
 KEYS: Mapping[str, str] = {
+    "clip_seconds": "sounds are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
+    "columns": "tables are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
+    "image_channels": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
+    "image_size": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "micro_batches": (
         "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"
     ),
@@ -36,7 +40,22 @@ FLAGS: Mapping[str, str] = {
 """Flags of commands, such as `--mqtt`."""
 
 KINDS: Mapping[str, str] = {
+    "audio": (
+        "read sounds by data() of an app, in three lines (docs/apps.md#tables-images-and-sounds)"
+    ),
     "bare": "no template has it now: copy examples/bare, an app without Keras",
+    "csv": (
+        "read a table by data() of an app: fab app new NAME --template tabular, then --app NAME"
+        " beside --data; recordings need --format, or a format.yaml (docs/recordings.md)"
+    ),
+    "images": (
+        "read images by data() of an app: fab app new NAME --template images, then --app NAME"
+        " beside --data"
+    ),
+    "parquet": (
+        "read a table by data() of an app, in three lines (docs/apps.md#tables-images-and-sounds);"
+        " recordings need --format, or a format.yaml (docs/recordings.md)"
+    ),
     "text": "no template has it now: copy examples/characters, an app that reads texts",
     "timeseries": "no template has it now: take tabular, and give data() whole series by `groups`",
 }

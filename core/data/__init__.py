@@ -19,10 +19,6 @@ EXTENSIONS = {
     "hhar": "hhar:Hhar",
     "described": "described.reader:Described",
     "sets": "described.sets:Sets",
-    "csv": "csv_file:Csv",
-    "parquet": "parquet_file:Parquet",
-    "images": "images:Images",
-    "audio": "audio:Audio",
     "synthetic": "synthetic:Synthetic",
 }
 """By kind: module and class, in the order of the tables."""

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from core.data.archive import one_line, unreadable
-from core.data.batch import Examples
-from core.data.column_map import examples_of
 from core.data.number_words import is_number
-from core.data.reader import Reader
-from core.data.recordings import Cutting, Report, silent
-from core.data.table_file import INDEX, Chunk, TableFile, rows_at_once
+from core.data.recordings import Report, silent
+from core.data.table_file import Chunk, TableFile, rows_at_once
 from core.errors import DataError
 
 DELIMITERS = ",;\t|"
@@ -74,7 +71,6 @@ class CsvFile(TableFile):
             self._refuse_name(names, position, name, seen)
             seen.add(name)
         self.names = tuple(names)
-        self.index = frozenset(name for name in names if INDEX.fullmatch(name))
 
     def place(self, number: int) -> str:
         """Name the place of a row."""
@@ -217,30 +213,3 @@ class CsvFile(TableFile):
             raise unreadable(self._path, problem) from None
         with raw:
             yield raw
-
-
-def read(path: Path, cutting: Cutting, report: Report) -> Examples:
-    """The rows, as `examples_of` makes them. Raises DataError naming line, column and remedy."""
-    return examples_of(CsvFile(path), cutting.columns, report)
-
-
-class Csv(Reader):
-    """A table in a CSV file."""
-
-    name = "csv"
-    accepted = "a .csv"
-    is_what = (
-        "[a table](data-formats.md#tables) with a line of names: numbers and words, a target, whole"
-        " groups"
-    )
-    windows_are_cut = "no windows: float32 (inputs,)"
-    marker = None
-    suffix = None
-    usual_names = ()
-    settings = ("columns",)
-    read = staticmethod(read)
-
-    @staticmethod
-    def recognizes(path: Path) -> bool:
-        """Return whether it is a .csv of a person's own."""
-        return path.is_file() and path.suffix.lower() == ".csv"

@@ -27,31 +27,13 @@ def silent(stage: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
-class ColumnMap:
-    """Which columns of a table are what; the inputs are all others where none are named.
-
-    `categories` are read as words even where they look like numbers. `task` is one of the tasks,
-    None for what the target looks like.
-    """
-
-    target: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    group: str | None = None
-    test: str | None = None
-    task: str | None = None
-
-
-@dataclass(frozen=True)
 class Cutting:
     """The settings that a reader may use.
 
     window_steps, window_stride: steps of a window and between two; seed: of invented recordings;
-    image_size: height and width in pixels, None for those that the images have; image_channels: 3
-    for RGB, 1 for grey; clip_seconds: length of a sound, None for that of the longest; columns: of
-    a table; groups: whether `user` or `device` is the group of a window; split: whether the test
-    gets whole `groups` or `random` windows; null_class: whether readings without an activity are a
-    class; filters: `two-way` or `causal`, see core/data/filters.py; format: how the recordings are
+    groups: whether `user` or `device` is the group of a window; split: whether the test gets whole
+    `groups` or `random` windows; null_class: whether readings without an activity are a class;
+    filters: `two-way` or `causal`, see core/data/filters.py; format: how the recordings are
     written, as JSON has a `RecordingFormat`; sampling_hz: of windows that are resampled;
     label_share: of a window's samples that have its label; bad_lines: the share of lines that may
     be damaged; nine_channels: whether described recordings become those of HAPT;
@@ -61,10 +43,6 @@ class Cutting:
     window_steps: int
     window_stride: int
     seed: int
-    image_size: tuple[int, int] | None = None
-    image_channels: int = 3
-    clip_seconds: float | None = None
-    columns: ColumnMap = ColumnMap()
     groups: str = "user"
     split: str = "groups"
     null_class: bool = True
@@ -85,28 +63,12 @@ class Cutting:
         Raises DataError for a name that is none of them.
         """
         known = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
-        given = dict(options)
-        columns = dict(given.pop("columns", None) or {})
-        for name in (given.keys() - known) | (
-            columns.keys() - {field.name for field in fields(ColumnMap)}
-        ):
+        for name in options.keys() - known:
             raise DataError(
                 f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(known))};"
                 " leave it out"
             )
-        listed: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in columns.items()
-        }
-        size = given.pop("image_size", None)
-        return cls(
-            window_steps,
-            window_stride,
-            seed,
-            **given,
-            image_size=None if size is None else (int(size[0]), int(size[1])),
-            columns=ColumnMap(**listed),
-        )
+        return cls(window_steps, window_stride, seed, **options)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Where recordings are looked for, and of which known kind they are."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from core import gone
 from core.data.manifest import is_prepared
 from core.data.reader import READERS, kind_of_folder, open_set
 from core.errors import DataError
@@ -21,6 +23,16 @@ DESCRIBED = "described"
 SETS = "sets"
 """Kinds that no search finds by name: a folder that `prepare` wrote, the fallback, and files that a
 format describes."""
+
+OF_APPS = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    **dict.fromkeys((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"), "images"),
+    ".wav": "audio",
+}
+"""Kinds that only `data()` of an app reads, by the ending of a file."""
+LOOKED_AT = 1000
+"""Most entries of a folder that are looked at for such files."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +173,16 @@ def _kind_of_file(path: Path) -> str | None:
 
 
 def _instead(path: Path) -> str:
-    """How a file of another kind can be brought."""
+    """How files of another kind can be brought."""
     if path.is_file():
-        return "; bring others as windows in an .npz (docs/data.md) or as a table"
-    return ""
+        remedy = "bring others as windows in an .npz (docs/data.md)"
+        files: Iterable[Path] = [path]
+    else:
+        remedy = ""
+        files = islice(path.rglob("*"), LOOKED_AT)
+    kinds = (OF_APPS.get(file.suffix.lower()) for file in files)
+    remedy = next((gone.KINDS[kind] for kind in kinds if kind), remedy)
+    return f"; {remedy}" if remedy else ""
 
 
 def _problem(path: Path) -> str:

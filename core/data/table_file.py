@@ -1,6 +1,5 @@
-"""A file of named columns, read a chunk of rows at a time; what is common to CSV and Parquet."""
+"""A file of named columns, read a chunk of rows at a time."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from core.data.number_words import no_number, number
 from core.data.recordings import Report, silent
 from core.errors import DataError
 
-INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__")
-"""What pandas calls the index of the rows where it has no name of its own."""
 VALUES_AT_ONCE = 200_000
 MOST_ROWS = 2048
 """The largest chunk: values in all its columns, and rows, the fewer of both."""
@@ -29,18 +26,10 @@ class Chunk:
 
 
 class TableFile(ABC):
-    """One file. `names` are all columns in their order.
-
-    `words` are those that the file itself states to be text, and `index` those that it states to
-    number its rows.
-    """
+    """One file. `names` are all columns in their order."""
 
     where: str
-    words_instead = ", or name the column in jobs.train.data.columns.categories if it holds words"
-    """What else a person may do about a word in a column of numbers."""
     names: tuple[str, ...]
-    words: frozenset[str] = frozenset()
-    index: frozenset[str] = frozenset()
 
     @abstractmethod
     def place(self, number: int) -> str:
@@ -72,20 +61,6 @@ class TableFile(ABC):
                 f" {_shown(given[row])}{f': {reason}' if reason else '; correct or remove the row'}"
             )
         return values
-
-    def texts(self, chunk: Chunk, name: str) -> list[str]:
-        """A column as words. Raises DataError naming the row of an empty one."""
-        given = chunk.columns[name]
-        if isinstance(given, np.ndarray):
-            given = [f"{value:.17g}" for value in given.tolist()]
-        found = [str(value).strip() for value in given]
-        for row, word in enumerate(found):
-            if not word:
-                place = self.place(chunk.places[row])
-                raise DataError(
-                    f"{place}: {name}: expected a word, got nothing; fill it in, or remove the row"
-                )
-        return found
 
 
 def rows_at_once(columns: int, values: int = VALUES_AT_ONCE) -> int:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.class_folders import held_out
 from core.data.dataset import MOST_SHOWN, HeldOut
 from core.data.recordings import NO_SUBJECT, one_class
 from core.errors import DataError
 
+HELD_OUT_SHARE = 0.2
+HELD_OUT_SEED = 0
 BY_GROUPS = "groups"
 RANDOM = "random"
 LEAK = (
@@ -166,3 +167,11 @@ def chosen(
     if split == RANDOM:
         return RandomWindows(counted)
     return WholeGroups(path, counted, kind, test_people if kind == "user" else ())
+
+
+def held_out(count: int, stream: int) -> list[bool]:
+    """Which of `count` things are for the test: a fifth, one at least, the same at every call."""
+    random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, stream]))
+    chosen = np.zeros(count, np.bool_)
+    chosen[random.permutation(count)[: max(1, round(HELD_OUT_SHARE * count))]] = True
+    return [bool(test) for test in chosen]

@@ -1,67 +1,10 @@
 """The section `data` of a training: which data, and how they are made into examples."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from core.documents.section import Names
-from core.inventory.fields import Section, Text, invalid
-
-
-class ColumnSettings(Section):
-    """Which columns of a CSV or Parquet file are what."""
-
-    target: Names = Field(
-        (),
-        description=(
-            "what to predict, one column or a list; empty: the column `target`, `label`, `class`"
-            " or `y`"
-        ),
-    )
-    inputs: Names = Field(
-        (), description="what to predict it from; empty: all columns but those named here"
-    )
-    categories: Names = Field(
-        (), description="inputs that are words even where they look like numbers"
-    )
-    group: Text | None = Field(
-        None, description="who or what a row belongs to; validation and test get whole groups"
-    )
-    test: Text | None = Field(
-        None,
-        description=(
-            "says `train` or `test`, or 0 or 1, of each row; null holds out a fifth for the test"
-        ),
-    )
-    task: Literal["classification", "multilabel", "regression"] | None = Field(
-        None,
-        description=(
-            "null: classification of words and whole numbers, multilabel of several columns of 0"
-            " and 1, regression of all else"
-        ),
-    )
-
-
-def _size(value: object) -> object:
-    """Check a side or [height, width].
-
-    A wrong value is one problem here, not one a branch.
-    """
-    numbers = (value, value) if type(value) is int else value
-    sides = (
-        isinstance(numbers, tuple)
-        and len(numbers) == 2
-        and all(type(n) is int and 1 <= n <= 4096 for n in numbers)
-    )
-    if value is not None and not sides:
-        raise invalid(
-            "expected pixels, or [height, width], from 1 to 4096", "write e.g. 64 or [48, 64]"
-        )
-    return numbers
-
-
-ImageSize = Annotated[tuple[int, int] | None, BeforeValidator(_size)]
-
+from core.inventory.fields import Section, Text
 
 BESIDE = {"source", "window_steps", "window_stride", "most_gigabytes"}
 """Settings that are no options of a reader."""
@@ -73,7 +16,7 @@ class DataSettings(Section):
     source: Text | None = Field(
         None,
         description=(
-            "a zip, a folder, an .npz, .csv or .parquet file, or `synthetic`; null looks in"
+            "a zip, a folder, an .npz, or `synthetic`; null looks in"
             " `--data`, `$PSCLUSTER_DATA`, `../shared/data`, the user's cache folder, and falls"
             " back to `synthetic`"
         ),
@@ -84,22 +27,6 @@ class DataSettings(Section):
     window_stride: int = Field(
         64, ge=1, le=4096, description="samples from one window's start to the next one's"
     )
-    image_size: ImageSize = Field(
-        None,
-        description=(
-            "pixels of a side, or [height, width], that images are resized to; null keeps theirs"
-        ),
-    )
-    image_channels: Literal[1, 3] = Field(
-        3, description="3 reads images as RGB, 1 as shades of grey"
-    )
-    clip_seconds: float | None = Field(
-        None,
-        gt=0.0,
-        le=600.0,
-        description="what sounds are cut or padded to; null takes the longest one's length",
-    )
-    columns: ColumnSettings = ColumnSettings()
     format: Text | None = Field(
         None,
         description=(

@@ -15,9 +15,6 @@ from core.data.source import DESCRIBED, PROJECT_ROOT, SYNTHETIC, Source, find_so
 from core.errors import DataError
 from core.user_cache import user_cache
 
-TABLES = ("csv", "parquet")
-"""Kinds that a file's ending decides: it may hold a recording, too."""
-
 
 @dataclass(frozen=True)
 class FoundRecordings:
@@ -46,14 +43,11 @@ def choose(
         source = None
         problem = refused
     path = Path(os.path.expanduser(given or ""))
-    is_known = source is not None and source.kind not in TABLES
-    is_table = source is not None and any((options.get("columns") or {}).values())
-    if given in (None, "", SYNTHETIC) or not path.exists() or (is_known and not is_draft_asked):
+    is_made_up = given in (None, "", SYNTHETIC)
+    if is_made_up or not path.exists() or (source is not None and not is_draft_asked):
         if problem is not None:
             raise problem
         return FoundRecordings(source, named)
-    if is_table and not is_draft_asked:
-        return FoundRecordings(source)
     members = _members(path)
     if not is_draft_asked:
         found = fits(path, members)
@@ -65,7 +59,7 @@ def choose(
             )
         _refuse_several(path, found.by_name, found.by_shape)
     draft = draft_of(path.name, members)
-    if draft is not None and (is_draft_asked or draft.has_times or source is None):
+    if draft is not None:
         return FoundRecordings(None, draft=draft)
     if problem is not None:
         raise problem

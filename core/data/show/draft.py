@@ -51,12 +51,11 @@ class _Kind:
 class Draft:
     """The text of the file, and what it is made of.
 
-    columns: of the files that it describes. has_times: whether one of them can be the time.
+    columns: of the files that it describes.
     """
 
     text: str
     columns: Sequence[ColumnLook]
-    has_times: bool
 
 
 def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
@@ -81,7 +80,7 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
         described = sensors
     lines = list(_lines(named, members, described, kinds))
     columns = [column for kind in described for column in kind.columns]
-    return Draft("\n".join(lines) + "\n", columns, bool(described[0].times))
+    return Draft("\n".join(lines) + "\n", columns)
 
 
 def _lines(

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import yaml
-from pyarrow import parquet
 
 from core.data import Dataset, Source, find_source, prepare
 from core.data.source import SYNTHETIC
@@ -44,8 +42,6 @@ def write(path: Path, content: Any, delimiter: str = ",") -> Path:
         path.write_bytes(content)
     elif path.suffix == ".npz":
         np.savez_compressed(path, **content)
-    elif path.suffix == ".parquet":
-        parquet.write_table(pa.table(dict(content)), path, row_group_size=7)
     elif path.suffix.lower() == ".csv":
         lines = [content.keys(), *zip(*content.values(), strict=True)]
         text = "".join(delimiter.join(map(str, line)) + "\n" for line in lines)

@@ -3,17 +3,14 @@
 Its worked example runs as printed, and its error lines are what the readers say.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from core.data import split_validation
 from core.data.examples import Data
 from core.errors import DataError
-from core.inventory import load
 from tests.core.data.desk import Desk, has
 from tests.core.data.given_examples import written
 from tests.ran import PROJECT, python
@@ -36,22 +33,6 @@ def test_the_worked_example_runs_as_printed_and_is_accepted(desk: Desk) -> None:
     has(dataset, train_windows=8 * 4 * 45, test_windows=3 * 4 * 45)
     parts = split_validation(dataset.subjects()[: dataset.train_windows], 2, 0)
     assert [len(part) for part in parts] == [6 * 4 * 45, 2 * 4 * 45]
-
-
-def test_the_columns_on_the_page_read_a_table(desk: Desk) -> None:
-    given = yaml.safe_load(block(FORMATS, "yaml"))["jobs"]["train"]["data"]
-    settings = [f"jobs.train.data.{key}={json.dumps(value)}" for key, value in given.items()]
-    data = load(PROJECT / "inventories" / "local.yaml", settings).jobs.train.data
-    table = {
-        "area": range(30),
-        "rooms": [0, 1, 2] * 10,
-        "city": ["Ulm", "Bonn"] * 15,
-        "street": [f"s{row % 5}" for row in range(30)],
-        "sold_last_year": [1, 0, 0, 0, 0] * 6,
-        "price": [row * 1.5 for row in range(30)],
-    }
-    dataset = desk.read(given["source"], table, **data.options())
-    has(dataset, task="regression", input_shape=(1 + 3 + 2,), test_windows=6)
 
 
 X = np.zeros((20, 3, 2, 1), np.float32)

@@ -216,11 +216,6 @@ def test_arrival_times_in_another_unit_are_refused(desk: Desk, factor: float, un
     desk.refuses(said, NAME, text(rows), **CUT)
 
 
-def test_a_table_of_other_columns_stays_a_table(desk: Desk) -> None:
-    desk.write("houses.csv", "x,y,z,target\n1,2,3,yes\n")
-    assert desk.source("houses.csv").kind == "csv"
-
-
 def test_a_folder_that_holds_the_file_is_enough(desk: Desk) -> None:
     path = desk.write(NAME, text(people()))
     found = desk.source(".")

@@ -1,6 +1,5 @@
 """Data larger than the memory that a process may have are prepared all the same."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +11,11 @@ from tests.ran import python
 
 ALLOWED = 32 << 20
 """The memory besides what the imports took. The data have four times as many. With glibc of Debian
-12 and any number of threads an archive needs 12 of these MB, and the table, which has four times as
-many as Python's texts, needs 8."""
+12 and any number of threads an archive needs 12 of these MB."""
 LIMITED = """
 import json, resource, sys
 from pathlib import Path
 import numpy as np
-import pyarrow.parquet, PIL.Image, scipy.io.wavfile
 from core.data import find_source, prepare
 from core.data.examples import Data, batches_of, write_examples
 from core.data.reader import READERS
@@ -51,23 +48,11 @@ def archive(path: Path) -> None:
     np.savez(path, x_train=x[8:], y_train=y[8:], x_test=x[:8], y_test=y[:8])
 
 
-def table(path: Path) -> None:
-    values = [f"{number}.25" for number in range(2000)]
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["y", *(f"column{number}" for number in range(2000))])
-        writer.writerows([row % 2, *values] for row in range(TABLE_ROWS))
-
-
-TABLE_ROWS = 4 * ALLOWED // (72 * 2000)
-
-
 @pytest.mark.parametrize(
     ("make", "name", "rows", "size"),
     [
         (sparse, "large.u8", ROWS, 64 * 1024),
         (archive, "large.npz", ROWS, 64 * 1024),
-        (table, "large.csv", TABLE_ROWS, 2000 * 4),
     ],
 )
 def test_memory_is_that_of_a_batch(

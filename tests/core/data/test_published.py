@@ -3,7 +3,6 @@
 The others open it as it is, for the same settings.
 """
 
-import io
 import json
 import os
 import shutil
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from core.data import open_prepared
 from core.data.archive import file_digest
@@ -136,30 +134,6 @@ def test_publishing_what_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path
     says(said.removesuffix("\n"), "no such file or folder")
 
 
-def pictures() -> dict[str, bytes]:
-    files = {}
-    for number in range(10):
-        stream = io.BytesIO()
-        Image.new("RGB", (8, 8), (number, 0, 0)).save(stream, "PNG")
-        files[f"{('cat', 'ape')[number % 2]}/{number}.png"] = stream.getvalue()
-    return files
-
-
-TABLE = {"a": range(20), "b": [0, 1, 2, 0] * 5, "y": [0, 1] * 10}
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "options", "others"),
-    [
-        ("pets", pictures(), {"image_size": [4, 4]}, {"image_size": [5, 5]}),
-        ("t.csv", TABLE, {"columns": {"target": ["y"]}}, {"columns": {"target": ["b"]}}),
-    ],
-)
-def test_other_examples_are_published_with_their_options(
-    desk: Desk, name: str, content: Any, options: dict[str, Any], others: dict[str, Any]
-) -> None:
-    folder = publish(desk, name, content, **options)
-    assert desk.read(folder, **options, seed=9).folder == folder
-    desk.refuses("prepared with ... , expected ... as in the job", folder, **others)
+def test_an_unknown_setting_is_refused(desk: Desk, published: Path) -> None:
     with refused("unknown setting 'colour'"):
-        desk.read(folder, colour=3)
+        desk.read(published, colour=3)

@@ -273,18 +273,11 @@ def test_a_draft_is_written_once_and_over_an_older_one_only_when_asked(
     assert "(4 open)" in capsys.readouterr().err
 
 
-def test_a_table_stays_a_table_and_a_draft_is_made_of_whatever_is_named(
+def test_a_draft_is_made_of_whatever_has_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = "".join(f"{row % 7},{row % 5},{'ab'[row % 2]}\n" for row in range(60))
     (tmp_path / "table.csv").write_text(f"u,v,label\n{rows}", encoding="utf-8")
-    assert command.main(["table.csv"]) == 0
-    assert not (tmp_path / "format.yaml").exists()
-    timed = "".join(f"{row / 50},{row % 5},{'ab'[row % 2]}\n" for row in range(60))
-    (tmp_path / "timed.csv").write_text(f"time,v,label\n{timed}", encoding="utf-8")
-    columns = '--options={"columns": {"target": ["label"]}}'
-    assert command.main(["timed.csv", columns]) == 0
-    assert not (tmp_path / "format.yaml").exists()
     assert command.main(["table.csv", "--draft=other.yaml"]) == 0
     assert "hertz:  # ? readings a second" in (tmp_path / "other.yaml").read_text(encoding="utf-8")
     (tmp_path / "words.txt").write_text("no numbers\n", encoding="utf-8")

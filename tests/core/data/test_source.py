@@ -76,6 +76,10 @@ def test_a_zip_under_any_name_is_found_in_a_folder(desk: Desk) -> None:
         ("empty", {}, "holds no recordings of a known kind"),
         ("notes.txt", "1 2 3", "not a recording of a known kind"),
         ("photos.zip", {"beach.jpg": b"x"}, "not a recording of a known kind"),
+        ("t.csv", "a,y\n1,0\n", "fab app new NAME --template tabular ... --format"),
+        ("t.parquet", b"PAR1", "read a table by data() of an app"),
+        ("pets", {"train/cat/1.PNG": b"x"}, "fab app new NAME --template images"),
+        ("birds", {"owl/1.wav": b"x"}, "read sounds by data() of an app"),
         ("broken.zip", b"PK\x03\x04 and no more", "not a complete zip archive"),
     ],
 )

@@ -124,7 +124,6 @@ def test_an_answered_draft_gives_the_windows_of_the_description(name: str, tmp_p
     expected = windows_of(put(tmp_path / "plain", *whole(text(PLAIN))))
     found = draft(tmp_path / "own", made[0])
     assert found is not None
-    assert found.has_times
     said = answered(found.text, *UNITS.get(name, ("g", "rad/s")))
     if name == "a file a sensor":
         said = said.replace('"{sensor}.csv"', '"{person}/{sensor}.csv"')
