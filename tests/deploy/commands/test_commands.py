@@ -223,7 +223,7 @@ def test_a_job_that_needs_no_cluster_takes_none(fab: Fab, tmp_path: Path, exampl
 
 
 @pytest.mark.usefixtures("no_connections")
-@pytest.mark.parametrize("line", ["deploy plan", "job pi", "job train", "job cv"])
+@pytest.mark.parametrize("line", ["job pi", "job train"])
 def test_the_shipped_example_is_named_as_such(fab: Fab, tmp_path: Path, line: str) -> None:
     shipped = (ROOT / "inventory.yaml").read_text()
     for text, more in ((shipped, ", the example that pscluster ships"), (f"{shipped}# mine\n", "")):

@@ -6,10 +6,12 @@ from dataclasses import replace
 from core.control.client import key_of
 from deploy.cluster.places import CONTROL_TOKEN, UNIT_FOLDER
 from deploy.converge.control_keys import token_of
+from deploy.converge.deployment import plan
 from tests.deploy.converge.pi import (
     PlayedPis,
     all_changes,
     machines_for,
+    named,
     on_node,
 )
 from tests.deploy.converge.test_plan import small
@@ -28,7 +30,7 @@ def test_a_cluster_gets_its_secrets_and_keeps_them(pis: PlayedPis) -> None:
     fresh = token_of(SMALL.inventory, before)
     assert fresh not in (None, token_of(SMALL.inventory, before))
     secret = replace(SMALL, token=TOKEN)
-    facts, plans = pis.deploy(secret, "pi-0", "pi-1")
+    facts, plans = pis.deploy(secret, "pi-0", "pi-1", phases=("services",))
     assert f"restart {WORKER}" in on_node(plans, "pi-1"), "it takes its key by itself"
     shown = json.dumps([change.to_json() for _, change in all_changes(plans)])
     own = key_of(TOKEN, "worker:0")
@@ -49,7 +51,7 @@ def test_a_cluster_gets_its_secrets_and_keeps_them(pis: PlayedPis) -> None:
 
     assert token_of(SMALL.inventory, facts) == TOKEN, "another machine's `fab` finds it"
     assert token_of(SMALL.inventory, {"pi-1": facts["pi-1"]}) is None, "`--limit pi-1`"
-    _, plans = pis.deploy(SMALL, "pi-1")
-    assert on_node(plans, "pi-1") == [], "and the node keeps what it has"
-    _, plans = pis.deploy(replace(SMALL, token=OTHER), "pi-1")
-    assert f"restart {WORKER}" in on_node(plans, "pi-1")
+    there = {"pi-1": facts["pi-1"]}
+    assert named(plan(SMALL, there)["services"]["pi-1"]) == [], "and the node keeps what it has"
+    other = plan(replace(SMALL, token=OTHER), there)
+    assert f"restart {WORKER}" in on_node(other, "pi-1")

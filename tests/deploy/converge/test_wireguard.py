@@ -19,10 +19,12 @@ from deploy.converge.subject import NodeSpec
 from deploy.converge.wireguard import KEY, NETWORKS
 from deploy.render.wireguard import APPLY, FOLDER, MODULE, PEERS, PRIVATE, UNIT
 from tests.core.inventory.cases import edited, only, problems, read
-from tests.deploy.converge.pi import PlayedPis, all_changes, machines_for, named, on_node, untouched
+from tests.deploy.converge.pi import PlayedPis, machines_for, named, on_node, untouched
 
 ENCRYPTED = edited(("connection: ssh", "connection: ssh\ntransport: wireguard"))
 NODES = ("rpi01", "rpi02", "rpi03")
+TUNNEL = ("prepare", "transport")
+"""The phases that make it, so all that most tests need."""
 
 
 def tunnelled(path: Path | None = None, text: str = ENCRYPTED) -> Machines:
@@ -75,7 +77,7 @@ def test_the_key_is_named_where_it_was_written_into_the_cluster() -> None:
 def test_each_node_makes_its_key_and_knows_the_others(tmp_path: Path) -> None:
     pis = PlayedPis(tmp_path / "pis")
     machines = tunnelled(tmp_path / "keys.json")
-    facts, plans = pis.deploy(machines, *NODES)
+    facts, plans = pis.deploy(machines, *NODES, phases=TUNNEL)
     changes = on_node(plans, "rpi02")
     (packages,) = (one for one in changes if "wireguard-tools, wireguard-go" in one)
     assert changes.index(packages) < changes.index("create WireGuard")
@@ -94,7 +96,7 @@ def test_each_node_makes_its_key_and_knows_the_others(tmp_path: Path) -> None:
 def test_a_changed_key_is_refused_and_a_new_pair_reaches_all_others(tmp_path: Path) -> None:
     pis = PlayedPis(tmp_path / "pis")
     machines = tunnelled(tmp_path / "keys.json")
-    pis.deploy(machines, *NODES)
+    pis.deploy(machines, *NODES, phases=TUNNEL)
     before = dict(machines.keys.known)  # type: ignore[union-attr]
     (tmp_path / "pis/rpi02" / PRIVATE[1:]).write_text("A" * 43 + "=\n")
     facts = pis.facts(machines, *NODES)
@@ -106,11 +108,9 @@ def test_a_changed_key_is_refused_and_a_new_pair_reaches_all_others(tmp_path: Pa
     machines.keys.replace(["rpi02"])  # type: ignore[union-attr]
     assert findings(machines, facts["rpi02"], "rpi02") == []
     part = replace(machines, takes_part=frozenset(NODES))
-    _, plans = pis.deploy(part, *NODES)
-    assert named(one for _, one in all_changes(plans)) == [
-        "change WireGuard",
-        *[f"change {PEERS}"] * 3,
-    ]
+    _, plans = pis.deploy(part, *NODES, phases=TUNNEL)
+    changed = [one for phase in TUNNEL for node in NODES for one in plans[phase][node]]
+    assert sorted(named(changed)) == [*[f"change {PEERS}"] * 3, "change WireGuard"]
     after = TunnelKeys(tmp_path / "keys.json").known
     assert [name for name in NODES if after[name] != before[name]] == ["rpi02"]
 
@@ -118,7 +118,7 @@ def test_a_changed_key_is_refused_and_a_new_pair_reaches_all_others(tmp_path: Pa
 def test_a_node_that_comes_later_is_told_to_those_that_are_there(tmp_path: Path) -> None:
     pis = PlayedPis(tmp_path / "pis")
     machines = tunnelled(tmp_path / "keys.json")
-    pis.deploy(machines, *NODES[:2])
+    pis.deploy(machines, *NODES[:2], phases=TUNNEL)
     facts = pis.facts(machines, *NODES)
     part = replace(machines, takes_part=frozenset(facts))
     planned = plan(part, facts)["transport"]

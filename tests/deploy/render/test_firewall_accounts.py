@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -48,19 +48,32 @@ ANSWERING = {
 """Which account answers from a port that the table closes."""
 CLOSED = tuple(port for ports in ANSWERING.values() for port in ports)
 
+PYTHON = (sys.executable, "-I", "-S", "-c")
 AS_ACCOUNT = """
 import os, socket, sys
-os.setgroups([]); os.setresgid(*[int(sys.argv[1])] * 3); os.setresuid(*[int(sys.argv[1])] * 3)
+def become(uid):
+    os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
 """
 SERVE = f"""{AS_ACCOUNT}
-listeners = [socket.create_server(("", int(word))) for word in sys.argv[2:]]
-print("listening", flush=True)
-sys.stdin.read()
+import json
+for uid, ports in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        become(uid)
+        listeners = [socket.create_server(("", port)) for port in ports]
+        print("listening", flush=True)
+        sys.stdin.read()
+        os._exit(0)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
 """
 CONNECT = f"""
 import encodings.idna, json
 from concurrent.futures import ThreadPoolExecutor
 {AS_ACCOUNT}
+become(int(sys.argv[1]))
 def found(word):
     host, port = word.split(":")
     try:
@@ -78,13 +91,14 @@ def inside(name: str, *words: str) -> list[str]:
 
 
 @contextmanager
-def serving(name: str, uid: int, *ports: int) -> Iterator[None]:
-    """A process of an account of a node listens."""
-    words = inside(name, sys.executable, "-c", SERVE, *map(str, (uid, *ports)))
+def serving(name: str, ports_of: Mapping[int, Sequence[int]]) -> Iterator[None]:
+    """A process of each of these accounts of a node listens at its ports."""
+    words = inside(name, *PYTHON, SERVE, json.dumps([*ports_of.items()]))
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "listening\n"
+        for _ in ports_of:
+            assert process.stdout.readline() == "listening\n"
         yield
         process.communicate(timeout=HANG_SECONDS)
 
@@ -119,15 +133,14 @@ def served(pair: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """Each account listens at its ports of both nodes, a stranger where no rule is."""
     with ExitStack() as stack:
         for name in pair:
-            for uid, ports in {**ANSWERING, 0: (NFS,), STRANGER: (OTHER,)}.items():
-                stack.enter_context(serving(name, uid, *ports))
+            stack.enter_context(serving(name, {**ANSWERING, 0: (NFS,), STRANGER: (OTHER,)}))
         yield pair
 
 
 def reached(pair: tuple[str, str], uid: int, hosts: list[str], *ports: int) -> dict[int, str]:
     """What connections of an account of the first node to all hosts come to, by port."""
     wanted = [f"{host}:{port}" for host in hosts for port in ports]
-    words = inside(pair[0], sys.executable, "-c", CONNECT, str(uid), *wanted)
+    words = inside(pair[0], *PYTHON, CONNECT, str(uid), *wanted)
     answers = json.loads(subprocess.check_output(words, timeout=HANG_SECONDS))
     return {port: " ".join({answers[f"{host}:{port}"] for host in hosts}) for port in ports}
 
@@ -168,11 +181,11 @@ def test_no_other_account_answers_from_a_port_of_a_process_that_is_down(
     """Root of another node, and an account of this one, find it silent."""
     others = [port for port in (*CLOSED, NFS) if port not in ANSWERING.get(uid, ())]
     silent = dict.fromkeys(others, "TimeoutError")
-    with serving(pair[1], uid, *others, OTHER):
+    with serving(pair[1], {uid: [*others, OTHER]}):
         found = reached(pair, 0, [THERE], *others, OTHER)
     assert found == {**silent, OTHER: "connected"}
     if uid == STRANGER:
-        with serving(pair[0], uid, SERVED, METRICS):
+        with serving(pair[0], {uid: (SERVED, METRICS)}):
             found = reached(pair, 0, [HERE, LOCAL], SERVED, METRICS)
         assert found == dict.fromkeys((SERVED, METRICS), "TimeoutError")
 

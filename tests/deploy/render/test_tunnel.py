@@ -70,7 +70,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
             rules = folder / f"{node}.nft"
             rules.write_text(firewall.ruleset(inventory(), node))
             loaded(f"nft -f {rules}", *inside(space))
-            stack.enter_context(serving(space, 0, *CLUSTER, OTHER))
+            stack.enter_context(serving(space, {0: [*CLUSTER, OTHER]}))
         yield spaces
 
 
