@@ -96,6 +96,7 @@ def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> 
 
 
 PATIENCE = 6
+UPDATES_PER_EPOCH = 15
 WORDS = (
     "epochs=500",
     "validation_subjects=1",
@@ -132,9 +133,9 @@ def test_a_resumed_run_stops_where_the_whole_one_does_with_the_same_bits(
     whole = two_servers.train("mode=single", *WORDS)
     after = stopped(whole)
 
-    often = ("mode=sync", *WORDS, "checkpoint.every_seconds=0.1")
-    with two_servers.training(*often) as job:
-        job.until(f"epoch {after - PATIENCE // 2:>3}/")
+    often = ("mode=sync", *WORDS, "checkpoint.every_updates=10")
+    within_the_patience = (after - PATIENCE // 2) * UPDATES_PER_EPOCH + 3
+    with two_servers.held(within_the_patience, words=often) as job:
         run = job.kill()
     resumed = two_servers.part(1, 1).train(*often, resumed=run)
     assert resumed.result["resumptions"] == 1

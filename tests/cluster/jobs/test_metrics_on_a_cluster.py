@@ -33,14 +33,15 @@ def complaints(text: str) -> tuple[int, str]:
 
 @pytest.mark.long
 def test_all_of_a_training_and_its_last_figures(cluster: Cluster) -> None:
-    # A fast machine trains twelve epochs within the second of a checkpoint, and would then be gone.
-    words = ("epochs=40", "validation_subjects=1", "checkpoint.every_seconds=0.2")
-    with cluster.training(*words) as job:
-        cluster.metrics_when(job, "pscluster_train_checkpoint_bytes", 1)
-        cluster.metrics_when(job, "pscluster_train_epoch", 1)
+    words = ("epochs=3", "validation_subjects=1", "checkpoint.every_updates=20")
+    with cluster.held(25, words=words) as job:
+        now = cluster.metrics()
+        assert sum(now["pscluster_train_checkpoint_bytes"].values()) > 0
+        assert sum(now["pscluster_train_epoch"].values()) == 1
         texts = {role: read(cluster, role) for role in ROLE_NAMES}
+        job.let_go(25)
         # This may be the last reading already: the job goes as soon as that one is done.
-        last = cluster.metrics_when(job, "pscluster_train_epoch", 40)
+        last = cluster.metrics_when(job, "pscluster_train_epoch", 3)
 
         def ended() -> bool:
             last.update(cluster.metrics())

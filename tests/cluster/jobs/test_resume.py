@@ -7,11 +7,11 @@ import pytest
 
 from cluster.jobs.checkpointing import progress_of
 from tests.cluster.conftest import Pool
-from tests.cluster.jobs.cluster import Cluster, Done, Running, own_recordings
+from tests.cluster.jobs.cluster import Cluster, Done, own_recordings
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-EPOCHS = 40
+EPOCHS = 8
 BATCHES = 20
 REPLAYED = 2
 RUN = (f"epochs={EPOCHS}", "validation_subjects=0", f"replay_worst_batches={REPLAYED}")
@@ -34,20 +34,13 @@ def known(run: Path) -> int:
     return progress_of(run).updates
 
 
-def with_two_checkpoints_and_updates_since(job: Running) -> bool:
-    run = job.folder()
-    if run is None or len(checkpoints(run)) < 2:
-        return False
-    return known(run) > checkpoints(run)[-1]
-
-
 @pytest.fixture(scope="module")
 def killed(clusters: Pool) -> Path:
     """The folder of a run that was killed with several checkpoints and updates since."""
-    with clusters(2, 2).training(*RUN, "checkpoint.every_seconds=0.1") as job:
-        job.until("epoch   3/")
-        job.when(lambda: with_two_checkpoints_and_updates_since(job))
-        return job.kill()
+    with clusters(2, 2).held(60, words=(*RUN, "checkpoint.every_updates=25")) as job:
+        run = job.kill()
+    assert (checkpoints(run), known(run)) == ([25, 50], 60)
+    return run
 
 
 @pytest.fixture
@@ -57,9 +50,9 @@ def run(killed: Path) -> Path:
     return Path(shutil.copytree(killed, killed.parent / f"20990101T00000{number}Z-train"))
 
 
-def ended_well(done: Done, epochs: int = EPOCHS) -> None:
-    assert done.updates == epochs * (BATCHES + REPLAYED)
-    assert [event["epoch"] for event in done.epochs] == list(range(1, epochs + 1))
+def ended_well(done: Done) -> None:
+    assert done.updates == EPOCHS * (BATCHES + REPLAYED)
+    assert [event["epoch"] for event in done.epochs] == list(range(1, EPOCHS + 1))
     assert done.result["final"]["accuracy"] is not None
 
 
@@ -81,14 +74,14 @@ def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
 def test_a_live_run_takes_no_notice_of_a_second_one_that_would_go_on_with_it(
     cluster: Cluster,
 ) -> None:
-    with cluster.training(*RUN, "checkpoint.every_seconds=0.3", "epochs=100") as job:
-        job.until("epoch   2/")
+    with cluster.held(30, words=RUN) as job:
         run = job.folder()
         second = cluster.train(*RUN, resumed=run, flags=["--quiet"], code=1)
         assert "expected to be the only one who writes there" in second.line
+        job.let_go(30)
         done = job.end(0)
     assert done.run == run
-    ended_well(done, epochs=100)
+    ended_well(done)
     assert done.result["resumptions"] == 0
     assert '"state":"failed"' not in (done.run / "history.jsonl").read_text()
 
@@ -140,12 +133,13 @@ def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster) -> None:
 
 def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster) -> None:
     """The last one that is killed does not come back."""
-    with cluster.training(*RUN) as job:
-        for seen, name in enumerate(("worker:0", "worker:1", "worker:0"), 1):
-            cluster.metrics_when(job, "pscluster_train_steps_total", 40 * seen)
-            cluster.replace(name)
-        cluster.metrics_when(job, "pscluster_train_steps_total", 160)
+    with cluster.held(30, 60, 90, 120, words=RUN) as job:
+        for update, name in ((30, "worker:0"), (60, "worker:1"), (90, "worker:0")):
+            job.let_go(update)
+            cluster.replace(name)  # at whatever it does meanwhile
+            job.until_held(update + 30)
         cluster.kill("worker:1")
+        job.let_go(120)
         done = job.end(0)
     ended_well(done)
     assert sum(map(sum, done.result["confusion"])) == 120

@@ -9,7 +9,8 @@ from tests.cluster.jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-WORDS = ("epochs=12", "slots=4", "validation_subjects=1", "checkpoint.every_seconds=0.2")
+HELD = 5
+WORDS = ("epochs=12", "slots=4", "validation_subjects=1", "checkpoint.every_updates=2")
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def test_a_training_resumes_without_an_update_lost_or_doubled(
     cluster: Cluster, mode: str, holder: str
 ) -> None:
     words = (f"mode={mode}", *WORDS)
-    with cluster.training(*words) as job:
-        job.until("epoch   2/")
+    with cluster.held(HELD, words=words) as job:
         cluster.processes[holder].send_signal(signal.SIGSTOP)
+        job.let_go(HELD)
         lost = job.end(ExitCode.SERVER_LOST)
     assert "is gone (" in lost.errors.splitlines()[-1]
     healthy = {name for name, process in cluster.processes.items() if process.poll() is None}

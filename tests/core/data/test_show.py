@@ -124,8 +124,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_shows_a_file_and_writes_a_page(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("core.logs.bars.time.monotonic", lambda: 0.0)
     out = tmp_path / "page.html"
     words = [str(recorded), "--window-steps=100"]
     assert command.main([*words, f"--out={out}", '--options={"groups": "device"}']) == 0
