@@ -11,8 +11,7 @@ import pytest
 from hypothesis import settings
 
 from core.exported.runtimes import no_telemetry
-from core.inventory import templates
-from tests import costs, tiers
+from tests import costs, ports, tiers
 from tests.habits import leaks, needs
 from tools import debian_tools
 
@@ -30,10 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("house")
     os.environ["PATH"] = debian_tools.search_path()
     no_telemetry()
-    _draw_ports_apart(
-        os.environ.get("PYTEST_XDIST_WORKER", ""),
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
-    )
+    config.add_cleanup(ports.draw_apart())
     _take_tier(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,21 +53,6 @@ def _take_tier(config: pytest.Config) -> None:
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.option.numprocesses
     if runs_tests and (folder := config.getoption("--costs-into")):
         config.pluginmanager.register(costs.Meter(folder))
-
-
-def _draw_ports_apart(worker: str, workers: int) -> None:
-    """Gives tests that run side by side ports of their own.
-
-    A cluster's ports are drawn before its roles and jobs take them, so two tests could draw the
-    same.
-    """
-    first = templates.LOWEST_PORT
-    end = templates._ephemeral_start()
-    share = (end - first) // workers
-    if worker and share >= 1000:
-        first += share * int(worker.removeprefix("gw"))
-        templates.LOWEST_PORT = first
-        templates._ephemeral_start = lambda: first + share
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.hang import HANG_SECONDS
+
 PROJECT = Path(__file__).parents[1]
 
 
@@ -23,7 +25,7 @@ def ran(
 ) -> subprocess.CompletedProcess[str]:
     """What a program says that ends with this status, within ten minutes."""
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done

@@ -7,6 +7,7 @@ from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, 
 from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in
 from core.asking import Asked
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 SERVING = (
     "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
@@ -67,7 +68,7 @@ def test_machines_reach_each_other_through_their_shapers_and_are_gone_afterwards
             assert listener.stdout is not None
             port = listener.stdout.readline().strip()
             answer = subprocess.run(
-                [*ping, port], check=True, capture_output=True, text=True, timeout=30
+                [*ping, port], check=True, capture_output=True, text=True, timeout=HANG_SECONDS
             ).stdout
             assert answer.strip() == here.address
         finally:

@@ -9,9 +9,8 @@ from benchmarks.metrics_cost import Reader, Spent, percent
 from core.metrics.exporter import serve
 from core.metrics.instruments import Identity
 from core.metrics.process import Cost, ProcessCollector
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
-
-HANG_SECONDS = 30.0
 
 
 def test_the_share_is_that_of_all_processes_together() -> None:

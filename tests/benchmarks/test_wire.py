@@ -30,7 +30,6 @@ def test_a_coordinator_that_fails_says_why() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_ours_moves_two_vectors_a_step_fp16_half_of_it_and_the_tutorial_many_times_that() -> None:
     found = json.loads(python("-m", "benchmarks.wire", "--quick", "--json"))
     summary = found["summary"]

@@ -10,6 +10,7 @@ from signal import Signals
 import pytest
 
 from core.children import Child, EndRequest
+from tests.hang import HANG_SECONDS
 
 READY = "print('ready', flush=True); import time; time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); " + READY
@@ -36,7 +37,7 @@ def test_it_dies_with_a_killed_parent() -> None:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         assert parent.wait() == -signal.SIGKILL
-        end = time.monotonic() + 30.0
+        end = time.monotonic() + HANG_SECONDS
         while _lives(child):
             assert time.monotonic() < end
             time.sleep(0.01)

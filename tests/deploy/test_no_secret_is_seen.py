@@ -16,6 +16,7 @@ from core.inventory.templates import local_inventory
 from tests.deploy.monitor.watched import monitored
 from tests.deploy.secrets_seen import Seen, Watch, in_files, watching
 from tests.deploy.typed import PROGRAM, as_process
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import PATH, READY, as_json
@@ -67,7 +68,7 @@ def serving(folder: Path, log: Path) -> Iterator[str]:
 
 def talk(address: str, token: str) -> None:
     """Requests with the token in each way that the service takes, and with wrong ones."""
-    with httpx.Client(base_url=address, verify=False, timeout=30) as client:
+    with httpx.Client(base_url=address, verify=False, timeout=HANG_SECONDS) as client:
         body = as_json(windows(1)[:1])
         right = {"Authorization": f"Bearer {token}"}
         assert client.post(f"{PATH}/infer", json=body, headers=right).status_code == 200
@@ -124,7 +125,6 @@ def allowed(seen: Seen) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_whole_story_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = tmp_path / "state"
     folder = tmp_path / "project"

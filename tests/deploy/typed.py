@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.common.project import ROOT
+from tests.hang import HANG_SECONDS
 
 PROGRAM = (str(Path(sys.executable).with_name("fab")), "-r", str(ROOT))
 """`fab`, as the beginning of a process's words."""
@@ -55,7 +56,7 @@ def as_process(line: str, folder: Path, **more: Any) -> Outcome:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=HANG_SECONDS,
         **more,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)

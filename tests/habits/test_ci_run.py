@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.habits.leaks import PROJECT
+from tests.hang import HANG_SECONDS
 from tests.ran import ran
 
 INSTALLED = ("apt-get", "chromium", "mmdebstrap", "sudo")
@@ -81,7 +82,9 @@ def run(project: Path) -> subprocess.CompletedProcess[str]:
     }
     environ |= {"PATH": f"{project / 'bin'}:{environ['PATH']}", "TMPDIR": str(project)}
     script = project / ".ci" / "run"
-    return subprocess.run([script], capture_output=True, text=True, timeout=600, env=environ)
+    return subprocess.run(
+        [script], capture_output=True, text=True, timeout=HANG_SECONDS, env=environ
+    )
 
 
 def recipe(project: Path, target: str, *commands: str) -> None:

@@ -27,7 +27,7 @@ assert report["Macro precision"].startswith("0.25"), report
 assert "pscluster_train_precision_macro_ratio" in dashboards()["pscluster-training.json"]
 """
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 
 def works(name: str, project: Path, *programs: Path) -> list[Change]:

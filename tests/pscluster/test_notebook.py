@@ -10,6 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from deploy.common.project import ROOT, environment_for_any_folder
+from tests.hang import HANG_SECONDS
 
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 
@@ -17,7 +18,9 @@ NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 def executed(folder: Path) -> list[dict[str, str]]:
     """What each of its code cells shows, by type of content or name of stream."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=110, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=int(HANG_SECONDS), resources={"metadata": {"path": str(folder)}}
+    ).execute()
     return [_shown(cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.hang import HANG_SECONDS
 from tests.recognise.readings import Readings, walk
 
 Done = subprocess.CompletedProcess[str]
@@ -25,7 +26,7 @@ def recognise(
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         cwd=environment["PYTHONPATH"].split(os.pathsep)[0],
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.core.data.makers import hapt_files, write_folder
+from tests.hang import HANG_SECONDS
 from tests.recognise.command import Done, Here, events, recognise, still_then_walking, text
 from tests.recognise.exports import LABELS, export
 from tests.recognise.guard import guarded
@@ -68,7 +69,7 @@ def test_a_live_stream_is_answered_while_it_goes_on(
         process.stdin.flush()
         first = [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [event["event"] for event in first] == ["changed", "label"], "of one window"
-        rest, said = process.communicate("".join(lines[128:]), timeout=60)
+        rest, said = process.communicate("".join(lines[128:]), timeout=HANG_SECONDS)
     assert process.returncode == 0, said
     found = first + [json.loads(line) for line in rest.splitlines()]
     assert [event["label"] for event in found if event["event"] == "label"].count("MOVING") >= 6

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.jobs.cluster import Cluster, Done, cluster_of, own_recordings
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 PROJECT = Path(__file__).resolve().parents[3]
 SETTINGS = {

@@ -314,7 +314,6 @@ SMALL = f"{JOB} --epochs 1 --set jobs.train.batch_size=20 --set jobs.train.slots
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_what_was_trained_here_needs_no_flag_and_what_an_earlier_version_trained_needs_it_once(
     tmp_path: Path, state: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.apps import tagger
 from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 PATIENCE = 3
 SEED = 2

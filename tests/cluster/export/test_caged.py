@@ -26,10 +26,10 @@ from deploy.common.project import ROOT, environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 from tests.ran import ran
 
 needs_landlock = pytest.mark.usefixtures("landlocked")
-pytestmark = pytest.mark.timeout(240)
 KEY = "0123456789abcdef"
 MODEL = """
 import numpy as np
@@ -316,7 +316,8 @@ def test_an_export_that_is_ended_leaves_no_process_and_nothing_half(
         child = int(process.stdout.readline())
         assert Path("/proc", str(child)).exists()
         process.send_signal(number)
-        said, _ = process.communicate(timeout=60)  # the pipe closes when the child is gone too
+        # The pipe closes when the child is gone too.
+        said, _ = process.communicate(timeout=HANG_SECONDS)
     finally:
         process.kill()
         process.wait()

@@ -22,9 +22,10 @@ from cluster.jobs.chaos_log import LET_GO
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.server.probe import answers
+from tests import hang
 
 PROJECT = Path(__file__).resolve().parents[3]
-HANG_SECONDS = 300.0
+HANG_SECONDS = hang.HANG_SECONDS
 """Longer than anything takes here: what passes it hangs."""
 SMALL = (
     "jobs.train.model.hidden=16",
@@ -261,7 +262,9 @@ class Cluster:
         """What the coordinator exports now; nothing before it listens."""
         address = self.inventory.task("coordinator", 0).metrics_address
         try:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=5.0) as answer:
+            with urllib.request.urlopen(
+                f"http://{address}/metrics", timeout=HANG_SECONDS
+            ) as answer:
                 text = answer.read().decode()
         except OSError:
             return {}

@@ -11,7 +11,7 @@ from core.data import Dataset, find_source, prepare
 from core.data.synthetic_hhar import write_hhar
 from tests.cluster.jobs.cluster import Cluster, cluster_of
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 STEPS = 32
 

@@ -26,7 +26,6 @@ def moved(label: str, seed: int) -> Readings:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_the_whole_way_from_an_apps_zips_to_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from core.inventory.slots import BatchSlots, on_devices
 from core.inventory.task import Task
 from core.server.devices import visible_gpus
 from tests.core.inventory.cases import THREE_NODES, problems, read
+from tests.hang import HANG_SECONDS
 
 PROJECT = Path(__file__).parents[3]
 WORKERS = [
@@ -30,7 +31,9 @@ WORKERS = [
 def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
     """Return parameters and losses, with odd slots, batch norm, dropout, constants."""
     command = [sys.executable, "-m", "tests.cluster.jobs.two_devices", str(tmp_path)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        command, cwd=PROJECT, capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
 
 

@@ -126,7 +126,6 @@ def stopped(done: Done) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_resumed_run_stops_where_the_whole_one_does_with_the_same_bits(
     two_servers: Cluster,
 ) -> None:
@@ -147,6 +146,5 @@ def test_a_resumed_run_stops_where_the_whole_one_does_with_the_same_bits(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_without_steps_every_update_counts_once_before_and_after_it(two_servers: Cluster) -> None:
     stopped(two_servers.train("mode=async", *WORDS))

@@ -12,6 +12,7 @@ from cluster.jobs.event_files import EventFiles
 from core.status.events import EpochEnded, Event, FiguresComputed, Restored
 from core.status.parts import Figures
 from core.status.stream import EventStream
+from tests.hang import HANG_SECONDS
 
 READER = """
 import json, sys, pathlib
@@ -34,7 +35,7 @@ def read(folder: Path) -> dict[str, Any]:
         [sys.executable, "-W", "ignore", "-c", READER, str(folder)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.inventory.templates import local_inventory
+from tests.hang import HANG_SECONDS
 
 PROJECT = Path(__file__).resolve().parents[3]
 APP = """
@@ -52,7 +53,7 @@ def test_a_run_lands_where_it_was_begun(tmp_path: Path) -> None:
         "PYTHONSAFEPATH": "1",
     }
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -12,8 +12,8 @@ from cluster.jobs.run_folder import RunFolder
 from core.errors import ClusterError
 from core.status.events import Diverged, Planned
 from tests.cluster.jobs.kit import PlayedJob, inventory_in
+from tests.hang import HANG_SECONDS
 
-HANG_SECONDS = 60.0
 NAN = "the loss is nan"
 
 

@@ -11,7 +11,7 @@ from tests.cluster.jobs.cluster import Cluster, Running
 
 LONG = ("epochs=100000", "checkpoint.every_seconds=1")
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 Status = dict[str, Any]
 

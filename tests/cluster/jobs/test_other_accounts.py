@@ -12,7 +12,7 @@ from tests.cluster.jobs.cluster import Cluster, Running
 from tests.core.server.other_account import STRANGER, graphs_sent
 from tests.habits import needs
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -103,7 +103,6 @@ WITHOUT = "the model takes mag_x, mag_y, mag_z (uT), which is not among acc_x"
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_it_is_shown_trained_and_exported_with_all_that_it_is(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,7 +130,6 @@ def test_it_is_shown_trained_and_exported_with_all_that_it_is(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("label", TURNS)
 def test_recordings_and_streams_are_labelled(
     here: Path,
@@ -163,7 +161,6 @@ def running(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("label", TURNS)
 def test_a_live_session_is_labelled(running: Service, label: str) -> None:
     rows = readings(label, 9)
@@ -182,7 +179,6 @@ def test_a_live_session_is_labelled(running: Service, label: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_a_phone_without_a_magnetometer_is_refused_by_name(
     here: Path, running: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,7 +71,6 @@ def test_without_a_run_nobody_is_told() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_one_run_is_one_story_in_the_logs_of_every_role(log_format: str) -> None:
     flags = ["--log-format", log_format]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.jobs.cluster import Cluster, own_recordings
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 APP = Path(__file__).parents[1] / "apps" / "recurrent.py"
 

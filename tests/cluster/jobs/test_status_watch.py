@@ -36,6 +36,7 @@ from core.status.history import NAME
 from core.status.parts import Figures
 from core.status.past_run import read_run
 from tests.cluster.jobs.kit import PlayedJob, Result, inventory_in, nothing, raising
+from tests.hang import HANG_SECONDS
 
 PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
 
@@ -116,7 +117,7 @@ def test_a_run_is_shown_while_it_goes_on_and_kept_when_it_has_ended(
 
     def run(folder: RunFolder) -> None:
         train(job)
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + HANG_SECONDS
         while not (found := status(inventory))["run"]:  # an answer is given again for half a second
             assert time.monotonic() < end
             time.sleep(0.05)

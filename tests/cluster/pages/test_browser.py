@@ -32,7 +32,7 @@ from tests.cluster.pages.other_tasks import (
     regression_that_ended,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 VIEWS = {
     "training": training(),

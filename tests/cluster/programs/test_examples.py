@@ -11,6 +11,7 @@ import pytest
 
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
+from tests.hang import HANG_SECONDS
 
 FAB = Path(sys.executable).with_name("fab")
 PROGRAMS = ROOT / "examples" / "programs"
@@ -24,7 +25,7 @@ def typed(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=HANG_SECONDS,
     )
 
 
@@ -39,7 +40,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_parameter_servers_and_a_coordinator(here: Path) -> None:
     ended = typed(here, "job", "run", str(PROGRAMS / "parameter_server.py"), "--", "--steps", "300")
     assert ended.returncode == 0, ended.stderr
@@ -47,7 +47,6 @@ def test_parameter_servers_and_a_coordinator(here: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_workers_that_add_up_their_gradients(here: Path) -> None:
     ended = typed(here, "job", "run", "--on", "workers", str(PROGRAMS / "multi_worker.py"))
     assert ended.returncode == 0, ended.stderr
@@ -65,7 +64,6 @@ DIES = """
 
 
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_a_chief_that_is_killed_continues_with_its_checkpoint(here: Path) -> None:
     source = (PROGRAMS / "keeps_checkpoints.py").read_text()
     saves = "\n    manager.save(options=here)\n"

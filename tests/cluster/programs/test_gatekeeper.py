@@ -17,6 +17,7 @@ from cluster.programs.gatekeeper import GateKeeper
 from cluster.programs.process import ProgramProcess
 from core.server.peer_accounts import own_accounts
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 from tests.ran import python
 
@@ -37,7 +38,7 @@ print(answer)
 
 def said(process: ProgramProcess, until: bytes) -> bytes:
     heard = b""
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANG_SECONDS
     while until not in heard:
         assert time.monotonic() < end, heard
         heard += process.read() or b""
@@ -53,7 +54,7 @@ def gated() -> None:
 
 
 def greet(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as connection:
         connection.sendall(b"knock")
         return connection.recv(5)
 

@@ -26,6 +26,7 @@ from deploy.jobs.node_job.records import JobFolder
 from deploy.jobs.program_files import ARCHIVE, packed
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.playing import eventually
+from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
@@ -81,7 +82,7 @@ class Nodes:
 
     def end(self) -> list[int]:
         self.lead.close(last=True)
-        return [unit.wait(timeout=60) for unit in self.units]
+        return [unit.wait(timeout=HANG_SECONDS) for unit in self.units]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.deploy.playing import eventually, gone
 from tests.deploy.typed import Fab
+from tests.hang import HANG_SECONDS
 
 FAB = Path(sys.executable).with_name("fab")
 
@@ -60,7 +61,7 @@ class Ended:
 
 
 def ended(here: Path, process: subprocess.Popen[str]) -> Ended:
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     (folder,) = here.glob("runs/*-run")
     return Ended(process.returncode, out, err, folder)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.sweeps.swept import SMALL, ended, prepared, record_of, typed
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 SWEEP = f"{SMALL}  jobs.train.epochs: 1\ngrid: {{jobs.train.device.kind: [cpu, gpu]}}\n"
 NO_GPU = "jobs.train.device: expected 1 gpu"

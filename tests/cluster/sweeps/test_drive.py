@@ -19,6 +19,7 @@ from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import MOST_ENDINGS, Schedule
 from core.errors import ClusterError
 from deploy.common.project import environment_for_any_folder
+from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
@@ -273,7 +274,7 @@ class Nodes(Driven):
         self.places.close(last=True)
         for unit in self.units.values():
             try:
-                unit.wait(timeout=10)
+                unit.wait(timeout=HANG_SECONDS)
             except subprocess.TimeoutExpired:
                 unit.kill()
                 unit.wait()

@@ -34,7 +34,7 @@ from tests.cluster.sweeps.swept import (
     until,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.long
 
 BASE = f"""{SMALL}
   jobs.train.slots: 2

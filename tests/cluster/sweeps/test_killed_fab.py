@@ -21,7 +21,7 @@ from tests.cluster.sweeps.swept import (
 )
 from tests.deploy.playing import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 BASE = f"""{SMALL}
   jobs.train.epochs: 120

@@ -17,6 +17,7 @@ from cluster.sweeps.driving.travelling_app import bring_app, settle_app
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
+from tests.hang import HANG_SECONDS
 
 TRAINING = "20260101T000000Z-train"
 TOKEN = "secret"
@@ -156,7 +157,7 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
             said += other.running.read() or b""
         code = other.running.poll()
         driver.lead.close(True)
-        runner.wait(60)
+        runner.wait(HANG_SECONDS)
     assert code == 2, said.decode(errors="replace")
     assert (node / "files" / TRAINING / "coordinator.log").exists()
     assert not mark.exists()

@@ -68,7 +68,6 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_at_random_moments_many_times(tmp_path: Path, seed: int) -> None:
     kill_many(tmp_path, seed, rounds=60)

@@ -44,6 +44,8 @@ import tensorflow as tf  # isort: skip
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
+from tests.hang import HANG_SECONDS
+
 JOB_BYTES = 160 << 20
 STOPPED = range(1, 10, 2)
 LEARNT_REPLIES = 10
@@ -257,7 +259,7 @@ def lane_of_nobody(roles: Roles) -> dict[str, Any]:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     lane = WorkerThread(story.runtime, 0, events)
     lane.call(Item(1, function, (np.int64(1),)), 1)
-    failed: Any = events.get(timeout=30.0)
+    failed: Any = events.get(timeout=HANG_SECONDS)
     lane.close()
     lane.join(1.0)
     return story.end(reason=failed.reason, transient=failed.transient)

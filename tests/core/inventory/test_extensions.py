@@ -94,7 +94,6 @@ def recordings(path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_cluster_trains_with_what_was_added(
     extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

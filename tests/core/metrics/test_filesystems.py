@@ -11,6 +11,7 @@ import pytest
 
 from core.metrics.filesystems import FilesystemCollector, Probe, is_remote, type_of
 from core.metrics.instruments import Identity
+from tests.hang import HANG_SECONDS
 
 SHARED = "/mnt/pscluster/shared"
 LOCAL = "22 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw\n"
@@ -20,7 +21,6 @@ NFS = (
     " 192.168.1.26:/srv/pscluster/shared rw\n"
 )
 ODD = "62 22 0:52 / /mnt/with\\040space rw - nfs4 nas:/a rw\n"
-HANG_SECONDS = 30.0
 UP, SECONDS = ("nfs_up", "shared"), ("nfs_probe_seconds", "shared")
 SIZE = ("filesystem_size_bytes", "shared")
 

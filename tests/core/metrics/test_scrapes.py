@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from core.metrics.scrapes import Scrapes
-
-HANG_SECONDS = 30.0
+from tests.hang import HANG_SECONDS
 
 
 def test_nobody_reads_so_nobody_is_waited_for() -> None:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.control.client import MARK_HEADER, Answer
+from tests import hang
 from tests.ports import free_ports
 
 PROJECT = Path(__file__).resolve().parents[3]
-HANG_SECONDS = 100.0
+HANG_SECONDS = hang.HANG_SECONDS
 """Longer than anything takes here: what passes it hangs."""
 Process = subprocess.Popen[str]
 

@@ -29,6 +29,7 @@ from deploy.supervisor.control import ControlClient
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
 from tests.deploy.release.wheels import names
 from tests.deploy.typed import Fab, Outcome
+from tests.hang import HANG_SECONDS
 
 
 class LocalCluster:
@@ -69,7 +70,7 @@ class LocalCluster:
     def run(self, line: str) -> Outcome:
         """`fab LINE` as a process, which leaves its supervisor behind."""
         with self.begun(line) as process:
-            shown, words = process.communicate(timeout=110)
+            shown, words = process.communicate(timeout=HANG_SECONDS)
         return Outcome(process.returncode, shown, words)
 
     def start(self, flags: str = "--no-jobs") -> str:
@@ -170,7 +171,6 @@ def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(
     cluster: LocalCluster, fab: Fab, tmp_path: Path
 ) -> None:
@@ -219,7 +219,6 @@ def test_what_the_watchdog_of_a_job_asks_for_brings_the_worker_back(cluster: Loc
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_killed_coordinator_comes_back_on_its_ports_and_leaves_nobody_behind(
     cluster: LocalCluster,
 ) -> None:

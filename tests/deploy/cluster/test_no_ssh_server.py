@@ -23,6 +23,7 @@ from tests.deploy.over_ssh.silent_servers import (
 )
 from tests.deploy.three_nodes import THREE
 from tests.deploy.typed import Fab
+from tests.hang import HANG_SECONDS
 
 pytestmark = pytest.mark.usefixtures("one_release")
 
@@ -84,7 +85,7 @@ def test_as_a_process_of_its_own(tmp_path: Path) -> None:
         fab = str(Path(sys.executable).with_name("fab"))
         words = [fab, "-r", str(ROOT), "deploy", "status", "--json"]
         done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
         )
     assert done.returncode == 3
     assert done.stderr == "cluster three: inventory.yaml (from ./inventory.yaml)\n"

@@ -13,6 +13,7 @@ import pytest
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Outcome
+from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
 TWO = """schema: 1
@@ -37,7 +38,7 @@ def fab(tmp_path: Path) -> Fab:
     def typed(line: str) -> Outcome:
         words = [fab, "-r", str(ROOT), *line.split()]
         done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -70,7 +71,6 @@ def last(done: Outcome) -> tuple[int, str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, fab: Fab) -> None:
     dry = fab("deploy start --dry-run --json --limit right")
     plan: Any = json.loads(dry.stdout)

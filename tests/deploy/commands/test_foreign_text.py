@@ -15,6 +15,7 @@ from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
 from tests.deploy.pseudo_terminal import on_a_terminal
 from tests.deploy.typed import PROGRAM, as_process
+from tests.hang import HANG_SECONDS
 
 LOGS = [*PROGRAM, "deploy", "logs"]
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
@@ -107,7 +108,12 @@ def test_a_graph_of_a_stranger_prints_in_a_real_role(state: StateFolder, tmp_pat
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         words = [sys.executable, "-c", TF_PRINT, port, HOSTILE]
         subprocess.run(
-            words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True
+            words,
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            timeout=HANG_SECONDS,
+            capture_output=True,
         )
         shown = shown_lines(tmp_path, "--role", "worker")
         assert SHOWN in "\n".join(shown)

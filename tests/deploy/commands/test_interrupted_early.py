@@ -11,6 +11,7 @@ import pytest
 
 from core.inventory.templates import local_inventory
 from tests.deploy.typed import PROGRAM
+from tests.hang import HANG_SECONDS
 from tools.write_fab import written
 
 SOME = (0.03, 0.2, 0.5)
@@ -28,7 +29,7 @@ def interrupted_after(seconds: float, folder: Path) -> tuple[int, str]:
     ) as process:
         time.sleep(seconds)  # the moment itself is what is tried
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=HANG_SECONDS)
     return process.returncode, said
 
 
@@ -51,7 +52,12 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     status = shlex.join([*PROGRAM, "deploy", "status"])
     script = f"trap '' INT; {status} & sleep 0.2; kill -INT $!; wait $!"
     done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
     )
     assert (done.returncode, done.stderr) == (3, "")
 

@@ -13,10 +13,11 @@ from core.control.own_state import make
 from core.errors import ClusterError
 from deploy.monitor import local_prometheus
 from tests.core.inventory.cases import THREE_NODES, read
-from tests.deploy.monitor.watched import HANG_SECONDS, monitored, with_programs
+from tests.deploy.monitor.watched import monitored, with_programs
 from tests.deploy.playing import eventually, gone
 from tests.deploy.typed import PROGRAM, Fab
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
 
 KILLER = """

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
 TOOLS = (
@@ -172,6 +173,6 @@ class PlayedNode:
             text=True,
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=HANG_SECONDS,
             check=False,
         )

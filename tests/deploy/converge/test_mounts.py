@@ -20,6 +20,7 @@ from tests.deploy.converge.pi import PlayedPis, machines_for, thesis, untouched
 from tests.deploy.converge.played_node import PlayedNode
 from tests.deploy.converge.tables import rows
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 LINE = "192.168.1.26:/srv /mnt/pscluster nfs4 ro,hard,x-systemd.automount 0 0"
 BOUND = "/srv/pscluster /mnt/pscluster none bind,nofail 0 0"
@@ -142,7 +143,11 @@ def test_a_nas_that_is_gone_is_a_finding_of_the_node_that_writes_to_it() -> None
 
 def ask(script: str, *words: str) -> MachineFacts:
     done = subprocess.run(
-        [*words, "sh", "-s"], input=script.encode(), capture_output=True, check=False, timeout=60
+        [*words, "sh", "-s"],
+        input=script.encode(),
+        capture_output=True,
+        check=False,
+        timeout=HANG_SECONDS,
     )
     return read_facts(done.stdout.decode(errors="replace"), 0.0, 0.0)
 

@@ -20,6 +20,7 @@ from deploy.render import firewall, storage
 from tests.deploy.converge.examined import roots
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.converge.played_node import PlayedNode
+from tests.hang import HANG_SECONDS
 
 MOUNT = "192.168.1.26:/srv/pscluster/shared /mnt/pscluster/shared nfs4 ro,nofail 0 0"
 WANTED = FstabLines((MOUNT,))
@@ -37,7 +38,7 @@ def written(folder: Path, resource: FstabLines, fstab: tuple[str, ...]) -> tuple
     path.write_text("".join(f"{line}\n" for line in fstab))
     (script,) = scripts(resource, untouched(fstab=fstab))
     script = script.replace("/etc/fstab", str(path)).replace("systemctl daemon-reload", "true")
-    subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=20)
+    subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=HANG_SECONDS)
     assert path.stat().st_mode & 0o777 == 0o644
     assert [one.name for one in folder.iterdir()] == ["fstab"]
     return tuple(path.read_text().splitlines())
@@ -161,7 +162,9 @@ def test_a_value_is_a_word_of_its_script(tmp_path: Path) -> None:
     def run(script: str) -> bytes:
         words = ["/bin/sh", "-c", script]
         path = {"PATH": str(commands)}
-        done = subprocess.run(words, capture_output=True, env=path, timeout=20, check=False)
+        done = subprocess.run(
+            words, capture_output=True, env=path, timeout=HANG_SECONDS, check=False
+        )
         return done.stderr
 
     resources: tuple[Resource, ...] = (

@@ -33,6 +33,7 @@ from deploy.converge.serving import (
 from recognise.service.certificates import server_certificate
 from recognise.service.state import made
 from tests.deploy.converge.pi import machines_for, thesis, untouched_cluster
+from tests.hang import HANG_SECONDS
 
 UNIT = "pscluster-service.service"
 SYSTEMCTL = """\
@@ -68,7 +69,7 @@ class Played:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANG_SECONDS,
             env={"PATH": f"{self.folder}:/usr/bin:/bin"},
         )
         return done.returncode, done.stdout, done.stderr
@@ -158,9 +159,15 @@ def test_another_process_that_has_taken_the_port_is_not_the_service(
         assert (code, output) == (1, "")
         words = shlex.split(until_it_listens(UNIT, port).replace("range(50)", "range(3)"))
         environment = {"PATH": f"{played.folder}:/usr/bin:/bin"}
-        assert subprocess.run(words, env=environment, timeout=60, check=False).returncode == 1
+        assert (
+            subprocess.run(words, env=environment, timeout=HANG_SECONDS, check=False).returncode
+            == 1
+        )
         (played.folder / "flapping").unlink()
-        assert subprocess.run(words, env=environment, timeout=60, check=False).returncode == 0
+        assert (
+            subprocess.run(words, env=environment, timeout=HANG_SECONDS, check=False).returncode
+            == 0
+        )
 
 
 def test_one_that_ends_again_and_again_fails_before_the_deadline(played: Played) -> None:

@@ -20,10 +20,9 @@ from deploy.common.project import ROOT, environment_for_any_folder, module_comma
 from deploy.jobs.node_job.records import JobsRoot, JobState, read_all
 from deploy.jobs.request import JobRequest
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
+from tests.hang import HANG_SECONDS
 
 NAME = "20261121T2230-train"
-HANG_SECONDS = 250.0
-"""Two coordinators load TensorFlow, and one trains: what passes it hangs."""
 
 
 @contextlib.contextmanager
@@ -50,7 +49,6 @@ def kept_running(inventory: Inventory, roles: list[str]) -> Iterator["subprocess
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_killed_coordinator_is_brought_back_with_fresh_roles(tmp_path: Path) -> None:
     root = JobsRoot(tmp_path / "state")
     folder = root.job(NAME)

@@ -32,6 +32,7 @@ from deploy.logs.log_reader import ClusterLogs, LogQuery, not_before
 from deploy.logs.sources import FileLog, Place, log_of_latest_run, log_of_run
 from tests.deploy.logs.files import readers, write
 from tests.deploy.typed import PROGRAM, Fab
+from tests.hang import HANG_SECONDS
 
 AT = 1795305600.0
 RUN = "20261122T000000Z-train"
@@ -292,7 +293,7 @@ def test_a_run_is_followed_on_this_machine_until_ctrl_c(logged: Path) -> None:
             write(coordinator, line(9, "coordinator:0", "run ends", RUN))
             comes("coordinator:0 run ends")
             fab.send_signal(signal.SIGINT)
-            assert fab.wait(60) == 130
+            assert fab.wait(HANG_SECONDS) == 130
         finally:
             fab.kill()
     for path in (coordinator, *roles.iterdir()):

@@ -21,6 +21,7 @@ from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_
 from tests.deploy.logs.files import readers, write
 from tests.deploy.playing import eventually
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 HERE = Path(__file__).parents[1]
 AT = 1795305600
@@ -64,7 +65,7 @@ class PlayedJournal:
         writer = [*needs.machine_id(), str(needs.tool("systemd-journal-remote"))]
         words = [*writer, "-o", f"{self._folder}/it.journal", "-"]
         subprocess.run(
-            words, input=exported, text=True, check=True, capture_output=True, timeout=60
+            words, input=exported, text=True, check=True, capture_output=True, timeout=HANG_SECONDS
         )
 
 
@@ -78,7 +79,7 @@ def journal(
 
 
 def on_node(command: Words) -> bytes:
-    ended = subprocess.run(command, capture_output=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, timeout=HANG_SECONDS)
     assert (ended.returncode, ended.stderr) == (0, b""), command
     return ended.stdout
 

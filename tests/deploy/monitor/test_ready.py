@@ -11,7 +11,8 @@ import yaml
 
 from deploy.monitor import ready
 from deploy.monitor.files import web_configuration
-from tests.deploy.monitor.watched import HANG_SECONDS, basic
+from tests.deploy.monitor.watched import basic
+from tests.hang import HANG_SECONDS
 
 PASSWORD = "5" * 64
 

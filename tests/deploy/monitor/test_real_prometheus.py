@@ -20,6 +20,7 @@ from deploy.monitor.files import dashboards
 from tests.cluster.jobs.cluster import Cluster, cluster_of, own_recordings
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored, recorded
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -30,7 +31,6 @@ ENDLESS = ("jobs.pi.samples=1000000000000000", "jobs.train.epochs=100000")
 """Jobs that end once Prometheus has their data, however fast the machine is."""
 RATE_INTERVAL = "1m"
 """Grafana makes 4 s of a scrape a second; a busy machine misses scrapes."""
-HANG_SECONDS = 240.0
 ASKED_AGAIN_SECONDS = 2.0
 PANELS = [
     (where, expression)

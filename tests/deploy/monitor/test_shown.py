@@ -13,13 +13,13 @@ from core.inventory import load
 from deploy.monitor.files import RECORDING_RULES, dashboards, prometheus_files, write
 from tests.deploy.monitor.expressions import filled_in, panels_of
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 from tools.check_rules import INVENTORY
 
 pytestmark = pytest.mark.long
 
 OVERVIEW: dict[str, Any] = json.loads(dashboards()["pscluster-overview.json"])
 SECONDS_APART = 5
-HANG_SECONDS = 60.0
 NODE = 'job="pscluster", cluster="c", node="rpi01"'
 Shown = Mapping[str, float]
 """Values by the labels of their series."""

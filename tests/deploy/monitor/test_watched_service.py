@@ -20,6 +20,7 @@ from tests.core.control.squatter import squatting
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
 from tests.deploy.monitor.watched import Prometheus, monitored
 from tests.deploy.playing import eventually
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
 from tests.recognise.exports import export as of_a_phone
 from tests.recognise.readings import walk
@@ -35,7 +36,7 @@ from tests.recognise.service.running import (
 )
 from tests.recognise.service.streaming import labels, send, session
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 SURE = 20.0
 """Factor of an export that is sure of windows like those of its training."""
@@ -50,7 +51,6 @@ CONDITIONS = {alert["alert"]: alert["expr"] for alert in ALERTS if SERVICE in al
 UNSURE = CONDITIONS["PsclusterServiceUnsure"]
 SHIFTED = CONDITIONS["PsclusterServiceInputsShifted"]
 UP = 'up{job="pscluster-service"}'
-HANG_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

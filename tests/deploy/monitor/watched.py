@@ -20,10 +20,10 @@ from typing import Any
 
 from deploy.monitor.ready import USER
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 FAB = Path(sys.executable).with_name("fab")
 PROJECT = Path(__file__).resolve().parents[3]
-HANG_SECONDS = 120.0
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Prometheus:
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             request = urllib.request.Request(address, headers=dict(self.header))
-            with urllib.request.urlopen(request, timeout=30.0) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as problem:
             raise AssertionError(f"{parameters}: {problem.read().decode()}") from None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deploy.cluster.login import SshAddress
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 from tests.ports import free_port
 from tools import debian_tools
 
@@ -159,7 +160,7 @@ def listening(
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(HANG_SECONDS)
 
 
 GREETING = 'ForceCommand=echo welcome to this Pi; eval "$SSH_ORIGINAL_COMMAND"'

@@ -18,6 +18,7 @@ from deploy.common.command_line import shell
 from tests.deploy.over_ssh.nodes import trusting
 from tests.deploy.over_ssh.sshd import running_sshd
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 OURS = "10.213.77.1"
 THEIRS = "10.213.77.2"
@@ -75,7 +76,7 @@ def test_a_stream_from_a_node_whose_cable_was_pulled_ends(
     with ThreadPoolExecutor(1) as pool:
         watched = pool.submit(node.stream, shell("echo begun; sleep 1000"), lambda _: begun.set())
         try:
-            assert begun.wait(30)
+            assert begun.wait(HANG_SECONDS)
             ip("link", "set", namespace, "down")
             with pytest.raises(NodeUnreachableError, match=r"^node: the connection broke"):
                 watched.result(60)

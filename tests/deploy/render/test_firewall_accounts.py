@@ -16,8 +16,8 @@ from tests.core.server.namespaces import ip, why_not
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.test_firewall import loaded
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
-HANG_SECONDS = 60.0
 LOCAL = "127.0.0.1"
 HERE = "192.168.1.16"
 THERE = "192.168.1.17"

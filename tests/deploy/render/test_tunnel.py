@@ -19,7 +19,6 @@ from tests.deploy.render.test_firewall import loaded
 from tests.deploy.render.test_firewall_accounts import (
     CONNECT,
     GRAPHS,
-    HANG_SECONDS,
     METRICS,
     NFS,
     OTHER,
@@ -28,6 +27,7 @@ from tests.deploy.render.test_firewall_accounts import (
 )
 from tests.deploy.render.wire import watched
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 NODES = ("rpi11", "rpi02")
 """The storage server, which has port 2049, and a worker."""

@@ -12,6 +12,7 @@ from tests.core.inventory.cases import machine, read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.rendered import ENCRYPTED, FULL, ODD, unit_texts
 from tests.habits import needs
+from tests.hang import HANG_SECONDS
 
 PROGRAMS = (
     *(f"{CURRENT}/environment/bin/python", "/usr/sbin/nft"),
@@ -56,7 +57,7 @@ def analyzed(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
 
