@@ -13,7 +13,7 @@ from core.data.split import split_validation
 __all__ = ["Dataset", "Source", "find_source", "open_prepared", "prepare", "split_validation"]
 
 EXTENSIONS = {
-    "hapt": "hapt:Hapt",
+    "hapt": "described.published:Hapt",
     "uci-har": "uci_har:UciHar",
     "npz": "npz:Npz",
     "hhar": "hhar:Hhar",

@@ -20,7 +20,7 @@ from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
 from core.data.reader import READERS, open_set
 from core.data.recordings import Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
-from core.data.source import DESCRIBED, PREPARED, SETS, Source
+from core.data.source import DESCRIBED, FORMATS, PREPARED, SETS, Source
 from core.data.store import SHORT_KEY, Origin, short_name, store
 from core.data.window_units import refuse_implausible
 from core.errors import DataError
@@ -121,9 +121,9 @@ def _with_format(source: Source, options: Mapping[str, Any]) -> Mapping[str, Any
         from core.data.described.sets import described_sets  # SciPy, which a service has no use for
 
         return {**options, "format": described_sets(source.path)}
-    if source.kind != DESCRIBED or source.path is None:
+    if source.kind not in (DESCRIBED, *FORMATS) or source.path is None:
         return {**options, "format": None}
-    form = described(options.get("format"), source.path)
+    form = described(FORMATS.get(source.kind, options.get("format")), source.path)
     return {**options, "format": form.model_dump(mode="json", by_alias=True)}
 
 
@@ -167,11 +167,13 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _preparation_sha256() -> str:
-    """SHA-256 of the code that prepares: unlike a version number it changes with every filter."""
+    """SHA-256 of the code and the formats that prepare.
+
+    Unlike a version number it changes with every filter.
+    """
     package = Path(__file__).parent
-    return hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))
-    ).hexdigest()
+    files = sorted([*package.rglob("*.py"), *package.rglob("*.yaml")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 @contextmanager
@@ -181,7 +183,7 @@ def _opened(source: Source) -> Iterator[Any]:
     The files of a set, the path of a file, or None for what is made here.
     """
     path = source.path
-    if path is None or READERS[source.kind].marker is None:
+    if path is None or READERS[source.kind].marker is None or source.kind in FORMATS:
         yield FolderTree(path) if path is not None and path.is_dir() else path
         return
     with open_set(path) as found:

@@ -46,7 +46,8 @@ class Intervals:
                 f"{source}: expected intervals in a file {self._how.file}, found none; restore it,"
                 " or correct label.intervals"
             )
-        self._labels = {whose: _sorted(source, rows) for whose, rows in found.items()}
+        is_of_rows = self._how.unit == "rows"
+        self._labels = {whose: _sorted(source, rows, is_of_rows) for whose, rows in found.items()}
         self._seen: dict[Whose, list[float]] = {}
         """By whose the intervals are: first and last time of a reading, and how many are within."""
 
@@ -58,6 +59,11 @@ class Intervals:
         whose = self._key((folder, person, session))
         labels = self._labels.get(whose)
         if labels is None:
+            if self._how.unit == "rows":
+                raise DataError(
+                    f"{next(iter(sheaf.files.values())).where}: no row of {self._how.file} labels"
+                    " it; the labels were cut short, restore them (or remove the recording)"
+                )
             return [""] * len(times)
         places = np.searchsorted(labels.begins, times, side="right") - 1
         is_within = (places >= 0) & (times <= labels.ends[places])
@@ -82,6 +88,21 @@ class Intervals:
                     f" begin from {labels.begins[0]:.12g} to {labels.begins[-1]:.12g} s, and"
                     f" readings lie from {first:.12g} to {last:.12g}; correct label.intervals.unit,"
                     " or give both one clock"
+                )
+        if self._how.unit == "rows":
+            self._refuse_cut_short(source)
+
+    def _refuse_cut_short(self, source: Path) -> None:
+        """Raises DataError for intervals of rows that no recording has."""
+        rate = self._form.time.hertz
+        assert rate is not None
+        for whose, labels in self._labels.items():
+            _, last, _ = self._seen.get(whose, (0.0, -1.0 / rate, 0.0))
+            if labels.ends[-1] > last:
+                rows, end = (round(moment * rate) + 1 for moment in (last, labels.ends[-1]))
+                raise DataError(
+                    f"{source}: {self._how.file}: ends at row {end} of a recording of {rows} rows"
+                    f" ({' '.join(filter(None, whose))}); correct the line or the recording"
                 )
 
     def _key(self, whose: Whose) -> Whose:
@@ -140,10 +161,11 @@ class Intervals:
         return times, words
 
 
-def _sorted(source: Path, rows: list[tuple[float, float, str]]) -> _Labels:
+def _sorted(source: Path, rows: list[tuple[float, float, str]], is_of_rows: bool) -> _Labels:
     """Return intervals by their begins; without an end each lasts up to the next.
 
-    Raises DataError for one that ends before it begins, or has a part of another.
+    Raises DataError for one that ends before it begins, or has a part of another. Of rows the last
+    one belongs to an interval, too.
     """
     ordered = sorted(rows)
     begins = np.array([begin for begin, _, _ in ordered])
@@ -155,7 +177,10 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]]) -> _Labels:
         said = f"{source}: the interval of {words[place]!r:.40} from {begins[place]:.12g} s"
         if ends[place] < begins[place]:
             raise DataError(f"{said} ends before it, at {ends[place]:.12g}; correct it")
-        if place and (begins[place] < ends[place - 1] or begins[place] == begins[place - 1]):
+        if not place:
+            continue
+        is_shared = begins[place] == (ends if is_of_rows else begins)[place - 1]
+        if is_shared or begins[place] < ends[place - 1]:
             raise DataError(
                 f"{said} begins within that of {words[place - 1]!r:.40}, which ends at"
                 f" {ends[place - 1]:.12g}; correct one of them"

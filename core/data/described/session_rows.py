@@ -32,6 +32,8 @@ def rows_of(
         return
     parts = [_whole(sheaf, form, sensor, damage, unlabelled) for sensor in form.sensors]
     base = parts[0]
+    if form.time.column is None and form.json_ is None and not damage.bad:
+        _refuse_other_length(sheaf, form, parts)
     gap = form.longest_gap(form.time.hertz or 20.0)
     kept = np.ones(len(base.times), np.bool_)
     columns = []
@@ -96,6 +98,20 @@ def _whole(
         np.concatenate([chunk.values for chunk in chunks]),
         words,
     )
+
+
+def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows]) -> None:
+    """Raises DataError for sensors without times that have more or fewer rows than the first."""
+    first, *others = [
+        (sheaf.files[sensor].where, len(part.times))
+        for sensor, part in zip(form.sensors, parts, strict=True)
+    ]
+    for where, rows in others:
+        if rows != first[1]:
+            raise DataError(
+                f"{where}: expected the {first[1]} rows of {first[0]}, got {rows}; one of the two"
+                " was cut short, restore both"
+            )
 
 
 def _refuse_apart(

@@ -44,7 +44,7 @@ def windows_table(values: np.ndarray) -> bytes:
 
 
 def hapt_files() -> Files:
-    """Return three people (1 and 2 train, 3 tests), one recording each.
+    """Return three people (1 and 3 train, 2 tests), one recording each.
 
     Each has seven segments with a gap of ten rows.
     """
@@ -57,8 +57,6 @@ def _hapt_files() -> Files:
     files: Files = {
         "activity_labels.txt": LABELS,
         "README.txt": b"Jos\xe9, in Latin-1\r\n",
-        "Train/subject_id_train.txt": b"1\n1\n2\n",
-        "Test/subject_id_test.txt": b"3\n",
     }
     lines = []
     for subject in (1, 2, 3):

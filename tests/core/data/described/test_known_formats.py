@@ -14,7 +14,7 @@ from scipy.io import savemat
 
 from core.data import prepare
 from core.data.described.known_formats import FOLDER, described, names
-from core.data.source import Source, find_source
+from core.data.source import find_source
 from core.errors import DataError
 from tests.core.data.described.excel import book
 from tests.core.data.described.movement import zipped
@@ -207,26 +207,6 @@ def test_each_format_has_a_sample_an_origin_a_licence_and_a_line_of_the_page() -
         assert form.licence is not None
         assert f"`{name}`" in page
         assert form.origin in page
-
-
-@pytest.mark.long
-def test_the_published_set_has_the_windows_of_its_own_reader(
-    published: Source, tmp_path: Path
-) -> None:
-    """HAPT by its description alone: each window to the bit, with its class and its part."""
-    assert published.path is not None
-    own = prepare(published, cache=tmp_path)
-    source = find_source(str(published.path), {}, tmp_path, tmp_path, "hapt")
-    found = prepare(source, cache=tmp_path, options={"format": "hapt", "nine_channels": True})
-    assert found.labels == own.labels
-    parts = [
-        sorted(
-            (row < one.train_windows, one.classes()[row], one.windows()[row].tobytes())
-            for row in range(one.rows)
-        )
-        for one in (own, found)
-    ]
-    assert parts[0] == parts[1]
 
 
 @pytest.mark.parametrize("seed", range(40))
