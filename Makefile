@@ -13,7 +13,7 @@ zig := .cache/zig
 kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated kernels-proven kernels-are-proven run test stories long all-tests shake costs test-tools lab check format lint types imports lengths habits lock rules requirements docs bench clean lab-kernel image
+.PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated kernels-proven kernels-are-proven run test stories long all-tests shake costs test-tools lab check format lint types imports lengths habits lock rules sbom requirements docs bench clean lab-kernel image
 
 help:  ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -108,6 +108,9 @@ lock: .venv
 
 rules: .venv  ## promtool over Prometheus' configuration, its rules and the cases of every alert
 	@$(python) -m tools.check_rules
+
+sbom: .venv  ## sbom.json: the packages of uv.lock as CycloneDX
+	@$$(sh tools/make_venv.sh --uv) export --quiet --frozen --no-dev --all-extras --format cyclonedx1.5 --output-file sbom.json >/dev/null
 
 requirements:  ## writes the list of a node's packages from uv.lock
 	@sh tools/export_requirements.sh
