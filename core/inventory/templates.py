@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Template
 
-from core.errors import ClusterError, UsageError
+from core.errors import ClusterError, UsageError, reason_of
 from core.host_names import is_host_name
 from core.inventory.loading import loads
 from core.inventory.recipes import RecipeName
@@ -37,7 +37,14 @@ def free_ports(count: int) -> tuple[int, ...]:
         for port in candidates:
             if len(ports) == count:
                 break
-            listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            try:
+                listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            except OSError as problem:
+                raise ClusterError(
+                    f"expected {count} free TCP ports, and no more than {len(ports)} can be tried"
+                    f" at once ({reason_of(problem)}): raise `ulimit -n`, or write the ports into"
+                    " the inventory yourself"
+                ) from None
             try:
                 listener.bind(("", port))
             except OSError:

@@ -200,11 +200,16 @@ def test_roles_that_say_too_much_are_given_up_too(play: Play) -> None:
 @pytest.mark.parametrize(
     ("pattern", "known"),
     [
-        # Beside the nodes' client there is one of published data, and a script with which a node
-        # asks its own service.
+        # Beside the nodes' client there is one of published data, a script with which a node asks
+        # its own service, and one that asks whether a Prometheus is ready.
         (
             OTHER_CLIENTS,
-            {"core/control/client.py", "core/data/fetch/download.py", "deploy/converge/serving.py"},
+            {
+                "core/control/client.py",
+                "core/data/fetch/download.py",
+                "deploy/converge/serving.py",
+                "deploy/monitor/ready.py",
+            },
         ),
         (OTHER_SUPERVISOR_CLIENTS, {"core/control/lines.py"}),
     ],
