@@ -152,7 +152,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _files(folder: Path, *, quick: bool) -> dict[str, tuple[Path, int]]:
-    from core.data.synthetic_hhar import write_hhar
+    from benchmarks.synthetic_hhar import write_hhar
 
     lines, seconds = (13_000_000, 103.2)
     if quick:

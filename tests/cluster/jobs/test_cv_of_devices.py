@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset, find_source, prepare
-from core.data.synthetic_hhar import write_hhar
 from tests.cluster.jobs.cluster import Cluster, cluster_of
 
 pytestmark = pytest.mark.long

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.synthetic_hhar import write_hhar
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
 from core.data import Dataset
 from core.data.publish import publishable
-from core.data.synthetic_hhar import write_hhar
 from core.errors import DataError
 from core.inventory import load
 from tests.cluster.jobs.cluster import PROJECT, own_recordings

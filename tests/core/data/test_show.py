@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset, find_source
 from core.data.examples import Data
 from core.data.show import __main__ as command
@@ -19,7 +20,6 @@ from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
 from core.data.show.terminal import BLOCKS, PLAIN, lines, sparkline
 from core.data.show.wrong import named_lines
-from core.data.synthetic_hhar import write_hhar
 from core.logs import bars
 from tests.core.data.desk import Desk
 from tests.core.data.given_examples import written

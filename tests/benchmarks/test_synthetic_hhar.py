@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.synthetic_hhar import main, write_hhar
 from core.data.hhar_windows import ACTIVITIES
-from core.data.synthetic_hhar import main, write_hhar
 from tests.core.data.desk import Desk
 from tests.core.data.hhar_rows import CUT, NAME
 
 
-def test_the_invented_recordings_are_in_the_format_and_seeded(desk: Desk) -> None:
+def test_the_invented_recordings_are_in_the_format_and_seeded(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
     paths = [desk.folder / name for name in ("a.csv", "b.csv")]
     rows = [write_hhar(path, people=3, devices=3, seconds=1.0, seed=5) for path in paths]
     content = paths[0].read_bytes()
@@ -27,7 +28,8 @@ def test_the_invented_recordings_are_in_the_format_and_seeded(desk: Desk) -> Non
 
 
 @pytest.mark.long
-def test_memory_is_that_of_some_rows(desk: Desk) -> None:
+def test_memory_is_that_of_some_rows(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
     write_hhar(desk.folder / NAME, people=4, devices=2, seconds=4.0)
     tracemalloc.start()
     try:

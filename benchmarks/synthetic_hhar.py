@@ -1,4 +1,4 @@
-"""Invented recordings in HHAR's format: `python -m core.data.synthetic_hhar FILE.csv`.
+"""Invented recordings in HHAR's format: `python -m benchmarks.synthetic_hhar FILE.csv`.
 
 For tests and figures where the published file cannot be had. A person does an activity with several
 phones on the body at once, as in HHAR: every phone measures the same movement, turned as the phone
@@ -212,7 +212,9 @@ def _rows(
 
 def main() -> int:
     """Write a file."""
-    parser = argparse.ArgumentParser(prog="python -m core.data.synthetic_hhar", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.synthetic_hhar", description=__doc__
+    )
     parser.add_argument("file", type=Path, help="where to write, such as Phones_accelerometer.csv")
     parser.add_argument("--people", type=int, default=9)
     parser.add_argument("--devices", type=int, default=8)
