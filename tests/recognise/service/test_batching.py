@@ -134,6 +134,22 @@ def test_what_nobody_waits_for_any_more_is_left_out() -> None:
     assert play(scene).batches == [1, 2]
 
 
+def test_a_client_that_leaves_while_its_batch_is_computed_keeps_no_other_from_its_answer() -> None:
+    async def scene(held: WaitingModel, batcher: Batcher) -> None:
+        leaves, stays = asked(batcher, 1, 2)
+        await begun(held)
+        leaves.cancel()
+        held.may.set()
+        await answered([stays], 2)
+        await answered(asked(batcher, 3), 3)
+
+    async def in_time(held: WaitingModel, batcher: Batcher) -> None:
+        async with asyncio.timeout(60):
+            await scene(held, batcher)
+
+    assert play(in_time, replace(LIMITS, batch_seconds=0.05)).batches == [3, 3]
+
+
 def test_a_failure_reaches_each_request_of_its_batch_and_no_other() -> None:
     async def scene(held: WaitingModel, batcher: Batcher) -> None:
         held.may.set()

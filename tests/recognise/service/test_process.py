@@ -1,5 +1,6 @@
 """The service as a process: what it imports and holds, its token, its port, its end."""
 
+import logging
 import shlex
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 from core.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
+from recognise.service import __main__ as main_module
 from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER, server_certificate
 from recognise.service.limits import MEBIBYTE
 from recognise.service.state import token_in
@@ -26,6 +28,7 @@ from tests.recognise.service.running import (
     PATH,
     Service,
     as_json,
+    called,
     command,
     manage,
     models_of,
@@ -116,10 +119,32 @@ def test_a_taken_port_is_one_line(tmp_path: Path, flag: str) -> None:
     assert found == (1, f"port {port} of 127.0.0.1 cannot be opened {words}\n")
 
 
+def test_a_service_without_a_version_is_one_line(tmp_path: Path) -> None:
+    words = "no version of this model was promoted yet: add --model EXPORT or --run RUN\n"
+    assert refused(tmp_path) == (1, words)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The service's main function changes nothing of the process that runs the tests."""
+    for name in ("begin", "raise_limit", "give_back_large_blocks"):
+        monkeypatch.setattr(main_module, name, lambda *settings: None)
+    monkeypatch.setattr(signal, "signal", lambda *settings: None)
+    logger = logging.getLogger("recognise")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(("words", "line"), table("service/unserved", "refused").items())
-def test_what_cannot_be_served_is_one_line(tmp_path: Path, words: str, line: str) -> None:
-    code, said = refused(tmp_path, *shlex.split(words))
-    assert f"{code} {said}" == f"{line}\n"
+def test_what_cannot_be_served_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = called(main_module.main, *command(state_of(tmp_path), *shlex.split(words))[3:])
+    assert f"{done.returncode} {done.stderr}" == f"{line}\n"
+    assert done.stdout == ""
 
 
 def test_a_package_that_it_lacks_is_one_line(tmp_path: Path) -> None:

@@ -87,9 +87,7 @@ def test_windows_without_an_answer_and_a_fault_behind_them_move_in_their_order(
     async def moves() -> None:
         first = given.rows(slice(0, 222))
         second = given.rows(slice(222, 400))
-        began = perf_counter()
         *before, last = await moved(Slow(folder, stops_at), first, seconds=0.05)
-        assert perf_counter() - began < 5
         assert sum(event["event"] == "label" for event in before) == stops_at
         state = last["resume"]
         *after, last = await moved(Slow(folder, 10**6), second, state=state, seconds=10.0)

@@ -10,7 +10,9 @@ import pytest
 
 from core.errors import ClusterError, UsageError
 from core.exported.description import read, write
+from core.exported.files import read_bytes
 from recognise.service import versions as module
+from recognise.service.loading import described
 from recognise.service.versions import CURRENT, Versions
 from tests.recognise.service.exports import export
 from tests.recognise.service.running import manage, state_of
@@ -66,6 +68,35 @@ def test_rollbacks_go_back_one_promotion_each(tmp_path: Path) -> None:
     assert versions.current() == 1
     made(tmp_path, 4)
     assert versions.current() == 4  # a number is never given twice
+
+
+def test_an_export_that_changes_while_it_is_copied_becomes_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another whole export lies there by then, which was never tried."""
+    monkeypatch.setattr(module, "tried", lambda folder, limits: described(folder))
+
+    def changing(path: Path, limit: int) -> bytes:
+        if path == folder / "export.json":
+            export(folder, 3.0)
+        return read_bytes(path, limit)
+
+    versions = made(tmp_path, 1)
+    folder = stated(tmp_path / "other")
+    monkeypatch.setattr(module, "read_bytes", changing)
+    refused(versions, folder, "it changed while it was copied: promote it again")
+
+
+def test_a_version_that_a_later_rollback_goes_to_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "tried", lambda folder, limits: described(folder))
+    versions = made(tmp_path, 1, 2, 3, 4)
+    assert versions.rollback().number == 3
+    made(tmp_path, 5)
+    assert [versions.rollback().number, versions.rollback().number] == [3, 2]
+    assert versions.path(2).is_dir()
 
 
 def test_a_rollback_to_a_damaged_version_is_refused(tmp_path: Path) -> None:
