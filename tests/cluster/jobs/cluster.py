@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.jobs.chaos_log import LET_GO
@@ -243,6 +244,15 @@ class Cluster:
             if task.role != "coordinator" and task.name not in self.processes:
                 gone.append(task.name)
         self.start(*gone)
+
+    def jobs(self) -> Iterator[tuple[int, str]]:
+        """Yield pid and command line of each process that is a job of this cluster."""
+        roles = {process.pid for process in self.processes.values()}
+        for process in psutil.process_iter(["ppid", "cmdline"]):
+            words = process.info["cmdline"] or []  # that of a zombie is empty
+            of_role = roles & {process.pid, process.info["ppid"]}
+            if not of_role and any(str(self.folder) in word for word in words):
+                yield process.pid, " ".join(words)
 
     def part(self, workers: int, servers: int = 1) -> "Cluster":
         """The same roles through a file that names only the first ones."""
