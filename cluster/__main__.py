@@ -40,7 +40,6 @@ JOBS = {
     "evaluate": "EvaluateRun",
     "pi": "PiRun",
     "cv": "CrossValidationRun",
-    "recognise": "RecogniseRun",
 }
 """The class of each job of `cluster/jobs/`, by the name of its module."""
 RESUMABLE = ("train", "cv", "run", "sweep")

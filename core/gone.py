@@ -12,6 +12,7 @@ KEYS: Mapping[str, str] = {
     "columns": "tables are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_channels": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_size": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
+    "recognise": "leave it out: `python -m recognise` labels a recording on one machine",
     "micro_batches": (
         "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"
     ),
@@ -24,6 +25,7 @@ KEYS: Mapping[str, str] = {
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
 COMMANDS: Mapping[str, str] = {
+    "job recognise": "`python -m recognise` labels a recording on one machine, by an export",
     "job inference": "`python -m benchmarks.inference` on a node times exports there",
     "deploy sbom": "`make sbom` in the checkout writes the packages of uv.lock as CycloneDX 1.5",
 }

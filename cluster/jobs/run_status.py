@@ -64,7 +64,7 @@ def began(inventory: Inventory, job: str) -> events.Began:
         mode,
         model,
         inventory.jobs.pi.samples if job == "pi" else None,
-        job in ("train", "cv", "recognise") and not inventory.needs_roles(job),
+        job in ("train", "cv") and not inventory.needs_roles(job),
     )
 
 

@@ -200,7 +200,6 @@ def _work(function: str, item: int, slots: int) -> str:
         return f"update {item // slots}"
     return {
         "evaluate": "evaluation",
-        "recognise": f"batch {item}",
         "pi": f"chunk {item}",
         "settle": "last update",
     }.get(function, function)

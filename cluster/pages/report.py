@@ -7,7 +7,6 @@ from cluster.pages.class_tables import class_panel
 from cluster.pages.curves import precision_recall
 from cluster.pages.drawing import environment
 from cluster.pages.panels import Tile, other_tiles
-from cluster.pages.recognised import recognised, recognised_tiles
 from cluster.pages.run_charts import (
     NAMING,
     charts_of,
@@ -59,7 +58,6 @@ def report(run: StoredRun) -> str:
         tiles=summary_tiles(run),
         charts=[chart for chart in charts if chart.kind != "spans"],
         timeline=next((chart for chart in charts if chart.kind == "spans"), None),
-        recognised=recognised(run),
         absent=[chart.title for chart in found if chart.is_empty],
         classes=classes if classes is not None and classes.rows else None,
         glossary=glossary(unit_of(view)),
@@ -105,8 +103,6 @@ def summary_tiles(run: StoredRun) -> list[Tile]:
             Tile("Samples", short(samples), f"of {short(view.pi.planned_samples)} planned"),
             Tile("Throughput", rate(speed), "samples a second, start included"),
         ]
-    elif view.job == "recognise":
-        tiles += recognised_tiles(run)
     else:
         leak = part_of(result, "dataset", "held_out", "leak")
         tiles += _tested(view)
@@ -163,13 +159,6 @@ _SETTINGS = {
     "model.parameters": "",
     "samples": "planned_samples",
     "evaluated_run": "",
-    "recognised_by": "",
-    "data": "",
-    "filters": "",
-    "window_steps": "",
-    "hop": "",
-    "source_hz": "",
-    "readings": "",
 }
 """Keys of a result that are shown as settings, and where their values stand if not under the same
 key."""

@@ -61,14 +61,6 @@ def object_of(found: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     return {}
 
 
-def objects_of(found: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return the objects in a list of a result; none for anything else."""
-    value = found.get(key)
-    if isinstance(value, list):
-        return [each for each in value if isinstance(each, Mapping)]
-    return []
-
-
 def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
     """Return the value at a place of a result if it is a number, else None."""
     value = part_of(found, *keys)

@@ -128,10 +128,6 @@ class CausalFilters:
         body = total - self._gravity.push(total)
         return np.concatenate([body, quiet[:, 3:], total], axis=1).astype(np.float32)
 
-    def end(self) -> NDArray[np.float32]:
-        """Channels of readings that wait for later ones: none, (0, 9)."""
-        return np.empty((0, len(CHANNELS)), np.float32)
-
     @property
     def state(self) -> FilterState | None:
         """All that the next samples' channels depend on; None before the first sample."""

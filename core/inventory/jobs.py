@@ -17,7 +17,7 @@ from core.inventory.fields import (
 )
 from core.inventory.training import TrainJob
 
-JobName = Literal["pi", "train", "cv", "evaluate", "recognise"]
+JobName = Literal["pi", "train", "cv", "evaluate"]
 
 
 class PiJob(Section):
@@ -41,38 +41,6 @@ class EvaluateJob(Section):
     )
 
 
-class RecogniseJob(Section):
-    """A long recording, labelled by the workers with a trained model."""
-
-    run: Text | None = Field(
-        None, description="folder of the training run whose model labels; null is the newest one"
-    )
-    data: Text | None = Field(
-        None,
-        description=(
-            "the recording: a CSV t,ax,ay,az,gx,gy,gz, an .npz, or HAPT's acc_*.txt; where the job"
-            " runs"
-        ),
-    )
-    format: Text | None = Field(
-        None,
-        description=(
-            "how the recording is written, as [formats](recordings.md) say, with its units; null:"
-            " as above"
-        ),
-    )
-    acceleration: Literal["g", "m/s2"] = Field(
-        "g", description="unit of the recording's acceleration"
-    )
-    rotation: Literal["rad/s", "deg/s"] = Field("rad/s", description="unit of its angular velocity")
-    hop: int | None = Field(
-        None,
-        ge=1,
-        le=4096,
-        description="samples from one window to the next; null is the stride of the training",
-    )
-
-
 class Jobs(Section):
     """What `start` runs once the roles are ready, in the order written.
 
@@ -83,7 +51,6 @@ class Jobs(Section):
     train: TrainJob = TrainJob()
     cv: CrossValidationJob = CrossValidationJob()
     evaluate: EvaluateJob = EvaluateJob()
-    recognise: RecogniseJob = RecogniseJob()
     _order: tuple[JobName, ...] = PrivateAttr(())
 
     @property

@@ -145,9 +145,9 @@ class Inventory(InventoryFile):
     def needs_roles(self, job: str) -> bool:
         """Return whether the job runs on the cluster's roles.
 
-        A model may train and label in the coordinator alone.
+        A model may train in the coordinator alone.
         """
-        return job not in ("train", "cv", "recognise") or self.jobs.train.facts.needs_roles()
+        return job not in ("train", "cv") or self.jobs.train.facts.needs_roles()
 
     @property
     def encrypted(self) -> bool:

@@ -305,7 +305,7 @@ class RunView:
     run: str
     """Name of the run's folder, the run's id in every log."""
     job: str
-    """`train`, `cv`, `evaluate`, `recognise`, `pi`, `run` or `sweep`."""
+    """`train`, `cv`, `evaluate`, `pi`, `run` or `sweep`."""
     state: JobState
     """`preparing`, `running`, `done`, `cancelled` or `failed`."""
     reason: str | None

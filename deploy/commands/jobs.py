@@ -1,4 +1,4 @@
-"""`fab job train`, `cv`, `evaluate`, `recognise` and `pi`: one job on a running cluster.
+"""`fab job train`, `cv`, `evaluate` and `pi`: one job on a running cluster.
 
 The flags of a job are overrides of the inventory, so that one place validates every setting; the
 few that concern one run alone are flags of the coordinator too.
@@ -47,11 +47,11 @@ def data_flag(help_text: str = "recordings: a zip, a folder, an .npz, or `synthe
     return path(help_text, key="jobs.train.data.source")
 
 
-def format_flag(key: str = "jobs.train.data.format") -> Any:
+def format_flag() -> Any:
     """Declare the flag of how recordings are written."""
     return text(
         "how the recordings are written: a known format, or a YAML file",
-        key=key,
+        key="jobs.train.data.format",
         read=format_or_file,
     )
 
@@ -146,29 +146,6 @@ class EvaluateFlags(TrustFlags, JobFlags):
     format: str | None = format_flag()
 
 
-class RecogniseFlags(JobFlags):
-    """The flags of `job recognise`."""
-
-    run: str | None = path(
-        "folder of the training to label with; else the newest", key="jobs.recognise.run"
-    )
-    data: str | None = path(
-        "the recording to label, a CSV or an .npz", key="jobs.recognise.data", read=from_here
-    )
-    format: str | None = format_flag("jobs.recognise.format")
-    mode: str | None = mode_flag()
-    acceleration: str | None = text(
-        "unit of the recording's acceleration: g or m/s2",
-        key="jobs.recognise.acceleration",
-        choices=("g", "m/s2"),
-    )
-    rotation: str | None = text(
-        "unit of the recording's angular velocity: rad/s or deg/s",
-        key="jobs.recognise.rotation",
-        choices=("rad/s", "deg/s"),
-    )
-
-
 class PiFlags(JobFlags):
     """The flags of `job pi`."""
 
@@ -195,12 +172,6 @@ def cv(flags: CvFlags) -> None:
 def evaluate(flags: EvaluateFlags) -> None:
     """Evaluate a trained model on the test set, on the cluster's workers."""
     run_job("evaluate", with_overrides(flags))
-
-
-@takes(RecogniseFlags)
-def recognise(flags: RecogniseFlags) -> None:
-    """Label a long recording with a trained model, on the cluster's workers."""
-    run_job("recognise", with_overrides(flags))
 
 
 @takes(PiFlags)

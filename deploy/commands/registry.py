@@ -12,7 +12,7 @@ from deploy.commands.completion import completion
 from deploy.commands.data import fetch, show
 from deploy.commands.exports import export
 from deploy.commands.init import init
-from deploy.commands.jobs import cv, evaluate, pi, recognise, train
+from deploy.commands.jobs import cv, evaluate, pi, train
 from deploy.commands.logs import logs
 from deploy.commands.machine_actions import monitor, push, reset, rollback, ssh, storage, trust
 from deploy.commands.programs import run_
@@ -43,7 +43,7 @@ GROUPS: Mapping[str, Sequence[Found]] = {
         render,
         ssh,
     ),
-    "job": (train, cv, evaluate, recognise, pi, list_, attach, cancel, run_),
+    "job": (train, cv, evaluate, pi, list_, attach, cancel, run_),
     "app": (new, check_app),
     "data": (fetch, show),
     "service": (promote, rollback_version, list_versions, token),

@@ -88,19 +88,5 @@ def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> N
     )
 
 
-def refuse_missing_recording(inventory: "Inventory", node: Connector, user: str) -> None:
-    """The recording of `jobs.recognise` has to be on the coordinator's node, which reads it.
-
-    Raises UsageError.
-    """
-    recording = inventory.jobs.recognise.data
-    if recording is None or _reads(node, recording, user):
-        return
-    raise UsageError(
-        f"--data {recording}: the coordinator reads the recording, on {node.name}, where no such"
-        f" path is that the account {user} can read: copy it there and give its absolute path"
-    )
-
-
 def _reads(node: Connector, path: str, user: str) -> bool:
     return path.startswith("/") and node.run(["test", "-r", path], user=user).ok

@@ -27,7 +27,6 @@ from deploy.jobs.apps import (
     AppOfJob,
     app_of_job,
     refuse_missing_data,
-    refuse_missing_recording,
 )
 from deploy.jobs.foreground_job import announce
 from deploy.jobs.node_job.records import JobRecord
@@ -199,9 +198,6 @@ class SubmittedJobs(JobServices):
         `of`: the role of the nodes on which an app reads its own.
         """
         inventory = self._cluster.inventory
-        if "recognise" in jobs:
-            (hub,) = self._nodes("coordinator")
-            refuse_missing_recording(inventory, fleet.nodes[hub], JOB_ACCOUNT)
         if not any(map(needs_data, jobs)):
             return ()
         if not any(app.reads_data for app in apps):

@@ -132,10 +132,7 @@ def request_of(
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
     jobs = inventory.jobs
-    named = {
-        "evaluate": ("evaluate.run", jobs.evaluate.run),
-        "recognise": ("recognise.run", jobs.recognise.run),
-    }
+    named = {"evaluate": ("evaluate.run", jobs.evaluate.run)}
     if jobs.train.distill is not None:
         named |= dict.fromkeys(("train", "cv"), ("train.distill.run", jobs.train.distill.run))
     key, run = named.get(job, ("", None))

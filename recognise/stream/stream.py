@@ -5,9 +5,8 @@ and one reading.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from core.data.filters import FILTER_STATE, CausalFilters, FilterState
 from core.data.inputs import largest, takes_nine
 from core.data.intake import (
-    BREAKS,
     FASTEST_HZ,
     GoodReadings,
     InputFault,
@@ -110,35 +108,19 @@ class Cutter:
         return iter(found)
 
 
-class Filters(Protocol):
-    """A filter that makes the nine channels of samples.
-
-    Filters that look ahead hold samples back, and `end` gives the rest.
-    """
-
-    def push(self, acceleration: Samples, angular_velocity: Samples) -> NDArray[np.float32]:
-        """Return the channels, (steps, 9), of the next samples that have theirs, oldest first."""
-
-    def end(self) -> NDArray[np.float32]:
-        """Return the channels of the samples that were held back."""
-
-
 class Stream:
     """One stream of readings.
 
     The same readings give the same windows and faults, in chunks of any length.
     """
 
-    def __init__(self, settings: Settings, filters: Callable[[], Filters] = CausalFilters) -> None:
-        """Each stretch without a break has filters of its own; a live stream has causal ones.
+    def __init__(self, settings: Settings) -> None:
+        """Each stretch without a break has causal filters of its own.
 
         Channels that a model takes as they are have none.
         """
         self.settings = settings
-        self._new_filters: Callable[[], Filters] | None = None
-        if takes_nine(settings.signals):
-            self._new_filters = filters
-        self._filters: Filters | None = None
+        self._filters: CausalFilters | None = None
         self._taken = settings.taken
         self._largest = largest(settings.signals)
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
@@ -181,8 +163,6 @@ class Stream:
         found: list[Window | InputFault] = []
         for item in self._intake.take(seconds, self._taken.of(values)):
             if isinstance(item, InputFault):
-                # What was held back is from before the break, and comes before it.
-                found += self.end() if item.kind in BREAKS else ()
                 found.append(item)
             else:
                 found += self._of(item)
@@ -205,15 +185,10 @@ class Stream:
         return self._intake.last
 
     def state(self) -> dict[str, Part]:
-        """Return what `resume` needs: all that later windows depend on.
-
-        Raises TypeError with filters that look ahead.
-        """
+        """Return what `resume` needs: all that later windows depend on."""
         found = {**self._resampler.state(), **self._cutter.state(), "begins": self._begins}
         if self._filters is None:
             return found
-        if not isinstance(self._filters, CausalFilters):
-            raise TypeError("a stream has a state with causal filters alone")
         filters = self._filters.state
         if filters is not None:
             for name, part in filters._asdict().items():
@@ -240,17 +215,11 @@ class Stream:
             }
             self._filters = CausalFilters.resumed(FilterState(**parts))
 
-    def end(self) -> Sequence[Window | InputFault]:
-        """Return what filters that look ahead held back, at the end of a stretch or recording."""
-        if self._filters is None:
-            return ()
-        return self._cut(self._filters.end())
-
     def _anew(self) -> None:
         settings = self.settings
         self._resampler = ResumableResampler(settings.sampling_hz, settings.source_hz)
-        if self._new_filters is not None:
-            self._filters = self._new_filters()
+        if takes_nine(settings.signals):
+            self._filters = CausalFilters()
         self._between: Samples = np.empty(0)
         # The last column is the seconds between two readings: from it follows how many readings a
         # window has.

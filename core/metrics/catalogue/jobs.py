@@ -15,14 +15,13 @@ _train_gauge = partial(Metric, kind="gauge", exporter="training")
 _train_counter = partial(Metric, kind="counter", exporter="training")
 _train_histogram = partial(Metric, kind="histogram", exporter="training")
 
-KINDS = ("train", "cv", "evaluate", "recognise", "pi", "run", "sweep")
+KINDS = ("train", "cv", "evaluate", "pi", "run", "sweep")
 STAGES = (
     "preparing",
     "train",
     "refit",
     "validation",
     "test",
-    "recognise",
     "pi",
     "run",
     "sweep",

@@ -28,8 +28,6 @@ COMMANDS = {
     "export": f"export --run {RUN} --to onnx --out out",
     "serve": f"serve --run {RUN} --port 0",
     "promote": f"service promote --run {RUN}",
-    "recognise": f"job recognise {JOB} --data rows.csv",
-    "recognise it": f"job recognise {JOB} --run {RUN} --data rows.csv",
     "resume": f"job train --resume {JOB}",
     "resume it": f"job train --resume --run {RUN} {JOB}",
     "teacher": f"job train {JOB} --set jobs.train.distill.run={RUN} --data synthetic",

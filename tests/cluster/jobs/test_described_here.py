@@ -1,14 +1,18 @@
 """From the zips of a phone app to labels of another zip, without a line of code."""
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cluster.export import __main__ as exporting
+from cluster.export import graph
 from cluster.jobs import session
-from cluster.jobs.recognise import RecogniseRun
 from cluster.jobs.train import TrainRun
-from tests.cluster.jobs.kit import conducted, inventory_in, refusal
+from recognise.command import main as recognise
+from tests.cluster.jobs.kit import conducted, inventory_in
 from tests.recognise.readings import Readings, walk
 from tests.recognise.test_formats import sensor_logger
 
@@ -27,10 +31,11 @@ def moved(label: str, seed: int) -> Readings:
 
 @pytest.mark.long
 def test_the_whole_way_from_an_apps_zips_to_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(session, "one_thread_an_operation", lambda: None)
+    monkeypatch.setattr(graph, "one_thread", lambda: None)
     for seed, person in enumerate(PEOPLE):
         for label in LABELS:
             folder = tmp_path / "walks" / person / label
@@ -50,18 +55,14 @@ def test_the_whole_way_from_an_apps_zips_to_labels(
     assert result["dataset"]["held_out"]["by"] == "user"
     assert (result["dataset"]["filters"], result["final"]["accuracy"]) == ("causal", 1.0)
 
+    export = tmp_path / "export"
+    assert exporting.main([f"--run={run}", f"--out={export}", "--to=onnx", "--quiet"]) == 0
+    capsys.readouterr()
     for label in LABELS:
         file = tmp_path / f"{label}.zip"
         file.write_bytes(sensor_logger(moved(label, 9)))
-        wanted = {"run": run, "data": file, "format": "sensor-logger"}
-        asked = [f"jobs.recognise.{key}={value}" for key, value in wanted.items()]
-        _, found = conducted(RecogniseRun, inventory_in(tmp_path, mode, *asked), tmp_path)
-        shares = {total["label"]: total["share"] for total in found["totals"]}
-        assert shares[label] > 0.9
-
-
-def test_the_format_says_the_units(tmp_path: Path) -> None:
-    given = {"data": tmp_path / "a.zip", "format": "sensor-logger", "acceleration": "m/s2"}
-    asked = [f"jobs.recognise.{key}={value}" for key, value in given.items()]
-    said = refusal(RecogniseRun, inventory_in(tmp_path, *asked), tmp_path)
-    assert "jobs.recognise.format: the format says the units: leave" in said
+        words = ["--model", export, file, "--format", "sensor-logger", "--to", "json"]
+        assert recognise([*map(str, words)]) == 0
+        said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        labels = Counter(event["label"] for event in said if event["event"] == "label")
+        assert labels[label] > 0.9 * labels.total()

@@ -11,12 +11,11 @@ import yaml
 from cluster.export import __main__ as exporting
 from cluster.export import graph
 from cluster.jobs import session
-from cluster.jobs.recognise import RecogniseRun
 from cluster.jobs.train import TrainRun
 from core.data.show.__main__ import main as show
 from core.plausible import STANDARD_GRAVITY
 from recognise.command import main as recognise
-from tests.cluster.jobs.kit import conducted, inventory_in, refusal
+from tests.cluster.jobs.kit import conducted, inventory_in
 from tests.recognise.readings import walk
 from tests.recognise.service.running import Service, service
 from tests.recognise.service.streaming import ended, labels, socket
@@ -135,10 +134,8 @@ def test_recordings_and_streams_are_labelled(
     here: Path,
     tmp_path: Path,
     label: str,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(session, "one_thread_an_operation", lambda: None)
     rows = readings(label, 9)
     file = write(tmp_path / "day.csv", rows)
     words = ["--model", here / "export", file, "--format", here / "own.yaml", "--to", "json"]
@@ -146,12 +143,6 @@ def test_recordings_and_streams_are_labelled(
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     found = {one["label"] for one in said if one["event"] == "label"}
     assert found - {None} == {label}
-
-    asked = {"run": (here / "run").resolve(), "data": file, "format": here / "own.yaml"}
-    settings = [f"jobs.recognise.{key}={value}" for key, value in asked.items()]
-    inventory = inventory_in(tmp_path, "jobs.train.mode=single", *settings)
-    _, result = conducted(RecogniseRun, inventory, tmp_path)
-    assert {one["label"]: one["share"] for one in result["totals"]}[label] == 1.0
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +181,6 @@ def test_a_phone_without_a_magnetometer_is_refused_by_name(
             words += ["--format", here / "phone.yaml"]
         assert recognise([*map(str, words)]) == 2
         assert WITHOUT in capsys.readouterr().err
-    for data, more in ((plain, ()), (here / "phone.csv", ("format={here}/phone.yaml",))):
-        asked = ("run={here}/run", f"data={data}", *more)
-        settings = [f"jobs.recognise.{each.format(here=here)}" for each in asked]
-        assert WITHOUT in refusal(RecogniseRun, inventory_in(tmp_path, *settings), tmp_path)
     phone = {"acceleration_unit": "m/s2", "rotation_unit": "rad/s"}
     names = {"channels": CHANNELS[:6], "units": ["g"] * 3 + ["rad/s"] * 3}
     for hello in (phone, names):

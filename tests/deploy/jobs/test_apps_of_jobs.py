@@ -26,10 +26,9 @@ from deploy.jobs.apps import (
     app_of_job,
     reads_its_data,
     refuse_missing_data,
-    refuse_missing_recording,
 )
 from deploy.jobs.program_runners import program_tasks
-from deploy.jobs.request import JobRequest, request_of
+from deploy.jobs.request import JobRequest
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.cluster.apps.trees import write_app
@@ -180,11 +179,6 @@ def test_whether_an_app_reads_its_data_is_seen_without_running_it(
     ("refuse", "key", "said"),
     [
         (refuse_missing_data, "train.data.source", r"on rpi11, where .*copy it there"),
-        (
-            refuse_missing_recording,
-            "recognise.data",
-            r"--data .*missing: the coordinator reads .* on rpi11, .*copy it there",
-        ),
     ],
 )
 def test_data_has_to_be_there_on_the_coordinators_node(
@@ -196,14 +190,6 @@ def test_data_has_to_be_there_on_the_coordinators_node(
     for given in (app / "missing", "relative/missing"):
         with pytest.raises(UsageError, match=said):
             refuse(inventory_with(node, app, f"jobs.{key}={given}"), there, "pscluster")
-
-
-def test_the_run_of_a_recognition_is_the_one_of_that_name_on_the_node(
-    node: JobNode, app: Path
-) -> None:
-    described = inventory_with(node, app, "jobs.recognise.run=runs/20260101T000000Z-train")
-    request = request_of(described, "recognise", (), (), "/mnt/runs")
-    assert 'jobs.recognise.run="/mnt/runs/20260101T000000Z-train"' in request.overrides
 
 
 def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:
