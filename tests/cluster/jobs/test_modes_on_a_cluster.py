@@ -115,11 +115,17 @@ def test_the_figures_are_those_of_the_stored_model_to_the_bit(cluster: Cluster, 
 def test_a_worker_that_is_killed_takes_what_it_kept_along_and_the_result_says_so(
     cluster: Cluster, mode: str
 ) -> None:
-    words = ("epochs=30", "validation_subjects=0", "local.steps=2")
+    words = (f"mode={mode}", "epochs=12", "validation_subjects=0", "local.steps=2")
     topk = "codec={name: topk, density: 0.1, momentum: 0.0}"
-    with cluster.training(f"mode={mode}", *words, topk) as job:
-        job.until("epoch   2/")
+    with cluster.held(25, 75, words=(*words, topk)) as job:
+        run = job.folder()
+        assert run is not None
+        log = run / "coordinator.log"
         cluster.replace("worker:1")
+        job.let_go(25)
+        job.until_held(75)
+        job.when(lambda: "worker:1 is back" in log.read_text())
+        job.let_go(75)
         done = job.end(0)
     assert done.updates
-    assert done.result["updates"]["memories_lost"] == ("worker:1 is back" in done.log)
+    assert done.result["updates"]["memories_lost"] == 1
