@@ -95,3 +95,10 @@ def test_constant_readings_are_gravity_and_nothing_else(desk: Desk) -> None:
     windows = desk.read("set", files).windows()
     expected = np.broadcast_to([0, 0, 0, *steady["gyro"], *steady["acc"]], windows.shape)
     np.testing.assert_allclose(windows, expected, atol=1e-6)
+
+
+def test_other_test_people_than_the_published_ones_are_refused(desk: Desk) -> None:
+    files = {**hapt_files(), "Test/subject_id_test.txt": b"3\n3\n"}
+    desk.refuses("subject_id_test.txt: expected the people ... got [3]; describe", "folder", files)
+    people = "".join(f"{person}\n" for person in (2, 4, 9, 10, 12, 13, 18, 20, 24))
+    desk.read("published", {**files, "Test/subject_id_test.txt": people.encode()})
