@@ -1,7 +1,9 @@
 """systemd's watchdog: heartbeats while the server answers, and none when it hangs."""
 
 import os
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -48,9 +50,10 @@ def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
     ]
 
 
-def test_a_role_reports_its_life_also_after_it_has_read_its_inventory() -> None:
+def test_a_role_reports_its_life_also_after_it_has_read_its_inventory(tmp_path: Path) -> None:
     port, metrics_port = free_ports(2)
-    inventory = PROJECT / "inventories" / "local.yaml"
+    # A copy: the shipped one may have a person's cluster beside it.
+    inventory = shutil.copy(PROJECT / "inventories" / "local.yaml", tmp_path)
     override = f"nodes.localhost.roles.2.worker={{port: {port}, metrics_port: {metrics_port}}}"
     flags = ["--inventory", str(inventory), "--task", "1", "--set", override]
     with notified() as (address, wait):

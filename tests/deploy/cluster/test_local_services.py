@@ -13,6 +13,7 @@ from deploy.cluster.cluster import local
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import RoleState, Stopped
 from deploy.common.project import environment_for_any_folder
+from deploy.common.state_folder import StateFolder
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
@@ -86,9 +87,8 @@ def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> 
 def test_a_job_knows_its_supervisor(inventory: Path) -> None:
     with job(inventory, "socket") as running:
         assert running.wait(PATIENCE_SECONDS) == 0
-    assert journal(inventory) == [
-        str(inventory.parent / ".pscluster" / "quiet" / "supervisor.sock")
-    ]
+    state = StateFolder.beside(inventory, "quiet")
+    assert journal(inventory) == [str(state.control_socket)]
 
 
 def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:
