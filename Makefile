@@ -10,7 +10,7 @@ LAB ?= tests/lab/two_nodes tests/lab/test_nodes.py
 python := .venv/bin/python
 pytest := $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 zig := .cache/zig
-kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py
+kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py | LC_ALL=C sort
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv kernels kernels-check kernels-sanitize kernels-emulated kernels-proven kernels-are-proven run test stories long all-tests shake costs test-tools lab check format lint types imports lengths habits lock rules sbom requirements docs bench clean lab-kernel image
