@@ -33,22 +33,28 @@ class Pool:
 
 
 @pytest.fixture(scope="session")
-def clusters() -> Iterator[Pool]:
-    """Clusters that tests share."""
+def pool() -> Iterator[Pool]:
+    """The pool, whether or not a test uses it."""
     with ExitStack() as stack:
         yield Pool(stack)
     leaks.KEPT.clear()
 
 
+@pytest.fixture(scope="session")
+def clusters(pool: Pool) -> Pool:
+    """Clusters that tests share. The tiers know by this name which tests may start one."""
+    return pool
+
+
 @pytest.fixture(autouse=True)
-def leaves_no_job_on_a_shared_cluster(clusters: Pool) -> Iterator[None]:
+def leaves_no_job_on_a_shared_cluster(pool: Pool) -> Iterator[None]:
     """Fails the test that leaves a job running, and ends the job: the next test has none.
 
     Roles that a test killed or stopped are started again when the next one gets its cluster.
     """
-    before = clusters.jobs()
+    before = pool.jobs()
     yield
-    left = {pid: words for pid, words in clusters.jobs().items() if pid not in before}
+    left = {pid: words for pid, words in pool.jobs().items() if pid not in before}
     for pid in left:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
