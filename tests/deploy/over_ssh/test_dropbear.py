@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -24,10 +25,9 @@ def test_commands_of_any_length_on_dropbear(tmp_path: Path) -> None:
     server.user_key.with_suffix(".pub").rename(home / ".ssh/authorized_keys").chmod(0o600)
     made = [str(needs.tool("dropbearkey")), "-t", "ed25519", "-f", f"{tmp_path}/host"]
     subprocess.run(made, check=True, capture_output=True)
-    begun = (
-        f'mount --bind {home} "$HOME" && exec {needs.tool("dropbear")} -F -E -r {tmp_path}/host'
-        f" -p 127.0.0.1:{server.port}"
-    )
+    dropbear = [str(needs.tool("dropbear")), "-F", "-E", "-r", f"{tmp_path}/host"]
+    dropbear += ["-p", f"127.0.0.1:{server.port}"]
+    begun = f'mount --bind {shlex.quote(str(home))} "$HOME" && exec {shlex.join(dropbear)}'
     place = os.path.expanduser(f"~{getpass.getuser()}")
     words = ("unshare", "--mount", "sh", "-c", begun)
     environment = os.environ | {"HOME": place}
