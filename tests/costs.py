@@ -35,7 +35,6 @@ DEAR_SECONDS = 1.0
 """A test that costs more is not fast."""
 CHEAP_SECONDS = 0.7
 """A dear test that costs less is fast again: between both it stays what it was."""
-ROOT = "needs root"
 CPU = Path("/sys/fs/cgroup/cpuacct")
 """The first version of control groups; the second has one tree for all."""
 
@@ -130,7 +129,7 @@ class Meter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """See which tests an ordinary account cannot run."""
-        if report.skipped and ROOT in str(report.longrepr):
+        if report.skipped and "needs root" in str(report.longrepr):
             self._root_was_missing = True
 
     def _write(self, **record: Any) -> None:

@@ -122,8 +122,9 @@ class Tier:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Take the tests of the tier."""
-        taken = [item for item in items if self._takes(item)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(taken)])
+        taken = list(filter(self._takes, items))
+        chosen = set(taken)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = self._dearest_first(taken)
 
     def _takes(self, item: pytest.Item) -> bool:
