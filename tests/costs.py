@@ -76,8 +76,6 @@ class Meter:
         self._group = ControlGroup()
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._records = (folder / f"{worker}-{os.getpid()}").open("a", buffering=1)
-        self._shared_seconds = 0.0
-        self._root_was_missing = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:

@@ -81,6 +81,7 @@ def run(project: Path) -> subprocess.CompletedProcess[str]:
         name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
     }
     environ |= {"PATH": f"{project / 'bin'}:{environ['PATH']}", "TMPDIR": str(project)}
+    environ["GIT_TEMPLATE_DIR"] = ""  # an unpacked git has none
     script = project / ".ci" / "run"
     return subprocess.run(
         [script], capture_output=True, text=True, timeout=HANG_SECONDS, env=environ

@@ -76,7 +76,7 @@ class Person:
         (folder / "config.d/keys").write_text(f"IdentityFile {server.user_key}\n")
         (folder / "carry.py").write_text(CARRY)
         ssh = folder / "programs/ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {needs.tool("ssh")} -F {self.config} "$@"\n')
+        ssh.write_text(f'#!/bin/sh\nexec "{needs.tool("ssh")}" -F {self.config} "$@"\n')
         ssh.chmod(0o755)
 
     def writes(self, text: str) -> None:
