@@ -270,8 +270,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 subprocess.run(command, cwd=PROJECT, check=False)
         costs = merged(read_costs(), measured(read_records(folder)), exists)
     COSTS.write_text(written(costs), encoding="utf-8")
-    for tier, seconds in costs.sums().items():
-        print(f"{tier:8} {seconds:8,.0f} CPU seconds")
     return 0
 
 

@@ -17,6 +17,9 @@ from tests.ports import free_port
 def test_commands_of_any_length_on_dropbear(tmp_path: Path) -> None:
     needs.root("Dropbear takes authorized keys from the account's home alone")
     needs.mount_namespace()
+    place = os.path.expanduser(f"~{getpass.getuser()}")
+    if needs.PROJECT.is_relative_to(place):
+        needs.skip("this test mounts a folder over the home that the checkout lies in")
     server = Sshd(free_port(), tmp_path)
     new_key(server.user_key)
     home = tmp_path / "home"
@@ -28,7 +31,6 @@ def test_commands_of_any_length_on_dropbear(tmp_path: Path) -> None:
     dropbear = [str(needs.tool("dropbear")), "-F", "-E", "-r", f"{tmp_path}/host"]
     dropbear += ["-p", f"127.0.0.1:{server.port}"]
     begun = f'mount --bind {shlex.quote(str(home))} "$HOME" && exec {shlex.join(dropbear)}'
-    place = os.path.expanduser(f"~{getpass.getuser()}")
     words = ("unshare", "--mount", "sh", "-c", begun)
     environment = os.environ | {"HOME": place}
     with listening(words, ("127.0.0.1", server.port), tmp_path / "log", environment):
