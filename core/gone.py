@@ -12,6 +12,8 @@ KEYS: Mapping[str, str] = {
     "columns": "tables are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_channels": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_size": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
+    "distill": "leave it out: no run teaches another now, and the loss is that of the labels",
+    "keep_models": "leave it out: it kept teachers; `fab job train` keeps the model that it trains",
     "recognise": "leave it out: `python -m recognise` labels a recording on one machine",
     "micro_batches": (
         "it is `slots` now: leave it out, 32 on every cluster, or write a power of two"

@@ -1,6 +1,5 @@
 """The gradient of a batch by the flat vector: slots in a fixed tree of sums, L2, clipping."""
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,6 @@ from core.engine.codecs.fp32 import Fp32
 from core.inventory.arithmetic import LIBRARY
 from core.inventory.training import TrainJob
 from core.lazy import np, tf
-from core.models.distillation import Teacher
 from core.models.native import OWN_THREADS, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Network
 from ps_node.arithmetic import arithmetic_of, either
@@ -42,13 +40,12 @@ class GradientOfBatch:
         network: Network,
         job: TrainJob,
         weights: LossWeights | None = None,
-        teachers: Sequence[Teacher] = (),
         *,
         threads: int = OWN_THREADS,
     ) -> None:
         """`weights`: how much each class counts in the loss; None counts all alike.
 
-        `teachers`: of `job.distill`. `threads`: of one call of the library.
+        `threads`: of one call of the library.
         """
         weights = weights or LossWeights()
         layout = network.layout
@@ -57,17 +54,17 @@ class GradientOfBatch:
         self._slots: SlotGradients
         if job.arithmetic == LIBRARY:
             assert isinstance(network, BuiltIn)
-            self._slots = NativeSlotGradients(network, job, weights, teachers, threads=threads)
+            self._slots = NativeSlotGradients(network, job, weights, threads=threads)
         else:
-            self._slots = TensorFlowSlotGradients(network, job, weights, teachers)
+            self._slots = TensorFlowSlotGradients(network, job, weights)
         self._arithmetic = arithmetic_of(job.arithmetic)
         self._nodes = Nodes(Fp32(), layout.trained_size, self._arithmetic)
         self._penalty = Penalty.of(job.l2, layout)
 
-    def of_fit(self, standardization: Any, teacher: Any) -> "GradientOfBatch":
+    def of_fit(self, standardization: Any) -> "GradientOfBatch":
         """Return this one for windows so standardized, see `SlotGradients.of_fit`."""
         found = copy(self)
-        found._slots = self._slots.of_fit(standardization, teacher)
+        found._slots = self._slots.of_fit(standardization)
         return found
 
     def sums(

@@ -1,15 +1,13 @@
 """The gradients of slots by the library: one call for any range of them."""
 
-from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 from core.inventory.training import TrainJob
 from core.inventory.training_sections import AugmentSettings
-from core.lazy import np, tf
+from core.lazy import tf
 from core.models.augmentation import on_sensors
-from core.models.distillation import Teacher
-from core.models.native import NativeLoss, NativeNetwork, SlotsOfBatch, SlotSums
+from core.models.native import NativeNetwork, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Problem
 from core.models.window_statistics import AXES
 from kernels.library import operations
@@ -22,32 +20,17 @@ class NativeSlotGradients(SlotGradients):
     """The library's gradients: the same bits on every processor, for any range of slots."""
 
     def __init__(
-        self,
-        network: BuiltIn,
-        job: TrainJob,
-        weights: LossWeights,
-        teachers: Sequence[Teacher],
-        *,
-        threads: int,
+        self, network: BuiltIn, job: TrainJob, weights: LossWeights, *, threads: int
     ) -> None:
         self._network = NativeNetwork(network, threads=threads)
         self._job = job
         self._class_weights = weights.table
         self._standardization: Any = None
-        self._place: Any = None
-        self._loss = NativeLoss(job.label_smoothing)
-        self._teachers = teachers
-        if job.distill is not None:
-            self._teacher = NativeNetwork(teachers[0].network, threads=threads)
-            self._loss = NativeLoss(
-                job.label_smoothing, job.distill.weight, job.distill.temperature
-            )
 
-    def of_fit(self, standardization: Any, teacher: Any) -> "NativeSlotGradients":
-        """Return this one for windows so standardized, and their teacher."""
+    def of_fit(self, standardization: Any) -> "NativeSlotGradients":
+        """Return this one for windows so standardized."""
         found = copy(self)
         found._standardization = standardization
-        found._place = teacher
         return found
 
     def sums(
@@ -65,9 +48,8 @@ class NativeSlotGradients(SlotGradients):
             vector,
             (windows, examples.targets),
             self._weights(examples),
-            self._taught(windows),
             cut,
-            self._loss,
+            self._job.label_smoothing,
             apart=not nodes.exact,
         )
         if nodes.exact:
@@ -86,18 +68,6 @@ class NativeSlotGradients(SlotGradients):
         if examples.weights is None:
             return of_class
         return of_class * examples.weights
-
-    def _taught(self, windows: Any) -> Any:
-        """Return the logits of the fit's teacher, who sees the windows as its student does."""
-        if self._job.distill is None:
-            return None
-        teachers = self._teachers
-        own = tf.gather(np.stack([teacher.standardization for teacher in teachers]), self._place)
-        vector = tf.gather(np.stack([teacher.vector for teacher in teachers]), self._place)
-        mine = self._standardization
-        windows = (windows * mine[1] + mine[0] - own[0]) / own[1]
-        size = self._teacher.network.layout.trained_size
-        return self._teacher.answers(vector[:size], vector[size:], windows)
 
 
 def augmented(

@@ -33,11 +33,10 @@ class SlotGradients(ABC):
     """Computes the slots of a batch, and adds up their nodes [gradient | statistics]."""
 
     @abstractmethod
-    def of_fit(self, standardization: Any, teacher: Any) -> Self:
+    def of_fit(self, standardization: Any) -> Self:
         """Return this one for windows standardized by float32 (2, channels).
 
-        `teacher` is the place of their teacher, int32. Augmentation and distillation have to know
-        them.
+        Augmentation has to know them.
         """
 
     @abstractmethod

@@ -1,13 +1,11 @@
 """The gradients of slots by TensorFlow: one graph a slot, side by side."""
 
-from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 from core.inventory.training import TrainJob
 from core.lazy import tf
 from core.models.augmentation import Augmentation
-from core.models.distillation import Distillation, Teacher
 from core.models.kernels import compiled_by_xla
 from core.models.native import SlotsOfBatch, SlotSums
 from core.models.network import Network
@@ -19,32 +17,22 @@ from worker_node.weights import LossWeights, weighted
 class TensorFlowSlotGradients(SlotGradients):
     """Automatic gradients of any network that TensorFlow computes."""
 
-    def __init__(
-        self, network: Network, job: TrainJob, weights: LossWeights, teachers: Sequence[Teacher]
-    ) -> None:
+    def __init__(self, network: Network, job: TrainJob, weights: LossWeights) -> None:
         self._network = network
         self._job = job
         self._standardization: Any = None
-        self._place: Any = None
-        self._distillation = (
-            Distillation(job.distill, teachers) if job.distill is not None else None
-        )
         self._augmentation = Augmentation.of(job.augment, network.problem)
         self._class_weights = weights.table
         sizes = set(slot_sizes(job.batch_size, job.pieces))
         self._size = sizes.pop() if network.knows_batch and len(sizes) == 1 else None
         self._slot = tf.function(self._of_slot, autograph=False, jit_compile=job.compiled or None)
 
-    def of_fit(self, standardization: Any, teacher: Any) -> "TensorFlowSlotGradients":
-        """Return this one for windows so standardized, and their teacher."""
-        if self._augmentation is None and self._distillation is None:
+    def of_fit(self, standardization: Any) -> "TensorFlowSlotGradients":
+        """Return this one for windows so standardized."""
+        if self._augmentation is None:
             return self
         found = copy(self)
         found._standardization = standardization
-        if self._distillation is None:
-            found._place = None
-        else:
-            found._place = teacher
         return found
 
     def _of_slot(
@@ -56,7 +44,6 @@ class TensorFlowSlotGradients(SlotGradients):
         seed: Any,
         weights: Any,
         standardization: Any,
-        place: Any,
     ) -> tuple[Any, ...]:
         layout = self._network.layout
         job = self._job
@@ -69,18 +56,12 @@ class TensorFlowSlotGradients(SlotGradients):
         if len(classes.shape) > 1:
             # augment() may have moved positions: each weighs by the class that it has now
             true = classes
-        taught = None
-        if self._distillation is not None:
-            with compiled_by_xla(job.compiled):
-                taught = self._distillation(windows, standardization, place)
         with tf.GradientTape() as tape:
             tape.watch(trained)
             named = self._network.unpack(tf.concat([trained, statistics], 0))
             with compiled_by_xla(job.compiled):
                 output = self._network.apply(named, windows, training=True, seed=seed)
             losses = objective.losses_at(classes, output.logits, smoothing=job.label_smoothing)
-            if self._distillation is not None:
-                losses = self._distillation.losses(losses, objective, output.logits, taught)
             losses = weighted(losses, true, self._class_weights, weights)
             loss = tf.reduce_sum(losses) / job.batch_size
             if output.penalty is not None:
@@ -107,7 +88,7 @@ class TensorFlowSlotGradients(SlotGradients):
         """
         seed = cut.seed + tf.stack([0, cut.first])
         found = [
-            self._slot(*vector, *part, seed + tf.constant([0, k]), weight, *self._fitted())
+            self._slot(*vector, *part, seed + tf.constant([0, k]), weight, self._standardization)
             for k, (*part, weight) in enumerate(self._parts(examples, cut.count))
         ]
         losses, hits, leaves = zip(*found, strict=True)
@@ -118,9 +99,6 @@ class TensorFlowSlotGradients(SlotGradients):
             sums.append(nodes.total(rounded[reached : reached + size]))
             reached += size
         return SlotSums(sums, tf.stack(losses), tf.stack(hits))
-
-    def _fitted(self) -> tuple[Any, Any]:
-        return self._standardization, self._place
 
     def _parts(self, examples: LabelledExamples, count: int) -> list[tuple[Any, Any, Any]]:
         """Return inputs, targets and weights of each slot."""

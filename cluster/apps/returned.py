@@ -41,8 +41,6 @@ _TRAINING = {
 _RUN = {
     **_TRAINING,
     r"cv\.json": LARGEST_OF_RUN,
-    **_below(r"models/[\w-]+", _MODEL),
-    **_below(r"teachers/[\w.-]+(/[\w.-]+)?", _MODEL),
     **_below(r"folds/[\w-]+/checkpoints", _CHECKPOINTS),
     r"labels\.csv": _TEXT,
     r"attempts": _NUMBER,

@@ -104,7 +104,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         train = inventory.jobs.train
         pieces = auto_slots("single", train.batch_size, 1, [cores]).number
         number = train.slots if isinstance(train.slots, int) else pieces
-        job = train.model_copy(update={"mode": "single", "distill": None}).cut_into(number)
+        job = train.model_copy(update={"mode": "single"}).cut_into(number)
         with cancel.at_once():
             network = network_of(app, Kind.of(dataset), job.seed)
         steps = _Steps(network, job, dataset)

@@ -31,9 +31,7 @@ from cluster.jobs.roles import WireMeter
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.teachers import MODELS, Teachers, model_of_fold
-from cluster.jobs.train_result import digest_of, store
-from cluster.jobs.trained_on import TrainedOn
+from cluster.jobs.train_result import digest_of
 from cluster.jobs.training import Trainer
 from core.consistency.policy import Speeds
 from core.data import Dataset
@@ -43,7 +41,6 @@ from core.engine.devices import HOST, devices_here
 from core.errors import UsageError
 from core.inventory.extensions import CODECS
 from core.models.network import Network
-from core.parameters import Vector
 from core.registry import either
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
@@ -69,11 +66,8 @@ class CrossValidationRun(Job):
         self.dataset: Dataset | None = None
         self.network: Network | None = None
         self.record: CvRecord | None = None
-        self.teachers: Teachers | None = None
         self._busy: BusyMeter | None = None
         self._devices: tuple[str, ...] = (HOST,)
-        self._teacher: dict[tuple[int, int], int] = {}
-        """The place of a fold's teacher, by seed and fold."""
         self._run = Path()
         """The run's folder, once it is there."""
 
@@ -128,13 +122,6 @@ class CrossValidationRun(Job):
         refuse_too_many_servers(self.network, self.inventory)
         self.arithmetic = arithmetic_of_job(job, self.network)
         self.job = job.computed_by(self.arithmetic.name)
-        if job.distill is not None:
-            self.teachers = Teachers(
-                job.distill.run, Path(self.inventory.runs), dataset, self.resumed
-            )
-            for seed in settings.seeds:
-                for fold in self.folds:
-                    self._teacher[seed, fold.number] = self.teachers.place_for(fold.train, seed)
         if self.resumed is not None:
             self._open(self.resumed)
         self.cancel.check()
@@ -159,8 +146,6 @@ class CrossValidationRun(Job):
             self._open(folder.path)
         assert self.record is not None
         self._run = folder.path
-        if self.teachers is not None:
-            self.teachers.keep(folder.path)
         if not self.record.complete:
             self._say_folds()
             with (
@@ -219,7 +204,6 @@ class CrossValidationRun(Job):
             {},
             Speeds(),
             weights=weights,
-            teachers=() if self.teachers is None else self.teachers.taught_by,
         )
         join = partial(session.dispatch, self.job.deadline_seconds)
         placed = place(session, setup, self._devices, self.display, join)
@@ -232,7 +216,7 @@ class CrossValidationRun(Job):
                 return
 
     def _checkpoints(self, fold: Fold, seed: int) -> Path:
-        return self._run / FOLDS / model_of_fold(seed, fold.number)
+        return self._run / FOLDS / f"seed-{seed}-fold-{fold.number + 1}"
 
     def _interrupted(self, fold: Fold, seed: int) -> Resumption | None:
         """What the coordinator before this one left of the fold that it was training.
@@ -257,16 +241,15 @@ class CrossValidationRun(Job):
         plan = self._plan(fold, seed)
         standardization = Standardization.of(self.dataset, fold.train)
         mode = placed.mode
-        teacher = self._teacher.get((seed, fold.number), 0)
         if resumption is None:
             blocks = standardization.blocks(self.dataset, fold.train)
             vector = self.network.measured(
                 self.network.initial(seed), standardization.packed(), blocks
             )
-            mode.begin_again(vector, seed, teacher)
+            mode.begin_again(vector, seed)
             fit = Fit(vector=vector, first_id=first_id)
         else:
-            mode.of_fit(seed, teacher)
+            mode.of_fit(seed)
             fit = resumption.fits[0]
         self.stream.emit(
             Noted("stage", f"fold {fold.number + 1} of {len(self.folds)}, seed {seed}")
@@ -299,7 +282,6 @@ class CrossValidationRun(Job):
             placed.evaluator, fold, self._groups, standardization, lambda: self.cancel.asked
         )
         if score is not None:
-            self._keep_model(fold, seed, standardization, fit.vector)
             self._keep(
                 replace(
                     score,
@@ -310,29 +292,6 @@ class CrossValidationRun(Job):
             )
             shutil.rmtree(kept, ignore_errors=True)
         return following
-
-    def _keep_model(
-        self, fold: Fold, seed: int, standardization: Standardization, vector: Vector
-    ) -> None:
-        """Before the fold counts as done: a fold without its model would be trained no more.
-
-        Raises ClusterError.
-        """
-        if not self.inventory.jobs.cv.keep_models:
-            return
-        assert self.dataset is not None
-        assert self.network is not None
-        dataset = self.dataset
-        store(
-            self._run / MODELS / model_of_fold(seed, fold.number),
-            self.network,
-            vector,
-            standardization,
-            dataset.labels,
-            dataset.sha256,
-            TrainedOn.of(dataset, fold.train),
-            dataset.signals,
-        )
 
     def _keep(self, score: FoldScore) -> None:
         assert self.record is not None
@@ -380,7 +339,6 @@ class CrossValidationRun(Job):
             "model": self.network.describe() if self.network else described,
             "settings": job.model_dump(mode="json", by_alias=True),
             "cv": self.inventory.jobs.cv.model_dump(mode="json"),
-            "teachers": [] if self.teachers is None else self.teachers.describe(),
             "busy": None if self._busy is None else self._busy.describe(),
             "trainings": {
                 "planned": record.planned if record else None,

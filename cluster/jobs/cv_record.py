@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cluster.jobs.trained_on import shown
 from core.atomic_write import atomic_write
 from core.errors import UsageError, reason_of
 from core.inventory import Inventory
@@ -17,6 +16,7 @@ from core.inventory import Inventory
 NAME = "cv.json"
 SCHEMA = 1
 MOST_BYTES = 256 << 20
+MOST_SHOWN = 6
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -240,7 +240,12 @@ class CvRecord:
 
 def names_of(groups: Sequence[GroupScore]) -> str:
     """`groups 3, 7 and 2 more`; empty without groups."""
-    return shown([score.group for score in groups])
+    if not groups:
+        return ""
+    names = ", ".join(str(score.group) for score in groups[:MOST_SHOWN])
+    if len(groups) > MOST_SHOWN:
+        names += f" and {len(groups) - MOST_SHOWN} more"
+    return f"group{'s' * (len(groups) > 1)} {names}"
 
 
 def _row(first: str, values: Sequence[str], last: str, words: str) -> str:

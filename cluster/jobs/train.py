@@ -28,11 +28,9 @@ from cluster.jobs.placing import Placed, meter_training, place, slots_of
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
-from cluster.jobs.teachers import Teachers
 from cluster.jobs.train_result import TrainReport, export_app, store
 from cluster.jobs.train_rows import TrainRows
 from cluster.jobs.train_words import opening_lines, reproducible
-from cluster.jobs.trained_on import TrainedOn
 from cluster.jobs.training import DivergedError, Trainer
 from core.consistency.policy import Speeds
 from core.engine.devices import HOST, devices_here
@@ -67,7 +65,6 @@ class TrainRun(Job):
         job = self.job = context.inventory.jobs.train
         self.report = TrainReport(context.inventory)
         self.resumption: Resumption | None = None
-        self.teachers: Teachers | None = None
         self.validation_rows: NDArray[np.integer] = np.empty(0, np.int32)
         meter_training(self, job)
         self._devices: tuple[str, ...] = (HOST,)
@@ -102,7 +99,6 @@ class TrainRun(Job):
         with self.cancel.at_once():
             self.network = self.report.network = network_for(self.job, self.dataset, app)
         refuse_too_many_servers(self.network, self.inventory)
-        self._choose_teacher()
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
         if self.resumption is not None:
@@ -112,14 +108,6 @@ class TrainRun(Job):
         self.standardization = Standardization.of(self.dataset, self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
-
-    def _choose_teacher(self) -> None:
-        if self.job.distill is None:
-            return
-        runs = Path(self.inventory.runs)
-        self.teachers = Teachers(self.job.distill.run, runs, self.dataset, self.resumed)
-        self.teachers.place_for(self.train_rows, self.job.seed)
-        self.report.teachers = self.teachers.describe()
 
     def _resumption(self, run: Path) -> Resumption | None:
         found, refused = checkpointing.resume(
@@ -148,8 +136,6 @@ class TrainRun(Job):
         """
         for level, line in self._notes:
             log.log(level, "%s", line)
-        if self.teachers is not None:
-            self.teachers.keep(folder.path)
         session_of_job = connected(
             self.inventory, self.cancel, self.metrics, self.display, self._devices
         )
@@ -184,10 +170,6 @@ class TrainRun(Job):
             mode.shards.reset(used.vector)
             # Before the test: whatever happens there, the training was not for nothing.
             dataset = self.dataset
-            if self.report.refitted:
-                seen: NDArray[np.integer] = np.arange(dataset.train_windows)
-            else:
-                seen = self.train_rows
             store(
                 folder.path / "model",
                 self.network,
@@ -195,7 +177,6 @@ class TrainRun(Job):
                 self.standardization,
                 dataset.labels,
                 dataset.sha256,
-                TrainedOn.of(dataset, seen),
                 dataset.signals,
             )
             export_app(self.network, used.vector, folder.path / "model")
@@ -229,7 +210,6 @@ class TrainRun(Job):
             speeds,
             weights=self.weights,
             updates_an_epoch=Plan.of_job(job, self.train_rows).per_epoch,
-            teachers=() if self.teachers is None else self.teachers.taught_by,
         )
         join = partial(
             session.dispatch, job.deadline_seconds, saboteur, workers_hold_parameters=in_workers

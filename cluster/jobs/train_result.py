@@ -28,7 +28,6 @@ from cluster.jobs.checkpointing import Counts
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
-from cluster.jobs.trained_on import TrainedOn
 from core.atomic_write import atomic_write
 from core.data import Dataset
 from core.data.signals import UNKNOWN, Signals
@@ -69,8 +68,6 @@ class TrainReport:
     """The counts of the coordinators before this one."""
     counts: Counts | None = None
     wire: WireMeter = field(default_factory=WireMeter)
-    teachers: Sequence[dict[str, Any]] = ()
-    """What is known of those that the network learnt from."""
     busy: BusyMeter | None = None
     """What ran where, and how busy it was, since this coordinator began to train."""
     same_bits: bool | None = None
@@ -114,7 +111,6 @@ class TrainReport:
             "settings": job.model_dump(mode="json", by_alias=True),
             "slots": asdict(self.slots) if self.slots else None,
             "arithmetic": asdict(self.arithmetic) if self.arithmetic else None,
-            "teachers": list(self.teachers),
             "epochs_done": shown.epochs_done if shown else 0,
             "refit": self.refitted,
             "final": describe_figures(self.final),
@@ -187,8 +183,6 @@ class StoredModel:
     standardization: Standardization
     labels: tuple[str, ...]
     dataset_sha256: str = ""
-    trained_on: TrainedOn | None = None
-    """None: an earlier version stored it."""
     signals: Signals = UNKNOWN
     """What its training says of the channels that it takes."""
 
@@ -213,7 +207,6 @@ def store(
     standardization: Standardization,
     labels: Sequence[str],
     dataset_sha256: str,
-    trained_on: TrainedOn | None = None,
     signals: Signals = UNKNOWN,
 ) -> None:
     """Write the model into `folder`, and what is known of the `signals` that it takes.
@@ -238,7 +231,6 @@ def store(
         "channel_mean": standardization.mean.tolist(),
         "channel_deviation": standardization.deviation.tolist(),
         "dataset_sha256": dataset_sha256,
-        "trained_on": None if trained_on is None else asdict(trained_on),
         "parameters_sha256": digest_of(vector),
     }
     atomic_write(folder / CONFIGURATION, json.dumps(described, indent=2).encode() + b"\n")
@@ -267,14 +259,13 @@ def _described(network: Network, folder: Path) -> dict[str, Any]:
     return {"model": {"name": "app"}, "app": app}
 
 
-def load(folder: Path, named_by: str = "--run", built_in: str = "") -> StoredModel:
+def load(folder: Path, named_by: str = "--run") -> StoredModel:
     """Read a model back.
 
     Raises UsageError naming the file when something is missing or does not fit together.
 
     `named_by`: the flag or key with which a person named it, for messages. An app's model is built
     by the copy of the app that lies beside the folder: its code runs, if it is this account's own.
-    With `built_in`, which says why, an app's model is refused before.
     """
     path = folder / CONFIGURATION
     try:
@@ -282,8 +273,6 @@ def load(folder: Path, named_by: str = "--run", built_in: str = "") -> StoredMod
         if described["schema"] != 1:
             raise ValueError(f"schema {described['schema']} where this version reads 1")
         labels = tuple(str(label) for label in described["labels"])
-        if built_in and _is_of_app(described):
-            raise UsageError(f"{folder}: {built_in}")
         network = _built(described, folder, len(labels))
         mean, deviation = (
             _of_channels(described, key, network) for key in ("channel_mean", "channel_deviation")
@@ -301,7 +290,6 @@ def load(folder: Path, named_by: str = "--run", built_in: str = "") -> StoredMod
         vector = network.layout.pack(values)
         if digest_of(vector) != described["parameters_sha256"]:
             raise ValueError(f"other weights than {CONFIGURATION} says (parameters_sha256)")
-        seen = described.get("trained_on")
         width = network.problem.input_shape[-1] if network.problem.input_shape else 0
         return StoredModel(
             network,
@@ -309,7 +297,6 @@ def load(folder: Path, named_by: str = "--run", built_in: str = "") -> StoredMod
             Standardization(mean, deviation),
             labels,
             str(described.get("dataset_sha256", "")),
-            None if seen is None else TrainedOn.read(seen),
             Signals.of(described.get("signals", {}), width),
         )
     except (
@@ -327,16 +314,9 @@ def load(folder: Path, named_by: str = "--run", built_in: str = "") -> StoredMod
         ) from None
 
 
-def _is_of_app(described: Any) -> bool:
-    """Whether an app builds the model.
-
-    The name of a built-in network decides, whatever else there is.
-    """
-    return bool(described["model"]["name"] == "app")
-
-
 def _built(described: Any, folder: Path, classes: int) -> Network:
-    if not _is_of_app(described):
+    # The name of a built-in network decides, whatever else there is.
+    if described["model"]["name"] != "app":
         config = _CONFIG.validate_python(described["model"])
         channels = int(described["channels"])
         return build(

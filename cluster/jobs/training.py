@@ -21,7 +21,6 @@ from cluster.jobs.work_source import WorkSource, parts_of
 from core.engine.messages import Item
 from core.errors import ClusterError
 from core.inventory.training import TrainJob
-from core.models.distillation import loss_of_guessing
 from core.models.objective import Objective
 from core.parameters import Vector
 from core.status.events import (
@@ -352,7 +351,7 @@ class Trainer:
 
     def _course(self) -> LossCourse | None:
         """None where the loss of guessing is unknown, as with a loss of an app."""
-        guessing = loss_of_guessing(self._objective, self._job.distill)
+        guessing = self._objective.loss_of_guessing
         if guessing is None:
             return None
         return LossCourse(guessing * self._mode.weights.mean)

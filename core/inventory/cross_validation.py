@@ -64,10 +64,3 @@ class CrossValidationJob(Section):
     split_seed: Seed = Field(
         0, description="of the draw of groups into folds, the same for all seeds"
     )
-    keep_models: bool = Field(
-        False,
-        description=(
-            "keep the model of every fold, as teachers of another cross-validation"
-            " (`jobs.train.distill`)"
-        ),
-    )

@@ -18,7 +18,6 @@ from core.inventory.arithmetic import (
 )
 from core.inventory.data import DataSettings
 from core.inventory.devices import PROCESSORS, DeviceSettings
-from core.inventory.distillation import DistillSettings
 from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
 from core.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
 from core.inventory.recipes import SECTION_NAMES, RecipeName, completed
@@ -145,12 +144,6 @@ class _Keys(Section):
         description=(
             "turns and warps the training windows of a built-in network; null leaves them as"
             " they are"
-        ),
-    )
-    distill: DistillSettings | None = Field(
-        None,
-        description=(
-            "learns from the answers of a finished run beside the labels; null has no teacher"
         ),
     )
     replay_worst_batches: int = Field(

@@ -29,15 +29,6 @@ class SlotSums:
 
 
 @dataclass(frozen=True)
-class NativeLoss:
-    """What a loss is made of beside the labels: smoothing, a teacher's weight and temperature."""
-
-    smoothing: float = 0.0
-    taught_weight: float = 0.0
-    temperature: float = 1.0
-
-
-@dataclass(frozen=True)
 class SlotsOfBatch:
     """The slots `first` (int32, traced) up to `first + count` of the `slots` of a batch.
 
@@ -78,17 +69,15 @@ class NativeNetwork:
         vector: tuple[Any, Any],
         labelled: tuple[Any, Any],
         weights: Any,
-        taught: Any,
         cut: SlotsOfBatch,
-        loss: NativeLoss,
+        smoothing: float,
         *,
         apart: bool = False,
     ) -> SlotSums:
         """Return the sums over the cut's slots: a node for each subtree, `apart` for each slot.
 
         `vector` is the trained parameters and the statistics. `labelled` is windows (n, steps,
-        channels) and their classes, int32 (n,); `weights` (n,) and `taught` (n, classes), a
-        teacher's logits, may be None.
+        channels) and their classes, int32 (n,); `weights`, (n,), may be None.
         """
         layout = self.network.layout
         classes = self.network.problem.classes
@@ -98,8 +87,6 @@ class NativeNetwork:
         ]
         if weights is None:
             weights = tf.zeros([0])
-        if taught is None:
-            taught = tf.zeros([0, classes])
         sums, losses, hits = operations().pscluster_gradient(
             program=self._words,
             constants=self._constants,
@@ -108,9 +95,9 @@ class NativeNetwork:
             windows=labelled[0],
             labels=tf.cast(labelled[1], tf.int32),
             weights=weights,
-            taught=taught,
+            taught=tf.zeros([0, classes]),
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
-            factors=[loss.smoothing, loss.taught_weight, loss.temperature],
+            factors=[smoothing, 0.0, 1.0],
         )
         if apart:
             rows = cut.count

@@ -127,17 +127,13 @@ def request_of(
 ) -> JobRequest:
     """Return the request for `job`, with runs in the folder `runs`, after the job `after`.
 
-    A run that the operator names, a teacher's too, becomes the one of that name on the node, a
-    program the file of that name there. --json concerns the operator's output only.
+    A run that the operator names becomes the one of that name on the node, a program the file of
+    that name there. --json concerns the operator's output only.
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
-    jobs = inventory.jobs
-    named = {"evaluate": ("evaluate.run", jobs.evaluate.run)}
-    if jobs.train.distill is not None:
-        named |= dict.fromkeys(("train", "cv"), ("train.distill.run", jobs.train.distill.run))
-    key, run = named.get(job, ("", None))
-    if run is not None:
-        there.append(f"jobs.{key}={json.dumps(_on_node(run, runs))}")
+    run = inventory.jobs.evaluate.run
+    if job == "evaluate" and run is not None:
+        there.append(f"jobs.evaluate.run={json.dumps(_on_node(run, runs))}")
     kept = [flag for flag in flags if flag != "--json"]
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):

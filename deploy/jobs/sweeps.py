@@ -75,12 +75,6 @@ def refuse_on_nodes(request: SweepRequest) -> None:
             f"{request.sweep.file}: {varied[0]}: with `connection: ssh` the nodes get {what}: write"
             " it below `base:`"
         )
-    if not request.on_roles and request.usual.jobs.train.distill is not None:
-        raise UsageError(
-            f"{request.sweep.file}: jobs.train.distill: with `connection: ssh` a teacher's run lies"
-            " on the coordinator's node: write `placement: cluster`, and the run's absolute path"
-            " there"
-        )
 
 
 def answering(fleet: Fleet, nodes: Sequence[str]) -> list[str]:

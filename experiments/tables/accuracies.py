@@ -13,8 +13,7 @@ NETWORKS = {
     "dblstm": "`dblstm`",
     "thesis-h256": "three plain layers of 256 units",
     "spectral": "`spectral`, 256 units",
-    "residual-taught": "`residual`, h32, with a teacher",
-    "residual-augmented": "`residual`, h32, augmented, no teacher",
+    "residual-augmented": "`residual`, h32, augmented",
     "hybrid": "`hybrid`, body `residual`, h32, augmented",
 }
 """By the name in `accuracy-NAME.json`."""
@@ -23,11 +22,8 @@ CAUSAL = {"spectral": "spectral", "residual": "residual-augmented", "hybrid": "h
 """By the name in `accuracy-NAME-causal.json`: the same network on two-way windows."""
 
 BY_CROSS_VALIDATION = {
-    "spectral-teachers": "the teachers: `spectral`, 256 units, 20 epochs",
     "residual": "`residual`, h32, plain",
-    "residual-teacher-alone": "with a teacher alone",
-    "residual-augmented": "`instance_norm: append`, 15 degrees, warp 0.2, no teacher",
-    "residual-taught": "all three",
+    "residual-augmented": "`instance_norm: append`, 15 degrees, warp 0.2",
     "residual-swa": "plain, with a mean over the last quarter of the epochs",
     "residual-augmented-swa": "`instance_norm`, 15 degrees, warp 0.2, and this mean",
     "hybrid": "`hybrid`, plain, body `conv-lstm`",

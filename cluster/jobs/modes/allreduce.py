@@ -70,7 +70,6 @@ class AllreduceMode(Mode):
             rate: Any,
             seed: Any,
             standardization: Any,
-            teacher: Any,
             generation: Any,
         ) -> Any:
             begin = tf.timestamp()
@@ -88,7 +87,7 @@ class AllreduceMode(Mode):
                     weights = windows.gather_weights(mine)
                 with tf.device(place):
                     own = sizes[run.start : run.stop]
-                    found = gradient_of.of_fit(standardization, teacher).sums(
+                    found = gradient_of.of_fit(standardization).sums(
                         (trained, statistics),
                         LabelledExamples(inputs, classes, own, weights),
                         (run.start, len(run)),
@@ -117,7 +116,6 @@ class AllreduceMode(Mode):
             float32(),
             int32(2),
             standardization_of(windows),
-            int32(),
             int64(),
         )
 
@@ -132,7 +130,6 @@ class AllreduceMode(Mode):
             np.float32(stretch.rate_of(batch)),
             self._dropout_seed(batch),
             stretch.standardization,
-            self._teacher,
             np.int64(self.shards.generation),
         )
 

@@ -46,7 +46,6 @@ class AsynchronousMode(Mode):
             seed: Any,
             standardization: Any,
             owner: Any,
-            teacher: Any,
             workers: Any,
         ) -> Any:
             begin = tf.timestamp()
@@ -54,7 +53,7 @@ class AsynchronousMode(Mode):
             trained, statistics, versions = shards.pull()
             pulled = time_after(trained, statistics)
             inputs, classes = windows.gather(rows, standardization)
-            of = gradient_of.of_fit(standardization, teacher)
+            of = gradient_of.of_fit(standardization)
             batch = of(trained, statistics, inputs, classes, seed, windows.gather_weights(rows))
             computed = time_after(batch.gradient)
             header = Header(identifier, rate, versions, workers=workers)
@@ -72,7 +71,6 @@ class AsynchronousMode(Mode):
             int32(2),
             standardization_of(windows),
             int64(2),
-            int32(),
             float32(),
         )
 
@@ -89,7 +87,6 @@ class AsynchronousMode(Mode):
             self._dropout_seed(batch),
             stretch.standardization,
             self._owner_now(),
-            self._teacher,
             self._workers_now(stretch),
         )
 

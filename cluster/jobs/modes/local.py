@@ -68,7 +68,6 @@ class LocalMode(Mode):
             outer: Any,
             standardization: Any,
             owner: Any,
-            teacher: Any,
         ) -> Any:
             begin = tf.timestamp()
             begun = sender.begin(owner)
@@ -81,7 +80,7 @@ class LocalMode(Mode):
             ) -> tuple[Any, ...]:
                 inputs, classes = windows.gather(rows[k], standardization)
                 weights = windows.gather_weights(rows[k])
-                batch = gradient_of.of_fit(standardization, teacher)(
+                batch = gradient_of.of_fit(standardization)(
                     trained, statistics, inputs, classes, seeds[k], weights
                 )
                 after, moved = inner.stepped(
@@ -128,7 +127,6 @@ class LocalMode(Mode):
             float32(3),
             standardization_of(windows),
             int64(2),
-            int32(),
         ]
 
     @override
@@ -150,7 +148,6 @@ class LocalMode(Mode):
             outer,
             stretch.standardization,
             self._owner_now(),
-            self._teacher,
         )
 
     @override

@@ -1,7 +1,7 @@
 """What every mode is to the trainer, and how a job's mode is made from its facts and options."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -18,7 +18,6 @@ from core.engine.runtime import Traced
 from core.inventory.extensions import CODECS, OPTIMIZERS
 from core.inventory.fields import Choice
 from core.inventory.training import TrainJob
-from core.models.distillation import Teacher
 from core.models.native import OWN_THREADS
 from core.models.network import Network
 from core.parameters import Vector
@@ -111,21 +110,16 @@ class Mode(ABC):
         self._owner = setup.owner
         self.weights = setup.weights
         self.policy = setup.policy
-        self._teacher = np.int32(0)
         self.memories = Memories()
         """What workers keep between pushes: a codec's residual, an inner optimizer's slots."""
 
-    def begin_again(self, vector: Vector, seed: int, teacher: int = 0) -> None:
+    def begin_again(self, vector: Vector, seed: int) -> None:
         """Train from `vector` with fresh optimizer slots; ids of updates continue. See `of_fit`."""
         self.shards.reset(vector)
-        self.of_fit(seed, teacher)
+        self.of_fit(seed)
 
-    def of_fit(self, seed: int, teacher: int = 0) -> None:
-        """Drop and augment by this seed from now on.
-
-        `teacher` is the place of the fit's teacher in the setup.
-        """
-        self._teacher = np.int32(teacher)
+    def of_fit(self, seed: int) -> None:
+        """Drop and augment by this seed from now on."""
         self._job = self._job.model_copy(update={"seed": seed})
 
     @abstractmethod
@@ -185,8 +179,6 @@ class Setup:
     devices_that_compute: tuple[str, ...] = ()
     """Where these are others than `places`, which hold the parameters."""
     updates_an_epoch: int = 1
-    teachers: Sequence[Teacher] = ()
-    """Whose answers `job.distill` has the network learn from; fits choose among them."""
     threads: int = OWN_THREADS
     """Of one call of the library."""
 
@@ -215,9 +207,7 @@ class Setup:
     @property
     def gradient_of(self) -> GradientOfBatch:
         """The gradient of the job's loss."""
-        return GradientOfBatch(
-            self.network, self.job, self.weights, self.teachers, threads=self.threads
-        )
+        return GradientOfBatch(self.network, self.job, self.weights, threads=self.threads)
 
     @property
     def wire(self) -> Wire:

@@ -95,14 +95,13 @@ class SynchronousMode(Mode):
             sizes: Any,
             seed: Any,
             standardization: Any,
-            teacher: Any,
         ) -> Any:
             begin = tf.timestamp()
             now = shards.advance(before, counted, share, before_rate, generation)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
-            found = gradient_of.of_fit(standardization, teacher).sums(
+            found = gradient_of.of_fit(standardization).sums(
                 (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
             )
             (node,) = found.nodes
@@ -122,7 +121,6 @@ class SynchronousMode(Mode):
             int32(count),
             int32(2),
             standardization_of(windows),
-            int32(),
             name=part_function(count),
         )
 
@@ -153,7 +151,6 @@ class SynchronousMode(Mode):
             self._sizes[places],
             seed,
             stretch.standardization,
-            self._teacher,
         )
 
     @override

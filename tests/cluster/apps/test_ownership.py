@@ -30,7 +30,6 @@ COMMANDS = {
     "promote": f"service promote --run {RUN}",
     "resume": f"job train --resume {JOB}",
     "resume it": f"job train --resume --run {RUN} {JOB}",
-    "teacher": f"job train {JOB} --set jobs.train.distill.run={RUN} --data synthetic",
 }
 RECORDED = pytest.mark.parametrize("record", [False, True], ids=["no record", "its own record"])
 

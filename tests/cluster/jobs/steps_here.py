@@ -20,7 +20,6 @@ from core.engine.devices import HOST
 from core.engine.messages import Outcome
 from core.inventory import TrainJob
 from core.inventory.extensions import MODELS
-from core.models.distillation import Teacher
 from core.models.layers import Dropout, Product
 from core.models.network import BuiltIn, Network, Problem, build
 from core.models.operations import Operations, Tensor
@@ -106,15 +105,12 @@ class InTurn:
         return list(range(self._slots))
 
 
-def measured(
-    network: Network, data: Dataset, rows: NDArray[np.integer] = EVERY_ROW, seed: int = 0
-) -> Teacher:
-    """Make an untrained network that knows these rows."""
-    standardization = Standardization.of(data, rows)
+def measured(network: Network, data: Dataset, seed: int = 0) -> tuple[Vector, NDArray[np.float32]]:
+    """Return the parameters of an untrained network that knows every row, and a standardization."""
+    standardization = Standardization.of(data, EVERY_ROW)
     packed = standardization.packed()
-    blocks = standardization.blocks(data, rows)
-    vector = network.measured(network.initial(seed), packed, blocks)
-    return Teacher(network, vector, packed)  # type: ignore[arg-type]  # any network here
+    blocks = standardization.blocks(data, EVERY_ROW)
+    return network.measured(network.initial(seed), packed, blocks), packed
 
 
 def placed(
@@ -122,27 +118,24 @@ def placed(
     job: TrainJob,
     data: Dataset,
     on: tuple[str, ...] = (),
-    teachers: tuple[Teacher, ...] = (),
-    teacher: int = 0,
     live: int = 1,
 ) -> tuple[Mode, Stretch]:
     """A job's mode with its parameters in this process, and a stretch that begins with update 0."""
-    begun = measured(network, data, seed=job.seed)
+    vector, standardization = measured(network, data, job.seed)
     mode = mode_of(
         Setup(
             job,
             network,
             WorkerWindows(data),
-            VectorState(begun.vector),
+            VectorState(vector),
             {0: HOST},
             Speeds(),
             weights=LossWeights.of(job.class_weights, data, EVERY_ROW),
             devices_that_compute=on,
-            teachers=teachers,
         )
     )
-    mode.of_fit(job.seed, teacher)
-    return mode, Stretch(0, lambda batch: RATE, begun.standardization, lambda: live)
+    mode.of_fit(job.seed)
+    return mode, Stretch(0, lambda batch: RATE, standardization, lambda: live)
 
 
 def update_of(number: int, job: TrainJob) -> Update:
@@ -160,14 +153,9 @@ def trained(
     data: Dataset,
     parts: int = 1,
     on: tuple[str, ...] = (),
-    teachers: tuple[Teacher, ...] = (),
-    teacher: int = 0,
 ) -> tuple[Vector, list[float]]:
-    """Return the vector after some updates, each in `parts` parts, and the losses.
-
-    `teacher` is the place of the one among `teachers` that `job.distill` learns from.
-    """
-    mode, stretch = placed(network, job, data, on, teachers, teacher)
+    """Return the vector after some updates, each in `parts` parts, and the losses."""
+    mode, stretch = placed(network, job, data, on)
     mode.policy = InTurn(job.pieces)  # type: ignore[assignment]
     slots = job.pieces // parts
     losses = list[float]()
@@ -189,18 +177,14 @@ def agreed(
     network: Network,
     data: Dataset,
     modes: Sequence[tuple[str, int]] = EXACT,
-    teachers: tuple[Teacher, ...] = (),
-    teacher: int = 0,
     **job: object,
 ) -> tuple[Vector, list[float]]:
     """What `single` trains, once the other exact modes have the same bits and losses."""
-    expected, losses = trained(
-        network, job_of("single", **job), data, teachers=teachers, teacher=teacher
-    )
+    expected, losses = trained(network, job_of("single", **job), data)
     assert len(set(losses)) == UPDATES
     assert not np.array_equal(expected, network.initial(0))
     for mode, parts in modes:
-        found, same = trained(network, job_of(mode, **job), data, parts, (), teachers, teacher)
+        found, same = trained(network, job_of(mode, **job), data, parts)
         same_bits(found, expected, f"{mode} in {parts}")
         assert same == losses
     return expected, losses

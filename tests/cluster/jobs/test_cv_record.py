@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs.cv_record import CvRecord, FoldScore, GroupScore
+from cluster.jobs.cv_record import CvRecord, FoldScore, GroupScore, names_of
 from core.errors import UsageError
 
 KEY = {"folds": 2, "seeds": [0, 1], "dataset_sha256": "ab"}
@@ -120,3 +120,9 @@ def test_other_settings_are_refused_by_name(path: Path) -> None:
     filled(path)
     with pytest.raises(UsageError, match="folds was 2 and is 5"):
         opened(path, folds=5)
+
+
+def test_many_groups_are_counted() -> None:
+    groups = [GroupScore(number, 1, 1) for number in range(9)]
+    assert names_of(groups) == "groups 0, 1, 2, 3, 4, 5 and 3 more"
+    assert (names_of(groups[7:8]), names_of([])) == ("group 7", "")

@@ -134,12 +134,6 @@ def test_evaluate_refuses_a_model_that_is_not_there(here: Path) -> None:
     assert "/nonexistent/model/model.json" in refusal(EvaluateRun, described, here)
 
 
-def test_a_teacher_of_other_windows_is_refused_before_the_run(here: Path, run: Path) -> None:
-    said = refusal(TrainRun, with_recordings(here, f"jobs.train.distill={{run: {run}}}"), here)
-    assert "the teacher takes windows of 16 x 2" in said
-    assert "jobs.train.distill.run" in said
-
-
 def test_evaluate_refuses_recordings_of_another_shape(here: Path, run: Path) -> None:
     said = refusal(EvaluateRun, with_recordings(here, f"jobs.evaluate.run={run}"), here)
     assert "windows of 16 x 2" in said

@@ -69,22 +69,6 @@ def test_any_number_of_workers_and_servers(
     assert bits(done) == alone[of]
 
 
-def test_a_teacher_reaches_any_number_of_workers(cluster: Cluster) -> None:
-    spectral = "model={name: spectral, hidden: 8}"
-    teacher = trained(cluster, spectral, "epochs=1", "mode=single")
-    taught = (
-        f"distill={{run: {teacher.run}, weight: 0.7}}",
-        "augment={rotation_degrees: 20, time_warp: 0.2}",
-        "epochs=1",
-    )
-    expected = bits(trained(cluster, "mode=single", *taught))
-    for workers, servers in ((1, 1), (2, 1), (4, 3)):
-        done = trained(cluster.part(workers, servers), *taught)
-        assert bits(done) == expected
-        (entry,) = done.result["teachers"]
-        assert entry["parameters_sha256"] == bits(teacher) != expected
-
-
 def test_devices_of_one_machine(cluster: Cluster, alone: dict[Words, str]) -> None:
     device = "device={kind: cpu, ids: [0, 1]}"
     done = trained(cluster, "mode=mirrored", *NORMALIZED, device)

@@ -10,7 +10,6 @@ from cluster.apps.app import AppError
 from cluster.apps.keras_network import KerasNetwork
 from core.data import Dataset
 from core.data.dataset import Array
-from core.models.distillation import Teacher
 from core.models.kernels import compiled_by_xla
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it, normalization_in_a_cell
 from tests.cluster.jobs.steps_here import (
@@ -24,18 +23,12 @@ from tests.cluster.jobs.steps_here import (
     measured,
     of_app,
     recordings,
-    same_bits,
     trained,
 )
 
 import tensorflow as tf  # isort: skip
 
 AUGMENT = {"rotation_degrees": 30.0, "time_warp": 0.3}
-TAUGHT = {
-    "slots": 4,
-    "augment": AUGMENT,
-    "distill": {"run": "teacher", "weight": 0.7, "temperature": 3.0},
-}
 
 
 @pytest.fixture
@@ -97,7 +90,7 @@ def test_statistics_of_windows_have_the_same_bits(
     expected, _ = agreed(network, data, [*modes, ("allreduce", 1)], slots=pieces, model=model)
     # What is measured once keeps its bits, also where the shares of the slots are no binary
     # fractions.
-    begun = network.layout.unpack(measured(network, data).vector)
+    begun = network.layout.unpack(measured(network, data)[0])
     ended = network.layout.unpack(expected)
     assert not np.array_equal(begun["head/kernel"], ended["head/kernel"])
     for part in ("scale", "shift", "mean", "deviation"):
@@ -111,36 +104,3 @@ def test_augmented_windows_have_the_same_bits(data: Dataset) -> None:
     expected, _ = agreed(network, data, modes, augment=AUGMENT, slots=4)
     plain, _ = trained(network, job_of("single", slots=4), data)
     assert not np.array_equal(plain, expected)
-
-
-@pytest.fixture
-def teachers(data: Dataset) -> tuple[Teacher, Teacher]:
-    """Two of a kind, standardized by other windows, as a model of fewer people is."""
-    network = built_in("spectral", hidden=8)
-    return (
-        measured(network, data, EVERY_ROW[:30], seed=5),
-        measured(network, data, EVERY_ROW[30:], seed=6),
-    )
-
-
-@pytest.mark.long
-def test_a_taught_network_has_the_same_bits(
-    data: Dataset, teachers: tuple[Teacher, Teacher]
-) -> None:
-    network = Scaled(PROBLEM)
-    modes = [("sync", 4), ("allreduce", 1)]
-    expected, _ = agreed(network, data, modes, teachers, 1, **TAUGHT)
-    alone, _ = trained(network, job_of("single", **TAUGHT), data, teachers=teachers[1:])
-    same_bits(alone, expected, "its place means nothing")
-    other, _ = trained(network, job_of("single", **TAUGHT), data, teachers=teachers)
-    assert not np.array_equal(other, expected)
-
-
-def test_a_push_learns_from_the_teacher_too(
-    data: Dataset, teachers: tuple[Teacher, Teacher]
-) -> None:
-    network = Scaled(PROBLEM)
-    taught = job_of("async", distill={"run": "teacher", "weight": 1.0})
-    first, _ = trained(network, taught, data, teachers=teachers, teacher=0)
-    second, _ = trained(network, taught, data, teachers=teachers, teacher=1)
-    assert not np.array_equal(first, second)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ClusterError, ExitCode, UsageError
+from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
 from deploy.jobs.node_job.records import JobState, is_job_id
@@ -190,6 +191,10 @@ def test_runs_are_those_of_the_node(node: JobNode) -> None:
     assert request.roles == {}  # mode: single
     roles = {"ps:0": "127.0.0.1:9200", "worker:0": "127.0.0.1:9201"}
     assert request_of(node.inventory, "pi", (), (), "/r").roles == roles
+    judged = load(node.inventory.path, ["jobs.evaluate.run=runs/one"])
+    assert (
+        request_of(judged, "evaluate", (), (), "/r").overrides[-1] == 'jobs.evaluate.run="/r/one"'
+    )
 
 
 ORDER: list[tuple[str, list[str]]] = [("pi", []), ("train", ["jobs.train.epochs=3"])]

@@ -2,7 +2,6 @@
 runners."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from deploy.jobs import attached_job, program_runners
 from deploy.jobs.apps import app_of_job
 from deploy.jobs.node_job.program_task import MEMBERS, TASK, ProgramTask
 from deploy.jobs.node_job.records import JobFolder
-from deploy.jobs.request import SWEEP, JobRequest, request_of
+from deploy.jobs.request import SWEEP, JobRequest
 from deploy.jobs.sweeps import (
     SweepRequest,
     answering,
@@ -147,22 +146,6 @@ def test_a_sweep_without_a_node_is_cancelled(
 def test_what_nodes_get_once_is_not_varied(node: JobNode, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         refuse_on_nodes(order_of(node, text))
-
-
-def test_a_sweep_on_nodes_has_no_teacher(node: JobNode) -> None:
-    plain = order_of(node, "grid: {jobs.train.epochs: [1, 2]}\n")
-    refuse_on_nodes(plain)
-    taught = load(node.inventory.path, ["jobs.train.distill={run: runs/first}"])
-    with pytest.raises(UsageError, match=r"jobs.train.distill: with `connection: ssh`"):
-        refuse_on_nodes(replace(plain, usual=taught))
-
-
-def test_a_teacher_is_the_run_of_that_name_on_the_node(node: JobNode) -> None:
-    taught = load(node.inventory.path, ["jobs.train.distill={run: runs/20260101T000000Z-train}"])
-    for job in ("train", "cv"):
-        request = request_of(taught, job, ("jobs.train.epochs=2",), (), "/var/runs")
-        assert request.overrides[-1] == 'jobs.train.distill.run="/var/runs/20260101T000000Z-train"'
-    assert "distill" not in "".join(request_of(taught, "pi", (), (), "/var/runs").overrides)
 
 
 def test_a_search_brings_its_environment(node: JobNode) -> None:
