@@ -276,25 +276,6 @@ def model(layer: type) -> Any:
     )
 
 
-@SAVES
-@pytest.mark.long
-def test_fits_as_kerass_does(tmp_path: Path) -> None:
-    x = np.asarray(drawn(32, 12, FEATURES))
-    y = np.arange(32) % 3
-    losses = []
-    models = [model(layer) for layer in (keras.layers.LSTM, pscluster.keras.LSTM)]
-    for made in models:
-        keras.utils.set_random_seed(2)
-        made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        losses.append(made.fit(x, y, epochs=2, batch_size=12, verbose=0).history["loss"])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
-    file = tmp_path / "model.keras"
-    models[1].save(file)
-    opened = keras.models.load_model(file)
-    assert type(opened.layers[1]) is pscluster.keras.LSTM
-    np.testing.assert_array_equal(opened.predict(x, verbose=0), models[1].predict(x, verbose=0))
-
-
 PLAIN = """
 import sys, keras, numpy as np
 model = keras.models.load_model(sys.argv[1], custom_objects={"pscluster>LSTM": keras.layers.LSTM})

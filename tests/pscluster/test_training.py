@@ -27,10 +27,6 @@ def network(input_shape: Any, outputs: int) -> Any:
     return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(outputs)])
 
 
-def number(input_shape: Any, outputs: int) -> Any:
-    return 3
-
-
 def share(y: Any, outputs: Any) -> Any:
     import tensorflow
 
@@ -94,56 +90,3 @@ def test_ctrl_c_leaves_the_result_so_far(cluster: pscluster.Cluster, lines: Line
     assert run.result["status"] == "cancelled"
     assert run.history
     assert cluster.status()["state"] == "running"
-
-
-def test_a_model_that_is_none_is_the_jobs_own_words(
-    cluster: pscluster.Cluster, lines: Lines
-) -> None:
-    with pytest.raises(pscluster.UsageError, match=r"model\(\): expected a keras\.Model") as raised:
-        cluster.train(number, DATA)
-    assert str(raised.value) == lines[-1]
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"mode": "nonsense"}, "mode"),
-        ({"epoch": 3}, "did you mean `epochs`"),
-        ({"epochs": -1}, "at least 1"),
-        ({"resume": "runs/none"}, "runs/none"),
-    ],
-)
-def test_a_wrong_setting_is_one_line(
-    cluster: pscluster.Cluster, settings: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(pscluster.UsageError, match=words) as raised:
-        cluster.train(network, DATA, **settings)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_cluster_that_is_not_up() -> None:
-    stopped = pscluster.local(workers=1, report=lambda line: None)
-    with pytest.raises(
-        pscluster.ClusterError, match="is stopped: a job needs every parameter server"
-    ) as raised:
-        stopped.train(network, DATA)
-    assert "\n" not in str(raised.value)
-    stopped._ends.close()
-    with pytest.raises(pscluster.UsageError, match="no such file"):
-        stopped.train(network, DATA)
-
-
-def test_a_model_compiled_for_the_median_finds_it(cluster: pscluster.Cluster) -> None:
-    import keras
-
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.2), loss="mae")
-    x = np.zeros((300, 1), np.float32)
-    y = np.repeat([0.0, 0.0, 10.0], 100).astype(np.float32)
-    data = pscluster.Data(x, y, x[:30], y[:30], groups=np.arange(300) % 10)
-    run = cluster.train(model, data, task="regression", mode="single", epochs=20, batch_size=50)
-    assert run.result["settings"]["optimizer"]["name"] == "sgd"
-    assert abs(float(run.model.predict(x[:1], verbose=0)[0, 0])) < 0.5, "the mean is 3.3"
-    with pytest.raises(pscluster.UsageError, match="callbacks: an argument of Keras's fit"):
-        cluster.train(model, data, task="regression", callbacks=[])

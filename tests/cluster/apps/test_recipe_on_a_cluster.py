@@ -6,8 +6,6 @@ examples; the job weighs the classes, stops early and takes the best epoch of th
 
 from collections.abc import Iterator
 
-import keras
-import numpy as np
 import pytest
 
 from tests.cluster.apps import tagger
@@ -46,29 +44,6 @@ def finished(done: Done) -> Done:
     assert done.code == 0, done.errors
     assert "Traceback" not in done.log
     return done
-
-
-def test_it_learns_from_the_examples_that_weigh_and_counts_positions(stopped: Done) -> None:
-    result = stopped.result
-    assert result["final"]["accuracy"] > 0.9, "half of the training examples are dice, of weight 0"
-    confusion = np.array(result["confusion"])
-    assert confusion.sum() == 120 * tagger.POSITIONS
-    assert np.trace(confusion) / confusion.sum() == pytest.approx(result["final"]["accuracy"])
-
-
-def test_a_frozen_layer_keeps_its_weights_and_the_other_is_stored_as_float32(stopped: Done) -> None:
-    assert stopped.folder is not None
-    trained = keras.models.load_model(stopped.folder / "model" / "model.keras")
-    keras.utils.set_random_seed(SEED)
-    fresh = tagger.model((tagger.POSITIONS,), len(tagger.LABELS))
-    np.testing.assert_array_equal(
-        trained.get_layer("table").embeddings, fresh.get_layer("table").embeddings
-    )
-    assert stopped.result["model"]["parameters"] == sum(
-        int(np.prod(each.shape)) for each in fresh.trainable_variables
-    )
-    assert {each.dtype for each in trained.trainable_variables} == {"float32"}
-    assert {layer.compute_dtype for layer in trained.layers} == {"float32", "bfloat16"}
 
 
 def test_it_stops_early_and_restores_the_epoch_that_validation_chose_to_the_bits_of_one_process(

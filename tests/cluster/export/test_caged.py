@@ -237,25 +237,6 @@ def test_its_own_packages_are_there(place: Place) -> None:
     assert place.export(run=run).stderr.startswith("it is\n")
 
 
-@pytest.mark.long
-@needs_landlock
-def test_what_an_app_reads_elsewhere_is_one_line_with_the_remedy(place: Place) -> None:
-    numbers = write_tree(place.folder / "numbers", {"all": "1"}) / "all"
-    data = f"""
-def data(folder):
-    x = np.full([9, 16, 3], float(open({str(numbers)!r}).read()), "float32")
-    return dict(x_train=x, y_train=np.arange(9) % 3, x_test=x, y_test=np.arange(9) % 3)
-"""
-    run = place.with_code(data)
-    said = place.export(run=run, code=ExitCode.BAD_USAGE).stderr
-    assert f"Permission denied: '{numbers}'" in said
-    assert "reads its app, recordings and packages alone when it is exported" in said
-    assert "with --data" in said
-    assert said.count("\n") == 1
-    said = place.export(f"--data={numbers}", run=run, code=ExitCode.BAD_USAGE).stderr
-    assert "other windows than" in said
-
-
 @pytest.mark.parametrize("key", ["source", "format"])
 def test_a_run_names_nothing_private_as_its_recordings(place: Place, key: str) -> None:
     private = write_tree(place.folder / "home", {".ssh/id": "secret"}) / ".ssh"

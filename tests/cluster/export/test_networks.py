@@ -18,12 +18,8 @@ def test_every_network_is_exported_here_and_every_format_has_a_file() -> None:
 
 
 QUICK = {"onnx": tuple(SMALL), "litert": ("residual",), "savedmodel": ("kth",), "keras": ("kth",)}
-"""Conversions and Keras's loops take seconds each: the others are tested where time is."""
-EVERY = [
-    pytest.param(name, to, marks=() if name in QUICK[to] else pytest.mark.long)
-    for to in FILES
-    for name in SMALL
-]
+"""Conversions and Keras's loops take seconds each."""
+EVERY = [(name, to) for to, names in QUICK.items() for name in names]
 
 
 @pytest.mark.parametrize(("name", "to"), EVERY)
@@ -52,11 +48,10 @@ WITH_ALL = {
         ("spectral", {"channels": 1}),
     ],
 )
-@pytest.mark.parametrize("to", ["onnx", pytest.param("keras", marks=pytest.mark.long)])
 def test_the_other_settings_of_a_network_are_exported_too(
-    tmp_path: Path, name: str, settings: dict[str, Any], to: str
+    tmp_path: Path, name: str, settings: dict[str, Any]
 ) -> None:
-    case(name, **settings).answers_alike(to, tmp_path)
+    case(name, **settings).answers_alike("onnx", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["residual", "conv-lstm"])

@@ -112,16 +112,6 @@ class Running:
                 raise AssertionError(f"ended before it came: {self.end().errors}")
         return found
 
-    def until_it_listens(self) -> None:
-        """Until SIGTERM, which no Python process handles by itself, would be heard."""
-        status = Path(f"/proc/{self.process.pid}/status")
-        bit = 1 << (signal.SIGTERM - 1)
-
-        def look() -> int:
-            return bit & int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
-
-        self.when(look)
-
     def until_held(self, update: int) -> None:
         """Until it waits where `--chaos` has `hold:` this update."""
         self.until(f"chaos: hold after {update} updates")
@@ -302,13 +292,12 @@ class Cluster:
         flags: Sequence[str] = (),
         resumed: Path | None = None,
         prefix: Sequence[str] = (),
-        program: str = "cluster",
     ) -> Iterator[Running]:
         """Yield a job that was started, or goes on with `resumed`; killed if it still runs.
 
-        `prefix` is a command that starts commands, `program` the module that is the coordinator.
+        `prefix` is a command that starts commands.
         """
-        command = [*prefix, sys.executable, "-m", program, job, *flags]
+        command = [*prefix, sys.executable, "-m", "cluster", job, *flags]
         command += ["--inventory", str(self.inventory.path)]
         if resumed:
             command += ["--resume", str(resumed)]

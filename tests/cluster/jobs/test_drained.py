@@ -41,13 +41,3 @@ def test_a_drained_worker_is_ended_and_costs_no_update_and_no_repetition(
     assert "worker:1 is drained; 1 of 2 workers continue" in done.log
     assert " left (" not in done.log
     assert "overdue" not in done.log
-
-
-@pytest.mark.long
-def test_a_worker_that_holds_parameters_is_not_drained(cluster: Cluster) -> None:
-    with cluster.training("mode=allreduce", "epochs=100000") as job:
-        job.until("epoch   1/")
-        status, words = drain(cluster, "worker:1")
-        job.cancelled()
-    assert status == 409
-    assert words.startswith("it holds a part of the parameters in mode allreduce")

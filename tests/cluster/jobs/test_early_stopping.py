@@ -96,7 +96,6 @@ def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> 
 
 
 PATIENCE = 6
-UPDATES_PER_EPOCH = 15
 WORDS = (
     "epochs=500",
     "validation_subjects=1",
@@ -123,26 +122,6 @@ def stopped(done: Done) -> int:
     words = f"after epoch {after}: no better for {PATIENCE} epochs (best: epoch {best})"
     assert f"stopped early {words}" in done.errors
     return after
-
-
-@pytest.mark.long
-def test_a_resumed_run_stops_where_the_whole_one_does_with_the_same_bits(
-    two_servers: Cluster,
-) -> None:
-    whole = two_servers.train("mode=single", *WORDS)
-    after = stopped(whole)
-
-    often = ("mode=sync", *WORDS, "checkpoint.every_updates=10")
-    within_the_patience = (after - PATIENCE // 2) * UPDATES_PER_EPOCH + 3
-    with two_servers.held(within_the_patience, words=often) as job:
-        run = job.kill()
-    resumed = two_servers.part(1, 1).train(*often, resumed=run)
-    assert resumed.result["resumptions"] == 1
-    for entry in ("parameters_sha256", "selected", "stopped_early", "epochs_done", "final"):
-        assert resumed.result[entry] == whole.result[entry], entry
-
-    refused = two_servers.train(*often, resumed=run, code=2)
-    assert "is finished: there is nothing to resume" in refused.errors
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 BATCHES = 20
 WORKERS = 2
-SGD = "optimizer={name: sgd, learning_rate: 0.1, momentum: 0.0}"
 
 
 @pytest.fixture
@@ -31,10 +30,6 @@ def losses(done: Done) -> list[float]:
     return [event["loss"] for event in done.epochs]
 
 
-def pushed(done: Done) -> float:
-    return float(done.result["wire"]["push_bytes_per_step"])
-
-
 @pytest.mark.parametrize("bound", [0, 1])
 def test_ssp_bounds_what_an_update_may_miss(cluster: Cluster, bound: int) -> None:
     done = trained(cluster, "mode=ssp", f"ssp.bound={bound}", "replay_worst_batches=3")
@@ -52,39 +47,6 @@ def test_local_pushes_once_for_several_batches_and_the_last_ones_of_an_epoch_too
     # 20 batches are two groups of eight and one of four; the three repeated ones are one more.
     assert done.updates == 4 * (3 + 1)
     assert losses(done)[-1] < losses(done)[0]
-
-
-def test_topk_sends_a_part_and_trains(cluster: Cluster) -> None:
-    topk = "codec={name: topk, density: 0.05, momentum: 0.5}"
-    whole = trained(cluster, SGD, epochs=2)
-    part = trained(cluster, SGD, topk, epochs=8)
-    assert pushed(part) < 0.5 * pushed(whole)
-    assert losses(part)[-1] < losses(part)[0]
-
-
-def test_topk_with_a_warm_up_and_local_clipping_trains(cluster: Cluster) -> None:
-    topk = "codec={name: topk, density: 0.01, momentum: 0.5, clip_norm: 2.0, warmup_epochs: "
-    cold = trained(cluster, SGD, topk + "0}")
-    warm = trained(cluster, SGD, topk + "3}")
-    assert losses(warm)[-1] < losses(warm)[0]
-    # A mean of 9 % of 2,292 values instead of 1 %, 8 bytes each: some 1,500 bytes more a step.
-    assert 1_000 < pushed(warm) - pushed(cold) < 3_000
-
-
-def test_a_worker_s_server_compiles_with_xla_and_the_run_says_what_ran_where(
-    cluster: Cluster,
-) -> None:
-    fused = trained(cluster, "mode=sync", epochs=1)
-    compiled = trained(cluster, "mode=sync", "model.kernel=xla", "tensorboard=true", epochs=1)
-    assert losses(compiled)[0] == pytest.approx(losses(fused)[0], rel=1e-3)
-    found, expected = (done.result["final"]["loss"] for done in (compiled, fused))
-    assert found == pytest.approx(expected, rel=1e-2)
-    ran = {task["task"]: task for task in fused.result["busy"]["tasks"]}
-    assert set(ran) == {"ps:0", "ps:1", "worker:0", "worker:1", "coordinator:0"}
-    assert all(task["cpu_seconds"] > 0 and 0 < task["cpu_share"] <= 1 for task in ran.values())
-    assert [name for name, task in ran.items() if task["computes"]] == ["worker:0", "worker:1"]
-    events = compiled.run.glob("tensorboard/*/events*")
-    assert {path.parent.name for path in events} == {"train", "test"}
 
 
 @pytest.mark.parametrize("mode", ["async", "sync", "single"])

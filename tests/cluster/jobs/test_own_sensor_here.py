@@ -1,4 +1,4 @@
-"""A sensor of nine axes at 100 Hz goes the whole way; a phone that lacks one of them is named."""
+"""A sensor of nine axes at 100 Hz goes the whole way."""
 
 import json
 from pathlib import Path
@@ -14,11 +14,10 @@ from cluster.jobs import session
 from cluster.jobs.train import TrainRun
 from core.data.show.__main__ import main as show
 from core.plausible import STANDARD_GRAVITY
-from recognise.command import main as recognise
 from tests.cluster.jobs.kit import conducted, inventory_in
 from tests.recognise.readings import walk
 from tests.recognise.service.running import Service, service
-from tests.recognise.service.streaming import ended, labels, socket
+from tests.recognise.service.streaming import labels
 from tests.recognise.service.streaming import session as live
 
 PEOPLE = ("anna", "bert", "cleo", "dora", "emil", "fay")
@@ -92,15 +91,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def plain_lines(file: Path, rows: np.ndarray) -> Path:
-    """`t,ax,ay,az,gx,gy,gz`, which has no magnetometer."""
-    np.savetxt(file, rows[:, :7], delimiter=",", fmt="%.6f")
-    return file
-
-
-WITHOUT = "the model takes mag_x, mag_y, mag_z (uT), which is not among acc_x"
-
-
 @pytest.mark.long
 def test_it_is_shown_trained_and_exported_with_all_that_it_is(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -128,23 +118,6 @@ def test_it_is_shown_trained_and_exported_with_all_that_it_is(
     assert len(digests.pop()) == 64
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("label", TURNS)
-def test_recordings_and_streams_are_labelled(
-    here: Path,
-    tmp_path: Path,
-    label: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rows = readings(label, 9)
-    file = write(tmp_path / "day.csv", rows)
-    words = ["--model", here / "export", file, "--format", here / "own.yaml", "--to", "json"]
-    assert recognise([*map(str, words)]) == 0
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = {one["label"] for one in said if one["event"] == "label"}
-    assert found - {None} == {label}
-
-
 @pytest.fixture(scope="module")
 def running(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with service(tmp_path_factory.mktemp("service"), "--model", str(here / "export")) as found:
@@ -167,25 +140,3 @@ def test_a_live_session_is_labelled(running: Service, label: str) -> None:
             connection.send(json.dumps({"times": part[:, 0].tolist(), "values": values}))
         found = labels(connection, 30)
     assert {one["label"] for one in found if one["event"] == "label"} - {None} == {label}
-
-
-@pytest.mark.long
-def test_a_phone_without_a_magnetometer_is_refused_by_name(
-    here: Path, running: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain = plain_lines(tmp_path / "plain.csv", readings("still", 9, 50.0))
-    ways = ([plain, "--acceleration=m/s2", "--rotation=deg/s"], [here / "phone.csv"])
-    for way in ways:
-        words = ["--model", here / "export", *way]
-        if len(way) == 1:
-            words += ["--format", here / "phone.yaml"]
-        assert recognise([*map(str, words)]) == 2
-        assert WITHOUT in capsys.readouterr().err
-    phone = {"acceleration_unit": "m/s2", "rotation_unit": "rad/s"}
-    names = {"channels": CHANNELS[:6], "units": ["g"] * 3 + ["rad/s"] * 3}
-    for hello in (phone, names):
-        with socket(running) as connection:
-            connection.send(json.dumps({"schema": 1, **hello}))
-            said, code = ended(connection)
-        assert WITHOUT in said
-        assert code == 1008

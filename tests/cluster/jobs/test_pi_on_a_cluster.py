@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import ExitCode
 from tests.cluster.conftest import Pool
-from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
+from tests.cluster.jobs.cluster import Cluster, Done
 
 SETTINGS = ("jobs.pi.samples=6000001", "jobs.pi.chunk_samples=400000", "jobs.pi.seed=4")
 
@@ -41,13 +41,6 @@ def test_the_calibration_is_kept(cluster: Cluster, counted: Done) -> None:
 
 
 @pytest.mark.long
-def test_one_worker_counts_the_same_points(cluster: Cluster, counted: Done) -> None:
-    alone = cluster.part(workers=1).job("pi", *SETTINGS, code=0)
-    assert (alone.result["workers"], counted.result["workers"]) == (1, 2)
-    assert alone.result["inside"] == counted.result["inside"]
-
-
-@pytest.mark.long
 def test_metrics_and_an_interrupt(cluster: Cluster) -> None:
     with cluster.begun("pi", "jobs.pi.samples=1000000000000000") as job:
         metrics = cluster.metrics_when(job, "pscluster_pi_samples_total", 10_000_000)
@@ -74,12 +67,3 @@ def test_bad_data_is_one_line_and_leaves_no_run(cluster: Cluster) -> None:
     done = cluster.job("train", "jobs.train.data.source=/nonexistent", code=ExitCode.BAD_USAGE)
     assert "/nonexistent" in done.line
     assert done.folder is None
-
-
-@pytest.mark.long  # waits for the parameter server as long as one that only just starts may take
-def test_no_parameter_server_is_one_line() -> None:
-    with cluster_of(workers=1, start=False) as nothing:
-        done = nothing.job("pi", code=ExitCode.FAILED)
-        assert "ps:0" in done.line
-        assert "fab deploy" in done.line
-        assert done.result["status"] == "failed"

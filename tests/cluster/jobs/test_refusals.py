@@ -99,27 +99,28 @@ def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("job", "faults", "words"),
+    ("words", "said"),
     [
-        ("train", "kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
-        ("pi", "kill-ps:0.1", "only train resumes after that"),
-        ("pi", "kill-everybody:0.1", "no fault is called 'kill-everybody'"),
+        ("train --chaos kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
+        ("pi --chaos kill-ps:0.1", "only train resumes after that"),
+        ("pi --chaos kill-everybody:0.1", "no fault is called 'kill-everybody'"),
+        ("pi --resume", "only train, cv, run and sweep can be resumed"),
+        ("train --resume", "expected an interrupted training run, found none"),
     ],
 )
-def test_faults_that_cannot_be_injected_are_refused_in_one_line(
+def test_flags_that_this_job_cannot_have_are_refused_in_one_line(
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    job: str,
-    faults: str,
     words: str,
+    said: str,
 ) -> None:
     monkeypatch.delenv("PSCLUSTER_SUPERVISOR", raising=False)
     monkeypatch.chdir(here)
     path = inventory_in(here).path
-    assert main([job, "--inventory", str(path), "--chaos", faults]) == ExitCode.BAD_USAGE
+    assert main([*words.split(), "--inventory", str(path)]) == ExitCode.BAD_USAGE
     (line,) = capsys.readouterr().err.splitlines()
-    assert words in line
+    assert said in line
     assert not (here / "runs").exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.jobs.checkpointing import progress_of
 from tests.cluster.conftest import Pool
-from tests.cluster.jobs.cluster import Cluster, Done, own_recordings
+from tests.cluster.jobs.cluster import Cluster, Done
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -56,36 +56,6 @@ def ended_well(done: Done) -> None:
     assert done.result["final"]["accuracy"] is not None
 
 
-def test_it_goes_on_from_the_newest_checkpoint_and_is_finished_then(
-    cluster: Cluster, run: Path
-) -> None:
-    newest = checkpoints(run)[-1]
-    lost = known(run) - newest
-    done = cluster.part(2, 1).train(*RUN, resumed=run)
-    ended_well(done)
-    assert done.result["resumptions"] == 1
-    assert done.result["updates"]["rolled_back"] == lost
-    assert f"continues from update {newest}" in done.log
-
-    again = cluster.train(*RUN, resumed=run, code=2)
-    assert "is finished: there is nothing to resume" in again.line
-
-
-def test_a_live_run_takes_no_notice_of_a_second_one_that_would_go_on_with_it(
-    cluster: Cluster,
-) -> None:
-    with cluster.held(30, words=RUN) as job:
-        run = job.folder()
-        second = cluster.train(*RUN, resumed=run, flags=["--quiet"], code=1)
-        assert "expected to be the only one who writes there" in second.line
-        job.let_go(30)
-        done = job.end(0)
-    assert done.run == run
-    ended_well(done)
-    assert done.result["resumptions"] == 0
-    assert '"state":"failed"' not in (done.run / "history.jsonl").read_text()
-
-
 def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
     cluster: Cluster, run: Path
 ) -> None:
@@ -110,25 +80,6 @@ def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
     ended_well(done)
     assert done.result["updates"]["rolled_back"] == lost > 0
     assert f"no checkpoint: {lost} updates run again" in done.errors
-
-
-def test_another_run_than_the_one_that_began_is_refused(cluster: Cluster, killed: Path) -> None:
-    others = own_recordings(cluster.folder / "others.npz", train=440)
-    done = cluster.train(*RUN, f"data.source={others}", resumed=killed, flags=["--quiet"], code=2)
-    assert "other recordings" in done.line
-    assert str(killed) in done.line
-    assert not (killed / "result.json").exists(), "it can still go on with the right ones"
-
-
-def test_nothing_to_go_on_with_is_told_in_one_line(cluster: Cluster) -> None:
-    nowhere = cluster.folder / "empty"
-    settings = cluster.settings(*RUN)
-    done = cluster.job("train", *settings, f"runs={nowhere}", flags=["--resume"], code=2)
-    assert done.line == (
-        f"{nowhere}: expected an interrupted training run, found none: start one without --resume"
-    )
-    done = cluster.job("pi", flags=["--resume"], code=2)
-    assert "only train, cv, run and sweep can be resumed" in done.errors
 
 
 def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster) -> None:

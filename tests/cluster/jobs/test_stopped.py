@@ -53,12 +53,3 @@ def test_a_job_that_meets_a_stopped_server_at_its_start_is_to_be_started_again(
     done = cluster.job(job, *cluster.settings(*WORDS), code=ExitCode.SERVER_LOST)
     assert "parameter server ps:1 at" in done.errors
     assert "takes connections and answers none within 10 s" in done.errors
-
-
-def test_an_evaluation_of_a_stopped_server_ends(cluster: Cluster) -> None:
-    cluster.train(*WORDS, "epochs=1")
-    with cluster.begun("evaluate", *cluster.settings(*WORDS)) as job:
-        job.until("data: ")
-        cluster.processes["ps:0"].send_signal(signal.SIGSTOP)
-        done = job.end(ExitCode.SERVER_LOST)
-    assert "parameter server ps:0 at" in done.errors

@@ -142,17 +142,16 @@ def test_evaluate_finds_the_same_figures(cluster: Cluster, trained: Done) -> Non
     assert found["evaluated_windows"] == 120
 
 
-@pytest.mark.parametrize("rate", [pytest.param(1e6, marks=pytest.mark.long), 1e9])
-def test_divergence_names_the_update_and_the_learning_rate(cluster: Cluster, rate: float) -> None:
+def test_divergence_names_the_update_and_the_learning_rate(cluster: Cluster) -> None:
     done = cluster.train(
-        f"optimizer={{name: sgd, learning_rate: {rate}}}",
+        "optimizer={name: sgd, learning_rate: 1e9}",
         "schedule={name: constant}",
         "epochs=3",
         flags=["--quiet"],
         code=1,
     )
     assert "update" in done.line
-    assert f"{rate:.3g}" in done.line
+    assert "1e+09" in done.line
     assert "lower jobs.train.optimizer.learning_rate" in done.line
     assert (done.result["status"], done.result["reason"]) == ("failed", done.line)
     assert done.result["updates"]["scheduled"] > 0

@@ -18,18 +18,13 @@ from cluster.pages.report import report
 from cluster.pages.run_files import StoredRun, run_of
 from cluster.pages.server import PageServer
 from cluster.pages.sweep import sweep_page
-from core.status.parts import Figures
 from core.status.view import ConfusionView, RunView
 from tests.cluster.pages import sweeps
 from tests.cluster.pages.browser import Looking, Scheme, chromium, looking
 from tests.cluster.pages.example import LABELS, begun, estimating, failed, hostile, training
 from tests.cluster.pages.folders import left, pi_result, train_result
-from tests.cluster.pages.other_tasks import left as left_of
 from tests.cluster.pages.other_tasks import (
-    many_classes,
-    multilabel,
     regression,
-    regression_that_ended,
 )
 
 pytestmark = pytest.mark.long
@@ -42,12 +37,6 @@ VIEWS = {
     "failed": failed(),
     "hostile": hostile(),
 }
-OTHERS = {
-    "regression": regression_that_ended().view(61.0),
-    "labels": multilabel().view(61.0),
-    "classes": many_classes().view(61.0),
-}
-"""Runs that learn something else than activities."""
 PATIENCE_MILLISECONDS = 30_000
 Size = tuple[int, Scheme]
 SIZES: list[Size] = [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")]
@@ -107,20 +96,6 @@ def test_the_page_looks_well(browser: Browser, name: str, size: Size) -> None:
         seen.looks_well_opened()
 
 
-def test_pages_and_reports_of_other_tasks_look_well(browser: Browser, tmp_path: Path) -> None:
-    for view in OTHERS.values():
-        with serving(Shown(view)) as address, looking(browser, address, 400, "dark") as seen:
-            seen.looks_well()
-    figures = Figures(loss=1.0, others={"r2": 0.1})
-    runs = [
-        run_of(left_of(tmp_path / f"2026010{at}T000000Z-train", regression(3), figures))
-        for at in (1, 2)
-    ]
-    texts = [report(StoredRun(tmp_path, view)) for view in OTHERS.values()]
-    for text in (*texts, comparison(runs)):
-        file_looks_well(browser, tmp_path, text)
-
-
 BARS = sweeps.sweep(
     [sweeps.run(at, {"jobs.train.mode": name}) for at, name in enumerate(("sync", "async"), 1)]
 )
@@ -174,27 +149,6 @@ def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browse
             "held-out people: 0.433 at 7 min 30 s",
         )
         seen.looks_well()
-
-
-def test_charts_appear_with_their_first_numbers(browser: Browser) -> None:
-    waiting = replace(begun(), run=training(2).run)
-    shown = Shown(waiting)
-    with served(browser, shown) as seen:
-        assert seen.page.locator("canvas:visible").count() == 0
-        expect(seen.page.locator("#chart-accuracy .empty")).to_contain_text("after the first epoch")
-        shown.now = training(2)
-        expect(seen.page.locator("canvas:visible")).to_have_count(8)
-        expect(seen.page.locator(".chart .empty:visible")).to_have_count(0)
-        seen.looks_well()
-
-
-def test_the_page_follows_to_the_next_job(browser: Browser) -> None:
-    shown = Shown(estimating(2, state="done"))
-    with served(browser, shown) as seen:
-        expect(seen.page.locator("h1")).to_have_text("pi on thesis")
-        shown.now = training(2)
-        expect(seen.page.locator("h1")).to_have_text("train on thesis")
-        expect(seen.page.locator("#chart-loss canvas")).to_be_visible()
 
 
 NEXT = "20991231T000000Z-train"

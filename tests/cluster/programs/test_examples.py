@@ -53,23 +53,3 @@ def test_workers_that_add_up_their_gradients(here: Path) -> None:
     lines = [json.loads(path.read_text()) for path in here.glob("runs/*/files/worker-*/line.json")]
     assert len(lines) == 2
     assert lines[0] == lines[1]
-
-
-DIES = """
-    manager.save(options=here)
-    if steps.numpy() == 3 and not os.path.exists("died"):
-        open("died", "w").close()
-        os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.mark.long
-def test_a_chief_that_is_killed_continues_with_its_checkpoint(here: Path) -> None:
-    source = (PROGRAMS / "keeps_checkpoints.py").read_text()
-    saves = "\n    manager.save(options=here)\n"
-    assert source.count(saves) == 1
-    (here / "dies.py").write_text(source.replace(saves, DIES))
-    ended = typed(here, "job", "run", "dies.py")
-    assert ended.returncode == 0, ended.stderr
-    assert "begins at step 3" in ended.stderr
-    assert "ends at step 5 with 5.0" in ended.stderr

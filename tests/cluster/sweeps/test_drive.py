@@ -16,7 +16,7 @@ from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks, result
 from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.record import RunRecord, SweepRecord
-from cluster.sweeps.schedule import MOST_ENDINGS, Schedule
+from cluster.sweeps.schedule import Schedule
 from core.errors import ClusterError
 from deploy.common.project import environment_for_any_folder
 from tests.hang import HANG_SECONDS
@@ -317,22 +317,6 @@ def test_the_run_of_a_lost_node_ends_on_another(nodes: Nodes, undisturbed: list[
     assert nodes.resumptions() == [0, 1, 0]
 
 
-@pytest.mark.long
-def test_an_interrupted_run_resumes_on_another_node_from_its_checkpoint(
-    nodes: Nodes, undisturbed: list[object]
-) -> None:
-    nodes.begin(0)
-    assert not nodes.run(lambda: nodes.began(0))
-    assert nodes.has_checkpoint("0001")
-    nodes.again()
-    nodes.units[0].kill()
-    nodes.begin(1)
-    assert nodes.run()
-    assert nodes.figures() == undisturbed
-    assert nodes.resumptions() == [1, 0, 0]
-    assert {run.node for run in nodes.schedule.record.runs} == {NAMES[1]}
-
-
 def test_a_node_that_comes_back_resumes_what_it_began(
     nodes: Nodes, undisturbed: list[object]
 ) -> None:
@@ -354,14 +338,3 @@ def test_a_node_that_comes_back_resumes_what_it_began(
     assert nodes.run()
     assert nodes.figures() == undisturbed
     assert nodes.resumptions() == [1, 0, 0]
-
-
-@pytest.mark.long
-def test_a_run_is_not_tried_for_ever(here: Here) -> None:
-    here.schedule = schedule_of(1)
-    here.executors = here.executors[:1]
-    kills = set[int | None]()
-    here.look = lambda: kills.add(here.kill())
-    assert here.run()
-    assert len(kills - {None}) == MOST_ENDINGS
-    assert here.runs() == [("0001", "failed")]
