@@ -80,11 +80,6 @@ class Walker:
         """The labels that came so far."""
         return [one for one in self.events if one["event"] == "label"]
 
-    @property
-    def taken(self) -> Readings:
-        """The readings that were sent."""
-        return self._readings.rows(slice(0, self._sent))
-
     def _is_over(self) -> bool:
         return self._sent >= len(self._readings) or self.stop.is_set() or bool(self.wrong)
 
@@ -141,28 +136,23 @@ class Walker:
 class Asker:
     """Requests one after the other; `wanted` are the logits of each version."""
 
-    def __init__(self, places: Places, given: Floats, wanted: Mapping[int, Floats]) -> None:
-        self._places = places
+    def __init__(self, place: Service, given: Floats, wanted: Mapping[int, Floats]) -> None:
+        self._place = place
         self._body = as_json(given, outputs=[{"name": "logits"}])
         self._wanted = wanted
         self.stop = threading.Event()
         self.versions: list[int] = []
-        self.moves = 0
         self.wrong: list[object] = []
 
     def run(self) -> None:
         while not self.stop.is_set() and not self.wrong:
-            # A service that has just ended: the request goes to the other one.
-            places = self._places()
-            place = places[len(self.versions) % len(places)] if places else None
             try:
-                if place is not None:
-                    self._ask(place)
-            except httpx.TransportError:
-                self.moves += 1
+                self._ask()
+            except httpx.TransportError as problem:
+                self.wrong.append(repr(problem))
 
-    def _ask(self, place: Service) -> None:
-        with place.client() as client:
+    def _ask(self) -> None:
+        with self._place.client() as client:
             answer = client.post(f"{PATH}/infer", json=self._body)
         if answer.status_code != 200:
             self.wrong.append(answer.text)

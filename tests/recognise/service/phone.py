@@ -6,10 +6,9 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from playwright.sync_api import Browser, CDPSession, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from core.data.source import find_source
 from core.errors import DataError
@@ -22,7 +21,6 @@ PROJECT = Path(__file__).resolve().parents[3]
 FIRST_STEP = 7496
 """The line of HAPT's recording 1 at which its person begins to walk."""
 PATIENCE_MILLISECONDS = 30_000
-SENSORS = ("accelerometer", "linear-acceleration", "gyroscope")
 
 COUNT_SENT = """
 (() => {
@@ -114,42 +112,6 @@ def phone(
         yield seen
     finally:
         context.close()
-
-
-class Sensors:
-    """Chromium's own sensor overrides; they belong to the page that is open."""
-
-    def __init__(self, page: Page) -> None:
-        self._session: CDPSession = page.context.new_cdp_session(page)
-        for kind in SENSORS:
-            metadata = {"available": True, "minimumFrequency": 1, "maximumFrequency": 60}
-            self._session.send(
-                "Emulation.setSensorOverrideEnabled",
-                {"enabled": True, "type": kind, "metadata": metadata},
-            )
-
-    def put(self, acceleration: Any, rotation: Any) -> None:
-        """One reading, in g and rad/s."""
-        values = {
-            "accelerometer": [value * STANDARD_GRAVITY for value in acceleration],
-            "gyroscope": list(rotation),
-            "linear-acceleration": [0.0, 0.0, 0.0],
-        }
-        for kind, (x, y, z) in values.items():
-            reading = {"xyz": {"x": float(x), "y": float(y), "z": float(z)}}
-            self._session.send(
-                "Emulation.setSensorOverrideReadings", {"type": kind, "reading": reading}
-            )
-
-    def play(self, readings: Readings, page: Page, until: str) -> None:
-        """Play at the pace of the times, until the page says that `until` is true."""
-        begun = time.monotonic()
-        for at, moment in enumerate(readings.times - readings.times[0]):
-            page.wait_for_timeout(max(0.0, 1000 * (moment - (time.monotonic() - begun))))
-            self.put(readings.acceleration[at], readings.rotation[at])
-            if page.evaluate(until):
-                return
-        raise AssertionError(page.locator("main").inner_text())
 
 
 def play_events(page: Page, readings: Readings, hertz: float = 50.0) -> None:

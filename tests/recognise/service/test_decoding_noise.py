@@ -10,13 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from core.exported import Description, open_model
-from recognise.service.limits import RequestError, StreamLimits
-from recognise.service.live import messages, sensor_logger
+from recognise.service.limits import RequestError
+from recognise.service.live import sensor_logger
 from recognise.service.live.merging import Merging
 from recognise.stream import Settings
-from recognise.stream.stream import MOST_READINGS
-from tests.recognise.exports import export
 from tests.recognise.service.noise import Strategy, anything, damaged, fields, leaf
 
 SPECIAL = ("accelerometer", "totalacceleration", "gravity", "Gyroscope", "", 1e308, 17 * 10**17)
@@ -25,7 +22,6 @@ _any = anything(*SPECIAL)
 _number = st.one_of(st.floats(-20, 20), st.none(), st.just(math.nan), st.just(1e308), _leaf)
 _vector = st.one_of(st.fixed_dictionaries({}, optional=dict.fromkeys("xyz", _number)), _any)
 _sensor = st.sampled_from(sensor_logger.SENSORS)
-_floats = st.lists(st.floats(-4, 4), min_size=3, max_size=3)
 _right = st.fixed_dictionaries(
     {
         "name": _sensor,
@@ -47,26 +43,6 @@ _posts = st.one_of(
         }
     ),
     fields(("sessionId", "payload", "messageId"), _any),
-    _any,
-)
-
-
-def _message(three: Strategy, value: Strategy, **more: Strategy) -> Strategy:
-    def of(count: int) -> Strategy:
-        rows = st.lists(three, min_size=count, max_size=count)
-        times = st.lists(value, min_size=count, max_size=count)
-        wanted = {"times": times, "acceleration": rows, "rotation": rows}
-        return st.fixed_dictionaries(wanted, optional=more)
-
-    return st.integers(1, 3).flatmap(of)
-
-
-_units = st.sampled_from(["g", "m/s2", "x"])
-_options = dict.fromkeys(("acceleration_unit", "hop", "votes", "of", "schema", "token"), _leaf)
-_readings = st.one_of(
-    _message(_floats, st.floats(0, 9), hop=st.integers(1, 64), acceleration_unit=_units),
-    _message(st.one_of(st.lists(_number, max_size=4), _floats, _any), _number, **_options),
-    fields(("times", "acceleration", "rotation", "hop"), _any),
     _any,
 )
 
@@ -137,34 +113,6 @@ def test_a_post_of_sensor_logger_is_readings_or_a_reason() -> None:
     @given(st.lists(_bytes_of(_posts), min_size=1, max_size=2), st.sampled_from([1.0, -1.0]))
     def noise(bodies: list[bytes], sign: float) -> None:
         found[is_taken(lambda: merged(*bodies, sign=sign))] += 1
-
-    noise()
-    assert min(found[True], found[False]) > 100, found
-
-
-@pytest.fixture(scope="module")
-def description(tmp_path_factory: pytest.TempPathFactory) -> Description:
-    return open_model(export(tmp_path_factory.mktemp("noise") / "export")).description
-
-
-@pytest.mark.long
-def test_a_message_of_a_session_is_readings_or_a_reason(description: Description) -> None:
-    found: Counter[bool] = Counter()
-
-    @many
-    @given(_bytes_of(_readings))
-    def noise(payload: bytes) -> None:
-        text = payload.decode("latin-1")
-
-        def read() -> None:
-            readings = messages.readings(text)
-            assert 0 < len(readings.times) == len(readings.acceleration) <= MOST_READINGS
-
-        def begin() -> None:
-            messages.hello(text).settings(description, StreamLimits())
-
-        found[is_taken(read)] += 1
-        is_taken(begin)
 
     noise()
     assert min(found[True], found[False]) > 100, found

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,13 +15,11 @@ from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.recognise.service.phone import (
     PATIENCE_MILLISECONDS,
-    Sensors,
     connect,
     phone,
     play_events,
     record,
     somebody_walks,
-    still,
     wait_until,
 )
 from tests.recognise.service.running import Service, served, service
@@ -35,7 +32,6 @@ MANY = 400
 STEPS = 128
 EACH = 4
 """Readings of a message of the page."""
-LABELLED = "document.getElementById('label').textContent !== '…'"
 EXPORT = export
 WORDS = ("--tls",)
 
@@ -76,21 +72,7 @@ def test_a_model_of_two_way_filters_is_told(browser: Browser, tmp_path: Path) ->
         assert seen.wrongs == []
 
 
-def test_chromium_s_own_sensors_reach_the_label(browser: Browser, running: Service) -> None:
-    with phone(browser, running) as seen:
-        sensors = Sensors(seen.page)
-        sensors.put((0, 0, 1), (0, 0, 0))
-        connect(seen.page)
-        sensors.play(
-            still(MANY), seen.page, f"{LABELLED} && sent.labels.at(-1)[2].label === 'STILL'"
-        )
-        sensors.play(somebody_walks(MANY)[0], seen.page, "sent.labels.at(-1)[2].label === 'MOVING'")
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
-        assert seen.wrongs == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark")])
 def test_the_page_looks_well(
     browser: Browser, running: Service, width: int, scheme: Scheme
 ) -> None:
@@ -203,45 +185,6 @@ def restarting(folder: Path, first: Service) -> Iterator[Callable[..., None]]:
             stack.enter_context(service(folder, "--port", str(first.port), *words))
 
         yield restart
-
-
-def test_a_session_continues_after_a_restart_of_the_service(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """Readings go on at 50 Hz meanwhile: each window has its label, once and in order."""
-    count = 600
-    with (
-        served(tmp_path, make=export) as first,
-        restarting(tmp_path, first) as restart,
-        phone(browser, first, script=HEAR) as seen,
-    ):
-        connect(seen.page)
-        timer = threading.Timer(4.0, restart)  # s, of twelve
-        timer.start()
-        try:
-            play_events(seen.page, walk(count))
-        finally:
-            timer.join()
-        expected = [
-            pytest.approx((127 + 25 * number) / 50) for number in range((count - 128) // 25 + 1)
-        ]
-        labels = "heard.filter(one => one.event === 'label').length"
-        wait_until(seen.page, f"{labels} >= {len(expected)}")
-        heard = seen.page.evaluate("heard")
-        kinds = [one["event"] for one in heard]
-        assert [one["at"] for one in heard if one["event"] == "label"] == expected
-        assert (
-            kinds.count("moved"),
-            kinds.count("ready"),
-            kinds.count("fault"),
-            kinds.count("changed"),
-        ) == (
-            1,
-            2,
-            0,
-            1,
-        )
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
 
 
 def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path: Path) -> None:

@@ -17,13 +17,11 @@ from core.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
 from recognise.service import __main__ as main_module
 from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER, server_certificate
-from recognise.service.limits import MEBIBYTE
 from recognise.service.state import token_in
 from tests.deploy.playing import eventually, gone
 from tests.habits import needs
 from tests.ran import python
 from tests.recognise.service.exports import export, windows
-from tests.recognise.service.raw import exchange, post
 from tests.recognise.service.running import (
     PATH,
     Service,
@@ -70,24 +68,6 @@ def test_at_rest_it_is_small_and_has_no_tensorflow(tmp_path: Path) -> None:
         main = psutil.Process(running.process.pid)
         every = (main, *main.children(recursive=True))
         assert sum(each.memory_full_info().pss for each in every) < AT_REST_BYTES
-
-
-@pytest.mark.long
-def test_its_memory_stays_flat_over_large_refused_requests(tmp_path: Path) -> None:
-    large = [
-        b"[" * (8 * MEBIBYTE),
-        b'{"inputs":["' + b"x" * (8 * MEBIBYTE) + b'"]}',
-        b"[" + b"{}," * 2 * MEBIBYTE + b"1]",
-    ]
-    figures = []
-    with served(tmp_path) as running:
-        for _ in range(6):
-            for body in large:
-                answer = exchange(running.port, post(f"{PATH}/infer", running.token, body))
-                assert answer is not None
-                assert answer.status == 400
-            figures.append(running.status("VmRSS"))
-    assert figures[-1] <= figures[1] + 8 * 1024, figures  # less than one body more
 
 
 def kept(running: Service) -> dict[str, bytes]:

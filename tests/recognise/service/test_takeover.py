@@ -38,7 +38,7 @@ def test_a_promotion_and_a_rollback_under_load_drop_no_request_and_no_session(
     wanted = {number: open_model(each).logits(given) for number, each in enumerate(folders, 1)}
     with service(tmp_path, "--model", str(folders[0])) as running:
         walkers = [Walker(lambda: [running], walk(40_000), **HELLO) for _ in range(SESSIONS)]
-        askers = [Asker(lambda: [running], given, wanted) for _ in range(4)]
+        askers = [Asker(running, given, wanted) for _ in range(4)]
 
         def all_get(version: int) -> None:
             wait_until_served(running, version)

@@ -1,47 +1,24 @@
 """Recordings of a phone's app become a model, and the phone sees itself: three commands."""
 
-import io
 import re
 import signal
 import subprocess
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
-from core.plausible import STANDARD_GRAVITY
 from tests.ran import PROJECT, ran
-from tests.recognise.readings import Readings, walk
+from tests.recognise.readings import walk
 from tests.recognise.service.phone import connect, phone, play_events, still, wait_until
 from tests.recognise.service.running import READY, Service, state_of
+from tests.recognise.test_formats import sensor_logger
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 FAB = (PROJECT / ".venv/bin/fab", "-r", PROJECT)
 PEOPLE = ("anna", "bert", "cleo", "dora", "emil", "fay")
 SECONDS = 40
-BEGAN_NANOSECONDS = 1_780_000_000_000_000_000
-
-
-def of_sensor_logger(moved: Readings) -> bytes:
-    """One recording as the app shares it: an archive with a file a sensor."""
-    steady = np.array([0.0, 0.0, STANDARD_GRAVITY])
-    sensors = {
-        "Accelerometer": moved.acceleration * STANDARD_GRAVITY - steady,
-        "Gravity": np.tile(steady, (len(moved.times), 1)),
-        "Gyroscope": moved.rotation,
-    }
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for sensor, values in sensors.items():
-            lines = ["time,seconds_elapsed,z,y,x"]
-            for seconds, (x, y, z) in zip(moved.times, values, strict=True):
-                nanoseconds = BEGAN_NANOSECONDS + round(1e9 * seconds)
-                lines.append(f"{nanoseconds},{seconds:.9f},{z:.7f},{y:.7f},{x:.7f}")
-            archive.writestr(f"{sensor}.csv", "\n".join(lines))
-    return content.getvalue()
 
 
 @pytest.fixture
@@ -53,7 +30,7 @@ def walks(tmp_path: Path) -> Path:
         for label, readings in moved.items():
             folder = tmp_path / "walks" / person / label
             folder.mkdir(parents=True)
-            (folder / "2026-11-26.zip").write_bytes(of_sensor_logger(readings))
+            (folder / "2026-11-26.zip").write_bytes(sensor_logger(readings))
     return tmp_path
 
 

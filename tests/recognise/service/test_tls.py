@@ -39,22 +39,6 @@ def test_a_client_that_trusts_the_authority_gets_answers(running: Service, host:
     assert found.status_code == 200
 
 
-def test_others_refuse_its_certificate(running: Service) -> None:
-    with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
-        httpx.get(f"https://localhost:{running.port}/v2/health/live")
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_today_s_versions_of_the_protocol(running: Service, version: ssl.TLSVersion) -> None:
-    context = trusting(running)
-    context.minimum_version = context.maximum_version = version
-    with (
-        socket.create_connection(("127.0.0.1", running.port), timeout=30) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as wrapped,
-    ):
-        assert wrapped.version() == version.name.replace("_", ".")
-
-
 def test_no_older_version_of_the_protocol(running: Service) -> None:
     words = ("openssl", "s_client", "-tls1_1", "-connect", f"127.0.0.1:{running.port}")
     old = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
