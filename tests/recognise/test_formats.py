@@ -83,15 +83,16 @@ def as_csv(file: Path, readings: Readings) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "write"), [("sensor-logger", sensor_logger), ("serial", serial)], ids=str
+    ("name", "file", "write"),
+    [("sensor-logger", "walk.zip", sensor_logger), ("serial", "walk.log", serial)],
 )
 def test_an_apps_file_has_the_windows_of_the_plain_one(
-    name: str, write: Callable[[Readings], bytes], tmp_path: Path
+    name: str, file: str, write: Callable[[Readings], bytes], tmp_path: Path
 ) -> None:
     readings = walk(900)
-    (tmp_path / "walk").write_bytes(write(readings))
+    (tmp_path / file).write_bytes(write(readings))
     wanted = windows_of(found_in(as_csv(tmp_path / "plain.csv", readings))[0])
-    everything, note = found_in(tmp_path / "walk", name)
+    everything, note = found_in(tmp_path / file, name)
     found = windows_of(everything)
     assert len(found) == len(wanted) > 5
     # A log of a serial line begins within a line.

@@ -1,6 +1,5 @@
 """What the policies remember to be quick changes none of their decisions."""
 
-import time
 from collections.abc import Callable, Sequence, Set
 
 import pytest
@@ -116,39 +115,3 @@ def test_a_worker_is_worth_while_unless_the_others_are_done_long_before(
     assert speeds.worth_while(task, slots, remaining, lambda: busy, live) == patient
     share = speeds.of(task) / sum(speeds.of(other) for other in live | {task})
     assert speeds.share(task, live) == pytest.approx(share)
-
-
-def test_a_step_costs_little_more_for_each_worker_more() -> None:
-    """As the dispatcher asks: everybody idle, after each reply.
-
-    It grew with the third power of the workers.
-    """
-    few = _cpu_of_a_step(16)
-    many = _cpu_of_a_step(128)
-    assert many < 8 * 10 * few, (
-        "eight times the workers, and at worst their square; it was 330 times"
-    )
-
-
-class Timed(Synchronous):
-    """Counts the processor time of its decisions."""
-
-    cpu = 0.0
-
-    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
-        begin = time.process_time()
-        grant = super().draw(task, live, now)
-        self.cpu += time.process_time() - begin
-        return grant
-
-    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
-        begin = time.process_time()
-        done = super().replied(grant, task, seconds)
-        self.cpu += time.process_time() - begin
-        return done
-
-
-def _cpu_of_a_step(workers: int, steps: int = 12) -> float:
-    policy = Timed(64, Speeds())
-    Simulation(policy, {task: 1.0 + task / 1000 for task in range(workers)}).run(range(steps))
-    return policy.cpu / steps

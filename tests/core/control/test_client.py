@@ -1,6 +1,5 @@
 """The one client against servers that flood, trickle, redirect, talk without end, or hang up."""
 
-import re
 import socket
 import socketserver
 import threading
@@ -16,13 +15,8 @@ from core.control.server import PROCESS_HEADER, Server
 from core.errors import ClusterError
 from deploy.jobs.node_job import role_restart
 from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
-from tests.core.server.processes import HANG_SECONDS, PROJECT
+from tests.core.server.processes import HANG_SECONDS
 
-PRODUCT = ("cluster", "core", "deploy", "ps_node", "recognise", "worker_node")
-OTHER_CLIENTS = re.compile(
-    r"urllib\.(request|error)|http\.client|HTTPConnection|urlopen|import (requests|httpx)"
-)
-OTHER_SUPERVISOR_CLIENTS = re.compile(r"""json\.dumps\(\{["']verb""")
 Play = Callable[[socket.socket, threading.Event], None]
 
 
@@ -195,32 +189,3 @@ def test_roles_that_say_too_much_are_given_up_too(play: Play) -> None:
         roles = dict.fromkeys(["ps:0", "worker:0"], f"127.0.0.1:{port}")
         with pytest.raises(ClusterError, match="are not ready after"):
             restart_roles(roles, print, RestartPatience(deadline_seconds=0.5))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "known"),
-    [
-        # Beside the nodes' client there is one of published data, a script with which a node asks
-        # its own service, and one that asks whether a Prometheus is ready.
-        (
-            OTHER_CLIENTS,
-            {
-                "core/control/client.py",
-                "core/data/fetch/download.py",
-                "deploy/converge/serving.py",
-                "deploy/monitor/ready.py",
-            },
-        ),
-        (OTHER_SUPERVISOR_CLIENTS, {"core/control/lines.py"}),
-    ],
-)
-def test_the_product_has_one_client_of_http_and_one_of_supervisors(
-    pattern: re.Pattern[str], known: set[str]
-) -> None:
-    found = {
-        str(path.relative_to(PROJECT))
-        for room in PRODUCT
-        for path in (PROJECT / room).rglob("*.py")
-        if pattern.search(path.read_text())
-    }
-    assert found == known

@@ -40,11 +40,6 @@ def with_an_entry(desk: Desk, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["/", "//", ".", "./", "\x00x"])
-def test_an_entry_with_no_usable_name_ends_in_at_most_one_error(desk: Desk, name: str) -> None:
-    desk.tried(with_an_entry(desk, name))
-
-
 def test_a_small_archive_of_endless_zeros_is_refused_unread(desk: Desk) -> None:
     zeros = {"train/Inertial Signals/body_acc_x_train.txt": b"0" * (65 << 20)}
     path = desk.write("bomb.zip", zeros)

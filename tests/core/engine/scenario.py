@@ -12,10 +12,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -23,7 +22,6 @@ import numpy as np
 import psutil
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
-from core.engine import runtime as engine_runtime
 from core.engine.membership import Phase
 from core.engine.messages import Event, Item, Outcome
 from core.engine.runtime import Runtime, device, trace
@@ -42,7 +40,6 @@ from tests.core.engine.story import Story, Tell
 
 import tensorflow as tf  # isort: skip
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops
 
 from tests.hang import HANG_SECONDS
 
@@ -217,38 +214,14 @@ def late_reply(roles: Roles) -> dict[str, Any]:
     return story.end(waits_for=waits_for)
 
 
-def lane_places(roles: Roles) -> dict[str, Any]:
-    """Where a call's arguments and what is fetched lie inside a worker's thread."""
+def server_asked(roles: Roles) -> dict[str, Any]:
+    """Which functions are sent to all where a parameter server is asked for a sign of life."""
     story = Story(roles)
-    places: dict[str, list[str]] = {"arguments": [], "fetched": []}
-
-    def spy(operation: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            made = operation(*arguments, **named)
-            places[name].append(made.device)
-            return made
-
-        return call
-
-    # The lane's own thread makes them; nothing else of this process does meanwhile.
-    with (
-        mock.patch.object(
-            engine_runtime, "ops", SimpleNamespace(EagerTensor=spy(ops.EagerTensor, "arguments"))
-        ),
-        mock.patch.object(tf.raw_ops, "Identity", spy(tf.raw_ops.Identity, "fetched")),
-    ):
-        story.run("first", 2)
-        fetched_of_calls = len(places["fetched"])
-        known = set(context.context().list_function_names())
-        story.runtime.ask_server(0)
-        sent = sorted(set(context.context().list_function_names()) - known)
-        places["fetched"].clear()
-        with story.runtime.on_worker(0):
-            on_worker = tf.raw_ops.Fill(dims=[3], value=1.0)
-            engine_runtime.fetched(on_worker)
-    return story.end(
-        **places, fetched_of_calls=fetched_of_calls, came_from=on_worker.device, sent_to_ask=sent
-    )
+    known = set(context.context().list_function_names())
+    story.runtime.ask_server(0)
+    sent = sorted(set(context.context().list_function_names()) - known)
+    story.close()
+    return {"sent": sent}
 
 
 def lane_of_nobody(roles: Roles) -> dict[str, Any]:
@@ -265,28 +238,6 @@ def lane_of_nobody(roles: Roles) -> dict[str, Any]:
     return story.end(reason=failed.reason, transient=failed.transient)
 
 
-def cut_path(roles: Roles) -> int:
-    """Shut worker 0's connections to the parameter server; how many there were."""
-    return cut(roles.running["worker:0"].pid, {("127.0.0.1", roles.ports["ps:0"])})
-
-
-def path_reset(roles: Roles) -> dict[str, Any]:
-    """One TCP reset between worker 0 and the parameter server, in mid-run."""
-    story = Story(roles, spin=2_000)
-    left = story.dispatcher.membership.workers[0]
-    shut: list[int] = []
-    back: list[bool] = []
-
-    def hook(outcome: Outcome) -> None:
-        # Again while it had no call under way that could fail of it.
-        if story.done >= 50 and story.done % 20 == 0 and not left.departures:
-            shut.append(cut_path(roles))
-        back.append(outcome.task == 0 and left.departures > 0)
-
-    story.run("first", 200, hook, until=lambda: any(back))
-    return story.end(shut=sum(shut))
-
-
 def path_cut(roles: Roles) -> dict[str, Any]:
     """Worker 0 cannot reach the parameter server for a long while, and worker 1 can."""
     story = Story(roles, spin=2_000)
@@ -296,7 +247,7 @@ def path_cut(roles: Roles) -> dict[str, Any]:
 
     def keep_cutting() -> None:
         while not mended.wait(0.01):
-            shut.append(cut_path(roles))
+            shut.append(cut(roles.running["worker:0"].pid, {("127.0.0.1", roles.ports["ps:0"])}))
 
     cutting = threading.Thread(target=keep_cutting, daemon=True)
     story.run("first", 200, until=lambda: left.departures >= 5, at={50: cutting.start})
@@ -367,8 +318,8 @@ STORIES: dict[str, tuple[Tell, int, int]] = {
         (traced_while_stopped, 1, 3),
         (stopped_while_joining, 1, 3),
         (late_reply, 2, 3),
-        (lane_places, 1, 1),
-        (path_reset, 1, 2),
+        (server_asked, 1, 1),
+        (mixed_servers, 1, 2),
         (path_cut, 1, 2),
         (half_stopped, 1, 10),
         (lane_of_nobody, 1, 1),
@@ -379,10 +330,6 @@ STORIES: dict[str, tuple[Tell, int, int]] = {
     ]
 }
 STORIES |= {f"server_{phase}": (stopped(phase), 2, 2) for phase in PHASES}
-STORIES |= {
-    "stock_worker": (mixed_servers("worker:1"), 1, 2),
-    "stock_server_and_worker": (mixed_servers("ps:0", "worker:1"), 1, 2),
-}
 
 
 def main(name: str) -> None:

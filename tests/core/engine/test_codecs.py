@@ -16,7 +16,6 @@ from core.engine.codecs.fp32 import Fp32, Fp32Codec
 from core.engine.codecs.topk import TopK, TopKCodec
 from core.engine.runtime import trace
 from core.parameters import BLOCK, Vector
-from tests.core.server.processes import python
 
 import tensorflow as tf  # isort: skip
 
@@ -123,14 +122,6 @@ def test_cutting_at_block_borders_does_not_change_a_bit(values: Vector, cuts: li
     )
 
 
-@pytest.mark.parametrize("scale", [2.0**-80, 2.0**-30, 1.0, 2.0**110])
-def test_every_size_of_gradient_keeps_eleven_bits(scale: float) -> None:
-    generator = np.random.default_rng(5)
-    spread = 10.0 ** generator.uniform(-6, 0, BLOCK)
-    values = (generator.normal(size=BLOCK) * spread * scale).astype(np.float32)
-    assert np.abs(there_and_back(values) / values - 1.0).max() <= 2.0**-11
-
-
 def test_zeros_keep_their_signs_and_denormals_become_zeros() -> None:
     values = [0.0, -0.0, 1.1e-38, -1.1e-38, 1.4e-45, -1.4e-45]
     for among in (values, [*values, 1.0]):
@@ -164,19 +155,6 @@ def test_fp32_changes_no_bit() -> None:
         return Fp32().decode(Fp32().encode(v, start(Fp32(), 3000))[0], 3000)
 
     assert_same_bits(trace(both, tf.TensorSpec([3000]))(values), values)
-
-
-def test_bits_survive_what_a_push_and_the_codecs_do_with_a_wire() -> None:
-    """Both unpackings see the bits that were packed, whatever float32 they would spell."""
-    wire = awkward_bits(FP16.words(2 * BLOCK))
-
-    def unpack(update: Any) -> Any:
-        body = tf.split(tf.concat([update, [1.0]], 0), [wire.size, 1])[0]
-        halves = tf.reshape(tf.bitcast(body[:-2], tf.float16), [-1])
-        again = tf.bitcast(tf.reshape(halves, [-1, 2]), tf.float32)
-        return tf.concat([again, tf.bitcast(tf.bitcast(body[-2:], tf.int32), tf.float32)], 0)
-
-    assert_same_bits(trace(unpack, tf.TensorSpec([wire.size]))(wire), wire)
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
@@ -228,30 +206,3 @@ def test_a_shard_without_values_sends_nothing_and_stateless_is_what_keeps_nothin
 def test_the_inventory_s_codecs_are_the_engine_s(config: Any, codec: Codec, name: str) -> None:
     assert codec_of(config) == codec
     assert codec.name == name
-
-
-DIGEST = """
-import hashlib, sys
-import numpy as np
-from core.engine.codecs.fp16 import Fp16
-from core.engine.codecs.topk import TopK
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
-values = np.random.default_rng(9).normal(size=700_001).astype(np.float32)
-values[::3] = np.round(values[::3], 1)  # ties
-digest = hashlib.sha256()
-for codec in (Fp16(), TopK(0.01, 0.9)):
-    memory = tf.zeros([codec.memory_rows, values.size])
-    for _ in range(2):
-        wire, memory = codec.encode(tf.constant(values), memory)
-        for part in (wire, memory, codec.decode(wire, values.size)):
-            digest.update(part.numpy().tobytes())
-print(digest.hexdigest())
-"""
-
-
-@pytest.mark.long
-def test_the_number_of_threads_does_not_change_a_bit() -> None:
-    one, four = (python("-c", DIGEST, count) for count in ("1", "4"))
-    assert len(one.stdout.strip()) == 64, one.stderr
-    assert one.stdout == four.stdout

@@ -1,7 +1,6 @@
 """Deep Gradient Compression against NumPy written from the paper."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from core.engine.codecs.codec import Codec
-from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
-from core.engine.runtime import trace
 from core.parameters import Vector
 from tests.core.engine.test_codecs import bits, some, start
 
@@ -105,42 +101,3 @@ def test_of_equal_magnitudes_the_first_are_sent(size: int) -> None:
     count = codec.sent(size)
     assert_array_equal(bits(wire)[count:], np.arange(count))
     assert_array_equal(wire[:count], values[:count])
-
-
-def noisy_descent(codec: Codec, rate: float, keep_memory: bool = True) -> float:
-    """Loss sum(curvature x^2) / 2 over all coordinates but one.
-
-    Starts at x = 1 with a loss of 12 and takes 400 steps.
-    """
-    size = 20
-
-    def push(values: Any, memory: Any) -> Any:
-        wire, kept = codec.encode(values, memory)
-        return codec.decode(wire, size), kept
-
-    traced = trace(push, tf.TensorSpec([size]), tf.TensorSpec([codec.memory_rows, size]))
-    curvature = np.linspace(0.5, 2.0, size).astype(np.float32)
-    generator = np.random.default_rng(8)
-    point = np.ones(size, np.float32)
-    memory = start(codec, size)
-    for _ in range(400):
-        gradient = curvature * point
-        gradient[0] += np.float32(generator.choice([-20.0, 20.0]))
-        arrived, kept = traced(tf.constant(gradient), memory)
-        if keep_memory:
-            memory = kept
-        point -= np.float32(rate) * arrived.numpy()
-    return float((curvature * point**2)[1:].sum() / 2)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_error_feedback_arrives_where_plain_descent_does(momentum: float) -> None:
-    """Two of twenty are sent, and the noise is always one of them.
-
-    What is forgotten never arrives.
-    """
-    codec = TopK(0.1, momentum)
-    rate = 0.03 * (1.0 - momentum)
-    assert noisy_descent(Fp32(), 0.03) < 1e-4
-    assert noisy_descent(codec, rate) < 1e-4
-    assert noisy_descent(codec, rate, keep_memory=False) > 1.0

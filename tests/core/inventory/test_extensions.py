@@ -3,14 +3,11 @@
 Each is a module and a line.
 """
 
-import json
 import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from core.inventory.templates import local_inventory
@@ -74,56 +71,6 @@ def test_what_was_added_costs_fab_no_tensorflow(extended: Path) -> None:
     added = {"core.consistency.serial", "core.models.statistics", "core.engine.codecs.bf16"}
     assert added <= modules
     assert not {"tensorflow", "numpy"} & modules
-
-
-def recordings(path: Path) -> Path:
-    """Three movements of six subjects: three channels, each at rates of its own, with noise."""
-    random = np.random.default_rng(3)
-    lines = []
-    for part, subjects in (("train", range(4)), ("test", range(4, 6))):
-        for subject in subjects:
-            for rate, label in enumerate(("REST", "ROW", "JUMP")):
-                phase = np.arange(320)[:, None] / 16 * 2 * np.pi * rate
-                samples = np.sin(phase + np.arange(3)) + random.normal(0, 0.1, (320, 3))
-                lines += [
-                    f"{part},{subject},{label},{','.join(f'{value:.4f}' for value in row)}"
-                    for row in samples
-                ]
-    path.write_text("\n".join(lines))
-    return path
-
-
-@pytest.mark.long
-def test_a_cluster_trains_with_what_was_added(
-    extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    chosen: dict[str, dict[str, Any]] = {
-        "codec": {"name": "bf16"},
-        "optimizer": {"name": "signum"},
-        "model": {"name": "statistics", "hidden": 16},
-    }
-    data = {"source": str(recordings(tmp_path / "mine.readings"))}
-    train = {"mode": "serial", "epochs": 2, "batch_size": 10, "validation_subjects": 0}
-    jobs = {"train": {**train, **chosen, "data": data}}
-    head = local_inventory(workers=2).partition("\njobs:")[0]
-    (tmp_path / "inventory.yaml").write_text(f"{head}\njobs: {json.dumps(jobs)}\n")
-    fab = ("-m", "fabric", "-r", str(extended))
-    inventory = ("--inventory", str(tmp_path / "inventory.yaml"))
-    try:
-        runs = f"runs={tmp_path / 'runs'}"
-        python(*fab, "deploy", "start", "--jobs", *inventory, "--set", runs, folder=extended)
-    finally:
-        python(*fab, "deploy", "stop", *inventory, folder=extended)
-    (file,) = (tmp_path / "runs").glob("*-train/result.json")
-    result = json.loads(file.read_text())
-    assert (result["mode"], result["dataset"]["name"]) == ("serial", "mine")
-    found = {**result["settings"], "model": result["model"]}
-    assert {key: found[key]["name"] for key in chosen} == {
-        key: value["name"] for key, value in chosen.items()
-    }
-    assert result["updates"]["applied"] == result["updates"]["scheduled"] > 0
-    assert result["wire"]["push_bytes_per_step"] > 0
 
 
 class Facts:

@@ -13,7 +13,7 @@ from core.models.native import NativeNetwork, SlotsOfBatch
 from core.models.network import Problem, build
 from core.models.spectral import SpectralModel
 from tests.core.models.test_networks import EVERY
-from tests.core.models.test_spectral import recorded, statistics, statistics_of
+from tests.core.models.test_spectral import recorded, statistics
 from tests.core.models.yardstick import Vector, close, logits
 from worker_node.native_gradient import augmented
 
@@ -43,14 +43,6 @@ def test_every_network_answers_alike_in_tensorflow_and_the_library(
     size = network.layout.trained_size
     answers = NativeNetwork(network).answers(vector[:size], vector[size:], tf.constant(given))
     close(answers.numpy(), logits(network, given), 1e-3, scaled=True)
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_there_are_as_many_statistics_as_a_set_of_sensors_says(name: str) -> None:
-    steps, channels, vectors = SETS[name]
-    found = statistics(recorded(2, steps, channels), vectors)
-    assert found.shape == (2, statistics_of(steps, channels, vectors).count)
-    assert np.isfinite(found).all()
 
 
 def test_the_statistics_of_a_vector_are_its_own_wherever_it_stands() -> None:

@@ -104,32 +104,3 @@ def test_the_kernel_follows_from_the_shapes(
     for batch in (1, 100):
         lstm(tf.zeros([2, batch, features]), weights, tf.zeros([4 * hidden]))
     assert asked == [expected, expected]
-
-
-def test_the_gradient_tensorflow_registers_is_still_the_wrong_one() -> None:
-    """Why `block_lstm` brings its own.
-
-    When this fails, TensorFlow has repaired it and ours can go.
-    """
-    values = operands(9, 8)
-    zeros = tf.zeros([BATCH, 8])
-    none = tf.zeros([8])
-
-    def registered(inputs: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        steps = tf.constant(STEPS, tf.int64)
-        return tf.raw_ops.BlockLSTMV2(
-            seq_len_max=steps,
-            x=inputs,
-            cs_prev=zeros,
-            h_prev=zeros,
-            w=weights,
-            b=bias,
-            wci=none,
-            wcf=none,
-            wco=none,
-            use_peephole=False,
-        ).h
-
-    found, expected = run(registered, values), run_keras(values)
-    close(found[0], expected[0], 5e-6)
-    assert np.abs(found[2] - expected[2]).max() > 0.1 * np.abs(expected[2]).max()

@@ -1,20 +1,17 @@
-"""Every network against Keras layers that hold the same weights.
+"""Networks against Keras layers that hold the same weights: logits and all gradients to 1e-5.
 
-Logits and all gradients to 1e-5.
+The native library has every network once more: test_any_sensors compares both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
-from keras.layers import LSTM, Bidirectional, Conv1D, Dense, LayerNormalization
+from keras.layers import LSTM, Dense
 
 from core.inventory.fields import Choice as ModelConfig
-from core.models.conv_lstm import ConvolutionalModel
-from core.models.dblstm import DeepBidirectionalModel
 from core.models.kth import KthModel
-from core.models.residual import ResidualModel
 from core.models.thesis import ThesisModel
 from tests.core.models.yardstick import (
     as_keras,
@@ -38,9 +35,6 @@ class Layers(list[Any]):
     def lstm(self, units: int) -> Any:
         return self(LSTM(units, return_sequences=True))
 
-    def both_ways(self, units: int) -> Any:
-        return self(Bidirectional(LSTM(units, return_sequences=True)))
-
 
 def chain(*parts: Forward) -> Forward:
     def forward(inputs: tf.Tensor) -> tf.Tensor:
@@ -51,82 +45,22 @@ def chain(*parts: Forward) -> Forward:
     return forward
 
 
-def summed(parts: Sequence[Forward]) -> Forward:
-    return lambda inputs: tf.add_n([part(inputs) for part in parts])
-
-
 def last(inputs: tf.Tensor) -> tf.Tensor:
     return inputs[:, -1]
-
-
-def last_of_both_ways(inputs: tf.Tensor) -> tf.Tensor:
-    half = inputs.shape[2] // 2
-    return tf.concat([inputs[:, -1, :half], inputs[:, 0, half:]], 1)
-
-
-def mean(inputs: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(inputs, 1)
 
 
 def plain(layers: Layers) -> list[Forward]:
     return [chain(layers(Dense(12, "relu")), layers.lstm(12)) for _ in range(3)] + [last]
 
 
-def both_ways(layers: Layers) -> Forward:
-    """A cell of the highway: a projection and an LSTM each way."""
-    forward = chain(layers(Dense(6, "relu")), layers.lstm(6))
-    backward = chain(
-        layers(Dense(6, "relu")),
-        layers(LSTM(6, return_sequences=True, go_backwards=True)),
-        lambda inputs: tf.reverse(inputs, [1]),
-    )
-    return lambda inputs: tf.concat([forward(inputs), backward(inputs)], 2)
-
-
-def highway(layers: Layers) -> list[Forward]:
-    cells = [summed([both_ways(layers), both_ways(layers)]) for _ in range(2)]
-    return [*cells, last_of_both_ways]
-
-
-def norm(layers: Layers) -> Any:
-    return layers(LayerNormalization(epsilon=1e-5))
-
-
-def residual(layers: Layers) -> list[Forward]:
-    projection = layers(Dense(16))
-    blocks = [summed([tf.identity, chain(norm(layers), layers.both_ways(8))]) for _ in range(2)]
-    return [projection, *blocks, norm(layers), mean]
-
-
-def dblstm(layers: Layers) -> list[Forward]:
-    return [layers.both_ways(128), layers.both_ways(128), layers.lstm(64), last]
-
-
-def two_of_the_dblstm(layers: Layers) -> list[Forward]:
-    return [layers.both_ways(10), layers.both_ways(10), last_of_both_ways]
-
-
 def kth(layers: Layers) -> list[Forward]:
     return [layers(Dense(9, "relu")), layers.lstm(9), layers.lstm(9), last]
-
-
-def conv_lstm(layers: Layers) -> list[Forward]:
-    convolutions = [layers(Conv1D(8, 5, 2, padding="same", activation="relu")) for _ in range(2)]
-    return [*convolutions, layers.both_ways(10), layers.both_ways(10), mean]
 
 
 @pytest.mark.parametrize(
     ("config", "body"),
     [
         (ThesisModel(hidden=12), plain),
-        (
-            ThesisModel(hidden=12, n_layers_in_highway=2, n_stacked_layers=2, bidirectional=True),
-            highway,
-        ),
-        (ResidualModel(hidden=8, layers=2), residual),
-        (DeepBidirectionalModel(), dblstm),
-        (DeepBidirectionalModel(units=10, layers=2), two_of_the_dblstm),
-        (ConvolutionalModel(filters=8, hidden=10), conv_lstm),
         (KthModel(hidden=9), kth),
     ],
 )

@@ -4,7 +4,6 @@ These learn to tell classes apart in a few steps.
 """
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from core.models.thesis import ThesisModel
@@ -27,32 +26,12 @@ def separable() -> Vector:
     return (rhythm + level + 0.2 * noise).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("config", "learning_rate"),
-    [
-        (ThesisModel(hidden=256), 1e-3),
-        (
-            ThesisModel(
-                hidden=256,
-                bidirectional=True,
-                n_layers_in_highway=2,
-                n_stacked_layers=2,
-                batch_norm=True,
-            ),
-            1e-3,
-        ),
-        (ThesisModel(hidden=32), 1e-2),
-    ],
-    ids=["256 plain", "256 residual bidirectional", "learning rate 0.01"],
-)
-def test_the_network_does_not_collapse_to_one_class(
-    config: ThesisModel, learning_rate: float
-) -> None:
+def test_the_network_does_not_collapse_to_one_class() -> None:
     """Adam for 25 steps on one batch, the norm of the gradient cut at 15."""
-    network = small(config, STEPS, CHANNELS, CLASSES)
+    network = small(ThesisModel(hidden=256), STEPS, CHANNELS, CLASSES)
     batch = separable()
     flat = tf.Variable(network.initial(0))
-    adam = tf.keras.optimizers.Adam(learning_rate, epsilon=1e-8, clipnorm=15.0)
+    adam = tf.keras.optimizers.Adam(1e-3, epsilon=1e-8, clipnorm=15.0)
     adam.build([flat])
 
     @tf.function

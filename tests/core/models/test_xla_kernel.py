@@ -85,19 +85,13 @@ def gradient_of(model: dict[str, object], **others: object) -> list[Any]:
 
 
 SMALL = {"hidden": 8, "layers": 1}
-CONVOLVED = {**SMALL, "filters": 8}
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("thesis", {"hidden": 8, "n_stacked_layers": 1, "bidirectional": True, "batch_norm": True}),
-        pytest.param("conv-lstm", CONVOLVED, marks=pytest.mark.long),
-        pytest.param("residual", {**SMALL, "instance_norm": "append"}, marks=pytest.mark.long),
         ("kth", SMALL),
-        pytest.param(
-            "hybrid", {**CONVOLVED, "statistics_hidden": 8, "dropout": 0.0}, marks=pytest.mark.long
-        ),
     ],
 )
 def test_the_gradient_of_a_network_is_that_of_the_fused_kernels(

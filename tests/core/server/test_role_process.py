@@ -14,7 +14,6 @@ from tests.core.server.processes import (
     child_of_a_shell,
     ended,
     place,
-    python,
     ready,
     running,
 )
@@ -45,14 +44,6 @@ def test_a_ps_is_ready_once_its_port_answers_and_fits_its_memory() -> None:
     assert sample(text, "pscluster_node_memory_total_bytes") > available
     assert 'role="ps",task="0"' in text
     assert 'server="lean"' in text
-
-
-def test_python_never_imports_tensorflow_in_a_lean_role() -> None:
-    with running("worker_node", task=3) as role:
-        mapped = Path(f"/proc/{role.process.pid}/maps").read_text()
-    assert "libtensorflow_cc" in mapped
-    assert "_pywrap_tensorflow" not in mapped
-    assert "_multiarray_umath" not in mapped  # numpy
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -131,10 +122,3 @@ def test_a_task_the_inventory_lacks_is_one_line(local: str) -> None:
     code, (line,) = ended("worker_node", "--inventory", local, "--task", "7")
     assert code == ExitCode.BAD_USAGE
     assert line.startswith("worker:7: ")
-
-
-def test_help_names_every_flag() -> None:
-    shown = python("-m", "ps_node", "--help")
-    assert shown.returncode == 0
-    for flag in ("--inventory", "--set", "--task", "--server", "--guard", "--die-with-parent"):
-        assert flag in shown.stdout

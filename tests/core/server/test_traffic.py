@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from core.metrics.instruments import Identity
 from core.metrics.process import Cost
 from core.metrics.sockets import borrowed, own_sockets
-from core.metrics.traffic import Traffic, TrafficMeter, of_connection
+from core.metrics.traffic import TrafficMeter, of_connection
 
 PAYLOAD = b"w" * 300_000
 HANDSHAKE_BYTES = 2
@@ -83,10 +83,6 @@ def test_the_metrics_port_does_not_count(pair: Pair) -> None:
         before = counting.total()
         carry(connecting, accepted)
         assert counting.total().received_bytes == before.received_bytes
-
-
-def test_traffic_adds_up() -> None:
-    assert Traffic(1, 2, 3, 4) + Traffic(10, 20, 30, 40) == Traffic(11, 22, 33, 44)
 
 
 def test_borrowing_a_descriptor_leaves_it_open(pair: Pair) -> None:

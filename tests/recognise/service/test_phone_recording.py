@@ -1,6 +1,5 @@
 """The page in a real Chromium: a recording becomes a file, and the file a model."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,23 +10,17 @@ from playwright.sync_api import Browser, Page, expect
 from core.data.filters import NINE_CHANNELS
 from core.data.npz_windows import read_windows
 from core.data.recordings import Cutting
-from core.exported import read as described_in
 from core.plausible import STANDARD_GRAVITY
-from recognise.recogniser import filter_warning
 from recognise.stream import Settings, Stream, Window
-from tests.cluster.jobs.cluster import SMALL, cluster_of
-from tests.ran import python
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings, walk
 from tests.recognise.service.phone import (
     connect,
     phone,
-    play_events,
     record,
-    somebody_walks,
     still,
 )
-from tests.recognise.service.running import Service, service
+from tests.recognise.service.running import Service
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -90,50 +83,3 @@ def test_a_recording_becomes_the_windows_of_the_stream(
     read = read_windows(path, Cutting(STEPS, STEPS // 2, 0), lambda *_: None)
     assert (read.labels, read.train_windows, len(read.windows)) == (("STILL", "MOVING"), 15, 20)
     assert read.signals == replace(NINE_CHANNELS, filters="causal")
-
-
-def test_somebody_trains_on_a_recording_and_sees_the_result(
-    browser: Browser, running: Service, tmp_path: Path
-) -> None:
-    """The three commands of docs/phone.md, as the processes that they start."""
-    with phone(browser, running) as seen:
-        connect(seen.page)
-        walked, _ = somebody_walks(900)
-        choose_own_name(seen.page, "my walk")
-        record(seen.page, None, walked)
-        record(
-            seen.page,
-            "STILL",
-            still(900, begin=100),
-        )
-        path = downloaded(seen.page, tmp_path)
-    with cluster_of(workers=1) as cluster:
-        batch = "jobs.train.batch_size=8"  # there are few windows
-        done = cluster.job(
-            "train", f"jobs.train.data.source={path}", "jobs.train.epochs=1", *SMALL, batch
-        )
-        assert done.code == 0, done.errors
-        assert (done.result["dataset"]["labels"], done.result["dataset"]["train_windows"]) == (
-            ["STILL", "my walk"],
-            18,
-        )
-        out = tmp_path / "mine"
-        words = f"--run={done.folder}", "--to=onnx", f"--out={out}", "--quiet"
-        python("-m", "cluster.export", *words)
-        described = described_in(out)
-        assert (described.sampling_hz, described.filters) == (50.0, "causal")
-        assert filter_warning(described) is None
-    with (
-        service(tmp_path, "--model", str(out), "--name", "walk") as mine,
-        phone(browser, mine) as seen,
-    ):
-        connect(seen.page)
-        play_events(seen.page, walked.rows(slice(0, STEPS)), hertz=400)
-        expect(seen.page.locator("#label")).to_have_text(re.compile("my walk|STILL"))
-        expect(seen.page.locator("#model")).to_have_text("walk version 1")
-        expect(seen.page.locator("#filters")).to_be_hidden()
-
-
-def choose_own_name(page: Page, name: str) -> None:
-    page.get_by_label("I am going to").select_option("something else")
-    page.get_by_label("Name it").fill(name)

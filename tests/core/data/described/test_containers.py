@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from core.data.described import array_rows, parquet_rows
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
-from tests.core.data.described.excel import LEAST, SECTOR, book, entry
+from tests.core.data.described.excel import book
 from tests.core.data.described.movement import DESCRIBED_SO, put, windows_of
 from tests.core.data.desk import refused
 
@@ -136,8 +136,3 @@ def test_arrays_and_groups_of_rows_that_unpack_to_too_much(
             del own["array"]
         with refused(f"{name}: ... {said}"):
             read(tmp_path, name, stream.getvalue(), own)
-
-
-def test_the_writer_of_workbooks_keeps_to_sectors() -> None:
-    assert len(book(ACC)) == 4 * SECTOR - SECTOR + LEAST
-    assert len(entry("Workbook", 2, 0, 0, 0)) == 128
