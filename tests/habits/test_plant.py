@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.habits import needs
+from tests.ran import ran
 from tests.tiers import read_costs
 from tools.plant import PROJECT, Mutant, copy_tree, read_mutants, verdict
 
@@ -36,11 +38,15 @@ def test_a_mutant_counts_as_killed_only_if_a_test_failed(status: int, words: str
 
 
 def test_the_copy_shares_no_file_with_the_tree(tmp_path: Path) -> None:
-    copy_tree(PROJECT, tmp_path)
-    copied = tmp_path / "tools/plant.py"
-    assert copied.read_bytes() == (PROJECT / "tools/plant.py").read_bytes()
-    assert not copied.samefile(PROJECT / "tools/plant.py")
-    assert (tmp_path / ".venv").is_symlink()
+    tree = tmp_path / "tree"
+    ran(needs.tool("git"), "init", "--quiet", tree)
+    (tree / "gate.py").write_text("if known:\n")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    copy_tree(tree, copy)
+    assert (copy / "gate.py").read_text() == "if known:\n"
+    assert not (copy / "gate.py").samefile(tree / "gate.py")
+    assert (copy / ".venv").is_symlink()
 
 
 @pytest.mark.sources

@@ -115,7 +115,7 @@ sys.stdin.readline()
 )
 def test_a_process_s_name_forges_no_section(name: str) -> None:
     # A bare Debian has no `ss`: the tests bring theirs.
-    path = SEARCHED.replace("PATH=", f"PATH={needs.tool('ss').parent}:")
+    path = SEARCHED.replace("PATH=", f"PATH='{needs.tool('ss').parent}':")
     plain = ask(path=path)
     with subprocess.Popen(
         [PYTHON, "-c", FORGER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -20,9 +20,19 @@ def trusting(folder: Path, *servers: Sshd) -> PinnedKeys:
     return pinned
 
 
+_SESSION = """
+process=$PPID
+until grep -q sshd /proc/$process/comm; do process=$(cut -d " " -f 4 /proc/$process/stat); done
+echo $process
+"""
+
+
 def session_of(node: NodeConnection) -> int:
-    """The pid of the server's process for this connection."""
-    return int(node.run(shell('"$1" -o ppid= -p $PPID', str(needs.tool("ps")))).text)
+    """The pid of the server's process for this connection.
+
+    How many shells lie between depends on the account's own: bash becomes its last command.
+    """
+    return int(node.run(shell(_SESSION)).text)
 
 
 @contextmanager
