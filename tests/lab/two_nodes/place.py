@@ -16,6 +16,9 @@ HUB = "rpi01"
 """Shared folder, parameter server, coordinator and worker 0."""
 
 
+OURS = ("unit pscluster", "file /etc/")
+"""Beginnings of the lines of a node's snapshot that a test may not change; it may leave runs."""
+
 CONNECT = (
     "import json, socket, sys\n"
     "found = {}\n"
@@ -40,6 +43,14 @@ class Place:
     def on(self, node: str, script: str) -> str:
         """The output of a script of root's on a node."""
         return self.lab.node(node).execute("sh", "-c", script).stdout.strip()
+
+    def snapshot(self) -> dict[str, list[str]]:
+        """The nodes' units and settings, and the operator's inventory."""
+        nodes = {name: self.lab.node(name).snapshot().lines() for name in NODES}
+        lines = {
+            name: [line for line in node if line.startswith(OURS)] for name, node in nodes.items()
+        }
+        return {"inventory": self.operator.inventory.read_text().splitlines(), **lines}
 
     def reached(self, node: str, account: str, addresses: list[str]) -> dict[str, str]:
         """The results of connections of a node's account."""
