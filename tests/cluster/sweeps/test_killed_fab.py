@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 BASE = f"""{SMALL}
   jobs.train.epochs: 120
-  jobs.train.checkpoint.every_seconds: 0.25
+  jobs.train.checkpoint.every_updates: 10
 """
 GRID = f"""{BASE}
 grid: {{jobs.train.optimizer.learning_rate: [0.002, 0.004, 0.008]}}

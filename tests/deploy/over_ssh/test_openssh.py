@@ -75,8 +75,11 @@ class Person:
             (folder / name).mkdir()
         (folder / "config.d/keys").write_text(f"IdentityFile {server.user_key}\n")
         (folder / "carry.py").write_text(CARRY)
+        # For a jump OpenSSH starts itself by its path, without quotes: a blank there ends it.
+        unpacked = folder / "programs/openssh"
+        unpacked.symlink_to(needs.tool("ssh"))
         ssh = folder / "programs/ssh"
-        ssh.write_text(f'#!/bin/sh\nexec "{needs.tool("ssh")}" -F {self.config} "$@"\n')
+        ssh.write_text(f'#!/bin/sh\nexec {unpacked} -F {self.config} "$@"\n')
         ssh.chmod(0o755)
 
     def writes(self, text: str) -> None:
