@@ -16,8 +16,11 @@ HUB = "rpi01"
 """Shared folder, parameter server, coordinator and worker 0."""
 
 
-OURS = ("unit pscluster", "file /etc/")
-"""Beginnings of the lines of a node's snapshot that a test may not change; it may leave runs."""
+OURS = """
+systemctl list-units --plain --no-legend --state=active 'pscluster*' | cut -d ' ' -f 1
+sha256sum /etc/systemd/system/pscluster* /etc/exports.d/* /etc/passwd
+"""
+"""Prints what a test may not change on a node; it may leave runs."""
 
 CONNECT = (
     "import json, socket, sys\n"
@@ -44,13 +47,10 @@ class Place:
         """The output of a script of root's on a node."""
         return self.lab.node(node).execute("sh", "-c", script).stdout.strip()
 
-    def snapshot(self) -> dict[str, list[str]]:
-        """The nodes' units and settings, and the operator's inventory."""
-        nodes = {name: self.lab.node(name).snapshot().lines() for name in NODES}
-        lines = {
-            name: [line for line in node if line.startswith(OURS)] for name, node in nodes.items()
-        }
-        return {"inventory": self.operator.inventory.read_text().splitlines(), **lines}
+    def snapshot(self) -> dict[str, str]:
+        """The nodes' units, exports and accounts, and the operator's inventory."""
+        nodes = {node: self.on(node, OURS) for node in NODES}
+        return {"inventory": self.operator.inventory.read_text(), **nodes}
 
     def reached(self, node: str, account: str, addresses: list[str]) -> dict[str, str]:
         """The results of connections of a node's account."""
