@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recognise.lines import COLUMNS, LONGEST_LINE_BYTES, Block, ReadingParser, rate_of
-from tests.recognise.tables import table
+from tests.tables import table
 
 
 def taken(content: bytes, sizes: list[int]) -> tuple[list[list[float]], list[tuple[int, str]]]:
@@ -51,7 +51,7 @@ def test_chunks_change_nothing(lines: list[bytes], ends: bool, sizes: list[int])
     np.testing.assert_equal(taken(content, sizes), taken(content, [max(1, len(content))]))
 
 
-@pytest.mark.parametrize("names", table("lines", "names"))
+@pytest.mark.parametrize("names", table("recognise/lines", "names"))
 def test_a_first_line_of_known_names_gives_the_order(names: str) -> None:
     found = taken(names.encode() + b"\n1,5,6,7,2,3,4\n# a pause\n", [7])
     assert found == ([[1, 2, 3, 4, 5, 6, 7]], [])
@@ -64,8 +64,14 @@ NAMES = "t,ax,ay,az,gx,gy,gz\n"
 @pytest.mark.parametrize(
     ("content", "before", "said"),
     [
-        *((text.encode() + b"\n", 0, said) for text, said in table("lines", "refused").items()),
-        *((text.encode() + b"\n", 1, said) for text, said in table("lines", "behind").items()),
+        *(
+            (text.encode() + b"\n", 0, said)
+            for text, said in table("recognise/lines", "refused").items()
+        ),
+        *(
+            (text.encode() + b"\n", 1, said)
+            for text, said in table("recognise/lines", "behind").items()
+        ),
         (b"0,0,0,1,0,0,0\r" * 400, 0, "an old Mac"),
         (NAMES.encode("utf-16"), 0, "got UTF-16; save it as UTF-8"),
         (NAMES.encode("utf-16-le"), 0, "bytes that are no text"),
@@ -93,7 +99,7 @@ def test_a_line_of_the_same_names_is_no_other_order() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        *table("lines", "left_out").items(),
+        *table("recognise/lines", "left_out").items(),
         ("9" * (LONGEST_LINE_BYTES + 1), "got more than 4096 bytes"),
         ("9" * 100_000, "got more than 4096 bytes"),
     ],

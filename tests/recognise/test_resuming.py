@@ -30,8 +30,8 @@ from recognise.stream import (
 from recognise.stream.parts import MOST_BYTES
 from recognise.stream.resuming import MOST_TEXT
 from tests.recognise.readings import Found, Readings, walk, windows_of
-from tests.recognise.tables import table
 from tests.recognise.test_stream import troubled
+from tests.tables import table
 
 LABELS = ("STILL", "MOVING", "FALLING")
 ASKED = Settings(window_steps=16, hop=5, votes=2, of=3)
@@ -118,7 +118,7 @@ def test_a_state_is_small_and_that_of_the_longest_windows_fits_where_none_waits(
         assert text_of(replace(of, waiting=[window] * waiting), "har", LABELS) is None
 
 
-@pytest.mark.parametrize(("named", "other"), table("refused_states", "asked"))
+@pytest.mark.parametrize(("named", "other"), table("recognise/refused_states", "asked"))
 def test_a_state_of_something_else_is_refused_with_the_reason(
     named: str, other: dict[str, Any]
 ) -> None:
@@ -191,11 +191,11 @@ NO_HEAD = "a head of JSON with values and arrays"
         ),
         *(
             (named, changed(lambda head, values=values: head["values"].update(values)))  # type: ignore[misc]
-            for named, values in table("refused_states", "values")
+            for named, values in table("recognise/refused_states", "values")
         ),
         *(
             (named, changed(lambda head, array=array: head["arrays"].append(array)))  # type: ignore[misc]
-            for named, array in table("refused_states", "array")
+            for named, array in table("recognise/refused_states", "array")
         ),
     ],
 )

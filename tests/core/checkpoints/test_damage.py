@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.checkpoints import CheckpointStore, manifest, read_newest
 from core.errors import ClusterError
 from tests.core.checkpoints.contents import files, newest, numbered, version_of
+from tests.tables import table
 
 MANIFEST = "update-000000002.json"
 TENSORS = "update-000000002.safetensors"
@@ -155,29 +156,11 @@ def test_a_wrong_value_under_the_right_checksum_never_ends_in_a_traceback(
     assert (found.update, len(refused)) in ((2, 0), (1, 1))
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "reason"),
-    [
-        (("schema",), 2, "schema 2 where this version reads 1"),
-        ((), [{}], "expected a JSON object"),
-        ((), {"schema": 1}, "expected the keys"),
-        (("update",), 3, "says that it is of update 3"),
-        (("tensors", "name"), "../x", "no file of this"),
-        (("tensors", "bytes"), -1, "tensors.bytes"),
-        (("arrays",), {"w\n": {"dtype": "float32"}}, r"arrays.'w\n'.shape: Field required"),
-        (
-            ("arrays",),
-            {"w": {"dtype": "float32", "shape": ["2"]}},
-            "shape.0: Input should be a valid int",
-        ),
-        (("facts",), "x", "facts: Input should be a valid dictionary"),
-        (("facts",), {"a": {"$float": "many"}}, "that is none of nan, inf, -inf"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "reason"), table("core/checkpoints/tables", "manifest"))
 def test_a_manifest_that_says_something_else(
-    folder: Path, pristine: dict[str, bytes], path: tuple[str, ...], value: Any, reason: str
+    folder: Path, pristine: dict[str, bytes], path: list[str], value: Any, reason: str
 ) -> None:
-    edited = replaced(json.loads(pristine[MANIFEST]), path, value)
+    edited = replaced(json.loads(pristine[MANIFEST]), tuple(path), value)
     assert reason in refusal_of(folder, MANIFEST, signed(edited))
 
 

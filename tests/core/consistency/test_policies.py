@@ -4,6 +4,8 @@ Nothing is lost, doubled, overlapping or stalled.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from core.consistency.policy import Grant, Policy, Speeds, WholeSteps, largest_s
 from core.consistency.ssp import BoundedStaleness
 from core.consistency.synchronous import Synchronous
 from tests.core.consistency.simulation import Fault, Seen, Simulation
+from tests.tables import table
 
 UPDATES = range(7, 31)
 EVERYBODY = frozenset({0, 1, 2, 3})
@@ -87,18 +90,6 @@ def test_nobody_is_further_ahead_of_the_slowest_than_the_bound_in_clocks_of_the_
     under(Watched(1, Speeds(), bound), cluster)
 
 
-def test_a_bound_lets_others_go_on_by_so_much_and_no_more() -> None:
-    policy = BoundedStaleness(1, Speeds(), bound=1)
-    policy.begin(range(10))
-    two = frozenset({0, 1})
-    drawn = [policy.draw(task % 2, two, 0.0) for task in range(5)]
-    assert drawn == [Grant(0, 0, 1), Grant(1, 0, 1), Grant(2, 0, 1), Grant(3, 0, 1), None]
-    policy.replied(Grant(1, 0, 1), 1, 1.0)
-    assert policy.draw(1, two, 1.0) is None, "update 0 is still under way"
-    policy.replied(Grant(0, 0, 1), 0, 1.0)
-    assert policy.draw(1, two, 1.0) == Grant(4, 0, 1)
-
-
 @settings(max_examples=200)
 @given(
     cluster=clusters(),
@@ -134,101 +125,55 @@ def test_a_step_is_cut_into_aligned_parts_and_nothing_starts_before_the_one_befo
     assert counted == sorted(set(counted))
 
 
-def known(*seconds: float) -> Speeds:
-    """Make speeds of workers that took so long for a slot."""
-    speeds = Speeds()
-    for task, each in enumerate(seconds):
+CASES = table("core/consistency/policies")
+POLICIES: Mapping[str, Callable[..., Any]] = {
+    kind.__name__: kind for kind in (Asynchronous, BoundedStaleness, Synchronous)
+}
+
+
+def policy_of(case: dict[str, Any]) -> Any:
+    """The policy of a case, with workers that took so many `seconds` for a slot."""
+    speeds = Speeds(case.get("calibrated", {}))
+    for task, seconds in enumerate(case.get("seconds", ())):
         for _ in range(3):
-            speeds.observe(task, 1, each)
-    return speeds
-
-
-def granted(policy: Synchronous, *replied: int) -> list[bool]:
-    """Grant a slot of the first step to each of four workers; what replies are told."""
-    policy.begin(range(2))
-    parts = [policy.draw(task, EVERYBODY, 0.0) for task in range(4)]
-    assert parts == [Grant(0, place, 1) for place in range(4)]
-    return [policy.replied(Grant(0, task, 1), task, 1.0) for task in replied]
-
-
-def all_granted(policy: Synchronous) -> Synchronous:
-    """A slot of the first step is granted to each of four workers; two have replied."""
-    granted(policy, 0, 1)
+            speeds.observe(task, 1, seconds)
+    options = {name: case[name] for name in ("quorum", "backup_workers", "bound") if name in case}
+    policy = POLICIES[case["policy"]](case["slots"], speeds, **options)
+    if "granted" in case:
+        policy.begin(range(2))
+        for task in range(4):
+            assert policy.draw(task, EVERYBODY, 0.0) == Grant(0, task, 1)
+        for task in case["granted"]:
+            policy.replied(Grant(0, task, 1), task, 1.0)
     return policy
 
 
-def test_a_step_waits_for_every_part_and_says_what_it_consists_of() -> None:
-    policy = Synchronous(4, Speeds())
-    assert granted(policy, 3, 0, 1, 2) == [False, False, False, True]
-    assert policy.counted(0) == [0, 1, 2, 3]
-    assert policy.draw(0, EVERYBODY, 1.0) == Grant(1, 0, 1)
+def happens(policy: Any, live: frozenset[int], verb: str, *words: str) -> str:
+    """Do what a line says; what follows."""
+    numbers = [int(word) for word in words if "." not in word]
+    match verb:
+        case "draw":
+            grants = [policy.draw(numbers[0], live, float(words[1]))]
+        case "replied":
+            return str(policy.replied(Grant(*numbers[1:]), numbers[0], float(words[1])))
+        case "withdrawn":
+            grants = policy.withdrawn()
+        case "counted":
+            return " ".join(map(str, policy.counted(*numbers)))
+        case _:
+            grants = policy.begin(range(*numbers)) or []
+    written = [f"{each.update} {each.first} {each.slots}" for each in grants if each]
+    return "; ".join(written) or "none"
 
 
-def test_a_quorum_ends_the_step_and_takes_back_what_is_still_under_way() -> None:
-    policy = Synchronous(4, Speeds(), quorum=3)
-    assert granted(policy, 3, 0, 2) == [False, False, True]
-    assert [policy.withdrawn(), policy.withdrawn()] == [[Grant(0, 1, 1)], []]
-    assert policy.counted(0) == [0, 2, 3]
-    assert not policy.replied(Grant(0, 1, 1), 1, 9.0), "of a step that is over"
-
-
-def test_a_part_that_takes_too_long_is_done_a_second_time_by_whoever_has_nothing_else() -> None:
-    policy = all_granted(Synchronous(4, known(1.0, 1.0, 1.0, 1.0), backup_workers=1))
-    assert policy.draw(0, EVERYBODY, 1.2) is None, "not late yet"
-    assert policy.draw(0, EVERYBODY, 2.0) == Grant(0, 2, 1)
-    assert policy.draw(1, EVERYBODY, 2.0) is None, "one backup worker is all there is"
-
-
-@pytest.mark.parametrize(
-    ("asking", "repeated"), [((2, 0, 1), [3, 2, None]), ((0, 1, 3), [2, 3, None])]
-)
-def test_each_late_part_is_repeated_once_and_never_by_the_worker_that_is_late(
-    asking: tuple[int, ...], repeated: list[int | None]
-) -> None:
-    policy = all_granted(Synchronous(4, known(1.0, 1.0, 1.0, 1.0), backup_workers=3))
-    found = [policy.draw(task, EVERYBODY, 2.0) for task in asking]
-    assert found == [None if first is None else Grant(0, first, 1) for first in repeated]
-
-
-def test_a_part_that_is_not_late_is_passed_for_one_that_is() -> None:
-    policy = all_granted(Synchronous(4, known(1.0, 1.0, 1.2, 1.0), backup_workers=1))
-    assert policy.draw(0, EVERYBODY, 1.7) == Grant(0, 3, 1)
-
-
-def test_a_reply_of_an_earlier_step_changes_what_is_late() -> None:
-    policy = all_granted(Synchronous(4, known(1.0, 1.0, 1.0, 1.0), backup_workers=1))
-    assert policy.draw(0, EVERYBODY, 1.0) is None
-    for _ in range(8):
-        policy.replied(Grant(-1, 0, 1), 2, 0.1)
-    assert policy.draw(0, EVERYBODY, 1.0) == Grant(0, 2, 1)
-
-
-def test_a_new_stretch_forgets_what_the_last_one_withdrew() -> None:
-    policy = all_granted(Synchronous(4, Speeds(), quorum=2))
-    policy.begin(range(5, 7))
-    assert policy.withdrawn() == []
-
-
-def test_a_slow_worker_gets_a_part_of_an_idle_step_when_it_asks_twice() -> None:
-    live = frozenset({0, 1, 2})
-    policy = Synchronous(4, Speeds({0: 1.0, 1: 100.0, 2: 100.0}))
-    policy.begin(range(1))
-    assert policy.draw(0, live, 0.0) is None
-    granted = policy.draw(1, live, 0.0)
-    assert granted == Grant(0, 0, 2)
-    policy.replied(granted, 1, 0.02)
-    assert policy.draw(0, live, 0.02) is None, "a faster one has worked since it asked"
-    assert policy.draw(0, live, 0.02) == Grant(0, 2, 1)
-
-
-@pytest.mark.parametrize(("updates", "grant"), [(2, None), (6, Grant(1, 0, 4))])
-def test_the_last_updates_do_not_go_to_a_worker_that_all_would_wait_for(
-    updates: int, grant: Grant | None
-) -> None:
-    policy = Asynchronous(4, Speeds({0: 8.0, 1: 1.0}))
-    policy.begin(range(updates))
-    policy.draw(0, frozenset({0, 1}), 0.0)
-    assert policy.draw(1, frozenset({0, 1}), 0.0) == grant
+@pytest.mark.parametrize("name", CASES)
+def test_what_follows(name: str) -> None:
+    case = CASES[name]
+    policy = policy_of(case)
+    for line in case["lines"].splitlines():
+        what, _, expected = line.partition(" => ")
+        found = happens(policy, frozenset(range(case.get("live", 4))), *what.split())
+        assert not expected or found == expected, line
 
 
 @pytest.mark.parametrize("slots", [4, 16])
@@ -264,17 +209,6 @@ def test_a_worker_four_times_slower_costs_what_it_lacks_and_no_more(
     seen = Simulation(policy(slots, Speeds()), FOUR_TIMES_SLOWER).run(range(updates))
     assert seen.seconds <= 1.15 * ideal(FOUR_TIMES_SLOWER, slots * updates)
     assert seen.slots[1] == pytest.approx(slots * updates / 13, rel=tolerance)
-
-
-def test_a_slow_worker_gets_no_second_part_just_before_the_others_have_done_theirs() -> None:
-    policy = Synchronous(16, Speeds({task: 1.0 / each for task, each in FOUR_TIMES_SLOWER.items()}))
-    policy.begin(range(1))
-    granted = [policy.draw(task, EVERYBODY, 0.0) for task in (0, 2, 3, 1)]
-    assert granted == [Grant(0, 0, 4), Grant(0, 4, 4), Grant(0, 8, 4), Grant(0, 12, 1)]
-    policy.replied(Grant(0, 12, 1), 1, 3.9)
-    assert policy.draw(1, EVERYBODY, 3.9) is None, (
-        "three others need 0.1 s for what they have, 1 s for the rest"
-    )
 
 
 def test_a_worker_that_was_passed_over_is_tried_again_and_gets_its_share_when_it_is_faster() -> (

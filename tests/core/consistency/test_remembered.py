@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence, Set
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import PATIENCE, Grant, Policy, Speeds
+from core.consistency.policy import Grant, Policy, Speeds
 from core.consistency.synchronous import Synchronous
 from tests.core.consistency.simulation import Fault, Seen, Simulation
 
@@ -88,30 +87,3 @@ def test_asynchronous_decides_as_one_that_remembers_nothing(
     product = Asynchronous(slots, Speeds(calibration))
     forgetful = Asynchronous(slots, ForgetfulSpeeds(calibration))
     assert played(product, seconds, []) == played(forgetful, seconds, [])
-
-
-@given(
-    CALIBRATION,
-    st.sets(st.integers(0, 7), min_size=1),
-    st.integers(0, 7),
-    st.integers(1, 16),
-    st.integers(1, 64),
-    st.floats(0.0, 20.0),
-)
-def test_a_worker_is_worth_while_unless_the_others_are_done_long_before(
-    calibration: dict[int, float],
-    live: set[int],
-    task: int,
-    slots: int,
-    remaining: int,
-    busy: float,
-) -> None:
-    speeds = Speeds(calibration)
-    others = [speeds.of(other) for other in live - {task}]
-    patient = True
-    if others:
-        without = max((remaining + busy) / sum(others), slots / max(others))
-        patient = slots / speeds.of(task) <= PATIENCE * without
-    assert speeds.worth_while(task, slots, remaining, lambda: busy, live) == patient
-    share = speeds.of(task) / sum(speeds.of(other) for other in live | {task})
-    assert speeds.share(task, live) == pytest.approx(share)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.control.actions import USUAL_SECONDS, Actions
+from core.control.actions import Actions
 from core.control.client import Answer, NoAnswerError, ask, key_of
 from core.control.rules import Rules
 from core.control.server import PROCESS_HEADER
@@ -31,6 +32,7 @@ from tests.core.server.processes import (
 )
 from tests.habits import needs
 from tests.ports import free_ports
+from tests.tables import table
 
 COORDINATOR = ("--coordinator", "192.0.2.1")
 RUN = "20261121T224500Z-train"
@@ -74,37 +76,21 @@ class Obedient:
         assert self.heard.empty()
 
 
-PATIENCE = "expected ?seconds=N with N from 0 to 3600"
-NO_PATIENCE = ("", "x", "-1", "nan", "3601")
-NO_RUN = ("", "-x", "a%20b", "a/b", "x" * 200, "a%0Ab", "..")
-
-
 @pytest.mark.parametrize(
-    ("path", "status", "words", "heard"),
+    "row",
     [
-        ("/drain/worker:0", 200, "drained\n", ("drain", "worker:0", USUAL_SECONDS)),
-        ("/drain/worker:0?seconds=2.5", 200, "drained\n", ("drain", "worker:0", 2.5)),
-        ("/drain/worker%3A1?seconds=0", 404, "no such worker\n", ("drain", "worker:1", 0.0)),
-        *(
-            (f"/drain/worker:0?{query}", 400, f"{PATIENCE}, got ?{query}\n", None)
-            for query in (*(f"seconds={each}" for each in NO_PATIENCE), "x=1", "x")
-        ),
-        ("/restart", 202, "restarting\n", ("restart", "127.0.0.1")),
-        ("/run/x", 200, "noted\n", ("run", "x")),
-        ("/run/x/end", 200, "noted\n", ("end", "x")),
-        *((f"/run/{run}", 400, "expected /run/ID or /run/ID/end", None) for run in NO_RUN),
-        ("/ready", 404, "nothing to POST to here", None),
+        *table("core/control/tables", "asked"),
+        ("/run/" + "x" * 200, 400, "expected /run/ID or /run/ID/end"),
     ],
 )
-def test_what_is_asked_is_passed_on_or_refused(
-    path: str, status: int, words: str, heard: tuple[Any, ...] | None
-) -> None:
+def test_what_is_asked_is_passed_on_or_refused(row: Sequence[Any]) -> None:
+    path, status, words, *heard = row
     process = Obedient()
     with obeying(process.actions) as port:
         answer = asked(port, path, "POST", body=b"read and thrown away" * 300)
         assert answer.status == status
         assert answer.text.startswith(words)
-        process.heard_nothing_but(*([heard] if heard else []))
+        process.heard_nothing_but(*map(tuple, heard))
 
 
 @pytest.mark.parametrize("path", ["/restart", "/run/x"])

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from core.data import Dataset, Source, find_source, prepare
 from core.data.source import SYNTHETIC
 from core.errors import DataError
 from tests.core.data.makers import write_folder, write_zip
+from tests.tables import table
 
 ASKED = ("window_steps", "window_stride", "seed", "progress")
 """What `prepare` takes beside the options of a kind."""
-INPUTS: dict[str, list[dict[str, Any]]] = yaml.safe_load(
-    Path(__file__).with_name("inputs.yaml").read_text(encoding="utf-8")
-)
+INPUTS: dict[str, list[dict[str, Any]]] = table("core/data/inputs")
 
 
 def wrong(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -78,11 +78,3 @@ def test_rows_and_labelled_samples_are_the_published_ones(dataset: Dataset) -> N
     left_out = 1_122_772 - sum(SAMPLES_OF_BASIC_ACTIVITIES)
     note = f"61 sessions; 1,122,772 readings; {left_out:,} without a label"
     assert dataset.held_out.note.endswith(note)
-
-
-def test_channels_are_physical(dataset: Dataset) -> None:
-    body, turning, total = np.split(dataset.windows(), 3, axis=2)
-    gravity = np.linalg.norm((total - body).mean(axis=1), axis=1)
-    assert 0.95 < float(np.median(gravity)) < 1.05
-    assert abs(float(body.mean())) < 0.01
-    assert 0.1 < float(turning.std()) < 2.0

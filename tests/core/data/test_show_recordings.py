@@ -4,7 +4,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
+from operator import add, mul
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,9 @@ from tests.core.data.described.movement import (
     rows_of,
 )
 from tests.core.data.described.test_known_formats import ROWS, sample
+from tests.tables import table
 
 WINDOWS = ("--window-steps=32", "--window-stride=16")
-G = 9.80665
 
 
 @pytest.fixture(autouse=True)
@@ -80,61 +82,24 @@ def test_pauses_and_times_out_of_order_are_counted_and_drawn(tmp_path: Path) -> 
     assert min(session.rates) == 0.0
 
 
-WRONG: Mapping[str, tuple[Mapping[str, Callable[[Any], Any]], Mapping[str, Any], str]] = {
-    "m/s2 as g": (
-        {f"a{axis}": lambda value: value * G for axis in "xyz"},
-        {},
-        r"acc: anna .*: mean acceleration .* The format says g; plausible: m/s2 \(1\.",
-    ),
-    "degrees as radians": (
-        {f"g{axis}": lambda value: value * 57.3 for axis in "xyz"},
-        {},
-        r"gyro: anna .*: mean rotation .* The format says rad/s; plausible: deg/s",
-    ),
-    "a sensor of zeros": (
-        {f"g{axis}": lambda value: 0 for axis in "xyz"},
-        {},
-        r"gyro: anna .*: every rotation is exactly 0: no gyroscope \(and 2 other sessions\)",
-    ),
-    "no gravity": (
-        {"az": lambda value: value - 1},
-        {},
-        r"acc: anna .*: .*(no direction; is it acceleration without gravity|mean acceleration)",
-    ),
-    "one value": ({"gx": lambda value: 0.5}, {}, r"gyro_x \(0.5\): one value alone"),
-    "a unit of time": (
-        {},
-        {"time": {"column": "time", "unit": "ms", "hertz": 50}},
-        r"time.unit: anna .*: readings lie 2e-05 s apart; are the times in",
-    ),
-    "too few readings": (
-        {},
-        {"time": {"column": "time", "hertz": 400}},
-        r"time.hertz: anna .*: about 50 readings a second, too few for windows of 400: set",
-    ),
-    "another rate": (
-        {},
-        {"time": {"column": "time", "hertz": 20}},
-        r"time.hertz: anna .*: about 50 readings a second, which become 20 \(and 2 other",
-    ),
-    "times that stand": (
-        {"time": lambda value: 7},
-        {},
-        r"time.column: anna .*: most readings have the time of the one before or an older one",
-    ),
-    "damage": (
-        {"ax": lambda value: "?" if value > 0 else value},
-        {},
-        r"r.csv:\d+: ax: expected a number, got '\?': \d\d.\d+% of the lines are no readings",
-    ),
+FORMULAS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "times": mul,
+    "plus": add,
+    "is": lambda other, value: other,
+    "positive is": lambda other, value: other if value > 0 else value,
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_looks_wrong_is_said_with_the_likely_cause(name: str, tmp_path: Path) -> None:
-    of, said, expected = WRONG[name]
-    found = look(tmp_path / "own", form=Form(of=of), **said)
-    assert any(re.search(expected, one) for one in found.wrong), found.wrong
+@pytest.mark.parametrize("row", table("core/data/tables", "looks wrong").values())
+def test_what_looks_wrong_is_said_with_the_likely_cause(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    of = {
+        column: partial(FORMULAS[formula], number)
+        for column, (formula, number) in row.get("of", {}).items()
+    }
+    found = look(tmp_path / "own", form=Form(of=of), **row.get("format", {}))
+    assert any(re.search(row["says"], one) for one in found.wrong), found.wrong
 
 
 def test_what_no_file_says_is_asked_for_by_key(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from core.data import Source, find_source
 from tests.core.data.desk import Desk, refused
 from tests.core.data.makers import hapt_files, uci_har_files, write_zip
 from tests.ran import python
+from tests.tables import table
 
 
 @pytest.fixture
@@ -69,20 +70,7 @@ def test_a_zip_under_any_name_is_found_in_a_folder(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("environ", [False, True])
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("nowhere.zip", None, "no such file or folder"),
-        ("empty", {}, "holds no recordings of a known kind"),
-        ("notes.txt", "1 2 3", "not a recording of a known kind"),
-        ("photos.zip", {"beach.jpg": b"x"}, "not a recording of a known kind"),
-        ("t.csv", "a,y\n1,0\n", "fab app new NAME --template tabular ... --format"),
-        ("t.parquet", b"PAR1", "read a table by data() of an app"),
-        ("pets", {"train/cat/1.PNG": b"x"}, "fab app new NAME --template images"),
-        ("birds", {"owl/1.wav": b"x"}, "read sounds by data() of an app"),
-        ("broken.zip", b"PK\x03\x04 and no more", "not a complete zip archive"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "said"), table("core/data/tables", "unusable"))
 def test_what_the_user_names_must_be_usable(
     desk: Desk, name: str, content: Any, said: str, environ: bool
 ) -> None:

@@ -8,7 +8,6 @@ number of updates that were applied to each shard.
 
 import json
 import os
-import queue
 import sys
 import threading
 import time
@@ -18,14 +17,12 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import psutil
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.membership import Phase
-from core.engine.messages import Event, Item, Outcome
-from core.engine.runtime import Runtime, device, trace
-from core.engine.threads import WorkerThread
+from core.engine.messages import Item, Outcome
+from core.engine.runtime import Runtime, device
 from core.server.sockets import cut
 from tests.core.engine.processes import Roles
 from tests.core.engine.server_stories import (
@@ -40,8 +37,6 @@ from tests.core.engine.story import Story, Tell
 
 import tensorflow as tf  # isort: skip
 from tensorflow.python.eager import context
-
-from tests.hang import HANG_SECONDS
 
 JOB_BYTES = 160 << 20
 STOPPED = range(1, 10, 2)
@@ -58,26 +53,6 @@ def absent_at_connect(roles: Roles) -> dict[str, Any]:
     story.join(3)
     story.run("third", 300)
     return story.end(joined=joined)
-
-
-def dead_and_returning(roles: Roles) -> dict[str, Any]:
-    """Worker 0 dies for good.
-
-    Worker 1 dies and returns: it must get work although worker 0 stays away.
-    """
-    story = Story(roles)
-    story.run(
-        "first",
-        300,
-        at={
-            50: lambda: roles.kill("worker:0"),
-            100: lambda: roles.kill("worker:1"),
-            150: lambda: roles.launch("worker:1"),
-        },
-    )
-    story.join(2)
-    story.run("second", 300)
-    return story.end()
 
 
 def drained(roles: Roles) -> dict[str, Any]:
@@ -139,20 +114,6 @@ def stopped_while_tracing(roles: Roles) -> dict[str, Any]:
     story.join(3)
     story.run("second", 300)
     return story.end(joined=joined)
-
-
-def traced_while_stopped(roles: Roles) -> dict[str, Any]:
-    """Another function is traced while a stopped worker is in the cluster.
-
-    Only the watchdog process can help then.
-    """
-    story = Story(roles)
-    story.run("begin", 50)
-    roles.stop("worker:1")
-    trace(lambda x: tf.reduce_sum(x * 3.0), tf.TensorSpec([7], tf.float32))
-    story.run("first", 200)
-    roles.go_on("worker:1")
-    return story.end(later=story.join(3))
 
 
 def stopped_while_joining(roles: Roles) -> dict[str, Any]:
@@ -222,20 +183,6 @@ def server_asked(roles: Roles) -> dict[str, Any]:
     sent = sorted(set(context.context().list_function_names()) - known)
     story.close()
     return {"sent": sent}
-
-
-def lane_of_nobody(roles: Roles) -> dict[str, Any]:
-    """A call is made to a worker that has just been taken out of the cluster definition."""
-    story = Story(roles)
-    story.runtime.update(frozenset())
-    function = trace(lambda x: x + 1, tf.TensorSpec([], tf.int64))
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    lane = WorkerThread(story.runtime, 0, events)
-    lane.call(Item(1, function, (np.int64(1),)), 1)
-    failed: Any = events.get(timeout=HANG_SECONDS)
-    lane.close()
-    lane.join(1.0)
-    return story.end(reason=failed.reason, transient=failed.transient)
 
 
 def path_cut(roles: Roles) -> dict[str, Any]:
@@ -312,17 +259,14 @@ STORIES: dict[str, tuple[Tell, int, int]] = {
     story.__name__: (story, servers, workers)
     for story, servers, workers in [
         (absent_at_connect, 1, 3),
-        (dead_and_returning, 2, 3),
         (drained, 2, 2),
         (stopped_while_tracing, 1, 3),
-        (traced_while_stopped, 1, 3),
         (stopped_while_joining, 1, 3),
         (late_reply, 2, 3),
         (server_asked, 1, 1),
         (mixed_servers, 1, 2),
         (path_cut, 1, 2),
         (half_stopped, 1, 10),
-        (lane_of_nobody, 1, 1),
         (left, 1, 1),
         (server_stopped_for_a_moment, 2, 2),
         (server_stopped_while_connecting, 2, 1),

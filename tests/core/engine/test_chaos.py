@@ -22,6 +22,7 @@ from core.engine.chaos import (
     deadly_faults,
 )
 from core.errors import UsageError
+from tests.tables import table
 
 EVERYBODY = range(4)
 DISPATCHES = 4000
@@ -141,23 +142,8 @@ def test_where_workers_hold_the_parameters_their_deaths_count_as_those_of_the_jo
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "no fault is called ''"),
-        ("seed:3", "no fault is named"),
-        ("kill-wroker:0.1", "no fault is called 'kill-wroker'"),
-        ("late:2", "late: expected a probability from 0 to 1, got '2'"),
-        ("late:nan", "late: expected a probability"),
-        ("late", "late: expected a probability from 0 to 1, got ''"),
-        ("late:-0.1", "late: expected a probability"),
-        ("late:0.1,late:0.2", "late comes twice"),
-        ("late:0.1,seed:1,seed:2", "seed comes twice"),
-        ("hold:", "hold: expected a number of updates, 0 or more, got ''"),
-        ("hold:-1", "hold: expected a number of updates"),
-        ("hold:0.5", "hold: expected a number of updates"),
+        *table("core/engine/tables", "plans").items(),
         ("hold:" + "9" * 5000, "hold: expected a number of updates"),
-        ("late:0.1,seed:x", "seed: expected a whole number"),
-        (f"late:0.1,seed:{2**64}", "seed: expected a whole number"),
-        ("late:0.6,duplicate:0.6", "the probabilities are 1.2 together"),
-        ("a:1,b:1,late:7", "'a'.*'b'.*late: expected"),
     ],
 )
 def test_a_plan_that_cannot_be_read_names_every_problem_and_what_there_is(

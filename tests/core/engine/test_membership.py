@@ -9,11 +9,9 @@ nothing behind it: nothing follows.
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count, islice
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.backoff import Backoff
 from core.engine import messages
@@ -21,8 +19,9 @@ from core.engine.membership import Membership
 from core.engine.messages import Instruction, Item
 from core.engine.worker_state import AdaptiveDeadline, Phase, Probation
 from tests.core.engine.played_membership import membership
+from tests.tables import table
 
-CASES: dict[str, str] = yaml.safe_load(Path(__file__).with_name("membership.yaml").read_text())
+CASES: dict[str, str] = table("core/engine/membership")
 EVENTS: Mapping[str, Callable[..., messages.Event]] = {
     "answered": messages.Answered,
     "joined": messages.Joined,

@@ -76,7 +76,6 @@ EVERYBODY = [0, 1, 2]
     [
         ("absent_at_connect", {"joined": 2}, {"first": [0, 1], "third": EVERYBODY}),
         ("stopped_while_tracing", {"joined": 2}, {"first": [0, 2], "second": EVERYBODY}),
-        ("traced_while_stopped", {"later": 3}, {"first": [0, 2]}),
         ("stopped_while_joining", {}, {"first": [0, 2], "second": EVERYBODY}),
     ],
 )
@@ -93,14 +92,6 @@ def test_lean_and_stock_servers_serve_one_cluster() -> None:
     story = tell("mixed_servers")
     assert exactly_once(story)
     assert story["worked"]["first"] == [0, 1]
-
-
-def test_one_dead_for_good_does_not_keep_another_from_returning() -> None:
-    story = tell("dead_and_returning")
-    assert exactly_once(story)
-    assert story["worked"]["second"] == [1, 2]
-    assert story["phases"]["0"] == "absent"
-    assert story["departures"]["2"] == 0, "the survivor is not touched"
 
 
 def test_drained_workers_are_ended_one_after_the_other_and_no_item_is_sent_twice() -> None:
@@ -128,12 +119,6 @@ def test_a_workers_bad_path_to_a_parameter_server_ends_nobodys_job_and_costs_onl
     assert story["departures"]["1"] == 0
     assert story["worked"]["first"] == [0, 1]
     assert 0 in list(story["worked"].values())[-1], "and is back once its path is good"
-
-
-def test_a_call_to_a_worker_that_has_just_left_is_not_the_items_fault() -> None:
-    story = tell("lane_of_nobody")
-    assert "unknown device" in story["reason"]
-    assert story["transient"] is True
 
 
 def test_many_that_stop_at_once_leave_in_one_change_while_the_others_work_on() -> None:

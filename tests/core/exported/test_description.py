@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.errors import UsageError
 from core.exported import read
@@ -18,8 +17,9 @@ from core.exported.description import LARGEST_BYTES, NAME, model_bytes, write
 from core.exported.files import measured
 from tests.core.exported import small
 from tests.ran import python
+from tests.tables import table
 
-UNFIT = yaml.safe_load(Path(__file__).with_name("unfit.yaml").read_text())
+UNFIT = table("core/exported/unfit")
 
 
 def edit(folder: Path, part: str, **changes: Any) -> None:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -142,18 +141,6 @@ def test_a_model_that_names_a_file_for_its_constants_reads_none(
     monkeypatch.chdir(place)
     small.export(folder, reading(named.format(outside=tmp_path / "token"), where=where))
     refuses("names another file for its constants", open_model, folder)
-
-
-def test_onnx_runtime_alone_reads_what_a_model_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without this, the test above shows nothing: it is why a model is looked through."""
-    (tmp_path / "token").write_bytes(SECRET)
-    monkeypatch.chdir(tmp_path)
-    runtime: Any = import_module("onnxruntime")
-    session = runtime.InferenceSession(reading("token"), providers=["CPUExecutionProvider"])
-    (answer,) = session.run(["logits"], {"windows": np.zeros((1, *SHAPE), np.float32)})
-    assert answer[0].astype(np.uint8).tobytes() == SECRET
 
 
 @pytest.mark.parametrize(

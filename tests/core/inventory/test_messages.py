@@ -1,16 +1,15 @@
 """Each mistake is named once: its file and line, its key, its value, and what to do about it."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.documents.yaml_document import MAXIMUM_DEPTH, parse
 from tests.core.inventory.cases import THREE_NODES, edited, machine, only, problems
+from tests.tables import table
 
-MESSAGES = yaml.safe_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
+MESSAGES = table("core/inventory/messages")
 
 
 @pytest.mark.parametrize("case", MESSAGES.values(), ids=MESSAGES)

@@ -7,73 +7,26 @@ import pytest
 from core.inventory import TrainJob
 from core.inventory.recipes import RECIPES, apart_from_recipe
 from experiments.tables.paper import paper_table
+from tests.tables import table
 
 
 def train(**settings: Any) -> TrainJob:
     return TrainJob.model_validate(settings)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "table", "keys"),
-    [
-        (
-            "thesis",
-            "thesis-hyperparameters",
-            {
-                "training_epochs": "epochs",
-                "batch_size": "batch_size",
-                "lambda_loss_amount": "l2",
-                "keep_prob_for_dropout": "keep_probability",
-                "clip_gradients": "clip_norm",
-                "worst batches kept": "replay_worst_batches",
-                "learning_rate": "optimizer.learning_rate",
-                "bias_mean": "model.bias_mean",
-            },
-        ),
-        (
-            "kimm",
-            "kimm-settings",
-            {"epochs": "epochs", "batch size of the printed code": "batch_size"},
-        ),
-    ],
-)
-def test_a_recipe_is_what_is_printed(recipe: str, table: str, keys: dict[str, str]) -> None:
-    printed = {str(row["key"]): row["value"] for row in paper_table(table).rows}
+@pytest.mark.parametrize(("recipe", "printed"), table("core/inventory/tables", "printed").items())
+def test_a_recipe_is_what_is_printed(recipe: str, printed: dict[str, Any]) -> None:
+    values = {str(row["key"]): row["value"] for row in paper_table(printed["of"]).rows}
     dumped = train(recipe=recipe).model_dump()
-    for key, name in keys.items():
+    for key, name in printed["keys"].items():
         section, _, inner = name.rpartition(".")
         found = dumped[section][inner] if section else dumped[name]
-        assert found == printed[key], key
+        assert found == values[key], key
 
 
 @pytest.mark.parametrize(
     ("settings", "others"),
-    [
-        ({}, []),
-        *(({"recipe": recipe}, []) for recipe in RECIPES),
-        (
-            {
-                "recipe": "kth",
-                "model": {"name": "thesis"},
-                "epochs": 12,
-                "data": {"window_stride": 50},
-            },
-            [
-                "data.window_stride 50 instead of 20",
-                "model.name thesis instead of kth",
-                "epochs 12 instead of 50",
-            ],
-        ),
-        (
-            {
-                "recipe": "kimm",
-                "optimizer": {"learning_rate": 0.0025},
-                "clip_norm": 1.0,
-                "model": {"units": 32},
-            },
-            ["optimizer.learning_rate 0.0025 instead of 0.001", "clip_norm 1 instead of null"],
-        ),
-    ],
+    [*(({"recipe": recipe}, []) for recipe in RECIPES), *table("core/inventory/tables", "recipes")],
 )
 def test_what_an_inventory_has_of_its_own_is_said_beside_the_recipe(
     settings: dict[str, Any], others: list[str]

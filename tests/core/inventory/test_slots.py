@@ -1,16 +1,15 @@
 """What `auto` comes to, for clusters that there are."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.inventory.slots import auto_slots, cores_of_workers, without_part
 from core.inventory.task import Task
 from core.inventory.training import TrainJob
+from tests.tables import table
 
 PIS = [4] * 16
 
@@ -19,7 +18,7 @@ def workers(*nodes: str) -> list[Task]:
     return [Task("worker", index, node, node, 2223, 9201) for index, node in enumerate(nodes)]
 
 
-CASES = yaml.safe_load(Path(__file__).with_name("slots.yaml").read_text(encoding="utf-8"))
+CASES = table("core/inventory/slots")
 WHOLE = ("async", "ssp", "local")
 SHARED = ("sync", "allreduce")
 

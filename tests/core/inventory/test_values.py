@@ -1,17 +1,16 @@
 """What an inventory comes to: overrides, roles, addresses, the shipped files and the recipes."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.inventory import Inventory, TrainJob
 from core.inventory.templates import hosts_inventory, local_inventory
 from tests.core.inventory.cases import PROJECT, THREE_NODES, edited, machine, read
 from tests.shown import part
+from tests.tables import table
 
-VALUES = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text(encoding="utf-8"))
+VALUES = table("core/inventory/values")
 FILES = {
     "three": THREE_NODES,
     "thesis": (PROJECT / "inventory.yaml").read_text(encoding="utf-8"),

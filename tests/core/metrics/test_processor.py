@@ -6,32 +6,16 @@ from pathlib import Path
 import pytest
 
 from core.metrics import processor
+from tests.tables import table
+
+QUOTAS = table("core/metrics/tables", "quotas")
 
 
-@pytest.mark.parametrize(
-    ("quotas", "cores"),
-    [
-        ({}, 8),
-        ({"a/b": "max 100000"}, 8),
-        ({"a/b": "10000 100000"}, 1),
-        ({"a/b": "150000 100000", "a": "400000 100000"}, 2),
-        ({"a/b": "max 100000", "a": "300000 100000", "": "max 100000"}, 3),
-        ({"other": "10000 100000"}, 8),
-        ({"a/b": "nonsense"}, 8),
-    ],
-    ids=[
-        "no groups",
-        "no quota",
-        "a tenth of a core",
-        "own",
-        "above",
-        "somebody else's",
-        "unreadable",
-    ],
-)
+@pytest.mark.parametrize("name", QUOTAS)
 def test_a_quota_counts_like_the_affinity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quotas: dict[str, str], cores: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    quotas, cores = QUOTAS[name]
     (tmp_path / "cgroup").write_text("0::/a/b\n")
     for group, content in quotas.items():
         (tmp_path / group).mkdir(parents=True, exist_ok=True)

@@ -1,32 +1,17 @@
 """What a Raspberry Pi's firmware says, in words that real ones gave."""
 
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from core.metrics.node import Throttling, clock_synchronized, conditions, firmware, parse
-
-NAMES = ("under_voltage", "frequency_capped", "throttled", "soft_temperature_limit")
-HOT = {("frequency_capped", "boot"), ("throttled", "boot"), ("soft_temperature_limit", "boot")}
+from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("bits", "expected"),
-    [
-        (0x0, set()),
-        # A weak supply, some time ago, and now too.
-        (0x50000, {("under_voltage", "boot"), ("throttled", "boot")}),
-        (0x50005, set(product(("under_voltage", "throttled"), ("now", "boot")))),
-        (0x20002, {("frequency_capped", "now"), ("frequency_capped", "boot")}),
-        # A hot Pi 3B+: 60 degrees are its soft limit.
-        (0xE0008, {("soft_temperature_limit", "now"), *HOT}),
-        (0xF000F, set(product(NAMES, ("now", "boot")))),
-    ],
-)
-def test_bits(bits: int, expected: set[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("bits", "expected"), table("core/metrics/tables", "throttling").items())
+def test_bits(bits: int, expected: list[str]) -> None:
     found = conditions(bits)
-    assert {key for key, holds in found.items() if holds} == expected
+    assert {" ".join(key) for key, holds in found.items() if holds} == set(expected)
     assert len(found) == 8
 
 

@@ -4,13 +4,11 @@ Sizes, shapes, no state, graphs that do not grow with the window.
 """
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
 
 from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
@@ -24,6 +22,7 @@ from core.models.spectral import SpectralModel
 from core.models.thesis import ThesisModel
 from experiments.tables.paper import paper_table
 from tests.core.models.yardstick import gradient_function, logits, small, windows
+from tests.tables import table
 
 EVERY: list[ModelConfig] = [
     ThesisModel(
@@ -37,7 +36,7 @@ EVERY: list[ModelConfig] = [
     SpectralModel(hidden=8),
     HybridModel(filters=8, hidden=8, statistics_hidden=8),
 ]
-COUNTS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_text())
+COUNTS = table("core/models/parameters")
 every = pytest.mark.parametrize("config", EVERY, ids=lambda config: config.name)
 
 

@@ -1,5 +1,6 @@
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from core.server.memory import (
     headroom,
     require,
 )
+from tests.tables import table
 
 FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -47,36 +49,19 @@ VERSION_1 = "5:devices:/\n4:cpu,memory:/job\n0::/\n"
 UNLIMITED = Group("memory", "9223372036854771712", 5000, version=1)
 
 
-@pytest.mark.parametrize(
-    ("membership", "groups", "left", "bound"),
-    [
-        ("0::/\n", [], 900, "the machine's available memory"),
-        (f"0::/{SERVICE}\n", [Group(SERVICE, 200, 120, 40)], 120, SERVICE),
-        (
-            "0::/outer/inner\n",
-            [Group("outer/inner", "max", 10), Group("outer", 64, 60)],
-            4,
-            "groups/outer",
-        ),
-        (VERSION_1, [UNLIMITED], 900, "the machine's available memory"),
-        (VERSION_1, [UNLIMITED, Group("memory/job", 300, 250, 20, 1)], 70, "memory/job"),
-        # Its own path is not mounted in a container.
-        ("0::/docker/5ac3\n", [Group("", 256, 200)], 56, "groups"),
-        ("0::/full\n", [Group("full", 100, 101)], 0, "groups/full"),
-    ],
-)
+@pytest.mark.parametrize("row", table("core/server/tables", "memory"))
 def test_the_narrowest_of_machine_and_groups_bounds_and_page_cache_does_not_count(
-    tmp_path: Path, membership: str, groups: list[Group], left: int, bound: str
+    tmp_path: Path, row: dict[str, Any]
 ) -> None:
     proc = tmp_path / "proc"
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text(f"MemTotal: 1000000 kB\nMemAvailable:   {900 * 1024} kB\n")
-    (proc / "self" / "cgroup").write_text(membership)
-    for group in groups:
-        group.write(tmp_path / "groups")
+    (proc / "self" / "cgroup").write_text(row["of"])
+    for group in row.get("groups", ()):
+        Group(*group).write(tmp_path / "groups")
     found = headroom(proc, tmp_path / "groups")
-    assert found.available_bytes == left * MEBIBYTE
-    assert found.bound.endswith(bound)
+    assert found.available_bytes == row["left"] * MEBIBYTE
+    assert found.bound.endswith(row["bound"])
 
 
 def test_this_machine_has_memory_and_a_role_fits() -> None:

@@ -9,6 +9,7 @@ from core.inventory.templates import local_inventory
 from core.server.probe import answers
 from tests.core.server.processes import HANG_SECONDS, child_of_a_shell, ready, running
 from tests.habits import needs
+from tests.tables import table
 
 AS_ROLES = ("--guard", "loopback", "--account", str(ROLES_ACCOUNT))
 CAPABILITIES = ("CapPrm", "CapEff", "CapAmb")
@@ -81,28 +82,18 @@ def test_root_that_may_not_change_its_account_has_no_capability_and_says_why(
     )
 
 
-WHOLE = "0 0 4294967295\n"
-OWN = "0 1000 1\n"
-ALL = "CapEff:\t000001ffffffffff\n"
-NO_SETUID = "CapEff:\t000001ffffffff7f\n"
+POSSIBLE = {
+    "status": "CapEff:\t000001ffffffffff\n",
+    "uid_map": "0 0 4294967295\n",
+    "gid_map": "0 0 4294967295\n",
+    "setgroups": "allow",
+}
+"""Files of /proc/self of a root who may become any account."""
 
 
-@pytest.mark.parametrize(
-    ("status", "uids", "gids", "groups", "said"),
-    [
-        (ALL, WHOLE, WHOLE, "allow", None),
-        (ALL, "0 1000 1\n1 100000 65536\n", "0 1000 1\n1 100000 65536\n", "allow", None),
-        (NO_SETUID, WHOLE, WHOLE, "allow", "grant CAP_SETUID"),
-        (ALL, OWN, WHOLE, "allow", "this user namespace has no uid"),
-        (ALL, WHOLE, OWN, "allow", "this user namespace has no uid"),
-        (ALL, WHOLE, WHOLE, "deny", "forbids setgroups"),
-    ],
-)
-def test_what_keeps_root_from_the_account(
-    tmp_path: Path, status: str, uids: str, gids: str, groups: str, said: str | None
-) -> None:
-    files = {"status": status, "uid_map": uids, "gid_map": gids, "setgroups": groups}
-    for name, content in files.items():
+@pytest.mark.parametrize("row", table("core/server/tables", "root stays"))
+def test_what_keeps_root_from_the_account(tmp_path: Path, row: dict[str, str]) -> None:
+    for name, content in (POSSIBLE | row).items():
         (tmp_path / name).write_text(content)
     found = why_root(tmp_path)
-    assert found is None if said is None else said in (found or "")
+    assert row["says"] in str(found) if "says" in row else found is None

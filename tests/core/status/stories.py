@@ -1,10 +1,7 @@
 """The stories of stories.yaml, played."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from core.status import events
 from core.status.apply import replay
@@ -14,8 +11,9 @@ from core.status.history import events_in, line_of
 from core.status.parts import Seen
 from tests.core.status import played_run
 from tests.core.status.played_run import STARTED, Played
+from tests.tables import table
 
-STORIES = yaml.safe_load(Path(__file__).with_name("stories.yaml").read_text(encoding="utf-8"))
+STORIES = table("core/status/stories")
 
 
 def through_json(found: list[Stamped]) -> list[Stamped]:

@@ -1,16 +1,15 @@
 """Figures of any task: which of them there are, how they are written, which ones are better."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.status.history import event_of
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, Figures
+from tests.tables import table
 
-CASES = yaml.safe_load(Path(__file__).with_name("figures.yaml").read_text(encoding="utf-8"))
+CASES = table("core/status/figures")
 TIME = {"time": "2026-01-01T00:00:00.000+00:00", "seconds": 1.0}
 
 

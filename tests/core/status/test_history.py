@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +56,7 @@ from tests.core.status.played_run import (
     whole,
 )
 from tests.core.status.stories import STORIES, read_back, told
+from tests.tables import table
 
 LIVE = ["state", "work", "windows_per_second", "sent_bytes_per_second"]
 LIVE += ["received_bytes_per_second"]
@@ -195,7 +195,7 @@ def test_a_foreign_line_is_an_event_of_its_types_or_none(data: st.DataObject) ->
     json.dumps(finite(state.view(60.0).__dict__), default=lambda part: part.__dict__)
 
 
-PAST = yaml.safe_load(Path(__file__).with_name("past_runs.yaml").read_text(encoding="utf-8"))
+PAST = table("core/status/past_runs")
 NOTED = {"event": "noted", "time": "2026-01-01T00:00:00Z", "seconds": 1.0, "kind": "x"}
 FOREIGN = {
     **PAST["foreign"],

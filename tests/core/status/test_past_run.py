@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cluster.pages.report import report
 from cluster.pages.run_files import run_of
@@ -18,8 +17,9 @@ from tests.core.status.history_files import kept
 from tests.core.status.pictures import shows
 from tests.core.status.played_run import STARTED, whole
 from tests.core.status.stories import told
+from tests.tables import table
 
-CASES = yaml.safe_load(Path(__file__).with_name("past_runs.yaml").read_text(encoding="utf-8"))
+CASES = table("core/status/past_runs")
 
 
 @pytest.mark.parametrize("case", CASES["runs"].values(), ids=CASES["runs"])

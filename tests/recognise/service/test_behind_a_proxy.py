@@ -20,7 +20,7 @@ from tests.ports import free_port
 from tests.recognise.exports import export
 from tests.recognise.service.running import Service
 from tests.recognise.service.streaming import event
-from tests.recognise.tables import table
+from tests.tables import table
 
 PAGE = Path(__file__).parents[3] / "docs" / "service.md"
 PUBLIC = "har.example"
@@ -41,7 +41,7 @@ def handshake(running: Service, port: int, url: str, origin: str) -> tuple[int, 
             return refused.response.status_code, str(json.loads(refused.response.body)["error"])
 
 
-@pytest.mark.parametrize(("asked", "status"), table("service/requests", "pages").items())
+@pytest.mark.parametrize(("asked", "status"), table("recognise/service/requests", "pages").items())
 def test_a_page_is_ours_by_its_name(running: Service, asked: str, status: int) -> None:
     origin, host = asked.split(" as ")
     found, said = handshake(running, running.port, f"ws://{host}/v1/stream", origin)

@@ -34,7 +34,7 @@ from tests.recognise.service.running import (
     service,
     state_of,
 )
-from tests.recognise.tables import table
+from tests.tables import table
 
 AT_REST_BYTES = 150 << 20
 """What the documentation promises of the service and its model together."""
@@ -117,7 +117,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize(("words", "line"), table("service/unserved", "refused").items())
+@pytest.mark.parametrize(("words", "line"), table("recognise/service/unserved", "refused").items())
 def test_what_cannot_be_served_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, line: str
 ) -> None:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from tests.core.exported import small
 from tests.recognise.service.exports import Floats, export, logits, windows
 from tests.recognise.service.running import PATH, Service, as_json
-from tests.recognise.tables import table
+from tests.tables import table
 
 LENGTH = "Inference-Header-Content-Length"
 EXPORT = export
@@ -103,7 +103,8 @@ def test_all_outputs_are_binary_where_the_request_says_so(client: httpx.Client) 
 
 
 @pytest.mark.parametrize(
-    ("words", "changes"), [*table("service/requests", "tensor"), ("data.23", {"last": 10**400})]
+    ("words", "changes"),
+    [*table("recognise/service/requests", "tensor"), ("data.23", {"last": 10**400})],
 )
 def test_a_wrong_tensor_is_answered_with_the_reason(
     client: httpx.Client, words: str, changes: dict[str, Any]
@@ -121,7 +122,7 @@ HUGE = as_json(np.full_like(HALVES, 3e38))
 
 
 @pytest.mark.parametrize(
-    ("words", "changes"), [*table("service/requests", "request"), ("not finite", HUGE)]
+    ("words", "changes"), [*table("recognise/service/requests", "request"), ("not finite", HUGE)]
 )
 def test_a_wrong_request_is_answered_with_the_reason(
     client: httpx.Client, words: str, changes: dict[str, Any]
@@ -129,7 +130,7 @@ def test_a_wrong_request_is_answered_with_the_reason(
     refused(client.post(f"{PATH}/infer", json={**as_json(windows(1)), **changes}), words)
 
 
-@pytest.mark.parametrize(("asked", "answer"), table("service/requests", "asked").items())
+@pytest.mark.parametrize(("asked", "answer"), table("recognise/service/requests", "asked").items())
 def test_what_is_not_there_or_not_for_others_is_said(
     client: httpx.Client, asked: str, answer: str
 ) -> None:

@@ -12,7 +12,7 @@ from tests.recognise.exports import export
 from tests.recognise.readings import Numbers, Readings, walk
 from tests.recognise.service.running import Service
 from tests.recognise.service.streaming import library, plain
-from tests.recognise.tables import table
+from tests.tables import table
 
 PATH = "/v1/sensor-logger"
 G = 9.80665
@@ -163,7 +163,7 @@ def test_a_watch_sends_all_in_one_entry(running: Service, platform: str, is_flat
     assert (last["source"], last["missing"]) == ("watch", [])
 
 
-@pytest.mark.parametrize("foreign", table("service/streams", "foreign"), ids=str)
+@pytest.mark.parametrize("foreign", table("recognise/service/streams", "foreign"), ids=str)
 def test_a_bad_entry_of_another_sensor_costs_no_reading(running: Service, foreign: Any) -> None:
     payload = recorded("android", walk(200, begin=BEGIN))
     answer = post(running, f"foreign-{foreign}"[:100], [*payload[:50], foreign, *payload[50:]])
@@ -216,7 +216,7 @@ MANY = {"sessionId": "x", "payload": [{"name": "a", "time": 1}] * 20_000}
 
 @pytest.mark.parametrize(
     ("words", "body"),
-    [*table("service/streams", "posts"), ("at most 16384 items", json.dumps(MANY))],
+    [*table("recognise/service/streams", "posts"), ("at most 16384 items", json.dumps(MANY))],
 )
 def test_a_wrong_post_gets_the_reason(client: httpx.Client, words: str, body: str) -> None:
     refused = client.post(PATH, content=body)

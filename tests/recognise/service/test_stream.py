@@ -25,7 +25,7 @@ from tests.recognise.service.streaming import (
     session,
     socket,
 )
-from tests.recognise.tables import table
+from tests.tables import table
 
 EXPORT = export
 READY = {
@@ -95,7 +95,7 @@ MANY = '{"times": [' + "0," * 4999 + '0], "acceleration": []}'
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        *table("service/streams", "first"),
+        *table("recognise/service/streams", "first"),
         ("resume: String should have at most 349528 characters", LONG),
         ("resume: expected a state with hop 64, got 32", RESUMED),
     ],
@@ -112,7 +112,7 @@ def test_a_wrong_first_message_gets_the_reason(
 @pytest.mark.parametrize(
     ("words", "text", "code"),
     [
-        *((words, text, 1008) for words, text in table("service/streams", "later")),
+        *((words, text, 1008) for words, text in table("recognise/service/streams", "later")),
         ("at most 4096 items", MANY, 1008),
         ("Invalid JSON: recursion limit exceeded", "[" * 100_000, 1008),
         ("a message of at most 1048576 bytes", "x" * (1 << 20) + "y", 1009),

@@ -15,9 +15,9 @@ from core.web.entrance import HttpConnection
 from recognise.service import server
 from recognise.service.entrance import ServiceConnection
 from recognise.service.live.sockets import Socket
-from tests.recognise.tables import table
+from tests.tables import table
 
-NAMES = table("service/uvicorn", "overridden")
+NAMES = table("recognise/service/uvicorn", "overridden")
 
 
 def overridden(ours: type, theirs: type) -> set[str]:

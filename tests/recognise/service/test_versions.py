@@ -16,7 +16,7 @@ from recognise.service.loading import described
 from recognise.service.versions import CURRENT, Versions
 from tests.recognise.service.exports import export
 from tests.recognise.service.running import manage, state_of
-from tests.recognise.tables import table
+from tests.tables import table
 
 
 def made(tmp_path: Path, *factors: int) -> Versions:
@@ -144,7 +144,7 @@ def test_a_version_with_other_labels_is_refused(tmp_path: Path) -> None:
     refused(made(tmp_path, 1), folder, "expected the labels of the served version")
 
 
-@pytest.mark.parametrize(("facts", "said"), table("service/checks", "refused"))
+@pytest.mark.parametrize(("facts", "said"), table("recognise/service/checks", "refused"))
 def test_an_export_that_disagrees_with_tensorflow_becomes_no_version(
     tmp_path: Path, facts: dict[str, Any], said: str
 ) -> None:
@@ -153,7 +153,7 @@ def test_an_export_that_disagrees_with_tensorflow_becomes_no_version(
     refused(made(tmp_path, 1), folder, line)
 
 
-@pytest.mark.parametrize("facts", table("service/checks", "taken"))
+@pytest.mark.parametrize("facts", table("recognise/service/checks", "taken"))
 def test_an_export_within_the_bounds_becomes_a_version(
     tmp_path: Path, facts: dict[str, Any]
 ) -> None:

@@ -83,14 +83,6 @@ def test_a_sample_fits_its_format_alone(row: dict[str, str], tmp_path: Path) -> 
     assert found.is_labelled
 
 
-def test_a_file_of_an_app_fits_without_the_folders_of_who_and_what(tmp_path: Path) -> None:
-    row = next(row for row in ROWS if row["format"] == "sensor-logger")
-    folder = sample(row, tmp_path / "set")
-    file = next(folder.rglob("*.zip"))
-    found = fits(file, list(members_of(file)))
-    assert (list(found.by_name), found.is_labelled) == (["sensor-logger"], False)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -108,14 +100,6 @@ def test_what_fits_nothing(name: str, content: bytes, tmp_path: Path) -> None:
     put(tmp_path / "set", {name: content}, {})
     found = fits(tmp_path / "set", list(members_of(tmp_path / "set")))
     assert (found.by_name, found.by_shape) == ([], [])
-
-
-def test_two_formats_may_fit(tmp_path: Path) -> None:
-    head = b"time,gFx,gFy,gFz,wx,wy,wz,timestamp,accX,accY,accZ\n"
-    lines = b"".join(b"%.2f,0,0,1,0,0,0,%d,0,0,9\n" % (row / 50, 20 * row) for row in range(9))
-    put(tmp_path / "set", {"anna/walk/r.csv": head + lines}, {})
-    found = fits(tmp_path / "set", list(members_of(tmp_path / "set")))
-    assert list(found.by_name) == ["edge-impulse-csv", "physics-toolbox"]
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in OTHERS])

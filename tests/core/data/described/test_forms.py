@@ -19,7 +19,6 @@ from tests.core.data.described.movement import (
     EVERYONE,
     HERTZ,
     LABELS,
-    NAMES,
     PEOPLE,
     STEPS,
     Form,
@@ -31,6 +30,7 @@ from tests.core.data.described.movement import (
     windows_of,
     zipped,
 )
+from tests.tables import table
 
 Files = Mapping[str, bytes]
 Made = tuple[Files, Mapping[str, Any]]
@@ -150,41 +150,17 @@ def intervals(unit: str, ends: bool) -> Made:
 
 
 PLAIN = Form()
-NEXT = tuple(reversed(NAMES))
-FORMS: Mapping[str, Made] = {
-    "other order": text(Form(names=NEXT)),
-    "more columns": text(Form(names=("row", *NAMES, "battery"))),
-    "semicolons, decimal commas": text(
-        Form(separator=";", comma=True), text={"separator": ";", "decimal": ","}
-    ),
-    "quoted decimal commas": text(Form(quoted=True, comma=True), text={"decimal": ","}),
-    "tabs": text(Form(separator="\t"), text={"separator": "tab"}),
-    "bars": text(Form(separator="|"), text={"separator": "|"}),
-    "blanks, no names": text(
-        Form(separator="   ", header=False), text={"separator": "space", "names": list(NAMES)}
-    ),
-    "no names": text(Form(header=False), text={"names": list(NAMES)}),
-    "blanks behind commas": text(Form(separator=", ")),
-    "quotes": text(Form(quoted=True)),
-    "byte order mark": text(Form(encoding="utf-8-sig")),
-    "UTF-16": text(Form(encoding="utf-16"), text={"encoding": "utf-16"}),
-    "Windows' letters": text(
-        Form(names=(*NAMES, "Größe"), encoding="cp1252"), text={"encoding": "cp1252"}
-    ),
-    "Windows' lines": text(Form(newline="\r\n")),
-    "lines of an old Mac": text(Form(newline="\r")),
-    "comments": text(Form(before="# made\n# up"), text={"comment": "#"}),
-    "a title": text(Form(before="my walk\n"), text={"skip_lines": 1}),
-    "Excel's first line": text(Form(before="sep=,")),
-    "a comma at the end": text(Form(after=",")),
-    "a mark at the end": text(Form(after=";"), text={"end": ";"}),
+FORMS: dict[str, Made] = {
+    name: text(Form(**row.get("form", {})), **row.get("says", {}))
+    for name, row in table("core/data/described/forms").items()
+}
+FORMS |= {
     "milliseconds": of_time("ms", lambda time: time * 1e3),
     "microseconds": of_time("us", lambda time: round(time * 1e6)),
     "nanoseconds of the epoch": of_time("ns", lambda time: round((1.78e9 + time) * 1e9)),
     "seconds of the epoch": of_time("s", lambda time: 1.78e9 + time),
     "ISO": of_time("iso", iso),
     "ISO with a zone": of_time("iso", lambda time: iso(time, "+02:00")),
-    "no times": text(Form(), time={"hertz": HERTZ}),
     "m/s2": of_axes("a", G, unit="m/s2"),
     "mg": of_axes("a", 1e3, unit="mg"),
     "deg/s": of_axes("g", 180 / np.pi, unit="deg/s"),

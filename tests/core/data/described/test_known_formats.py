@@ -9,7 +9,6 @@ from typing import Any
 import cbor2
 import numpy as np
 import pytest
-import yaml
 from scipy.io import savemat
 
 from core.data import prepare
@@ -18,10 +17,9 @@ from core.data.source import find_source
 from core.errors import DataError
 from tests.core.data.described.excel import book
 from tests.core.data.described.movement import zipped
+from tests.tables import table
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("formats.yaml").read_text(encoding="utf-8")
-)
+ROWS: list[dict[str, Any]] = table("core/data/described/formats")
 GRAVITY = 9.80665
 ACCELERATION = (0.01, -0.02, 1.0)
 STILL = (0.01, -0.02, 0.25)

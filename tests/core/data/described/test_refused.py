@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from core.data import Dataset, prepare
 from core.data.described.known_formats import described
@@ -29,10 +28,9 @@ from tests.core.data.described.movement import (
     zipped,
 )
 from tests.core.data.desk import refused, says
+from tests.tables import table
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8")
-)
+ROWS: list[dict[str, Any]] = table("core/data/described/refused")
 
 
 def made(row: dict[str, Any], folder: Path) -> Path:

@@ -12,6 +12,7 @@ from core.data.folds import folds_of
 from core.data.source import find_source
 from tests.core.data.described.test_known_formats import ROWS, sample
 from tests.core.data.desk import refused
+from tests.tables import table
 
 FORMS = {row["format"]: row for row in ROWS}
 WORDS = {
@@ -73,53 +74,11 @@ def test_a_set_is_the_test_without_a_word_and_changed_data_are_read_again(tmp_pa
     assert read(path).rows == first.rows - 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "says"),
-    [
-        ({"hertz": 0}, {}, "sets.yaml:1: hertz: Input should be greater than or equal to 1"),
-        (
-            {"sets": {"a": SETS["usc-had"]}},
-            {},
-            "sets.yaml:1: ... expected 2 to 64 sets; name others",
-        ),
-        ({"chanels": []}, {}, "chanels: Extra inputs"),
-        ({}, {"test_set": "hapt"}, "test_set: expected one of motionsense, pamap2, usc-had, got"),
-        ({"channels": ["mag"]}, {}, "'mag' of one unit in all sets, got motionsense: none"),
-        (
-            {"sets": {**SETS, "pamap2": {**SETS["pamap2"], "channels": {}}}},
-            {},
-            "no channel is in all sets (motionsense: acc, gyro; pamap2: hand_acc",
-        ),
-        (
-            {"sets": {**SETS, "pamap2": {**SETS["pamap2"], "channels": {"hand_mag": "acc"}}}},
-            {},
-            "'acc' of one unit in all sets, got motionsense: g; pamap2: uT",
-        ),
-        (
-            {"sets": {**SETS, "pamap2": {**SETS["pamap2"], "labels": {"walking": "walk"}}}},
-            {},
-            "expected at least 2 classes, got 'walk' alone ... pamap2: rope jumping, walk",
-        ),
-        (
-            {"sets": {**SETS, "gone": {"data": "gone", "format": "hapt"}}},
-            {},
-            "sets.gone.data: no such file or folder",
-        ),
-        (
-            {"sets": {**SETS, "x": {"data": "pamap2", "format": "pamap"}}},
-            {},
-            "unknown format 'pamap'; did you mean `pamap2`?",
-        ),
-        (
-            {"sets": {**SETS, "x": {"data": "pamap2", "format": "hapt"}}},
-            {},
-            "expected intervals in a file RawData/labels.txt, found none",
-        ),
-    ],
-)
-def test_sets_that_have_too_little_in_common(
-    changes: dict[str, Any], options: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("row", table("core/data/described/sets"))
+def test_sets_that_have_too_little_in_common(row: dict[str, Any], tmp_path: Path) -> None:
+    changes = row.get("changes", {})
+    if "pamap2" in row:
+        changes = {"sets": {**SETS, "pamap2": {**SETS["pamap2"], **row["pamap2"]}}}
     path = written(tmp_path, **changes)
-    with refused(says):
-        read(path, **options)
+    with refused(row["says"]):
+        read(path, **row.get("options", {}))

@@ -8,6 +8,7 @@ import yaml
 HERE = Path(__file__).parent
 
 
-def table(name: str, part: str) -> Any:
+def table(name: str, part: str = "") -> Any:
     """The rows of a part of a table; `name` is its file below this folder, without `.yaml`."""
-    return yaml.safe_load((HERE / f"{name}.yaml").read_text(encoding="utf-8"))[part]
+    rows = yaml.safe_load((HERE / f"{name}.yaml").read_text(encoding="utf-8"))
+    return rows[part] if part else rows
