@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from core.data.hhar_windows import COLUMNS, NULL
 from core.data.recordings import Report, silent
 from core.data.synthetic import Activity, Person, Samples, movement, person_of
 from core.errors import DataError
 from core.logs.terminal import say
 
+FIRST_LINE = "Index,Arrival_Time,Creation_Time,x,y,z,User,Model,Device,gt\n"
+NULL = "null"
 MOVEMENT_HZ = 200.0
 STANDARD_GRAVITY = 9.80665
 FIRST_MS = 1_424_696_633_908
@@ -104,7 +105,7 @@ def write_hhar(
     rows = 0
     with path.open("w", encoding="utf-8", newline="") as stream:
         if names:
-            stream.write(",".join(COLUMNS) + "\n")
+            stream.write(FIRST_LINE)
         for number in range(people):
             random = np.random.Generator(np.random.Philox([seed, 0, number]))
             for lines in _recordings("abcdefghijklmnopqrstuvwxyz"[number], owned, seconds, random):

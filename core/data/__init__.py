@@ -16,7 +16,7 @@ EXTENSIONS = {
     "hapt": "described.published:Hapt",
     "uci-har": "uci_har:UciHar",
     "npz": "npz:Npz",
-    "hhar": "hhar:Hhar",
+    "hhar": "described.published:Hhar",
     "described": "described.reader:Described",
     "sets": "described.sets:Sets",
     "synthetic": "synthetic:Synthetic",

@@ -23,7 +23,7 @@ DESCRIBED = "described"
 SETS = "sets"
 """Kinds that no search finds by name: a folder that `prepare` wrote, the fallback, and files that a
 format describes."""
-FORMATS: Mapping[str, str] = {"hapt": "hapt"}
+FORMATS: Mapping[str, str] = {"hapt": "hapt", "hhar": "hhar-as-recorded"}
 """By kind that a format of ours describes: the name of the format."""
 
 OF_APPS = {

@@ -13,7 +13,7 @@ MOST_HOP = 4096
 MOST_VOTES = 64
 LONGEST_GAP_SECONDS = 0.25
 """Longer than the jitter of phones: within a recording of HHAR the longest delay is 69 ms
-(core/data/hhar.py)."""
+(core/data/formats/hhar-as-recorded.yaml)."""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ def made_channels(path: Path, form: RecordingFormat, cutting: Cutting) -> MadeCh
     """Return what the windows of these settings hold. Raises DataError."""
     written = json.dumps(cutting.format, sort_keys=True).encode()
     digest = hashlib.sha256(written).hexdigest()
+    if form.as_recorded and (cutting.nine_channels or cutting.sampling_hz is not None):
+        raise DataError(
+            f"{path}: as_recorded: readings as they are have no rate, got sampling_hz or"
+            " nine_channels; leave these out, or take a format without as_recorded"
+        )
     if not cutting.nine_channels:
         if cutting.filters == CAUSAL:
             raise DataError(
@@ -69,7 +74,7 @@ def made_channels(path: Path, form: RecordingFormat, cutting: Cutting) -> MadeCh
             )
         described = replace(
             signals_of(form),
-            sampling_hz=cutting.sampling_hz or form.time.hertz,
+            sampling_hz=None if form.as_recorded else cutting.sampling_hz or form.time.hertz,
             filters=UNFILTERED,
             format_sha256=digest,
         )

@@ -50,7 +50,7 @@ class TextForm(Section):
     comment: Mark = Field("", description="a line that begins so is left out")
     end: Mark = Field("", description="a mark at the end of each reading, besides the line's end")
     names: Names = Field(
-        (), description="of the columns, where the file has no line of names; else empty"
+        (), description="of the columns, where a file may have no line of these names; else empty"
     )
     columns: int | None = Field(
         None, ge=1, le=1000, description="so many columns, named 1, 2, 3, in the place of `names`"
@@ -222,6 +222,13 @@ class RecordingFormat(Section):
     label: LabelForm = Field(default_factory=LabelForm)
     person: WhoForm = Field(default_factory=WhoForm)
     session: WhoForm = Field(default_factory=WhoForm)
+    as_recorded: bool = Field(
+        False,
+        description=(
+            "whether windows have neighbouring readings as they are: not resampled, in units of the"
+            " file's, without a longer pause or step back. `session` is the device then"
+        ),
+    )
     test_people: Annotated[tuple[str, ...], BeforeValidator(lambda value: _words(value))] = Field(
         (), description="who is the test; empty: a fifth of the people"
     )
@@ -272,6 +279,21 @@ class RecordingFormat(Section):
                     f"{channel.name:.40} is added to other channels than there are",
                     "name channels of the same number and kind of unit",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _is_recorded(self) -> "RecordingFormat":
+        """Refuse what would change readings that stay as they were recorded."""
+        if self.as_recorded and (
+            self.time.column is None
+            or self.time.longest_gap_seconds is None
+            or any(channel.unit != NONE or channel.added_to for channel in self.channels)
+        ):
+            raise invalid(
+                "as_recorded keeps readings as they are",
+                "write time.column and time.longest_gap_seconds, `unit: none` of each channel and"
+                " no added_to",
+            )
         return self
 
     @property

@@ -1,8 +1,9 @@
 """Kinds that are names of formats: published sets, as their own figures count them."""
 
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from core.data.filters import NINE_CHANNELS
 from core.data.given import Batches
 from core.data.reader import Reader, open_set
 from core.data.recordings import Cutting, Report
+from core.data.signals import Signals
 from core.data.table import ACTIVITIES, activity_labels, integers_of
 from core.errors import DataError
 
@@ -23,6 +25,12 @@ ACTIVITY_NAMES = (
 )
 TEST_PEOPLE = (2, 4, 9, 10, 12, 13, 18, 20, 24)
 TEST_LIST = "Test/subject_id_test.txt"
+HHAR_FILES = (
+    *("Phones_accelerometer.csv", "Phones_gyroscope.csv"),
+    *("Watch_accelerometer.csv", "Watch_gyroscope.csv"),
+)
+HHAR_COLUMNS = {"x", "y", "z", "user", "device", "gt"}
+"""What the line of names of any such file has, in any case."""
 
 
 class Hapt(Reader):
@@ -55,8 +63,8 @@ class Hapt(Reader):
             with open_set(opened) as inside:
                 if inside is not None:
                     _refuse_other_lists(inside[1])
-        known = {name: getattr(cutting, name) for name in (*Hapt.settings, "format")}
-        examples = reader.read(opened, Cutting(seed=0, nine_channels=True, **known), report)
+        settings = {name: getattr(cutting, name) for name in (*Hapt.settings, "format")}
+        examples = reader.read(opened, Cutting(seed=0, nine_channels=True, **settings), report)
         held_out = examples.held_out
         return replace(
             examples,
@@ -97,3 +105,52 @@ def _numbered(batches: Iterator[Batch], people: Sequence[str]) -> Iterator[Batch
     numbers = np.array(list(map(int, people)), np.int32)
     renumbered = (replace(batch, groups=numbers[batch.groups]) for batch in batches)
     return Batches(renumbered, getattr(batches, "rows", 0))
+
+
+class Hhar(Reader):
+    """The set HHAR, as it was recorded."""
+
+    name = "hhar"
+    accepted = "HHAR's Phones_accelerometer.csv"
+    is_what = (
+        "[Heterogeneity Activity Recognition](https://archive.ics.uci.edu/dataset/344):"
+        " `Phones_accelerometer.csv` as published, or another file of its columns and activities"
+    )
+    windows_are_cut = "here: within one person, device and activity, (`window_steps`, 3)"
+    marker = None
+    suffix = None
+    usual_names = HHAR_FILES[:1]
+    settings = ("window_steps", "window_stride", "groups", "split", "null_class", "bad_lines")
+
+    @staticmethod
+    def read(path: Path, cutting: Cutting, report: Report) -> Examples:
+        """Return the windows in the file's own units. Raises DataError as `described` does."""
+        settings = {name: getattr(cutting, name) for name in Hhar.settings}
+        form = dict(cutting.format or {})
+        if path.suffix.lower() == ".csv":
+            form["text"] = {**form["text"], "separator": _line_of_names(path)[0]}
+        if not cutting.null_class:
+            label = form["label"]
+            form["label"] = {**label, "words": {**label["words"], "null": None}}
+        examples = reader.read(path, Cutting(seed=0, format=form, **settings), report)
+        return replace(examples, signals=Signals(examples.signals.channels))
+
+    @staticmethod
+    def recognizes(path: Path) -> bool:
+        """Return whether it is a published file, a zip of it, or a .csv of its columns."""
+        if not path.is_file() or path.name in HHAR_FILES:
+            return path.is_file()
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = map(PurePosixPath, archive.namelist())
+                return any(name.name == HHAR_FILES[0] for name in names)
+        return path.suffix.lower() == ".csv" and _line_of_names(path)[1] >= HHAR_COLUMNS
+
+
+def _line_of_names(path: Path) -> tuple[str, set[str]]:
+    """Return the separator of a file, by its first line, and that line's names in small letters."""
+    with path.open("rb") as stream:
+        begin = stream.readline(4096).decode("utf-8-sig", "replace")
+    first = next(iter(begin.splitlines()), "")  # lines of an old Mac are one to readline()
+    mark = max(",;\t|", key=first.count)
+    return mark.replace("\t", "tab"), {name.strip(' "').lower() for name in first.split(mark)}

@@ -31,8 +31,6 @@ from core.data.window_groups import (
 )
 from core.errors import DataError
 
-GROUPS = ("user", "session")
-
 
 def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:
     """Return the windows, float32 (window_steps, channels) in g, rad/s, uT or their own unit.
@@ -41,11 +39,12 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
     """
     path = Path(opened.where) if isinstance(opened, FolderTree) else opened
     check_window(cutting)
-    refuse_other_groups(path, cutting.split, cutting.groups, GROUPS)
     form = RecordingFormat.model_validate(plain(cutting.format))
+    groups = ("user", "device" if form.as_recorded else "session")
+    refuse_other_groups(path, cutting.split, cutting.groups, groups)
     made = made_channels(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, made, report)
-    counted = WindowCounts(cuts.counts, recordings.labels, GROUPS)
+    counted = WindowCounts(cuts.counts, recordings.labels, groups)
     if not counted.rows:
         raise DataError(
             f"{path}: expected a stretch of {cutting.window_steps} samples of one session and"

@@ -23,6 +23,8 @@ LOOKED_AT = 4096
 """Readings from which the rate of a session is judged."""
 NO_LABEL = -1
 SEVERAL_AT_ONE_TIME = 0.5
+SECONDS_OF_A_DOUBLE = 1e-6
+"""More than the distance between two doubles that are seconds since 1970."""
 
 Samples = NDArray[np.float64]
 
@@ -126,10 +128,7 @@ class Series:
                 f" {len(steps)} have that of the one before or an older one; take another column of"
                 " times, or none and time.hertz"
             )
-        step = float(np.median(rising))
-        wrong = times_problem(step / UNITS_OF_TIME[self.unit], self.unit)
-        if wrong is not None:
-            raise DataError(f"{self.where}: {wrong} Correct time.unit")
+        step = self._step(rising)
         if 1.0 / step < self.hertz / SPARSE:
             raise DataError(
                 f"{self.where}: expected at least {self.hertz / SPARSE:.3g} readings a second for"
@@ -137,6 +136,14 @@ class Series:
                 " jobs.train.data.sampling_hz to that or less, or leave the recording out"
             )
         self.source_hz = 1.0 / step
+
+    def _step(self, rising: Samples) -> float:
+        """Return the median of steps in seconds. Raises DataError if no sensor has it."""
+        step = float(np.median(rising))
+        wrong = times_problem(step / UNITS_OF_TIME[self.unit], self.unit)
+        if wrong is not None:
+            raise DataError(f"{self.where}: {wrong} Correct time.unit")
+        return step
 
     def _take(self, times: Samples, rows: Samples) -> None:
         assert self._intake is not None
@@ -167,3 +174,25 @@ class Series:
         rows["label"] = said
         rows["wide"] = wide * self.hertz
         self._stretches[-1].append(self.spool.keep(rows))
+
+
+class RecordedSeries(Series):
+    """Readings that stay as they are; a pause, or a step back as long, ends a stretch."""
+
+    def _judge(self, times: Samples) -> None:
+        steps = np.diff(times)
+        if (steps > 0).any():
+            self._step(steps[steps > 0])
+
+    def _take(self, times: Samples, rows: Samples) -> None:
+        readings = np.zeros(len(rows), self._fields)
+        readings["samples"] = rows[:, :-1]
+        readings["label"] = rows[:, -1]
+        steps = np.diff(times, prepend=self._last[0] if self._stretches else times[0])
+        ends = np.flatnonzero(np.abs(steps) > self.longest_gap + SECONDS_OF_A_DOUBLE)
+        for number, part in enumerate(np.split(readings, ends)):
+            if number or not self._stretches:
+                self._stretches.append([])
+            if len(part):
+                self._stretches[-1].append(self.spool.keep(part))
+        self._last = float(times[-1]), NO_LABEL

@@ -14,7 +14,7 @@ from core.data.described.channels import MadeChannels
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.members import Sheaf
-from core.data.described.series import NO_LABEL, Series, Stretch
+from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import rows_of
 from core.data.described.spool import Spool
 from core.data.described.text_rows import Damage, Rows
@@ -100,13 +100,18 @@ class Sessions:
             refuse_alike(self._path, kind, names)
 
     def stretches(self) -> Iterator[tuple[Pair, Stretch]]:
-        """Yield what the sessions became, by person and session. Raises DataError."""
+        """Yield what the sessions became, by person and session, or as they begin in the files.
+
+        Raises DataError.
+        """
         order = np.array([self.labels.index(name) for name in self._classes] + [NO_LABEL], np.int16)
-        for key in sorted(self._series):
+        for key in self._series if self._form.as_recorded else sorted(self._series):
             person, session, _ = key
             pair = Pair(person, session=f"{person}/{session}")
-            for one in self._series[key].end():
-                yield pair, replace(one, labels=order[one.labels])
+            if self._form.as_recorded:
+                pair = Pair(person, device=session)
+            for stretch in self._series[key].end():
+                yield pair, replace(stretch, labels=order[stretch.labels])
 
     def note(self, sparse: int) -> str:
         """Return how much was read, and what was left out."""
@@ -133,7 +138,7 @@ class Sessions:
     def _take(self, sheaf: Sheaf, rows: Rows) -> int:
         """Take readings, and return how many have a label."""
         labelled = 0
-        values = rows.values @ self._mixing
+        values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         codes = self._coded(sheaf, rows)
         for number in np.unique(codes[:, 0]):
             own = codes[:, 0] == number
@@ -158,7 +163,7 @@ class Sessions:
 
     def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
         where = f"{self._path}: {sheaf.name}"
-        if self.hertz is None:
+        if self.hertz is None and not self._form.as_recorded:
             rising = np.diff(times)
             rising = rising[rising > 0]
             seen = f", which have about {1 / np.median(rising):.4g}" if len(rising) else ""
@@ -166,10 +171,11 @@ class Sessions:
                 f"{where}: nothing says the rate of windows of these recordings{seen}: set"
                 " jobs.train.data.sampling_hz"
             )
-        return Series(
+        hertz = self.hertz or 1.0
+        return (RecordedSeries if self._form.as_recorded else Series)(
             where,
-            self.hertz,
-            self._form.longest_gap(self.hertz),
+            hertz,
+            self._form.longest_gap(hertz),
             self._form.largest(),
             self._made,
             self._spool,
@@ -194,6 +200,11 @@ class Sessions:
             raise DataError(
                 f"{self._path}: {sheaf.name}: expected a person's name, got {person!r:.40};"
                 " correct or remove the readings"
+            )
+        if self._form.as_recorded and not session:
+            raise DataError(
+                f"{self._path}: {sheaf.name}: expected a device's name, got nothing; correct or"
+                " remove the readings"
             )
         own = "" if self._form.session.column else sheaf.name
         key = (person, session, own)

@@ -111,6 +111,7 @@ class TextRows:
         self._damage = damage
         self._sensor = sensor
         self._hertz = form.time.hertz
+        self._limit = float(np.finfo(np.float32).max) if form.as_recorded else np.inf
         self._rows = 0
         self._is_zoned: bool | None = None
 
@@ -131,6 +132,7 @@ class TextRows:
             if form.given_names:
                 places = self._places(form.given_names, 0)
                 width = len(form.given_names)
+            is_begin = bool(form.names)
             try:
                 line += sum(1 for _ in islice(it, form.skip_lines))
                 lines = _lines(it, form)
@@ -140,14 +142,16 @@ class TextRows:
                     line = before + getattr(lines, "line_num", line + len(rows) - before)
                     is_torn = line - first > len(rows)
                     self._damage.bytes_done = content.done
-                    if not places:
+                    if not places or is_begin:
                         at, names = _header(rows, form)
-                        if not names:
+                        if names and (not places or set(self._columns) <= set(names)):
+                            places = self._places(names, first + at)
+                            width = len(names)
+                            rows = rows[at + 1 :]
+                            first += at + 1
+                        elif not places:
                             continue
-                        places = self._places(names, first + at)
-                        width = len(names)
-                        rows = rows[at + 1 :]
-                        first += at + 1
+                    is_begin = False
                     if is_torn:
                         rows = self._without_torn(rows, first)
                     yield self._chunk(rows, first, places, width)
@@ -280,7 +284,7 @@ class TextRows:
             found = np.fromiter(map(float, cells), np.float64, len(cells))
         except ValueError:
             found = np.full(len(cells), np.nan)
-        odd = ~np.isfinite(found)
+        odd = ~(np.abs(found) < self._limit)
         if "_" in "".join(cells):
             odd[:] = True
         for row in np.flatnonzero(odd).tolist():
@@ -289,7 +293,7 @@ class TextRows:
                 found[row] = np.nan if "_" in cell else float(cell)
             except ValueError:
                 found[row] = np.nan
-            if not np.isfinite(found[row]):
+            if not abs(found[row]) < self._limit:
                 found[row] = np.nan
                 if cell not in self._form.missing:
                     self._bad(lines[row], name, self._number, written[row].strip(), good, row)
@@ -363,7 +367,8 @@ def _header(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:
         if row and row[0].lower().startswith("sep="):
             continue
         if any(row) and not (form.comment and row[0].startswith(form.comment)):
-            names = [name.strip() for name in row]
+            spelled = {name.lower(): name for name in form.names}
+            names = [spelled.get(name.strip().lower(), name.strip()) for name in row]
             while names and not names[-1]:
                 names.pop()
             return at, names

@@ -149,7 +149,7 @@ class _Taken:
         """Yield what only a person knows, each with the key that says it."""
         form = self._form
         rates = [one.hertz for one in sessions if one.hertz]
-        if form.time.hertz is None and rates:
+        if form.time.hertz is None and rates and not form.as_recorded:
             yield (
                 f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
                 " jobs.train.data.sampling_hz=N"

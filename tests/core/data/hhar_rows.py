@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from core.data.hhar_windows import COLUMNS
+from benchmarks.synthetic_hhar import FIRST_LINE
 
 STEPS = 20
 STRIDE = 8
 CUT = {"window_steps": STEPS, "window_stride": STRIDE}
+HEAD = FIRST_LINE.strip()
 NAME = "Phones_accelerometer.csv"
-HEAD = ",".join(COLUMNS)
 Row = list[str]
 
 

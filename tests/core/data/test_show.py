@@ -152,7 +152,7 @@ def test_a_wrong_line_is_shown_with_its_neighbours(
     path.write_text("\n".join(rows) + "\n")
     assert command.main([str(path)]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith(f"{path}:50: x: expected a finite number, got ")
+    assert said[0].startswith(f"{path}:50: x: expected a number, got ")
     assert [line.split(":")[0] for line in said[1:]] == ["  48", "  49", "> 50", "  51", "  52"]
     assert "\x1b" not in "".join(said)
 

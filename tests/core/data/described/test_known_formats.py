@@ -182,7 +182,7 @@ def test_a_sample_of_the_format_is_read(row: dict[str, Any], tmp_path: Path) -> 
     kept = [label for label in row["labels"].values() if label is not None]
     assert sorted(found.labels) == sorted(kept)
     assert found.held_out.groups == tuple(sorted(row["people"]))
-    assert (found.sampling_hz, found.channels) == (row["hertz"], row["channels"])
+    assert (found.sampling_hz, found.channels) == (row.get("rate", row["hertz"]), row["channels"])
     each = row["hertz"] * SECONDS // STEPS
     assert found.rows == each * len(row["people"]) * len(kept)
     known = {"acc": ACCELERATION, "gyro": ROTATION}
