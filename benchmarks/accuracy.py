@@ -13,7 +13,6 @@ import argparse
 import json
 import shutil
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.beds.local_cluster import LocalCluster, local_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, publish, tell
 from cluster.jobs.run_folder import is_finished
 from core.atomic_write import atomic_write
 
 FIGURES = ("accuracy", "f1_macro", "f1_weighted")
+EPOCHS_AND_SEEDS = {"quick": (2, [0, 1]), "smoke": (1, [0, 1])}
+SMOKE = ["jobs.train.data.source=synthetic", "jobs.train.model.hidden=8"]
 
 
 def main() -> None:
     """Train with each seed and print the object."""
     given = _flags().parse_args()
-    epochs = 2 if given.quick else given.epochs
-    wanted = given.seeds[:1] if given.quick else given.seeds
+    epochs, wanted = (given.epochs, given.seeds)
+    if given.size != "full":
+        epochs, wanted = EPOCHS_AND_SEEDS[given.size]
+    if given.size == "smoke":
+        given.set += SMOKE
     key = {
         "model": given.model,
         "settings": given.set,
@@ -57,7 +61,7 @@ def main() -> None:
         "highest_accuracy": max(accuracies),
         "mean_f1_macro": statistics.fmean(row["f1_macro"] for row in rows),
     }
-    publish("accuracy", rows, summary, as_json=given.json)
+    publish("accuracy", rows, summary, given)
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -106,8 +110,7 @@ def _train(
     row = _row(seed, given.workers, _trained(cluster, settings, kept), given.people)
     rows.append(row)
     bits = row["parameters_sha256"][:8]
-    said = f"seed {seed}: accuracy {row['accuracy']:.4f} on {row['dataset']}, parameters {bits}"
-    print(said, file=sys.stderr, flush=True)
+    tell(f"seed {seed}: accuracy {row['accuracy']:.4f} on {row['dataset']}, parameters {bits}")
     if kept is not None:
         content = json.dumps({"key": key, "rows": rows}, indent=2)
         atomic_write(given.into, content.encode() + b"\n")
@@ -133,13 +136,9 @@ def _trained(cluster: LocalCluster, settings: Sequence[str], kept: Path | None) 
     for path in kept.glob("*-train*/result.json"):
         if is_finished(path.parent):
             return {**json.loads(path.read_bytes()), "result_path": str(path)}
-    flags = [
-        "--json",
-        "--quiet",
-        *(["--resume"] if any(kept.glob("*-train*/coordinator.log")) else []),
-    ]
-    for setting in (*settings, f"runs={kept}"):
-        flags += ["--set", setting]
+    flags = ["--json", "--quiet", *(f"--set={setting}" for setting in (*settings, f"runs={kept}"))]
+    if any(kept.glob("*-train*/coordinator.log")):
+        flags.append("--resume")
     return cluster.coordinate("cluster", ["train"], flags)
 
 

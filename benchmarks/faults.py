@@ -14,13 +14,12 @@ import sys
 from typing import Any
 
 from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervised_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, publish, tell
 from deploy.common.project import ROOT
 
 WORKERS = 4
 SERVERS = 2
-FAULTS = (400, 40)
-QUICK_FAULTS = (60, 8)
+FAULTS = {"full": (400, 40), "quick": (60, 8), "smoke": (6, 1)}
 """How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 
@@ -33,12 +32,14 @@ KEEPING = "cut-worker:0.015,cut-ps:0.015,drop-reply:0.06,duplicate:0.12,late:0.0
 lost by design."""
 
 COUNTED = {"fp32": CHAOS, "fp16": CHAOS, "topk": CHAOS, "residual": KEEPING}
-MODES = ("async", "ssp", "local", "sync", "allreduce")
+MODES = {
+    "full": ("async", "ssp", "local", "sync", "allreduce"),
+    "quick": ("async", "sync"),
+    "smoke": ("async",),
+}
 STEPS = ("sync", "allreduce")
 """Modes in which no worker may keep anything."""
-CODECS = ("fp32", "fp16", "topk")
-QUICK_MODES = ("async", "sync")
-QUICK_CODECS = ("fp32",)
+CODECS = {"full": ("fp32", "fp16", "topk"), "quick": ("fp32",), "smoke": ("topk",)}
 TRAIN_CHAOS = (
     "kill-worker:0.005,stop-worker:0.003,cut-ps:0.003,drop-reply:0.005,duplicate:0.03,late:0.005,"
     "kill-ps:0.002,kill-coordinator:0.002"
@@ -59,35 +60,19 @@ TRAIN = (
     "jobs.train.checkpoint.every_seconds=3",
     "jobs.train.deadline_seconds=20",
 )
-EPOCHS = 6
-QUICK_EPOCHS = 1
+EPOCHS = {"full": 6, "quick": 1, "smoke": 1}
 
 
 def counting(
-    cluster: SupervisedCluster, faults: int, to_processes: int, seed: int, codec: str = "fp32"
+    cluster: SupervisedCluster, faults: int, to_processes: int, seed: int, codec: str
 ) -> dict[str, Any]:
     """A row of `benchmarks.coordinators.faults`."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.coordinators.faults",
-        "--inventory",
-        str(cluster.inventory),
-    ]
     chaos = COUNTED[codec]
-    if "kill-worker" in chaos:
-        to_processes = to_processes
-    else:
+    if "kill-worker" not in chaos:
         to_processes = 0
-    command += [
-        "--faults",
-        str(faults),
-        "--to-processes",
-        str(to_processes),
-        "--chaos",
-        f"{chaos},seed:{seed}",
-    ]
-    command += ["--codec", codec]
+    command = [sys.executable, "-m", "benchmarks.coordinators.faults"]
+    command += [f"--inventory={cluster.inventory}", f"--faults={faults}", f"--codec={codec}"]
+    command += [f"--to-processes={to_processes}", f"--chaos={chaos},seed:{seed}"]
     row: dict[str, Any] = json.loads(
         ended(command, ROOT, cluster.environment, DEADLINE_SECONDS).stdout.splitlines()[-1]
     )
@@ -96,21 +81,10 @@ def counting(
 
 def train_words(epochs: int, chaos: str, mode: str = "async", codec: str = "fp32") -> list[str]:
     """What to say to `fab` for a training that has to resume from checkpoints."""
-    words = [
-        "job",
-        "train",
-        "--data",
-        "synthetic",
-        "--mode",
-        mode,
-        "--epochs",
-        str(epochs),
-        "--chaos",
-        chaos,
-    ]
-    for setting in (*TRAIN, f"jobs.train.codec={{name: {codec}}}"):
-        words += ["--set", setting]
-    return [*words, "--json", "--quiet"]
+    words = ["job", "train", "--data=synthetic", f"--mode={mode}", f"--epochs={epochs}"]
+    settings = (*TRAIN, f"jobs.train.codec={{name: {codec}}}")
+    words += [f"--set={setting}" for setting in settings]
+    return [*words, f"--chaos={chaos}", "--json", "--quiet"]
 
 
 def row_of(result: dict[str, Any], chaos: str) -> dict[str, Any]:
@@ -166,29 +140,23 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="which faults strike when")
     parser.add_argument(
-        "--modes", nargs="*", choices=MODES, help="default all; with --quick async and sync"
+        "--modes", nargs="*", choices=MODES["full"], help="default all; with --quick async and sync"
     )
     parser.add_argument(
-        "--codecs", nargs="*", choices=CODECS, help="default all; with --quick fp32"
+        "--codecs", nargs="*", choices=CODECS["full"], help="default all; with --quick fp32"
     )
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        help=f"of each training; default {EPOCHS}, with --quick {QUICK_EPOCHS}",
-    )
+    parser.add_argument("--epochs", type=int, help="of each training; default 6, with --quick 1")
     given = parser.parse_args()
-    epochs = given.epochs or (QUICK_EPOCHS if given.quick else EPOCHS)
-    modes = given.modes or (QUICK_MODES if given.quick else MODES)
-    codecs = given.codecs or (QUICK_CODECS if given.quick else CODECS)
+    epochs = given.epochs or EPOCHS[given.size]
+    modes = given.modes or MODES[given.size]
+    codecs = given.codecs or CODECS[given.size]
     rows = []
     with supervised_cluster(WORKERS, SERVERS) as cluster:
         counted = [
             name for name in COUNTED if name in codecs or (name == "residual" and "topk" in codecs)
         ]
         for codec in counted:
-            rows.append(
-                counting(cluster, *(QUICK_FAULTS if given.quick else FAULTS), given.seed, codec)
-            )
+            rows.append(counting(cluster, *FAULTS[given.size], given.seed, codec))
             _tell(rows[-1])
         for mode in modes:
             chaos = f"{ALLREDUCE_CHAOS if mode == 'allreduce' else TRAIN_CHAOS},seed:{given.seed}"
@@ -199,17 +167,15 @@ def main() -> None:
                 rows.append(row_of(json.loads(trained.stdout), chaos))
                 _tell(rows[-1])
     summary = summarize(rows)
-    publish("faults", rows, summary, as_json=given.json)
+    publish("faults", rows, summary, given)
     sys.exit(bool(summary["lost"] or summary["doubled"]))
 
 
 def _tell(row: dict[str, Any]) -> None:
     """The whole row, too: it took minutes, and the next one may fail."""
-    print(
+    tell(
         f"{row['what']}: {sum(row['injected'].values())} faults in {row['updates']} updates;"
-        f" {row['lost']} lost, {row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}",
-        file=sys.stderr,
-        flush=True,
+        f" {row['lost']} lost, {row['doubled']} doubled ({row['seconds']} s)\n{json.dumps(row)}"
     )
 
 

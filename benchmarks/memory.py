@@ -11,17 +11,16 @@ is what a node must hold; pages of the wheel's libraries are in its files and ca
 """
 
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.beds.local_cluster import LocalCluster, local_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster, local_cluster
+from benchmarks.report import arguments, memory_bytes, publish, tell
 
 SAMPLE_SECONDS = 0.1
 IDLE_SAMPLES = 20
@@ -30,10 +29,7 @@ KERAS_DEADLINE_SECONDS = 900.0
 """ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends
 it."""
 MEGABYTE = 1e6
-MODEL = (
-    "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden:"
-    " {units}}}"
-)
+NARROW = 32
 
 
 @dataclass(frozen=True)
@@ -49,23 +45,20 @@ class Case:
     sync_micro_batches: int | None = None
 
 
-CASES = (
-    Case("lean", "pscluster", 32),
-    Case("stock", "pscluster", 32),
-    Case("stock", "keras", 32),
-    Case("lean", "pscluster", 128),
-    Case("lean", "pscluster", 32, 16),
-    Case("lean", "pscluster", 128, 16),
-)
-
-
-def anonymous_bytes(process_id: int) -> int:
-    """Resident anonymous memory of a process. Raises OSError when it is gone."""
-    with open(f"/proc/{process_id}/status") as stream:
-        for line in stream:
-            if line.startswith("RssAnon:"):
-                return 1024 * int(line.split()[1])
-    raise ProcessLookupError(f"process {process_id} has ended")
+KERAS = Case("stock", "keras", NARROW)
+SIXTEEN = Case("lean", "pscluster", NARROW, 16)
+CASES = {
+    Case("lean", "pscluster", 128): "",
+    Case("lean", "pscluster", NARROW): "",
+    Case("stock", "pscluster", NARROW): "stock",
+    KERAS: "stock_keras",
+    Case("lean", "pscluster", 128, 16): "sixteen",
+    SIXTEEN: "sixteen",
+}
+"""The part of the summary for each case. Idle, a server does not know how wide the layers will be:
+that figure is the narrow case's, which comes last."""
+SIZES = {"full": (2, 2, [*CASES]), "quick": (1, 1, [*CASES]), "smoke": (1, 1, [SIXTEEN, KERAS])}
+"""Workers, epochs and cases."""
 
 
 class Sampler:
@@ -92,7 +85,7 @@ class Sampler:
         while True:
             for name, process_id in self._process_ids.items():
                 try:
-                    self.samples[name].append(anonymous_bytes(process_id))
+                    self.samples[name].append(memory_bytes(process_id))
                 except OSError:  # it died: the job that needs it reports that
                     return
             if self._stop.wait(self._every_seconds):
@@ -143,17 +136,17 @@ def _train(
             "benchmarks.coordinators.memory", [], flags, started, KERAS_DEADLINE_SECONDS
         )
     settings = [
-        "data.source=synthetic",
-        f"model={MODEL.format(units=case.units)}",
-        f"epochs={epochs}",
-        "refit=false",
+        PLAIN_LAYERS.format(case.units),
+        "jobs.train.data.source=synthetic",
+        f"jobs.train.epochs={epochs}",
+        "jobs.train.refit=false",
     ]
     # The estimate of `check` is drawn through these, so the number of micro-batches does not follow
     # this machine.
-    settings.append(f"slots={case.sync_micro_batches or 4}")
+    settings.append(f"jobs.train.slots={case.sync_micro_batches or 4}")
     if case.sync_micro_batches is not None:
-        settings.append("mode=sync")
-    result = cluster.job("train", [f"jobs.train.{setting}" for setting in settings], started)
+        settings.append("jobs.train.mode=sync")
+    result = cluster.job("train", settings, started)
     windows = result["dataset"]["train_windows"] * result["epochs_done"]
     return {"windows": windows, "parameters": result["model"]["parameters"]}
 
@@ -165,36 +158,19 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     are the same with sixteen micro-batches in `sync`; `stock` are the first job's figures on
     `tf.distribute.Server`, `stock_keras` those of Keras under ParameterServerStrategy on it.
     """
-
-    def highest(case: Case, role: str, key: str = "training_anonymous_mb") -> float:
-        return float(
-            max(
-                row[key]
-                for row in rows
-                if (row["server"], row["trainer"], row["units"], row["sync_micro_batches"])
-                == astuple(case)
-                and str(row["task"]).startswith(f"{role}:")
-            )
-        )
-
-    def of(case: Case, infix: str = "") -> dict[str, float]:
-        return {
-            "ps_idle_anonymous_mb": highest(case, "ps", "idle_anonymous_mb"),
-            **{
-                f"{role}_training_{infix}anonymous_mb": highest(case, role)
-                for role in ("ps", "worker", "coordinator")
-            },
-        }
-
-    lean, stock, keras, wide, sixteen, wide_sixteen = CASES
-    # Idle, a server does not know how wide the layers will be: that figure is the first case's.
-    return {
-        **of(wide, "h128_"),
-        **of(lean),
-        "sixteen": {**of(wide_sixteen, "h128_"), **of(sixteen)},
-        "stock": of(stock),
-        "stock_keras": of(keras),
-    }
+    summary: dict[str, dict[str, Any]] = {part: {} for part in CASES.values()}
+    for case, part in CASES.items():
+        wide = "" if case.units == NARROW else f"h{case.units}_"
+        for row in rows:
+            if any(row[key] != value for key, value in asdict(case).items()):
+                continue
+            role = str(row["task"]).partition(":")[0]
+            key = f"{role}_training_{wide}anonymous_mb"
+            most = float(row["training_anonymous_mb"])
+            summary[part][key] = max(most, summary[part].get(key, most))
+            if role == "ps":
+                summary[part]["ps_idle_anonymous_mb"] = float(row["idle_anonymous_mb"])
+    return summary.pop("") | summary
 
 
 def main() -> None:
@@ -202,16 +178,13 @@ def main() -> None:
     given = arguments(
         "memory", "Anonymous memory of a node's processes, beside tf.distribute.Server's."
     ).parse_args()
-    if given.quick:
-        workers, epochs = (1, 1)
-    else:
-        workers, epochs = (2, 2)
+    workers, epochs, cases = SIZES[given.size]
     rows: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(len(CASES)) as pool:
-        for found in pool.map(lambda case: measure(case, workers, epochs), CASES):
+    with ThreadPoolExecutor(len(cases)) as pool:
+        for found in pool.map(lambda case: measure(case, workers, epochs), cases):
             rows += found
-            print("\n".join(_line(row) for row in found), file=sys.stderr, flush=True)
-    publish("memory", rows, summarize(rows), as_json=given.json)
+            tell("\n".join(_line(row) for row in found))
+    publish("memory", rows, summarize(rows), given)
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ that answer and sample and, in the coordinator, of the consumers that fill the r
 its last reading, for which it waits: what loading TensorFlow costs is not in the total.
 """
 
-import sys
 import threading
 import time
 import urllib.request
@@ -19,20 +18,23 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import viewers
-from benchmarks.beds.local_cluster import LocalCluster, local_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster, local_cluster
+from benchmarks.report import arguments, publish, tell
 
-INTERVALS_SECONDS = (5.0, 1.0)
-USUAL_SECONDS = INTERVALS_SECONDS[0]
+INTERVALS_SECONDS = {"full": (5.0, 1.0), "quick": (5.0, 1.0), "smoke": (0.5, 0.2)}
+"""The usual one, and a shorter one."""
+SECONDS = {"full": 60.0, "quick": 15.0, "smoke": 2.0}
+"""Of training, about."""
+SETTINGS = (
+    "jobs.train.data.source=synthetic",
+    "jobs.train.validation_subjects=0",
+    "jobs.train.refit=false",
+)
 ANSWER_SECONDS = 5.0
 UNTIL_IT_LISTENS_SECONDS = 0.1
 COORDINATOR = "coordinator:0"
 COST = "pscluster_exporter_cpu_seconds_total"
 TOTAL = "pscluster_process_cpu_seconds_total"
-MODEL = (
-    "{{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden:"
-    " {units}}}"
-)
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, A
 
     The page with fifty viewers.
     """
+    usual, often = dict.fromkeys(row["every_seconds"] for row in rows)
 
     def together(every_seconds: float) -> float:
         chosen = [row for row in rows if row["every_seconds"] == every_seconds]
@@ -135,8 +138,8 @@ def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, A
         )
 
     return {
-        "percent": together(USUAL_SECONDS),
-        "percent_read_every_second": together(INTERVALS_SECONDS[1]),
+        "percent": together(usual),
+        "percent_read_every_second": together(often),
         "viewers_percent": viewers_percent,
     }
 
@@ -148,38 +151,24 @@ def main() -> None:
     parser.add_argument(
         "--hidden", type=int, default=32, help="units of a layer: fewer make more steps a second"
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training, about")
+    parser.add_argument("--seconds", type=float, help="of training, about; default 60")
     given = parser.parse_args()
-    if given.quick:
-        seconds = 15.0
-    else:
-        seconds = given.seconds
-    common = ["data.source=synthetic", "validation_subjects=0", "refit=false"]
-    common.append(f"model={MODEL.format(units=given.hidden)}")
+    seconds = given.seconds or SECONDS[given.size]
     rows: list[dict[str, Any]] = []
     with local_cluster(given.workers) as cluster:
-        pilot = cluster.job("train", [f"jobs.train.{each}" for each in (*common, "epochs=1")])
-        rate = pilot["throughput"]["windows_per_second"]
-        windows = pilot["dataset"]["train_windows"]
-        settings = [
-            f"jobs.train.{each}"
-            for each in (*common, f"epochs={max(2, round(seconds * rate / windows))}")
-        ]
-        for every_seconds in INTERVALS_SECONDS:
+        layers = PLAIN_LAYERS.format(given.hidden)
+        settings = cluster.about(seconds, [*SETTINGS, layers])
+        for every_seconds in INTERVALS_SECONDS[given.size]:
             rows += measure(cluster, settings, every_seconds)
             for row in rows[-given.workers - 2 :]:
-                print(
+                tell(
                     f"every {every_seconds:g} s, {row['task']}: {row['metrics_cpu_seconds']:.3f} of"
                     f" {row['total_cpu_seconds']:.1f} CPU s ({row['percent']:.2f} %),"
-                    f" {row['readings']} readings",
-                    file=sys.stderr,
-                    flush=True,
+                    f" {row['readings']} readings"
                 )
         watched = viewers.measure(cluster, settings)
-        print(
-            f"{watched['viewers']} viewers: {watched['percent']:.2f} %", file=sys.stderr, flush=True
-        )
-    publish("metrics_cost", rows, summarize(rows, watched["percent"]), as_json=given.json)
+        tell(f"{watched['viewers']} viewers: {watched['percent']:.2f} %")
+    publish("metrics_cost", rows, summarize(rows, watched["percent"]), given)
 
 
 if __name__ == "__main__":

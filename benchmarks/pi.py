@@ -10,21 +10,22 @@ count less that way.
 """
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, publish, tell
 from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside
 
 import tensorflow as tf  # isort: skip
 
-SAMPLES = 128 * BLOCK_SAMPLES
-REPEATS = 25
-QUICK_SAMPLES = 64 * BLOCK_SAMPLES
-QUICK_REPEATS = 11
+SIZES = {
+    "full": (128 * BLOCK_SAMPLES, 25),
+    "quick": (64 * BLOCK_SAMPLES, 11),
+    "smoke": (BLOCK_SAMPLES, 1),
+}
+"""Samples of an estimate, and estimates of each variant."""
 
 
 def thesis_columns(samples: int) -> Any:
@@ -100,12 +101,10 @@ def main() -> None:
     ).parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    rows = measure(*((QUICK_SAMPLES, QUICK_REPEATS) if given.quick else (SAMPLES, REPEATS)))
+    rows = measure(*SIZES[given.size])
     for row in rows:
-        print(
-            f"{row['variant']}: {row['samples_per_second'] / 1e6:.1f} M samples/s", file=sys.stderr
-        )
-    publish("pi", rows, summarize(rows), as_json=given.json)
+        tell(f"{row['variant']}: {row['samples_per_second'] / 1e6:.1f} M samples/s")
+    publish("pi", rows, summarize(rows), given)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, memory_bytes, publish, tell
 
+SIZES = {"full": (13_000_000, 103.2), "quick": (1_300_000, 10.32), "smoke": (260_000, 3.0)}
+"""Lines of `six`, and seconds of each recording of `hhar`."""
 BOUT_LINES = 13_000
 LABELS = np.array(["lie", "run", "sit", "stairs", "walk"])
 PEOPLE = 20
@@ -107,13 +109,6 @@ CONTESTANTS: dict[str, Callable[[str, Path], int]] = {
 }
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process had."""
-    with open("/proc/self/status") as stream:
-        words = next(line for line in stream if line.startswith("VmHWM:")).split()
-    return 1024 * int(words[1])
-
-
 def measured(contestant: str, kind: str, path: Path) -> dict[str, Any]:
     """Read a file in this process. Returns what it took."""
     begin = time.monotonic()
@@ -122,7 +117,7 @@ def measured(contestant: str, kind: str, path: Path) -> dict[str, Any]:
         "windows": windows,
         "seconds": time.monotonic() - begin,
         "cpu_seconds": time.process_time(),
-        "peak_mb": peak_bytes() / 1e6,
+        "peak_mb": memory_bytes(field="VmHWM") / 1e6,
     }
 
 
@@ -151,12 +146,9 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _files(folder: Path, *, quick: bool) -> dict[str, tuple[Path, int]]:
+def _files(folder: Path, lines: int, seconds: float) -> dict[str, tuple[Path, int]]:
     from benchmarks.synthetic_hhar import write_hhar
 
-    lines, seconds = (13_000_000, 103.2)
-    if quick:
-        lines, seconds = (1_300_000, 10.32)
     hhar = folder / "Phones_accelerometer.csv"
     six = folder / "six.csv"
     count = write_hhar(hhar, seconds=seconds)
@@ -177,14 +169,14 @@ def main() -> None:
         return
     rows = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        files = _files(Path(folder), quick=given.quick)
+        files = _files(Path(folder), *SIZES[given.size])
         for number in range(given.rounds):
             for kind, (path, lines) in files.items():
                 for contestant in CONTESTANTS:
                     row = {**in_child(contestant, kind, path), "lines": lines, "round": number}
-                    print(row, file=sys.stderr, flush=True)
+                    tell(row)
                     rows.append(row)
-    publish("recordings", rows, summarize(rows), as_json=given.json)
+    publish("recordings", rows, summarize(rows), given)
 
 
 if __name__ == "__main__":

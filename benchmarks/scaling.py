@@ -25,30 +25,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.beds.cpu_quota import PERIOD_MICROSECONDS, limited, period_of, why_not
-from benchmarks.beds.local_cluster import LocalCluster, local_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.beds.local_cluster import PLAIN_LAYERS, LocalCluster, local_cluster
+from benchmarks.report import arguments, publish, tell
 from cluster.jobs.calibration import keep_calibration
 from core.inventory import load
 
 MODES = ("async", "local", "sync")
-WORKERS = 8
-SHARE = 0.2
-UNEQUAL = (SHARE, SHARE, SHARE, SHARE / 4)
+UNEQUAL_MODES = ("async", "sync")
+UNEQUAL = (1.0, 1.0, 1.0, 0.25)
+"""Of the share that each equal worker has."""
 WINDOWS_OF_STEP = 100
-MODEL = (
-    "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
-)
 STEPS = 128
 CHANNELS = 9
 CLASSES = 6
 TEST_WINDOWS = 6
 LOOK_SECONDS = 0.05
-STEPS_OF_EPOCH = 40
-EPOCHS = 5
-QUICK_STEPS_OF_EPOCH = 10
-QUICK_EPOCHS = 4
-ROUNDS = 3
-QUICK_ROUNDS = 1
 WARM_UP = 2
 """Epochs that do not count: the first without quotas, the second in which they begin."""
 
@@ -84,14 +75,44 @@ class Run:
         micro_batches = self.pieces * (len(self.shares) if self.mode == "sync" else 1)
         values = {
             "mode": self.mode,
-            "model": MODEL,
             "batch_size": self.batch_size,
             "slots": micro_batches,
             "epochs": self.epochs,
             "validation_subjects": 0,
             "refit": "false",
         }
-        return [f"jobs.train.{key}={value}" for key, value in values.items()]
+        settings = [f"jobs.train.{key}={value}" for key, value in values.items()]
+        return [PLAIN_LAYERS.format(32), *settings]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    A worker takes as many steps in an epoch of each mode, and `local` pushes after eight: an epoch
+    has a multiple of those, or its end alone would decide.
+    """
+
+    workers: int
+    share: float
+    steps_of_epoch: int
+    epochs: int
+    rounds: int = 1
+    modes: tuple[str, ...] = MODES
+    unequal_modes: tuple[str, ...] = ()
+
+    def run(self, mode: str, pieces: int, least_share: float) -> Run:
+        """Return the run of one worker, beside whom none has less than this share."""
+        period = period_of(least_share)
+        shape = (self.steps_of_epoch, self.epochs, pieces)
+        return Run(mode, (self.share,), *shape, period_microseconds=period)
+
+
+PLANS = {
+    "full": Plan(8, 0.2, 40, 5, rounds=3, unequal_modes=UNEQUAL_MODES),
+    "quick": Plan(4, 0.4, 24, 3),
+    "smoke": Plan(4, 0.4, 2, 3, modes=("async",), unequal_modes=("sync",)),
+}
 
 
 def recordings(path: Path, windows: int) -> None:
@@ -243,39 +264,21 @@ def row_of(
     }
 
 
-def runs_of(mode: str, steps_of_epoch: int, epochs: int, share: float = SHARE) -> tuple[Run, Run]:
-    """One worker, and all of them, with this share of a core each."""
-    one = Run(mode, (share,), steps_of_epoch, epochs, period_microseconds=period_of(share))
-    return one, replace(one, shares=(share,) * WORKERS)
+def runs_of(plan: Plan) -> list[Run]:
+    """Return the runs of a round: of each mode one worker, and then all of them.
 
-
-def unequal_runs(mode: str, steps_of_epoch: int, epochs: int) -> list[Run]:
-    """Measure one worker, then three with a quarter of one, without calibration and with it."""
-    one = Run(
-        mode,
-        (SHARE,),
-        steps_of_epoch,
-        epochs,
-        pieces=4,
-        period_microseconds=period_of(min(UNEQUAL)),
-    )
-    all_of_them = replace(one, shares=UNEQUAL)
-    return [one, all_of_them, replace(all_of_them, calibrated=True)]
-
-
-def quick_runs(share: float) -> list[Run]:
-    """What `--quick` measures: equal workers alone, for fewer steps."""
-    return [
-        run for mode in MODES for run in runs_of(mode, QUICK_STEPS_OF_EPOCH, QUICK_EPOCHS, share)
-    ]
-
-
-def all_runs(share: float) -> list[Run]:
-    """What a round consists of; `share` of a core is each equal worker's."""
-    equal = [run for mode in MODES for run in runs_of(mode, STEPS_OF_EPOCH, EPOCHS, share)]
-    return equal + [
-        run for mode in ("async", "sync") for run in unequal_runs(mode, STEPS_OF_EPOCH, EPOCHS)
-    ]
+    Unequal ones run without calibration and with it.
+    """
+    runs = []
+    for mode in plan.modes:
+        one = plan.run(mode, pieces=1, least_share=plan.share)
+        runs += [one, replace(one, shares=(plan.share,) * plan.workers)]
+    for mode in plan.unequal_modes:
+        shares = tuple(plan.share * part for part in UNEQUAL)
+        one = plan.run(mode, pieces=4, least_share=min(shares))
+        every = replace(one, shares=shares)
+        runs += [one, every, replace(every, calibrated=True)]
+    return runs
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -298,10 +301,10 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             return many / (units * one)
         return None
 
-    units = sum(UNEQUAL) / SHARE
+    equal = max((row["workers"] for row in rows if _pieces(row) == 1), default=1)
     return {
         "efficiency": {
-            mode: over(rate(mode, 1, workers=WORKERS), rate(mode, 1, workers=1), WORKERS)
+            mode: over(rate(mode, 1, workers=equal), rate(mode, 1, workers=1), equal)
             for mode in MODES
         },
         "heterogeneous": {
@@ -309,11 +312,11 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 word: over(
                     rate(mode, 4, workers=len(UNEQUAL), calibrated=known),
                     rate(mode, 4, workers=1),
-                    units,
+                    sum(UNEQUAL),
                 )
                 for word, known in (("uncalibrated", False), ("calibrated", True))
             }
-            for mode in ("async", "sync")
+            for mode in UNEQUAL_MODES
         },
     }
 
@@ -323,29 +326,12 @@ def _pieces(row: Mapping[str, Any]) -> int:
     return int(row["micro_batches"] // (row["workers"] if row["mode"] == "sync" else 1))
 
 
-def measure_all(
-    runs: Sequence[Run],
-    rounds: int,
-    report: Callable[[dict[str, Any]], None],
-    cluster: LocalCluster,
-) -> list[dict[str, Any]]:
-    """Every run once a round, in turn."""
-    rows = []
-    for _ in range(rounds):
-        for run in runs:
-            rows.append(measure(run, cluster))
-            report(rows[-1])
-    return rows
-
-
 def _tell(row: dict[str, Any]) -> None:
-    print(
+    tell(
         f"{row['mode']}, {row['workers']} workers: {row['windows_per_second']:,.0f} windows/s,"
         f" workers took {row['worker_cpu_of_quota']:.0%} of their quota,"
         f" {row['worker_cpu_ms_per_window']:.3f} ms a window; server {row['ps_cpu_of_core']:.0%},"
-        f" coordinator {row['coordinator_cpu_of_core']:.0%} of a core",
-        file=sys.stderr,
-        flush=True,
+        f" coordinator {row['coordinator_cpu_of_core']:.0%} of a core"
     )
 
 
@@ -355,26 +341,25 @@ def main() -> None:
         "scaling", "Windows per second of 8 CPU-limited workers over 8 times one of them."
     )
     parser.add_argument(
-        "--share", type=float, default=SHARE, help="of a core for each of the equal workers"
+        "--share", type=float, help="of a core for each of the equal workers; default 0.2"
     )
     parser.add_argument(
-        "--rounds", type=int, help=f"times that every run is made; default {ROUNDS}, quick 1"
+        "--rounds", type=int, help="times that every run is made; default 3, quick 1"
     )
     given = parser.parse_args()
     problem = why_not()
     if problem:
-        print(f"benchmarks.scaling: {problem}", file=sys.stderr)
-        sys.exit(1)
-    rounds = given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS)
+        sys.exit(f"benchmarks.scaling: {problem}")
+    plan = PLANS[given.size]
+    plan = replace(plan, share=given.share or plan.share, rounds=given.rounds or plan.rounds)
+    rows = []
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as cache:
         os.environ["XDG_CACHE_HOME"] = cache
-        with local_cluster(WORKERS, servers=1) as cluster:
-            if given.quick:
-                runs = quick_runs(given.share)
-            else:
-                runs = all_runs(given.share)
-            rows = measure_all(runs, rounds, _tell, cluster)
-    publish("scaling", rows, summarize(rows), as_json=given.json)
+        with local_cluster(plan.workers, servers=1) as cluster:
+            for run in runs_of(plan) * plan.rounds:
+                rows.append(measure(run, cluster))
+                _tell(rows[-1])
+    publish("scaling", rows, summarize(rows), given)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Who still gets in while clients without the token hold or flood a service, and what one costs.
 
-`python -m benchmarks.service_floods --model EXPORT` starts a service. A client opens each of 150
+`python -m benchmarks.service_floods` starts a service of `--model`, or of a small network that it
+trains and exports first. A client opens each of 150
 connections again as soon as it is closed: WebSockets that say nothing, bodies that never come,
 requests without the token. Meanwhile honest clients begin sessions and ask. Then one client
 without the token, and one with it, take what memory they can; the figure is the largest sum of the
@@ -27,16 +28,16 @@ import psutil
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from benchmarks.report import arguments, publish
+from benchmarks.inference.__main__ import exported
+from benchmarks.report import arguments, publish, tell
 
 CONNECTIONS = 150
-TRIES = 40
-QUICK_TRIES = 10
+SIZES = {"full": (40, 8.0), "quick": (10, 8.0), "smoke": (1, 1.0)}
+"""Tries of honest clients, and seconds in which memory is taken."""
 HERE = "127.0.0.1"
 ELSEWHERE = "127.0.0.2"
 SECONDS = 10.0
 """A client gives up after it."""
-MEMORY_SECONDS = 8.0
 _HEAD = "{} HTTP/1.1\r\nHost: localhost\r\n{}\r\n"
 _KEY = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 _UPGRADE = f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_KEY}"
@@ -158,11 +159,13 @@ def share(of: Callable[[Target], bool], target: Target, tries: int) -> float:
     return sum(of(target) for _ in range(tries)) / tries
 
 
-def cost(target: Target, greedy: Callable[[contextlib.ExitStack], None]) -> float:
+def cost(
+    target: Target, greedy: Callable[[contextlib.ExitStack], None], seconds: float = 8.0
+) -> float:
     """Return the largest growth in MB while `greedy` holds what it can."""
     before = target.resident()
     largest = before
-    end = time.monotonic() + MEMORY_SECONDS
+    end = time.monotonic() + seconds
     with contextlib.ExitStack() as stack:
         thread = threading.Thread(target=greedy, args=(stack,))
         thread.start()
@@ -230,7 +233,7 @@ def _ask_much(target: Target) -> None:
     connection.close()
 
 
-def rows(target: Target, tries: int) -> list[dict[str, Any]]:
+def rows(target: Target, tries: int, seconds: float) -> list[dict[str, Any]]:
     """Return a row for each flood from the honest clients' address and from another one."""
     found: list[dict[str, Any]] = []
     begins(target)  # the first session imports its filters
@@ -246,10 +249,10 @@ def rows(target: Target, tries: int) -> list[dict[str, Any]]:
                 }
                 row["opened_per_second"] = round(opened[0] / (time.monotonic() - began))
             found.append(row)
-            print(row, file=sys.stderr, flush=True)
+            tell(row)
     for name, greedy in (("without token", without_token), ("one token", with_token)):
-        found.append({"what": name, "megabytes": cost(target, greedy(target))})
-        print(found[-1], file=sys.stderr, flush=True)
+        found.append({"what": name, "megabytes": cost(target, greedy(target), seconds)})
+        tell(found[-1])
     return found
 
 
@@ -260,28 +263,28 @@ def summarize(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {"least_share_of_sessions": min(shares), "megabytes": costs}
 
 
-def main() -> int:
+def main() -> None:
     """Measure, and print the object."""
     parser = arguments("service_floods", (__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True, metavar="EXPORT")
+    parser.add_argument("--model", type=Path, metavar="EXPORT")
     given = parser.parse_args()
-    tries = QUICK_TRIES if given.quick else TRIES
     with tempfile.TemporaryDirectory(prefix="pscluster-benchmark-") as folder:
-        words = ("-m", "recognise.service", "--state", folder, "--port", "0")
+        model = given.model or exported(Path(folder), ["onnx"])[0]
+        state = Path(folder, "state")
+        words = ("-m", "recognise.service", f"--state={state}", "--port=0", f"--model={model}")
         with subprocess.Popen(
-            [sys.executable, *words, "--model", str(given.model)], stdout=subprocess.PIPE, text=True
+            [sys.executable, *words], stdout=subprocess.PIPE, text=True
         ) as process:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline()
                 port = int(line.partition(f"http://{HERE}:")[2].split()[0])
-                token = Path(folder, "token").read_text().strip()
-                found = rows(Target(port, token, process.pid), tries)
+                token = Path(state, "token").read_text().strip()
+                found = rows(Target(port, token, process.pid), *SIZES[given.size])
             finally:
                 process.terminate()
-    publish("service_floods", found, summarize(found), as_json=given.json)
-    return 0
+    publish("service_floods", found, summarize(found), given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

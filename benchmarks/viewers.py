@@ -1,16 +1,13 @@
-"""What the live page costs with fifty viewers.
+"""What the live page costs with fifty viewers, for `benchmarks.metrics_cost`.
 
-CPU seconds of its thread over those of all processes of a training.
-
-A parameter server, workers and a coordinator train three plain layers on synthetic recordings;
-fifty connections to `/events` take everything they are sent. Counted from when all of them are
-there until the end: what loading TensorFlow costs is not in the total. The viewers themselves, in
-this process, are not counted either.
+CPU seconds of its thread over those of all processes of a training. Fifty connections to `/events`
+take everything they are sent. Counted from when all of them are there until the end: what loading
+TensorFlow costs is not in the total. The viewers themselves, in this process, are not counted
+either.
 """
 
 import asyncio
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -20,16 +17,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks.beds.local_cluster import LocalCluster, local_cluster
+from benchmarks.beds.local_cluster import LocalCluster
 from benchmarks.coordinators.viewers import THREAD_FILE
-from benchmarks.report import arguments, publish
 
 VIEWERS = 50
 LOOK_SECONDS = 0.25
-MODEL = (
-    "{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3, bidirectional: false, hidden: 32}"
-)
-COMMON = ("data.source=synthetic", "validation_subjects=0", "refit=false", f"model={MODEL}")
 
 
 @dataclass
@@ -115,17 +107,15 @@ class Audience:
         return Spent(page, total)
 
 
-def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) -> dict[str, Any]:
-    """One training with this number of viewers: the row, with `percent`.
+def measure(cluster: LocalCluster, settings: list[str]) -> dict[str, Any]:
+    """One training with all viewers: the row, with `percent`.
 
     Raises RuntimeError if it was too short.
     """
     with tempfile.TemporaryDirectory() as folder:
         thread_file = Path(folder, "thread")
-        audience = Audience(cluster, viewers, thread_file)
-        flags = ["--json", "--quiet"]
-        for setting in (f"runs={cluster.folder / 'runs'}", *settings):
-            flags += ["--set", setting]
+        audience = Audience(cluster, VIEWERS, thread_file)
+        flags = cluster.flags(settings)
         os.environ[THREAD_FILE] = str(thread_file)
         try:
             cluster.coordinate(
@@ -140,45 +130,16 @@ def measure(cluster: LocalCluster, settings: list[str], viewers: int = VIEWERS) 
         or audience.last.total <= audience.first.total
     ):
         raise RuntimeError(
-            f"the training ended before all {viewers} viewers were there: make it longer"
+            f"the training ended before all {VIEWERS} viewers were there: make it longer"
         )
     page = audience.last.page - audience.first.page
     total = audience.last.total - audience.first.total
     seconds = audience.ended - audience.begun
     return {
-        "viewers": viewers,
+        "viewers": VIEWERS,
         "seconds": seconds,
         "page_cpu_seconds": page,
         "total_cpu_seconds": total,
-        "received_bytes_per_viewer_second": audience.received_bytes / viewers / seconds,
+        "received_bytes_per_viewer_second": audience.received_bytes / VIEWERS / seconds,
         "percent": 100 * page / total,
     }
-
-
-def main() -> None:
-    """Train once and print the object."""
-    parser = arguments(
-        "viewers", "CPU seconds of the live page with fifty viewers over all of a training's."
-    )
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--viewers", type=int, default=VIEWERS)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training, about")
-    given = parser.parse_args()
-    if given.quick:
-        seconds = 20.0
-    else:
-        seconds = given.seconds
-    with local_cluster(given.workers) as cluster:
-        pilot = cluster.job("train", [f"jobs.train.{each}" for each in (*COMMON, "epochs=1")])
-        rate = pilot["throughput"]["windows_per_second"]
-        windows = pilot["dataset"]["train_windows"]
-        epochs = max(2, round(seconds * rate / windows))
-        row = measure(
-            cluster, [f"jobs.train.{each}" for each in (*COMMON, f"epochs={epochs}")], given.viewers
-        )
-    print(f"{row['viewers']} viewers: {row['percent']:.2f} % of the CPU seconds", file=sys.stderr)
-    publish("viewers", [row], {"viewers_percent": row["percent"]}, as_json=given.json)
-
-
-if __name__ == "__main__":
-    main()

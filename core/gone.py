@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 
-Successors = Mapping[str, str]
-"""Names, each with what to use instead."""
-
 _WATCH = (
     "leave it out: a promoted version takes over once it answers, and the version before returns if"
     " its process ends twice in a minute"
 )
 
-KEYS: Successors = {
+KEYS: Mapping[str, str] = {
     "clip_seconds": "sounds are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "columns": "tables are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_channels": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
@@ -29,7 +26,7 @@ KEYS: Successors = {
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
-COMMANDS: Successors = {
+COMMANDS: Mapping[str, str] = {
     "job recognise": "`python -m recognise` labels a recording on one machine, by an export",
     "job inference": "`python -m benchmarks.inference` on a node times exports there",
     "deploy sbom": "`make sbom` in the checkout writes the packages of uv.lock as CycloneDX 1.5",
@@ -37,7 +34,7 @@ COMMANDS: Successors = {
 """Commands by their words, such as `job recognise`."""
 
 _POSTS = "post readings over HTTP, as docs/service.md shows for Sensor Logger"
-FLAGS: Successors = {
+FLAGS: Mapping[str, str] = {
     "--mqtt": _POSTS,
     "--mqtt-credentials": _POSTS,
     "--mqtt-authority": _POSTS,
@@ -46,7 +43,7 @@ FLAGS: Successors = {
 }
 """Flags of commands, such as `--mqtt`."""
 
-KINDS: Successors = {
+KINDS: Mapping[str, str] = {
     "audio": (
         "read sounds by data() of an app, in three lines (docs/apps.md#tables-images-and-sounds)"
     ),

@@ -20,6 +20,12 @@ READY_SECONDS = 300.0
 """A stock server imports TensorFlow first: 80 s and more where ten processes compete for a core
 (measured)."""
 
+PLAIN_LAYERS = (
+    "jobs.train.model={{name: thesis, n_layers_in_highway: 0, n_stacked_layers: 3,"
+    " bidirectional: false, hidden: {}}}"
+)
+"""Three plain layers of so many units, as a setting of a job."""
+
 _choosing = threading.Lock()
 _given: set[int] = set()
 
@@ -39,10 +45,22 @@ class LocalCluster:
         started: Callable[[int], None] = lambda _: None,
     ) -> dict[str, Any]:
         """Run a job to its end; its result. See `coordinate`."""
-        flags = ["--json", "--quiet"]
-        for setting in (f"runs={self.folder / 'runs'}", *settings):
-            flags += ["--set", setting]
-        return self.coordinate("cluster", [name], flags, started)
+        return self.coordinate("cluster", [name], self.flags(settings), started)
+
+    def flags(self, settings: Sequence[str]) -> list[str]:
+        """Return the flags of a job with these settings, whose run lies in the cluster's folder."""
+        all_settings = (f"runs={self.folder / 'runs'}", *settings)
+        return ["--json", "--quiet", *(f"--set={setting}" for setting in all_settings)]
+
+    def about(self, seconds: float, settings: Sequence[str]) -> list[str]:
+        """Return the settings with the epochs of a training of about so many seconds.
+
+        A training of one epoch says how many those are.
+        """
+        pilot = self.job("train", [*settings, "jobs.train.epochs=1"])
+        epochs = seconds * pilot["throughput"]["windows_per_second"]
+        epochs /= pilot["dataset"]["train_windows"]
+        return [*settings, f"jobs.train.epochs={max(2, round(epochs))}"]
 
     def coordinate(
         self,
@@ -59,15 +77,8 @@ class LocalCluster:
         `started` is given its process id. Raises RuntimeError with its last words if it fails, or
         if it is not done by the deadline.
         """
-        command = [
-            sys.executable,
-            "-m",
-            module,
-            *names,
-            "--inventory",
-            str(self.inventory.path),
-            *flags,
-        ]
+        command = [sys.executable, "-m", module, *names]
+        command += ["--inventory", str(self.inventory.path), *flags]
         what = " ".join([module, *names])
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

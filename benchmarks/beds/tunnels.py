@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from benchmarks.beds import virtual_network
 from core.inventory import Inventory
 from deploy.render import wireguard
 from deploy.render.wireguard import INTERFACE, PEERS, PRIVATE
-from tools.debian_tools import search_path
+from tools.debian_tools import COMMAND, find, search_path
 
 _UP = """
 set -e
@@ -23,6 +24,14 @@ sh "$2" "$3" "$4"
 echo up
 wait
 """
+
+
+def why_not() -> str:
+    """The reason why this machine cannot make them; empty if it can."""
+    missing = [name for name in ("wg", "wireguard-go") if find(name) is None]
+    if missing:
+        return f"a tunnel needs {' and '.join(missing)}: `{COMMAND}` fetches them"
+    return virtual_network.why_not()
 
 
 @contextmanager

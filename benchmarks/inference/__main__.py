@@ -25,26 +25,24 @@ from core.exported import Description, read
 from core.inventory.templates import local_inventory
 
 DEADLINE_SECONDS = 300.0
-ROUNDS = 25
-QUICK_ROUNDS = 5
-SMOKE_ROUNDS = 1
+ROUNDS = {"full": 25, "quick": 5, "smoke": 1}
 WINDOWS = 40
 """The windows of one round."""
 TRAINED = ("mode=single", "epochs=1", "data.source=synthetic", "model.hidden=32")
 """The network that is exported where no export is named."""
 
 
-def exported(folder: Path) -> list[Path]:
-    """Train a small network, and export it for each runtime."""
+def exported(folder: Path, formats: Sequence[str] = ("onnx", "litert")) -> list[Path]:
+    """Train a small network, and export it in each of these formats."""
     inventory = folder / "inventory.yaml"
     inventory.write_text(local_inventory(1, 1), encoding="utf-8")
     settings = [f"--set=jobs.train.{setting}" for setting in TRAINED]
     settings.append(f"--set=runs={folder / 'runs'}")
     run_quietly("cluster", "train", "--inventory", str(inventory), "--quiet", *settings)
     (run,) = folder.glob("runs/*-train")
-    for name in ("onnx", "litert"):
+    for name in formats:
         run_quietly("cluster.export", f"--run={run}", f"--to={name}", f"--out={folder / name}")
-    return [folder / "onnx", folder / "litert"]
+    return [folder / name for name in formats]
 
 
 def run_quietly(module: str, *words: str) -> None:
@@ -139,21 +137,15 @@ def main() -> int:
         metavar="FOLDER",
         help="a folder that `fab export` wrote; once for each export",
     )
-    parser.add_argument("--smoke", action="store_true", help="one round: seconds")
     given = parser.parse_args()
-    rounds = ROUNDS
-    if given.quick:
-        rounds = QUICK_ROUNDS
-    if given.smoke:
-        rounds = SMOKE_ROUNDS
     with tempfile.TemporaryDirectory(prefix="pscluster-inference-") as temporary:
         try:
             exports = described(given.export or exported(Path(temporary)))
         except UsageError as problem:
             print(problem, file=sys.stderr)
             return int(problem.exit_code)
-        rows = measured(exports, rounds, WINDOWS)
-    publish("inference", rows, summarize(rows), as_json=given.json)
+        rows = measured(exports, ROUNDS[given.size], WINDOWS)
+    publish("inference", rows, summarize(rows), given)
     return 0
 
 

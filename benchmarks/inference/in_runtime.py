@@ -15,18 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import memory_bytes
 from core import asking
 from core.exported import Description, Model, open_model, read
 
 PACKAGES = {"onnx": "onnxruntime", "litert": "ai-edge-litert"}
 COMPARED = 32
 """Windows whose logits are compared."""
-
-
-def anonymous_megabytes() -> float:
-    """What this process holds now: the kernel can drop a library's pages, but not these."""
-    with open("/proc/self/status") as stream:
-        return next(int(line.split()[1]) / 1000 for line in stream if line.startswith("RssAnon:"))
 
 
 def windows_like(description: Description, count: int) -> NDArray[np.float32]:
@@ -41,7 +36,7 @@ def windows_like(description: Description, count: int) -> NDArray[np.float32]:
 
 def main(folder: Path) -> None:
     """Answer until standard input ends."""
-    before = anonymous_megabytes()
+    before = memory_bytes()
     description = read(folder)
     package = PACKAGES[description.format]
     windows = windows_like(description, COMPARED)
@@ -53,7 +48,7 @@ def main(folder: Path) -> None:
             models.append(open_model(folder, threads=1))
             models[0].logits(windows[:1])
             seconds = time.perf_counter() - began
-            megabytes = anonymous_megabytes() - before
+            megabytes = (memory_bytes() - before) / 1e6
             each = [models[0].logits(window[None])[0] for window in windows]
             return {
                 "runtime": f"{package} {version(package)}",

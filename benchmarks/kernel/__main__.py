@@ -26,9 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kernel.cells import GRID, HEADLINES, Cell, floor_flop
-from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
-from benchmarks.report import arguments, publish
+from benchmarks.kernel.cells import GRID, HEADLINES, PLAIN, SMALLEST, Cell, floor_flop
+from benchmarks.kernel.contestant import (
+    Contestant,
+    Missing,
+    remedy,
+    torch_interpreter,
+    usual_torch,
+)
+from benchmarks.report import arguments, publish, tell
 from core.asking import ChildFailedError
 from core.inventory.arithmetic import LIBRARY, TENSORFLOW
 from core.inventory.slots import USUAL_SLOTS
@@ -41,8 +47,8 @@ the same."""
 SPLIT = ("keras", "pytorch")
 WHOLE = ("keras_whole", "pytorch_whole")
 OTHERS = (*SPLIT, *WHOLE, "tensorflow", "one_thread", "one_slot")
-QUICK_ROUNDS = 3
-ROUNDS = 5
+ROUNDS = {"full": 5, "quick": 3, "smoke": 1}
+CELLS = {"full": GRID, "quick": (PLAIN["h32"], PLAIN["h128"]), "smoke": (SMALLEST,)}
 PRODUCTS = 3
 TURN_SECONDS = 0.25
 """A turn is as many steps as fit, and at least one."""
@@ -135,10 +141,7 @@ def _ratio(some: Sequence[dict[str, float]], others: Sequence[dict[str, float]],
 
 
 def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The plain networks and the dBLSTM by key, and the lowest ratio of all cells.
-
-    Null where nothing was measured.
-    """
+    """The plain networks and the dBLSTM by key, and the lowest ratio of all cells."""
     by_cell = {found["cell"]: found for found in rows}
 
     def of(field: str, keys: Sequence[str]) -> dict[str, float | None]:
@@ -156,12 +159,10 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def chosen(cells: str | None, quick: bool) -> list[Cell]:
+def chosen(cells: str | None, size: str) -> Sequence[Cell]:
     """The cells to measure. Raises Missing for a name that is none."""
     if cells is None:
-        if quick:
-            return list(HEADLINES.values())
-        return list(GRID)
+        return CELLS[size]
     by_name = {cell.name: cell for cell in GRID}
     names = [name.strip() for name in cells.split(",")]
     for name in names:
@@ -176,36 +177,40 @@ def main() -> None:
     """Measure and print the object; status 2 with one line when a contestant is missing."""
     parser = arguments("kernel", "Seconds of a training step: ours beside Keras 3 and PyTorch.")
     parser.add_argument(
-        "--torch-python", metavar="PATH", help="interpreter that has PyTorch; default: this one"
+        "--torch-python",
+        metavar="PATH",
+        default=usual_torch(),
+        help="interpreter that has PyTorch; default: %(default)s",
     )
     parser.add_argument("--cells", metavar="NAME,...", help="only these cells of the grid")
-    parser.add_argument(
-        "--rounds", type=int, help=f"turns of each; default {ROUNDS}, quick {QUICK_ROUNDS}"
-    )
+    parser.add_argument("--rounds", type=int, help="turns of each; default 5, quick 3")
     parser.add_argument("--slots", type=int, default=USUAL_SLOTS, help="of ours; %(default)s")
     parser.add_argument(
         "--without", action="append", default=[], choices=["keras", "pytorch"], help="leave one out"
     )
     given = parser.parse_args()
+    if given.torch_python is None and "pytorch" not in given.without:
+        tell(f"benchmarks.kernel: without PyTorch, which is not here; {remedy()}")
+        given.without.append("pytorch")
     try:
         rows = run(
-            chosen(given.cells, given.quick),
-            given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS),
+            chosen(given.cells, given.size),
+            given.rounds or ROUNDS[given.size],
             given.slots,
             given.torch_python,
             given.without,
         )
     except (Missing, ChildFailedError) as problem:
-        print(f"benchmarks.kernel: {problem}", file=sys.stderr)
+        tell(f"benchmarks.kernel: {problem}")
         sys.exit(2)
-    publish("kernel", rows, summarize(rows), as_json=given.json)
+    publish("kernel", rows, summarize(rows), given)
 
 
 def run(
     cells: Sequence[Cell],
     rounds: int,
     slots: int,
-    torch_python: str | None,
+    torch_python: str,
     without: Sequence[str],
 ) -> list[dict[str, Any]]:
     """A row for each cell."""
@@ -217,12 +222,12 @@ def run(
         ]
         for cell in cells:
             rows.append(measure(cell, contestants, rounds, Path(folder)))
-            print(_line(rows[-1]), file=sys.stderr, flush=True)
+            tell(_line(rows[-1]))
     return rows
 
 
 def commands_of(
-    slots: int, torch_python: str | None, without: Sequence[str]
+    slots: int, torch_python: str, without: Sequence[str]
 ) -> dict[str, tuple[list[str], dict[str, Any]]]:
     """The contestants: the command of each and what is added to its orders.
 

@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
-from core.asking import Asked
+from core.asking import ROOT, Asked
 
 TORCH = "torch==2.13.0"
+PLACE = ".cache/torch"
 
 
 class Missing(Exception):
@@ -32,12 +34,18 @@ class Contestant(Asked):
         return self
 
 
-def torch_interpreter(given: str | None) -> str:
-    """The interpreter PyTorch runs under: `given`, else this one.
+def usual_torch() -> str | None:
+    """Return this interpreter if it has PyTorch, or else that of the usual environment."""
+    usual = ROOT / PLACE / "bin/python"
+    if find_spec("torch"):
+        return sys.executable
+    if usual.exists():
+        return str(usual)
+    return None
 
-    Raises Missing if it cannot import torch.
-    """
-    python = given or sys.executable
+
+def torch_interpreter(python: str) -> str:
+    """The program PyTorch runs under. Raises Missing if it cannot import torch."""
     found = shutil.which(python)
     if found is None:
         raise Missing(f"--torch-python {python}: there is no such program; {remedy()}")
@@ -51,6 +59,6 @@ def torch_interpreter(given: str | None) -> str:
 def remedy() -> str:
     """How to get a PyTorch to compare with: it is not in the project's lock."""
     return (
-        "make it an environment of its own (python -m venv .cache/torch && .cache/torch/bin/pip"
-        f" install numpy {TORCH}) and give --torch-python .cache/torch/bin/python"
+        f"make it an environment of its own: python -m venv {PLACE} && {PLACE}/bin/pip install"
+        f" numpy {TORCH}"
     )

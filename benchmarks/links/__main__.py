@@ -12,7 +12,6 @@ layers and kernels in the same strategy, so that what is left between it and `ou
 parameters and gradients travel.
 """
 
-import signal
 import statistics
 import subprocess
 import sys
@@ -26,16 +25,13 @@ from typing import Any
 
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, publish, tell
 from core.asking import Asked, ChildFailedError
 from core.inventory import Inventory, load
 from core.inventory.templates import free_ports, local_inventory
 
 MEGABITS = 94.0
 WORKERS = 2
-STEPS = 60
-ROUNDS = 9
-QUICK_ROUNDS = 2
 ROLES = ("coordinator", "ps", *("worker",) * WORKERS)
 DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its
@@ -62,6 +58,8 @@ VARIANTS = (
     Variant("stock_our_kernels", ("benchmarks.links.stock", "--our-kernels"), "stock"),
     Variant("stock_on_lean", ("benchmarks.links.stock",), "lean"),
 )
+SIZES = {"full": (VARIANTS, 60, 9), "quick": (VARIANTS, 30, 2), "smoke": (VARIANTS[::3], 2, 1)}
+"""Variants, steps of a round, and rounds."""
 
 
 def inventory_in(folder: Path, name: str, places: Sequence[Machine]) -> Inventory:
@@ -111,8 +109,6 @@ def roles(
                 WORKERS,
                 "--server",
                 server,
-                "--reads",  # what the coordinator wrote: the cage lets a role read nothing else
-                tempfile.gettempdir(),
                 "--die-with-parent",
             )
             command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
@@ -124,14 +120,24 @@ def roles(
             process.wait()
 
 
+def coordinator(place: Machine, variant: Variant, inventory: Path) -> Asked:
+    """Return the coordinator of a variant's cluster, on this machine."""
+    words = (sys.executable, "-m", *variant.command, "--inventory", str(inventory))
+    return Asked(variant.name, [*place.prefix, *words], DEADLINE_SECONDS)
+
+
 def measure(
-    network: str, places: Sequence[Machine], steps: int, rounds: int, report: Callable[[str], None]
+    network: str,
+    places: Sequence[Machine],
+    variants: Sequence[Variant],
+    steps: int,
+    rounds: int,
 ) -> list[dict[str, Any]]:
     """A row for each variant on one network.
 
     Steps per second of every round, or the problem it met.
     """
-    found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
+    found: dict[str, list[float]] = {variant.name: [] for variant in variants}
     losses: dict[str, float] = {}
     problems: dict[str, str] = {}
     with ExitStack() as stack:
@@ -139,24 +145,15 @@ def measure(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="pscluster-benchmark-"))
         )
         running = {}
-        inventories = {variant: inventory_in(folder, variant.name, places) for variant in VARIANTS}
+        inventories = {variant: inventory_in(folder, variant.name, places) for variant in variants}
         ready = [
-            stack.enter_context(roles(inventories[each], places, each.server)) for each in VARIANTS
+            stack.enter_context(roles(inventories[each], places, each.server)) for each in variants
         ]
         for wait in ready:
             wait()
         for variant, inventory in inventories.items():
-            command = [
-                *places[0].prefix,
-                sys.executable,
-                "-m",
-                *variant.command,
-                "--inventory",
-                str(inventory.path),
-            ]
-            running[variant.name] = stack.enter_context(
-                Asked(variant.name, command, DEADLINE_SECONDS)
-            )
+            asked = coordinator(places[0], variant, inventory.path)
+            running[variant.name] = stack.enter_context(asked)
             try:
                 running[variant.name].ask(steps)
             except ChildFailedError as problem:
@@ -170,30 +167,22 @@ def measure(
                     continue
                 found[name].append(took["steps"] / took["seconds"])
                 losses[name] = took["last_loss"]
-                report(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
-    return [
-        (
-            {"network": network, "variant": name, "server": server, "problem": problems[name]}
-            if name in problems
-            else {
-                "network": network,
-                "variant": name,
-                "server": server,
-                "steps_per_second": statistics.median(found[name]),
-                "rounds": found[name],
-                "steps_of_round": steps,
-                "last_loss": losses[name],
-            }
-        )
-        for name, server in ((variant.name, variant.server) for variant in VARIANTS)
-    ]
+                tell(f"{network}, {name}: {found[name][-1]:.1f} steps/s")
+    rows = []
+    for variant in variants:
+        name = variant.name
+        row: dict[str, Any] = {"network": network, "variant": name, "server": variant.server}
+        if name in problems:
+            row["problem"] = problems[name]
+        else:
+            row["steps_per_second"] = statistics.median(found[name])
+            row |= {"rounds": found[name], "steps_of_round": steps, "last_loss": losses[name]}
+        rows.append(row)
+    return rows
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Ours over stock: the median of the rounds' own ratios, by network.
-
-    Null where one of the two has no figures.
-    """
+    """Ours over stock: the median of the rounds' own ratios, by network."""
     of = {(row["network"], row["variant"]): row.get("rounds") for row in rows}
 
     def over(network: str, ours: str, theirs: str) -> float | None:
@@ -228,22 +217,12 @@ def main() -> None:
     ).parse_args()
     problem = why_not()
     if problem:
-        print(f"benchmarks.links: {problem}", file=sys.stderr)
-        sys.exit(1)
-    # SIGTERM would end us at once, and leave the namespaces behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    if given.quick:
-        rounds = QUICK_ROUNDS
-    else:
-        rounds = ROUNDS
-
-    def report(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
+        sys.exit(f"benchmarks.links: {problem}")
     with machines(len(ROLES), MEGABITS) as places:
-        rows = measure("links", places, STEPS, rounds, report)
-    rows += measure("loopback", on_this_machine(len(ROLES)), STEPS, rounds, report)
-    publish("links", rows, summarize(rows), as_json=given.json)
+        rows = measure("links", places, *SIZES[given.size])
+    if given.size == "full":
+        rows += measure("loopback", on_this_machine(len(ROLES)), *SIZES[given.size])
+    publish("links", rows, summarize(rows), given)
     sys.exit(any("problem" in row for row in rows))
 
 

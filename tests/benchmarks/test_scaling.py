@@ -7,16 +7,16 @@ import pytest
 
 from benchmarks.scaling import (
     MODES,
-    ROUNDS,
-    SHARE,
+    PLANS,
     UNEQUAL,
+    UNEQUAL_MODES,
     WARM_UP,
-    WORKERS,
     EpochClock,
     Run,
-    all_runs,
     row_of,
+    runs_of,
 )
+from core.consistency.local import LocalSettings
 
 SEVERAL = Run("async", (0.2, 0.2), steps_of_epoch=10, epochs=4)
 
@@ -33,15 +33,22 @@ def test_every_worker_has_100_windows_a_step_in_every_mode() -> None:
 
 
 def test_a_round_has_every_mode_equal_and_unequal_and_several_epochs_that_count() -> None:
-    """Fewer rounds are all that `--quick` may change, and what is published is three."""
-    runs = all_runs(SHARE)
-    assert {run.mode for run in runs if set(run.shares) == {SHARE}} == set(MODES)
-    assert {len(run.shares) for run in runs if set(run.shares) == {SHARE}} == {1, WORKERS}
-    assert {(run.mode, run.calibrated) for run in runs if run.shares == UNEQUAL} == set(
-        product(("async", "sync"), (False, True))
-    )
-    assert min(run.epochs for run in runs) - WARM_UP >= 3
-    assert ROUNDS == 3
+    plan = PLANS["full"]
+    runs = runs_of(plan)
+    equal = {(run.mode, len(run.shares)) for run in runs if len(set(run.shares)) == 1}
+    assert equal == set(product(MODES, (1, plan.workers)))
+    unequal = {(run.mode, run.calibrated) for run in runs if len(run.shares) == len(UNEQUAL)}
+    assert unequal == set(product(UNEQUAL_MODES, (False, True)))
+    assert plan.epochs - WARM_UP >= 3
+    assert plan.rounds == 3
+
+
+@pytest.mark.parametrize("size", ["full", "quick"])
+def test_an_epoch_is_some_pushes_of_each_local_worker_and_no_rest(size: str) -> None:
+    """A rest would cost a round as long as any other, and so look like lost efficiency."""
+    pushes, rest = divmod(PLANS[size].steps_of_epoch, LocalSettings().steps)
+    assert (pushes >= 3, rest) == (True, 0)
+    assert PLANS[size].epochs > WARM_UP
 
 
 def test_a_row_is_of_the_epochs_behind_the_warm_up() -> None:

@@ -12,16 +12,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beds.tunnels import tunnels
-from benchmarks.beds.virtual_network import Machine, machines, why_not
+from benchmarks.beds.tunnels import tunnels, why_not
+from benchmarks.beds.virtual_network import Machine, machines
 from benchmarks.links.__main__ import (
-    DEADLINE_SECONDS,
     MEGABITS,
-    QUICK_ROUNDS,
     ROLES,
-    ROUNDS,
-    STEPS,
+    SIZES,
     VARIANTS,
+    coordinator,
     inventory_in,
     roles,
 )
@@ -32,7 +30,7 @@ from core.inventory import load
 TRANSPORTS = ("plain", "wireguard")
 
 
-def measure(places: Sequence[Machine], rounds: int) -> list[dict[str, Any]]:
+def measure(places: Sequence[Machine], steps: int, rounds: int) -> list[dict[str, Any]]:
     """A row for each transport and codec; they take turns, so that the others rest."""
     with ExitStack() as stack:
         folder = Path(
@@ -51,15 +49,13 @@ def measure(places: Sequence[Machine], rounds: int) -> list[dict[str, Any]]:
                     }
                     stack.enter_context(tunnels(inventory, prefixes, folder))
                 stack.enter_context(roles(inventory, places, variant.server))()
-                words = (sys.executable, "-m", *variant.command, "--inventory", str(path))
-                command = [*places[0].prefix, *words]
-                asked = stack.enter_context(Asked(variant.name, command, DEADLINE_SECONDS))
-                asked.ask(STEPS)
+                asked = stack.enter_context(coordinator(places[0], variant, path))
+                asked.ask(steps)
                 running[transport, variant.name] = asked
         found: dict[tuple[str, str], list[float]] = {key: [] for key in running}
         for _ in range(rounds):
             for key, asked in running.items():
-                took = asked.ask(STEPS)
+                took = asked.ask(steps)
                 found[key].append(took["steps"] / took["seconds"])
     return [
         {
@@ -85,15 +81,14 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Measure and print the object."""
     given = arguments(
-        "links.tunnelled", "Steps per second over 94 Mbit/s links, in the clear and in a tunnel."
+        "tunnelled", "Steps per second over 94 Mbit/s links, in the clear and in a tunnel."
     ).parse_args()
     problem = why_not()
     if problem:
-        print(f"benchmarks.links.tunnelled: {problem}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(f"benchmarks.tunnelled: {problem}")
     with machines(len(ROLES), MEGABITS) as places:
-        rows = measure(places, QUICK_ROUNDS if given.quick else ROUNDS)
-    publish("links.tunnelled", rows, summarize(rows), as_json=given.json)
+        rows = measure(places, *SIZES[given.size][1:])
+    publish("tunnelled", rows, summarize(rows), given)
 
 
 if __name__ == "__main__":
