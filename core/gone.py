@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 
+Successors = Mapping[str, str]
+"""Names, each with what to use instead."""
+
 _WATCH = (
     "leave it out: a promoted version takes over once it answers, and the version before returns if"
     " its process ends twice in a minute"
 )
 
-KEYS: Mapping[str, str] = {
+KEYS: Successors = {
     "clip_seconds": "sounds are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "columns": "tables are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
     "image_channels": "images are read by data() of an app (docs/apps.md#tables-images-and-sounds)",
@@ -26,7 +29,7 @@ KEYS: Mapping[str, str] = {
 }
 """Keys of inventories, sweeps, formats and apps, without their section."""
 
-COMMANDS: Mapping[str, str] = {
+COMMANDS: Successors = {
     "job recognise": "`python -m recognise` labels a recording on one machine, by an export",
     "job inference": "`python -m benchmarks.inference` on a node times exports there",
     "deploy sbom": "`make sbom` in the checkout writes the packages of uv.lock as CycloneDX 1.5",
@@ -34,7 +37,7 @@ COMMANDS: Mapping[str, str] = {
 """Commands by their words, such as `job recognise`."""
 
 _POSTS = "post readings over HTTP, as docs/service.md shows for Sensor Logger"
-FLAGS: Mapping[str, str] = {
+FLAGS: Successors = {
     "--mqtt": _POSTS,
     "--mqtt-credentials": _POSTS,
     "--mqtt-authority": _POSTS,
@@ -43,7 +46,7 @@ FLAGS: Mapping[str, str] = {
 }
 """Flags of commands, such as `--mqtt`."""
 
-KINDS: Mapping[str, str] = {
+KINDS: Successors = {
     "audio": (
         "read sounds by data() of an app, in three lines (docs/apps.md#tables-images-and-sounds)"
     ),

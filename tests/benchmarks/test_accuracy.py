@@ -39,7 +39,7 @@ def test_runs_are_kept_continued_and_never_repeated(tmp_path: Path) -> None:
     accuracy._trained(played, ["a=1"], kept)
     run(kept / "20260101T000000Z-train", None)
     accuracy._trained(played, ["a=1"], kept)
-    assert [("--resume" in words, f"runs={kept}" in words) for words in played.asked] == [
+    assert [("--resume" in words, f"--set=runs={kept}" in words) for words in played.asked] == [
         (False, False),
         (False, True),
         (True, True),
