@@ -3,15 +3,17 @@
 import json
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from types import TracebackType
 from typing import Any, Self
 
 from core.errors import ClusterError, UsageError
 from deploy.common.project import OWNER
+from deploy.common.state_folder import StateFolder
 from pscluster.app_folder import AppParts, app_flags, settings_of
 from pscluster.commands import Cancelled, run, show
 from pscluster.cross_validation import CrossValidation
@@ -22,10 +24,6 @@ STATUS_KNOWN = (0, 3)
 """Exit codes with which `deploy status` has an answer."""
 FUNCTIONS = ("loss", "metrics", "augment", "task")
 """Settings that are part of an app, not of the inventory."""
-
-
-_NUMBERS = count(1)
-"""Clusters of one name in one folder would be one cluster."""
 
 
 class Cluster:
@@ -235,10 +233,10 @@ class LocalCluster(Cluster):
 
         folder = tempfile.TemporaryDirectory(prefix="pscluster-")
         file = Path(folder.name, "local.yaml")
-        name = f"local-{os.getpid()}-{next(_NUMBERS)}"
-        file.write_text(templates.local_inventory(workers, ps, cluster=name), encoding="utf-8")
+        file.write_text(templates.local_inventory(workers, ps), encoding="utf-8")
         super().__init__(file, **options)
         self._ends.callback(folder.cleanup)
+        weakref.finalize(self, rmtree, StateFolder.of(file, "local").path, ignore_errors=True)
 
 
 def local(

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,9 +83,11 @@ def session_leaves_nothing_behind() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_state(session_leaves_nothing_behind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keeps what tests trust out of the person's own state."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+def own_state(session_leaves_nothing_behind: str) -> Iterator[None]:
+    """Keeps tests out of the person's own state. Its path is short: sockets lie there."""
+    with tempfile.TemporaryDirectory(prefix="state-") as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

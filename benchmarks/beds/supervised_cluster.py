@@ -33,7 +33,7 @@ class SupervisedCluster:
     @property
     def environment(self) -> Mapping[str, str]:
         """Return this environment with the supervisor's socket, as a coordinator gets it."""
-        state = StateFolder.beside(self.inventory, load(self.inventory).cluster)
+        state = StateFolder.of(self.inventory, load(self.inventory).cluster)
         return {**os.environ, SUPERVISOR: str(state.control_socket)}
 
     def fab(

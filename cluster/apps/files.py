@@ -26,7 +26,7 @@ MOST_FILES = 2000
 MOST_DEPTH = 16
 """The greatest depth of folders in folders."""
 MOST_NAME_BYTES = 255
-LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "node_modules", "runs", ".pscluster"})
+LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "node_modules", "runs"})
 """Folders that stay behind, wherever they lie: history, what is made again, results, and a
 cluster's token."""
 _LEFT_OUT_SUFFIX = ".pyc"
@@ -194,7 +194,7 @@ def _all(folder: Path) -> list[AppFile]:
 
 def _stays_behind(name: str) -> bool:
     """Return whether an entry is no file of the app; a state that was set aside has tokens too."""
-    return name in LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIX) or name.startswith(".pscluster.")
+    return name in LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIX)
 
 
 def _walk(root: Path, folder: Path, above: str, depth: int) -> Iterator[tuple[Path, str]]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.atomic_write import atomic_write, refused
+from core.control.own_state import OTHERWISE, make, user_state
 from core.errors import UsageError
-from core.user_cache import user_state
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 FLAG = "--trust-app"
@@ -21,7 +21,6 @@ VARIABLE = "PSCLUSTER_OWN_APPS"
 """Environment variable: the operator's list, which takes the place of this account's own."""
 MOST = 1000
 """Digests that travel with a job, the latest ones."""
-_OTHER = "set XDG_STATE_HOME to a folder that you may write to"
 
 
 def sent() -> frozenset[str] | None:
@@ -44,12 +43,12 @@ def remember(digest: str, source: str) -> None:
     """
     path = _folder() / digest
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(path.parent)
     except OSError as problem:
         raise refused(
-            path.parent, "the list of your apps cannot be written", problem, _OTHER
+            path.parent, "the list of your apps cannot be written", problem, OTHERWISE
         ) from None
-    atomic_write(path, f"{source}\n".encode(errors="replace"), _OTHER)
+    atomic_write(path, f"{source}\n".encode(errors="replace"), OTHERWISE)
 
 
 def trust(digest: str) -> None:

@@ -25,11 +25,12 @@ from core.cage.__main__ import words as words_in_cage
 from core.cage.landlock import Rights, existing
 from core.cage.python_folders import ROOT, USUAL_DEVICES, code, system
 from core.children import Child, EndRequest
+from core.control.own_state import user_state
 from core.errors import ClusterError, ExitCode, UsageError
 from core.exported.description import NAME, Description
 from core.exported.description import read as described
 from core.logs.terminal import say
-from core.user_cache import user_cache, user_state
+from core.user_cache import user_cache
 
 FLAG = "--in-cage"
 OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")

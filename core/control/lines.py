@@ -5,15 +5,12 @@ It imports the standard library alone.
 
 import json
 import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
 
 MOST_LINE_BYTES = 1_048_576
 """A status of 64 roles is some 30 KB."""
-_CREDENTIALS = struct.Struct("3i")
-"""`struct ucred` of unix(7): pid, uid, gid."""
 
 
 class SupervisorConnection:
@@ -36,14 +33,6 @@ class SupervisorConnection:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
-
-    @property
-    def listener(self) -> int:
-        """The uid of the process that listens."""
-        credentials = self._socket.getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-        )
-        return int(_CREDENTIALS.unpack(credentials)[1])
 
     def send(self, verb: str, **request: Any) -> None:
         """Send one request. Raises OSError."""

@@ -20,8 +20,6 @@ KEY_VARIABLE = "PSCLUSTER_KEY"
 CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 """Set by systemd (LoadCredential=): the folder with the files `token` or `key` of a unit."""
 COORDINATOR = "coordinator:0"
-STATE = ".pscluster"
-"""The folder beside the inventory that holds one folder for each of its clusters."""
 NAME = "token"
 KEY_NAME = "key"
 _TOKEN = re.compile(r"[0-9a-f]{64}")

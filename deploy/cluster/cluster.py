@@ -38,8 +38,8 @@ class ManagedCluster:
 
     @property
     def folder(self) -> StateFolder:
-        """The cluster's files beside the inventory."""
-        return StateFolder.beside(self.inventory.path, self.inventory.cluster)
+        """The cluster's files on this machine."""
+        return StateFolder.of(self.inventory.path, self.inventory.cluster)
 
     @property
     def known_hosts(self) -> Path:
@@ -80,7 +80,7 @@ class ManagedCluster:
 
 def known_hosts_of(inventory: "Inventory") -> Path:
     """Return the file of a cluster's pinned host keys."""
-    return StateFolder.beside(inventory.path, inventory.cluster).path / "known_hosts"
+    return StateFolder.of(inventory.path, inventory.cluster).path / "known_hosts"
 
 
 def local(
@@ -90,7 +90,7 @@ def local(
 
     Its commands know the cluster's token, where there is one.
     """
-    token = read_token(StateFolder.beside(inventory.path, inventory.cluster).path)
+    token = read_token(StateFolder.of(inventory.path, inventory.cluster).path)
     return ManagedCluster(
         inventory, tuple(overrides), lambda: Fleet.here(inventory, token), services
     )

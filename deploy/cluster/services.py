@@ -1,6 +1,5 @@
 """What keeps a cluster's roles running: systemd on machines, or our supervisor here."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -28,17 +27,6 @@ class RoleState(StrEnum):
 
 SETTLED = frozenset({RoleState.READY, RoleState.FAILED})
 """States in which waiting for a start has an answer."""
-
-
-def other_inventory(started_from: str | None, inventory: Path) -> str:
-    """Return the file that a cluster was started from; empty if unknown or `inventory` itself.
-
-    Its path is relative to the working folder. Clusters of one name in files of one folder are one
-    cluster.
-    """
-    if started_from is None or Path(started_from) == inventory.resolve():
-        return ""
-    return os.path.relpath(started_from)
 
 
 @dataclass(frozen=True)
@@ -84,12 +72,11 @@ class RoleStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """All roles of a cluster in the inventory's order, and the inventory it was started from."""
+    """All roles of a cluster in the inventory's order."""
 
     cluster: str
     roles: tuple[RoleStatus, ...]
     supervisor_pid: int | None = None
-    inventory: str | None = None
 
     @property
     def running(self) -> bool:
@@ -128,7 +115,6 @@ class ClusterStatus:
             "cluster": self.cluster,
             "state": self.summary,
             "supervisor_pid": self.supervisor_pid,
-            "inventory": self.inventory,
             "roles": [role.to_json() for role in self.roles],
         }
 
@@ -140,7 +126,6 @@ class ClusterStatus:
             record["cluster"],
             tuple(RoleStatus.from_json(role) for role in roles),
             record["supervisor_pid"],
-            record.get("inventory"),  # a supervisor that runs since before an update does not say
         )
 
 
@@ -177,15 +162,11 @@ class Stopped:
     """The roles that a stop ended, by node.
 
     `killed` ignored the first signal; `failed` nodes may still run theirs.
-
-    `inventory` is the file that the cluster was started from, where the service manager remembers
-    it.
     """
 
     roles: Mapping[str, Sequence[str]]
     killed: tuple[str, ...] = ()
     failed: Mapping[str, ClusterError] = field(default_factory=dict)
-    inventory: str | None = None
 
     @property
     def count(self) -> int:

@@ -1,6 +1,5 @@
 """A job in this process alone, without a named inventory: it gets one in the state folder."""
 
-import os
 from pathlib import Path
 
 from core.atomic_write import atomic_write
@@ -23,13 +22,12 @@ def inventory_alone(job: str, overrides: Names, folder: Path) -> Path | None:
     from core.inventory.loading import loads
     from core.inventory.templates import local_inventory
 
-    state = StateFolder.beside(folder / "inventory.yaml", NAME)
+    state = StateFolder.of(folder / "inventory.yaml", NAME)
     path = state.path / "inventory.yaml"
     text = local_inventory(1, 1, cluster=NAME)
-    shown = os.path.relpath(path, folder)
-    inventory = loads(text, shown, overrides, path=path, machine=this_machine())
+    inventory = loads(text, str(path), overrides, path=path, machine=this_machine())
     if inventory.needs_roles(job):
         return None
     state.create()
     atomic_write(path, text.encode())
-    return Path(shown)
+    return path

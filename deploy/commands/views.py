@@ -13,7 +13,7 @@ from core.logs.terminal import say, say_json
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus, RoleState, Stopped, other_inventory
+from deploy.cluster.services import ClusterStatus, RoleState, Stopped
 from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.change import DeploymentDisplay
@@ -142,27 +142,20 @@ class ViewOfThisMachine(View):
         progress = ""
         if with_job and job_pid is not None:
             progress = _progress(self._cluster, fleet)
-        other = other_inventory(now.inventory, self._inventory.path)
-        started_from = []
-        if other and not with_job:
-            started_from.append(self._started_from(other))
         return Picture(
             now.running,
             {**now.to_json(), "job_pid": job_pid},
-            lambda columns: [*console.status_parts(now, job_pid, progress, columns), *started_from],
+            lambda columns: console.status_parts(now, job_pid, progress, columns),
         )
 
     @override
     def stopped(self, stopped: Stopped) -> None:
         """Show what a stop did."""
-        line = "nothing was running"
+        line = f"nothing was running (by {self._cluster.folder.path})"
         if stopped.count:
             line = "stopped"
         if stopped.killed:
             line += f"; had to be killed: {', '.join(stopped.killed)}"
-        other = other_inventory(stopped.inventory, self._inventory.path)
-        if other:
-            line += f"; {self._started_from(other)}"
         say(line)
 
     @override
@@ -172,13 +165,6 @@ class ViewOfThisMachine(View):
             say(f"running: {role_counts(now)}")
         else:
             say(f"restarted {', '.join(task.name for task in tasks)}")
-
-    def _started_from(self, other: str) -> str:
-        path = self._inventory.path
-        return (
-            f"the cluster was started from {other}, not from {path}: both files give it the same"
-            " name"
-        )
 
 
 class ViewOfMachines(View):

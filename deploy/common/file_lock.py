@@ -5,8 +5,6 @@ import os
 import time
 from pathlib import Path
 
-from core.control.own_state import make, open_own
-
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
 
@@ -24,8 +22,8 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises LockHeldError when another process has it."""
-        make(path.parent)
-        self._descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _PROBE_SECONDS
         while not _try_lock(self._descriptor):
             if time.monotonic() > deadline:

@@ -1,12 +1,10 @@
-"""Where one cluster's supervisor keeps its files: `.pscluster/<cluster>/` beside the inventory."""
+"""Where one cluster's supervisor keeps its files, below `$XDG_STATE_HOME/pscluster/`."""
 
-import contextlib
-import hashlib
 import os
 from pathlib import Path
 
-from core.control.own_state import check, make
-from core.control.token import STATE, kept_token
+from core.control.own_state import OTHERWISE, make, state_of
+from core.control.token import kept_token
 from core.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
@@ -29,21 +27,24 @@ class StateFolder:
         # Where a running training names its run folder, so that a restarted coordinator continues
         # there.
         self.run_file = path / "job.run"
-        self._sockets = _socket_folder(path)
-        self.control_socket = self._sockets / "supervisor.sock"  # JSON lines
-        self.notify_socket = (
-            self._sockets / "notify.sock"
-        )  # role processes report readiness there (sd_notify)
 
     @classmethod
-    def beside(cls, inventory: Path, cluster: str) -> "StateFolder":
+    def of(cls, inventory: Path, cluster: str) -> "StateFolder":
         """The folder of the cluster named `cluster` in the file `inventory`.
 
-        Raises ClusterError for a state that another account could change.
+        Raises ClusterError for one that is not this account's alone.
         """
-        state = inventory.resolve().parent / STATE
-        check(state)
-        return cls(state / cluster)
+        return cls(state_of(inventory, cluster))
+
+    @property
+    def control_socket(self) -> Path:
+        """The socket of JSON lines. Raises ClusterError where its path is too long for a socket."""
+        return self._socket("supervisor.sock")
+
+    @property
+    def notify_socket(self) -> Path:
+        """The socket at which role processes report readiness (sd_notify). Raises ClusterError."""
+        return self._socket("notify.sock")
 
     def log(self, name: str) -> Path:
         """Log file of `worker:1` or `supervisor`."""
@@ -62,41 +63,28 @@ class StateFolder:
     def create(self) -> None:
         """Make the folders for their owner alone: a writer of the socket can stop the cluster.
 
-        Raises ClusterError when the place cannot be written or the socket folder belongs to another
-        account.
+        Raises ClusterError where the place cannot be written.
         """
         try:
             make(self.logs)
-            self.path.chmod(0o700)
-            self._sockets.mkdir(mode=0o700, exist_ok=True)
-            owner = self._sockets.lstat().st_uid
         except OSError as error:
             raise self._refused("state", error) from error
-        if owner != os.getuid():
-            raise ClusterError(
-                f"{self._sockets} belongs to another user: put the inventory into a folder with a"
-                " shorter path"
-            )
 
     def remove_sockets(self) -> None:
-        """Remove the sockets and what was made for them alone."""
+        """Remove the sockets."""
         for path in (self.control_socket, self.notify_socket):
             path.unlink(missing_ok=True)
-        if self._sockets != self.path:
-            with contextlib.suppress(OSError):  # never there, or another process put something in
-                self._sockets.rmdir()
+
+    def _socket(self, name: str) -> Path:
+        path = self.path / name
+        if len(os.fsencode(path)) > LONGEST_SOCKET_PATH_BYTES:
+            raise ClusterError(
+                f"{path}: longer than the {LONGEST_SOCKET_PATH_BYTES} bytes of a socket's path:"
+                " set XDG_STATE_HOME to a folder with a shorter path"
+            )
+        return path
 
     def _refused(self, what: str, error: OSError) -> ClusterError:
         return ClusterError(
-            f"the cluster's {what} cannot be kept in {self.path}: {error.strerror}; put the"
-            " inventory into a folder you may write to"
+            f"the cluster's {what} cannot be kept in {self.path}: {error.strerror}; {OTHERWISE}"
         )
-
-
-def _socket_folder(path: Path) -> Path:
-    # A deep checkout must not break the sockets: their path length is a limit of the kernel.
-    if len(os.fsencode(path / "supervisor.sock")) <= LONGEST_SOCKET_PATH_BYTES:
-        return path
-    key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    # Not $TMPDIR: two terminals may disagree about it, and must find the same supervisor.
-    return Path("/tmp") / f"pscluster-{os.getuid()}-{key}"

@@ -16,7 +16,7 @@ from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.selection import kept_tasks
-from deploy.cluster.services import ClusterStatus, RoleState, other_inventory
+from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.common.file_lock import held_by
 from deploy.common.state_folder import StateFolder
@@ -155,10 +155,9 @@ def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) 
             if name in present and present[name] != place
         ),
     ]
-    other = other_inventory(status.inventory, inventory)
     return (
-        f"cluster {status.cluster}{f', started from {other},' if other else ''} runs with other"
-        f" roles ({'; '.join(changes)}): `{command('deploy restart', inventory)}` changes it over"
+        f"cluster {status.cluster} runs with other roles ({'; '.join(changes)}):"
+        f" `{command('deploy restart', inventory)}` changes it over"
     )
 
 
@@ -261,7 +260,7 @@ class ThisMachine(Desired):
         memory = of_inventory(
             self.inventory, {node.name: facts.cores for node in self.inventory.nodes}
         )
-        job = held_by(StateFolder.beside(self.inventory.path, self.inventory.cluster).job_lock)
+        job = held_by(StateFolder.of(self.inventory.path, self.inventory.cluster).job_lock)
         of_devices = device_findings(self.inventory, tasks, devices_here(), facts.machine)
         found = check_node(tasks, self.services.state(), facts, memory, job is not None)
         return (*found, *(Finding(level, topic, line) for level, topic, line in of_devices))

@@ -8,12 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.atomic_write import atomic_write, refused
-from core.control.own_state import make
-from core.user_cache import user_state
+from core.control.own_state import OTHERWISE, make, user_state
 
 MOST = 1000
 """Submissions that stay, the latest ones."""
-_OTHER = "set XDG_STATE_HOME to a folder that you may write to"
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,12 @@ def keep(cluster: str, node: str, job_id: str, submission: Submission) -> None:
     """Write it down. Raises ClusterError."""
     path = _path(cluster, node, job_id)
     try:
-        make(path.parent, 0o700)
+        make(path.parent)
     except OSError as problem:
         raise refused(
-            path.parent, "the list of your jobs cannot be written", problem, _OTHER
+            path.parent, "the list of your jobs cannot be written", problem, OTHERWISE
         ) from None
-    atomic_write(path, json.dumps(asdict(submission)).encode() + b"\n", _OTHER)
+    atomic_write(path, json.dumps(asdict(submission)).encode() + b"\n", OTHERWISE)
     with suppress(OSError):
         there = sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
         for old in there[:-MOST]:

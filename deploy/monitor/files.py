@@ -10,7 +10,6 @@ import yaml
 from jinja2 import StrictUndefined, Template
 
 from core.atomic_write import atomic_write
-from core.control.own_state import make
 from core.errors import ClusterError
 from deploy.monitor.ready import USER
 
@@ -26,9 +25,6 @@ WEB = "web.yml"
 RECORDING_RULES = "rules/pscluster-recording.yml"
 ALERT_RULES = "rules/pscluster-alerts.yml"
 """Here in Prometheus's own format, and in the folder with the interval of the inventory."""
-SERVICE_STATE = "../../_service"
-"""The state of services, beside that of the local clusters; as their own folder of Prometheus's
-files sees it."""
 _HERE = Path(__file__).parent
 _HEAD = (
     "# Written by pscluster from the inventory; `fab deploy monitor` replaces changes made here.\n"
@@ -90,13 +86,14 @@ def service_targets(inventory: "Inventory") -> str:
     )
 
 
-def prometheus_files(inventory: "Inventory", service_state: str | None = None) -> Mapping[str, str]:
+def prometheus_files(
+    inventory: "Inventory", service_state: Path | None = None
+) -> Mapping[str, str]:
     """The files of Prometheus.
 
     All clusters have the same rules; each cluster has its own file of targets.
 
-    With `service_state`, relative to these files, it also watches the services of this folder, by
-    their token.
+    With `service_state` it also watches the services that keep their state in this folder.
     """
     seconds = inventory.monitor.scrape_seconds
     nodes = f"services/pscluster-{inventory.cluster}.json"
@@ -174,7 +171,7 @@ def write(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
     for name, text in files.items():
         path = folder / name
         try:
-            make(path.parent)
+            path.parent.mkdir(parents=True, exist_ok=True)
             same = path.read_bytes() == text.encode()
         except FileNotFoundError:
             same = False

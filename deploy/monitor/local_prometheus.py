@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.children import Child, EndRequest
 from core.control.door import listening
-from core.control.own_state import make
+from core.control.own_state import make, state_of_services
 from core.control.token import kept_token
 from core.errors import ClusterError, reason_of
 from deploy.common.interrupts import interruptible
@@ -19,7 +19,6 @@ from deploy.common.project import ROOT
 from deploy.monitor.files import (
     CONFIGURATION,
     PASSWORD,
-    SERVICE_STATE,
     WEB,
     prometheus_files,
     web_configuration,
@@ -65,8 +64,9 @@ def run(inventory: "Inventory", folder: Path, say: Callable[[str], None]) -> Non
     program = find_prometheus()
     port = inventory.monitor.port
     _check_that_it_is_free(port)
-    write(folder, prometheus_files(inventory, SERVICE_STATE))
-    password = _secrets_and_services(folder)
+    services = state_of_services(inventory.path.resolve().parent)
+    password = _secrets_and_services(folder, services)
+    write(folder, prometheus_files(inventory, services))
     write(folder, {WEB: web_configuration(password)})
     log = folder / "prometheus.log"
     with interruptible(), _started(command(program, inventory), folder, log) as child:
@@ -88,15 +88,14 @@ def refuse_root() -> None:
         )
 
 
-def _secrets_and_services(folder: Path) -> str:
+def _secrets_and_services(folder: Path, services: Path) -> str:
     """Return the password, made once, and make the state of services.
 
     Prometheus waits for files in a folder that exists. Raises ClusterError.
     """
-    state = folder.parent.parent / Path(SERVICE_STATE).name
     try:
-        for each in (state, state / "targets"):
-            make(each, 0o700)
+        make(folder)
+        make(services / "targets")
         return kept_token(folder, PASSWORD)
     except OSError as problem:
         raise ClusterError(

@@ -33,7 +33,7 @@ def main() -> int:
     raise_limit()
     try:
         inventory = core.inventory.load(flags.inventory, flags.set)
-        folder = StateFolder.beside(inventory.path, inventory.cluster)
+        folder = StateFolder.of(inventory.path, inventory.cluster)
         folder.create()
         token = folder.token()
         os.environ.pop(VARIABLE, None)  # a role gets its own key alone

@@ -8,7 +8,6 @@ until the client hangs up.
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -165,20 +164,12 @@ class ControlClient:
         self,
         path: Path,
         deadline_seconds: float = 10.0,
-        owner: int | None = None,
         stop_command: str = "fab deploy stop",
     ) -> None:
-        """`owner` is the uid that the supervisor must have, ours by default.
-
-        `stop_command` is what to type against a supervisor that does not answer.
-        """
+        """`stop_command` is what to type against a supervisor that does not answer."""
         self._path = path
         self._deadline_seconds = deadline_seconds
         self._stop_command = stop_command
-        if owner is None:
-            self._owner = os.getuid()
-        else:
-            self._owner = owner
 
     def status(self) -> ClusterStatus:
         """The cluster as it is now."""
@@ -205,20 +196,11 @@ class ControlClient:
 
     def _connect(self) -> SupervisorConnection:
         try:
-            connection = SupervisorConnection(self._path, self._deadline_seconds)
+            return SupervisorConnection(self._path, self._deadline_seconds)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise NobodyListensError(f"no supervisor listens at {self._path}") from error
         except OSError as error:
             raise self._failed(f"cannot be reached: {error}") from error
-        # A socket may lie in /tmp, where another account may have taken the name first.
-        if connection.listener != self._owner:
-            with connection:
-                raise ClusterError(
-                    f"the process that listens at {self._path} belongs to user"
-                    f" {connection.listener}, not to user {self._owner}: use the account that"
-                    " started the cluster, or put the inventory into a folder with a shorter path"
-                )
-        return connection
 
     def _read(
         self, connection: SupervisorConnection, verb: str, request: Mapping[str, Any] | None = None

@@ -18,7 +18,6 @@ from typing import Any
 
 from core.children import dies_with_parent
 from core.control.client import key_of
-from core.control.own_state import open_own
 from core.control.token import KEY_VARIABLE
 from core.errors import ClusterError
 from core.inventory.task import Task
@@ -172,8 +171,7 @@ def start_logged(
     Raises OSError.
     """
     set_aside_if_large(log)
-    opened = open_own(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    with os.fdopen(opened, "ab") as stream:
+    with log.open("ab") as stream:
         begin = stream.tell()
         process = subprocess.Popen(
             command,

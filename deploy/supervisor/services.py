@@ -73,7 +73,7 @@ class Supervised:
         self._inventory = inventory
         self._overrides = tuple(overrides)
         self._tasks = kept_tasks(inventory)
-        self._folder = StateFolder.beside(inventory.path, inventory.cluster)
+        self._folder = StateFolder.of(inventory.path, inventory.cluster)
         self._launching = threading.Lock()
 
     def client(self, deadline_seconds: float = 0.0) -> ControlClient:
@@ -150,7 +150,7 @@ class Supervised:
         except NobodyListensError:
             return Stopped({})
         ran = [task for task in chosen if task.name in alive]
-        return Stopped(_by_node(ran), tuple(reply["killed"]), inventory=reply["inventory"])
+        return Stopped(_by_node(ran), tuple(reply["killed"]))
 
     def logs(self) -> Sequence[LogPlace]:
         """Return where the logs of these roles lie.
@@ -203,11 +203,9 @@ class Supervised:
         """Have everything stopped, by force where a request is not enough, and clear up."""
         ran = held_by(self._folder.lock) is not None
         killed: list[str] = []
-        inventory: str | None = None
         try:
             reply = self.client(_STOP_DEADLINE_SECONDS).ask("stop")
             killed += reply["killed"]
-            inventory = reply.get("inventory")
         except NobodyListensError:
             pass  # none, or one just starting or ending: the lock knows
         except ClusterError:
@@ -215,7 +213,7 @@ class Supervised:
         if not _comes_free(self._folder.lock, _STOP_DEADLINE_SECONDS):
             killed += self._kill()
         processes.clear_folder(self._folder)
-        return Stopped(roles if ran else {}, tuple(killed), inventory=inventory)
+        return Stopped(roles if ran else {}, tuple(killed))
 
     def _answers(self) -> bool:
         try:

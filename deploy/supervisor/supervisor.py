@@ -40,14 +40,12 @@ class Supervisor:
         cluster: str,
         launches: Sequence[LaunchPlan],
         folder: StateFolder,
-        inventory: Path,
         policy: RestartPolicy,
         deadlines: Deadlines,
     ) -> None:
-        """One launch plan for each task, in the order of the file `inventory`."""
+        """One launch plan for each task, in the order of the inventory."""
         self._cluster = cluster
         self._folder = folder
-        self._inventory = str(inventory.resolve())
         self._roles = {
             plan.task.name: Role(plan, policy, deadlines, self._role_changed) for plan in launches
         }
@@ -86,7 +84,7 @@ class Supervisor:
     def status(self) -> ClusterStatus:
         """The roles as they are now."""
         roles = tuple(role.status() for role in self._roles.values())
-        return ClusterStatus(self._cluster, roles, os.getpid(), self._inventory)
+        return ClusterStatus(self._cluster, roles, os.getpid())
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one request. Raises ClusterError for one that cannot be met."""
@@ -94,7 +92,7 @@ class Supervisor:
         if verb == "status":
             return self.status().to_json()
         if verb == "stop":
-            return {"killed": await self.stop(), "inventory": self._inventory}
+            return {"killed": await self.stop()}
         if self._stopping is not None:
             raise ClusterError("the cluster is being stopped: start it when that is done")
         if verb == "kill":
@@ -129,7 +127,7 @@ class Supervisor:
             return {"tasks": [role.task.name for role in roles]}
         if verb == "hold":
             roles = self._named(request.get("tasks") or ())
-            return {"killed": await _killed(roles, Role.hold), "inventory": self._inventory}
+            return {"killed": await _killed(roles, Role.hold)}
         raise UsageError(
             "expected the verb status, watch, stop, hold, kill, signal, cut or restart, got"
             f" {verb!r}"
@@ -234,8 +232,6 @@ def serve(
             f"`{command('deploy status', inventory)}` shows it"
         ) from error
     with lock:
-        # again: a `stop` that ends meanwhile removes the sockets' own folder, under the lock
-        folder.create()
         killed = processes.clear(folder.roles)
         log.info("supervisor of cluster %s started with pid %d", cluster, os.getpid())
         if killed:
@@ -244,7 +240,7 @@ def serve(
             )
         folder.pid.write_text(f"{os.getpid()}\n")
         try:
-            asyncio.run(Supervisor(cluster, launches, folder, inventory, policy, deadlines).run())
+            asyncio.run(Supervisor(cluster, launches, folder, policy, deadlines).run())
         finally:
             folder.remove_sockets()
             folder.pid.unlink(missing_ok=True)

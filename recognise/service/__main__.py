@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import socket
 import sys
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = parser().parse_args(words)
         limits = limits_of(given)
         refuse_unusable(given)
-        folder = Path(given.state)
+        folder = state.folder_of(given.state)
         versions = Versions(
             state.versions_of(Path(given.versions or folder / state.MODELS), given.name), limits
         )
@@ -93,7 +92,7 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
     if token is None:
         access = "no token is asked"
     else:
-        access = f"token: {given.token_file or os.path.relpath(folder / 'token')}"
+        access = f"token: {given.token_file or folder / 'token'}"
 
     with ExitStack() as until_the_end:
         listener = None

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="list: one JSON object")
     given = parser.parse_args(arguments)
     try:
-        folder = state.checked(Path(given.state))
+        folder = state.folder_of(given.state)
         versions = Versions(
             state.versions_of(Path(given.versions or folder / state.MODELS), given.name),
             replace(Limits(), memory_megabytes=memory_of(given)),

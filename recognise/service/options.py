@@ -9,7 +9,6 @@ from core import gone
 from core.control.rules import is_ours
 from core.errors import UsageError
 from core.host_names import is_host_name
-from recognise.service import state
 from recognise.service.limits import Limits
 
 HOST = "127.0.0.1"
@@ -39,9 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 def add_state(made: argparse.ArgumentParser) -> None:
     """Add the options that say where the state and the versions are."""
-    made.add_argument(
-        "--state", default=str(state.FOLDER), metavar="FOLDER", help="of the token and the versions"
-    )
+    made.add_argument("--state", metavar="FOLDER", help="of the token and the versions")
     made.add_argument(
         "--versions", metavar="FOLDER", help="of the versions of all models; in --state by default"
     )

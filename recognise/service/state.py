@@ -1,7 +1,4 @@
-"""The folder with a service's token and versions, for its owner alone: `.pscluster/_service/`.
-
-No cluster's name begins with `_`, so that no cluster has this folder.
-"""
+"""The folder with a service's token and versions, for its owner alone."""
 
 import fcntl
 import os
@@ -10,11 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.control.own_state import check, make
-from core.control.token import STATE, kept_token
+from core.control.own_state import make, state_of_services
+from core.control.token import kept_token
 from core.errors import ClusterError, UsageError, reason_of
 
-FOLDER = Path(STATE, "_service")
 OTHERWISE = "work in another folder"
 """What else helps where the state cannot be written."""
 MODELS = "models"
@@ -30,7 +26,7 @@ def made(folder: Path) -> Path:
     Raises ClusterError where that cannot be, or where it is another's.
     """
     try:
-        make(folder, 0o700)
+        make(folder)
         if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
             raise ClusterError(
                 f"{folder}: expected a folder of this account: work in another folder"
@@ -43,14 +39,14 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def checked(folder: Path) -> Path:
-    """Return `folder`, of which nothing is used that this account did not make.
+def folder_of(option: str | None) -> Path:
+    """Return the folder that `--state` names, else that of services that start in this folder.
 
     Raises ClusterError.
     """
-    if folder.parent.name == STATE:
-        check(folder.parent)
-    return folder
+    if option is None:
+        return state_of_services(Path.cwd())
+    return Path(option)
 
 
 @contextmanager

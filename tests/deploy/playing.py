@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from core.control.own_state import state_of
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
@@ -42,7 +43,7 @@ class PlayedCluster:
 
     def __init__(self, root: Path, state: Path | None = None) -> None:
         self.root = root
-        self.folder = StateFolder(state or root / "state")
+        self.folder = StateFolder(state or state_of(root, "played"))
         self.client = ControlClient(self.folder.control_socket, deadline_seconds=PATIENCE_SECONDS)
         self.process: subprocess.Popen[bytes] | None = None
         self.pids: set[int] = set()

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from core.control.client import key_of
+from core.control.own_state import state_of_services
 from core.inventory.templates import local_inventory
 from tests.deploy.monitor.watched import monitored
 from tests.deploy.secrets_seen import Seen, Watch, in_files, watching
@@ -27,7 +28,8 @@ SETTINGS = "--set jobs.train.epochs=1 --set jobs.train.data.source=synthetic"
 ENVIRONMENT = "import os, sys\nprint(dict(os.environ), sys.argv)\n"
 """A person's program that writes down all it was given."""
 COORDINATOR = re.compile(r"-m cluster\b")
-KEEPERS = ("token", "password", "authority.pem", "service.key", "state-key")
+TOKEN = re.compile(r"/local-[0-9a-f]+/token$")
+KEEPERS = ("token", "password", "authority.pem", "service.key")
 """Files that are there to hold a secret, for their owner alone."""
 
 
@@ -91,8 +93,7 @@ def story(folder: Path) -> None:
     said.append(does("deploy restart --role worker:0", folder))
     export(folder / "exported", 1.0)
     with serving(folder, folder / "serve.log") as address:
-        (token,) = folder.glob(".pscluster/_service/token")
-        talk(address, token.read_text().strip())
+        talk(address, (state_of_services(folder) / "token").read_text().strip())
         settings = [f"monitor.port={free_port()}", "monitor.scrape_seconds=1"]
         with monitored(folder / "inventory.yaml", settings) as prometheus:
             prometheus.until('up{job="pscluster-service"} == 1')
@@ -118,7 +119,7 @@ def allowed(seen: Seen) -> bool:
         return True
     if seen.place != "environ":
         return False
-    if seen.secret.endswith("/local/token") or seen.secret == "coordinator:0":
+    if TOKEN.search(seen.secret) or seen.secret == "coordinator:0":
         return COORDINATOR.search(seen.process) is not None
     role, _, index = seen.secret.partition(":")
     return f"{role}_node" in seen.process and f"--task {index}" in seen.process
@@ -137,7 +138,7 @@ def test_a_whole_story_shows_no_secret(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         as_process("deploy stop", folder)
     secrets = secrets_below(folder, state)
-    (token,) = (secret for path, secret in secrets.items() if path.endswith("/local/token"))
+    (token,) = (secret for path, secret in secrets.items() if TOKEN.search(path))
     assert len(secrets) >= 3, secrets.keys()
     secrets |= roles_of(token)
     assert watch.processes("worker_node")

@@ -90,7 +90,7 @@ def left_behind(
     after = take(folders, session)
     # A cluster that a person runs from this checkout meanwhile writes here too, and looks the same.
     if before.others_run_a_cluster or after.others_run_a_cluster:
-        shared = {"runs", ".pscluster"}
+        shared = {"runs"}
     else:
         shared = set()
     return [

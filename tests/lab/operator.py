@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from core.control.own_state import state_of
 from core.inventory import load
 from deploy.converge.code import ReleaseChoice
 from deploy.converge.desired import Machines
@@ -174,15 +175,17 @@ class Operator:
             load(self.inventory, check_interfaces=False), ReleaseChoice.of_this_checkout()
         )
 
+    @property
+    def _state(self) -> Path:
+        return state_of(self.inventory, self.wish().inventory.cluster)
+
     def known_hosts(self) -> Path:
         """The pinned keys."""
-        return next(self.folder.glob(".pscluster/*/known_hosts"))
+        return self._state / "known_hosts"
 
     def recap(self) -> dict[str, Any]:
         """The newest one."""
-        newest = max(
-            self.folder.glob(".pscluster/*/deployments/*.json"), key=lambda path: path.name
-        )
+        newest = max((self._state / "deployments").glob("*.json"), key=lambda path: path.name)
         value: dict[str, Any] = json.loads(newest.read_text())
         return value
 

@@ -27,7 +27,6 @@ def test_what_is_made_again_and_what_is_secret_stays_behind(app: Path) -> None:
         ".venv/bin/python",
         "parts/runs/one/result.json",
         "old.pyc",
-        ".pscluster/pi/token",
     )
     write_tree(app, dict.fromkeys(left_out, "left out"))
     found = look(app)

@@ -17,7 +17,6 @@ from cluster.jobs.run_folder import newest_model, newest_unfinished
 from core.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from core.inventory.templates import local_inventory
-from core.user_cache import user_state
 from deploy.common.project import environment_for_any_folder
 from tests.cluster.apps.planted import code, plant
 from tests.cluster.apps.trees import write_tree
@@ -169,13 +168,6 @@ def test_a_list_that_cannot_be_written_names_the_remedy(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "inv.yaml"))
     with pytest.raises(ClusterError, match=r"list of your apps cannot be written .*XDG_STATE_HOME"):
         ownership.remember("a" * 64, "x")
-
-
-def test_a_relative_state_folder_which_a_project_could_bring_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "state")
-    assert user_state() == Path.home() / ".local/state/pscluster"
 
 
 def test_only_the_bytes_that_the_digest_is_of_are_imported(

@@ -1,5 +1,6 @@
 """The token of a local cluster: one file, made once, for its account alone."""
 
+import os
 import stat
 import subprocess
 import sys
@@ -8,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import adopt, make
-from core.control.token import NAME, VARIABLE, kept_token, read_token
+from core.control.own_state import adopt, make, state_of
+from core.control.token import NAME, VARIABLE, kept_token, own_token, read_token
 from deploy.common.project import environment_for_any_folder
 
 
@@ -28,18 +29,21 @@ def test_a_file_that_holds_none_is_replaced(tmp_path: Path, content: str) -> Non
     assert kept_token(tmp_path) == read_token(tmp_path)
 
 
-def test_a_coordinator_that_was_started_by_hand_finds_it(tmp_path: Path) -> None:
-    environment: dict[str, str] = {}
-    adopt(tmp_path / "inventory.yaml", "mine", environment)
-    assert environment == {}
-    folder = tmp_path / ".pscluster/mine"
+def test_a_coordinator_that_was_started_by_hand_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    inventory = tmp_path / "inventory.yaml"
+    adopt(inventory, "mine")
+    assert own_token() is None
+    folder = state_of(inventory, "mine")
     make(folder)
     token = kept_token(folder)
-    adopt(tmp_path / "inventory.yaml", "mine", environment)
-    assert environment == {VARIABLE: token}
-    environment[VARIABLE] = "given"
-    adopt(tmp_path / "inventory.yaml", "mine", environment)
-    assert environment == {VARIABLE: "given"}
+    adopt(inventory, "mine")
+    assert own_token() == token
+    os.environ[VARIABLE] = "given"
+    adopt(inventory, "mine")
+    assert own_token() == "given"
 
 
 def test_a_token_that_was_taken_is_inherited_by_no_child() -> None:

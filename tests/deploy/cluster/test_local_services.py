@@ -87,7 +87,7 @@ def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> 
 def test_a_job_knows_its_supervisor(inventory: Path) -> None:
     with job(inventory, "socket") as running:
         assert running.wait(PATIENCE_SECONDS) == 0
-    state = StateFolder.beside(inventory, "quiet")
+    state = StateFolder.of(inventory, "quiet")
     assert journal(inventory) == [str(state.control_socket)]
 
 

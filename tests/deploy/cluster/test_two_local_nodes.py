@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core.control.own_state import state_of
 from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Outcome
@@ -49,7 +50,7 @@ def fab(tmp_path: Path) -> Fab:
 def state(tmp_path: Path, fab: Fab) -> Iterator[Path]:
     """The cluster's state folder; it is stopped afterwards."""
     (tmp_path / "inventory.yaml").write_text(TWO.format(*free_ports(7)))
-    folder = tmp_path / ".pscluster" / "two"
+    folder = state_of(tmp_path / "inventory.yaml", "two")
     yield folder
     assert fab("deploy stop").code == 0
     assert held_by(folder / "supervisor.lock") is None
@@ -96,7 +97,7 @@ def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, f
 
     assert last(fab("deploy stop --limit right")) == (0, "stopped")
     assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
-    assert last(fab("deploy stop --limit right")) == (0, "nothing was running")
+    assert last(fab("deploy stop --limit right")) == (0, f"nothing was running (by {state})")
     assert fab("deploy restart --role worker:0").code == 0
     assert roles(fab) == BOTH
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from core.control.own_state import state_of
 from deploy.cluster.way import Way
 from deploy.commands import opening
 from deploy.commands.action import end_as_the_job_did
@@ -152,7 +153,8 @@ def test_what_the_inventory_does_not_allow_is_said_before_anything_starts(
 ) -> None:
     shutil.copy(tmp_path / "inventory.yaml", tmp_path / "other.yaml")
     fab(line).warns(*words, code=code)
-    assert not (tmp_path / ".pscluster").exists(), "something was started"
+    for name in ("inventory", "other"):
+        assert not state_of(tmp_path / f"{name}.yaml", "plain").exists(), "something was started"
 
 
 @pytest.mark.usefixtures("inventory")
@@ -164,7 +166,7 @@ def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) 
     check = json.loads(fab("deploy check --json --set jobs.train.data.source=synthetic").stdout)
     levels = {finding["subject"]: finding["level"] for finding in check["findings"]}
     assert levels["data"] == levels["tensorflow"] == levels["platform"] == "ok"
-    assert not (tmp_path / ".pscluster").exists()
+    assert not state_of(tmp_path / "inventory.yaml", "plain").exists()
 
 
 @pytest.mark.parametrize(
@@ -217,8 +219,9 @@ def test_a_job_that_needs_no_cluster_takes_none(fab: Fab, tmp_path: Path, exampl
     assert hashlib.sha256(shipped.read_bytes()).hexdigest() == opening.EXAMPLE_SHA256
     if example:
         shutil.copy(shipped, tmp_path)
+    written = state_of(tmp_path / "inventory.yaml", "single") / "inventory.yaml"
     fab("job train --mode single --data nowhere.npz --epochs 1 --quiet").says(
-        "cluster single: .pscluster/single/inventory.yaml (written for this job, which", code=2
+        f"cluster single: {written} (written for this job, which", code=2
     )
 
 

@@ -39,7 +39,7 @@ os._exit(0)
 def state(tmp_path: Path) -> StateFolder:
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
     inventory = load(tmp_path / "inventory.yaml")
-    made = StateFolder.beside(inventory.path, inventory.cluster)
+    made = StateFolder.of(inventory.path, inventory.cluster)
     made.create()
     return made
 

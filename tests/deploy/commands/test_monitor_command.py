@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.control.own_state import make
+from core.control.own_state import make, state_of
 from core.errors import ClusterError
 from deploy.monitor import local_prometheus
 from tests.core.inventory.cases import THREE_NODES, read
@@ -45,7 +45,7 @@ def test_files_for_a_prometheus_that_exists(fab: Fab, tmp_path: Path) -> None:
     fab(line).says("11 files in files, 11 new or changed")
     assert (tmp_path / "files/targets/pscluster-mine.json").exists()
     fab(line).says("0 new or changed")
-    assert not (tmp_path / ".pscluster").exists()
+    assert not state_of(tmp_path / "mine.yaml", "mine").exists()
 
 
 def test_files_are_written_for_a_rack_that_is_elsewhere(fab: Fab, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_it_answers_on_loopback_who_knows_the_password_and_ends_with_ctrl_c(
             asking.close()
     assert prometheus.process.returncode == 130
     assert not child.is_running()
-    state = inventory.parent / ".pscluster/mine/monitor"
+    state = state_of(inventory, "mine") / "monitor"
     assert (state / "data").is_dir()
     assert (state / "password").stat().st_mode & 0o777 == 0o600
 
@@ -136,7 +136,7 @@ def test_a_configuration_that_prometheus_does_not_take_is_one_line(
     """Somebody's broken rules in the folder: it ends before it is ready."""
     monkeypatch.setenv("PATH", with_programs()["PATH"])
     monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
-    rules = inventory.parent / ".pscluster/mine/monitor/rules"
+    rules = state_of(inventory, "mine") / "monitor/rules"
     make(rules)
     (rules / "mine.yml").write_text("groups: [}")
     fab(f"deploy monitor --inventory mine.yaml --set monitor.port={free_port()}").warns(

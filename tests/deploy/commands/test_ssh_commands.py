@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from core.control.own_state import state_of
 from deploy.release.requirements import committed, environment_key
 from tests.deploy.over_ssh.sshd import (
     ACCOUNT,
@@ -44,7 +45,7 @@ def fingerprint(key: Path) -> str:
 
 
 def known_hosts(folder: Path) -> Path:
-    return folder / ".pscluster/three/known_hosts"
+    return state_of(folder / "inventory.yaml", "three") / "known_hosts"
 
 
 @pytest.mark.usefixtures("three")
@@ -137,7 +138,7 @@ def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(
         "3 nodes: 3 failed; 0 changed in",
         code=3,
     )
-    (recap,) = (tmp_path / ".pscluster/three/deployments").glob("*-start.json")
+    (recap,) = known_hosts(tmp_path).with_name("deployments").glob("*-start.json")
     nodes = json.loads(recap.read_text())["nodes"]
     assert [(name, nodes[name]["state"]) for name in nodes] == [(name, "failed") for name in NAMES]
     fab("deploy start --retry --no-jobs").warns("once more: pi-1, pi-2, pi-3", code=3)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.control.own_state import state_of
 from deploy.converge import serving
 from deploy.converge.rollback_plan import UnfinishedRollback
 from deploy.render.units import SERVICE_UNIT
@@ -93,7 +94,7 @@ def test_a_rollback_takes_roles_and_services_to_the_old_release_and_back(
     for release in (OLD, NEW):
         assert fab("deploy rollback").says().stdout.count(f"back on release {release}") == 4
         assert releases(machines) == [(release, release)] * 4
-        assert not list((tmp_path / ".pscluster/three").glob("rollback*"))
+        assert not list(state_of(tmp_path / "inventory.yaml", "three").glob("rollback*"))
 
 
 def test_a_service_that_does_not_come_back_ends_a_rollback_and_the_next_one_goes_on(
@@ -109,7 +110,8 @@ def test_a_service_that_does_not_come_back_ends_a_rollback_and_the_next_one_goes
     machines["pi-3"].break_down(False, SERVICE_UNIT)
     fab("deploy rollback").says(f"resuming the interrupted rollback to release {OLD}")
     assert releases(machines) == [(OLD, OLD)] * 4
-    assert UnfinishedRollback(tmp_path / ".pscluster/three/rollback.json").read() is None
+    kept = state_of(tmp_path / "inventory.yaml", "three") / "rollback.json"
+    assert UnfinishedRollback(kept).read() is None
 
 
 def test_a_service_of_the_old_release_alone_is_restarted(

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from core.control.own_state import state_of
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.converge.deployment import PlanRunner
@@ -76,7 +77,7 @@ def jobs(nodes: PlayedNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def newest_recap(folder: Path) -> Any:
-    recaps = (folder / ".pscluster/three/deployments").glob("*.json")
+    recaps = (state_of(folder / "inventory.yaml", "three") / "deployments").glob("*.json")
     return json.loads(max(recaps, key=lambda path: path.name).read_text())
 
 
@@ -203,7 +204,7 @@ def test_a_start_that_changed_nothing_owes_no_jobs(
 def test_new_code_ends_a_rollback_that_was_cut_off(
     nodes: PlayedNodes, tmp_path: Path, fab: Fab, action: str, stays: bool
 ) -> None:
-    kept = UnfinishedRollback(tmp_path / ".pscluster/three/rollback.json")
+    kept = UnfinishedRollback(state_of(tmp_path / "inventory.yaml", "three") / "rollback.json")
     unfinished = Rollback("a" * 16, {"pi-2": "b" * 16}, ("pi-2",))
     kept.write(unfinished)
     assert kept.read() == unfinished

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 from core.inventory.task import Task
@@ -73,12 +72,3 @@ def test_a_cluster_that_runs_with_other_roles_is_refused_with_the_differences() 
     moved = disagreement(worker(0, 3333), READY, PI)
     assert "worker:0 runs at 127.0.0.1:2223, not 127.0.0.1:3333" in moved
     assert disagreement(TASKS[:1], STOPPED, PI) == ""
-
-
-def test_a_cluster_that_another_file_of_the_folder_started_is_named() -> None:
-    def told(file: Path) -> str:
-        return disagreement(TASKS[:1], replace(READY, inventory=str(file.resolve())), PI)
-
-    other = "cluster local, started from other.yaml, runs with other roles"
-    assert other in told(Path("other.yaml"))
-    assert "cluster local runs with other roles" in told(PI)

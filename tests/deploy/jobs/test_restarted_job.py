@@ -31,7 +31,7 @@ def roles(tmp_path: Path) -> Iterator[PlayedCluster]:
     """The inventory's cluster, its roles played and ready."""
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(INVENTORY)
-    cluster = PlayedCluster(tmp_path, StateFolder.beside(inventory, "played").path)
+    cluster = PlayedCluster(tmp_path, StateFolder.of(inventory, "played").path)
     cluster.script(ps_0="ready", worker_0="ready")
     cluster.start("ps-0", "worker-0")
     cluster.until_running()

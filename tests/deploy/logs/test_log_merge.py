@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.control.own_state import make
+from core.control.own_state import make, state_of
 from core.errors import UsageError
 from core.inventory.templates import local_inventory
 from core.logs.lines import Speaker, formatter, last_line, utc
@@ -223,7 +223,7 @@ def logged(tmp_path: Path) -> Path:
     (tmp_path / "inventory.yaml").write_text(
         local_inventory(1, 1, lambda count: range(2222, 2222 + count))
     )
-    logs = tmp_path / ".pscluster/local/logs"
+    logs = state_of(tmp_path / "inventory.yaml", "local") / "logs"
     make(logs)
     begins = f"run {RUN} begins"
     for role, ready, begun in (("worker", 1, 4), ("ps", 2, 5)):
@@ -269,7 +269,7 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
 def test_a_run_is_followed_on_this_machine_until_ctrl_c(logged: Path) -> None:
     words = [*PROGRAM, "deploy", "logs", "--follow", "--run", RUN]
     coordinator = logged / "runs" / RUN / "coordinator.log"
-    roles = logged / ".pscluster/local/logs"
+    roles = state_of(logged / "inventory.yaml", "local") / "logs"
     worker = roles / "worker-0.log"
     ps = roles / "ps-0.log"
     with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, text=True) as fab:

@@ -10,7 +10,7 @@ from core.errors import ClusterError
 from core.inventory import load
 from deploy.common.project import ROOT
 from deploy.monitor import local_prometheus
-from deploy.monitor.files import SERVICE_STATE, all_files, prometheus_files, url, write
+from deploy.monitor.files import all_files, prometheus_files, url, write
 from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.converge.pi import thesis
 
@@ -33,14 +33,14 @@ def test_a_scrape_ends_before_the_next(seconds: int, timeout: str) -> None:
 @pytest.mark.parametrize(
     ("service_state", "jobs"),
     [
-        ("", {"pscluster": None}),
-        (SERVICE_STATE, {"pscluster": None, "pscluster-service": "thesis"}),
+        (None, {"pscluster": None}),
+        (Path("/state/_service"), {"pscluster": None, "pscluster-service": "thesis"}),
     ],
 )
 def test_services_are_of_the_local_prometheus_alone(
-    service_state: str, jobs: dict[str, str | None]
+    service_state: Path | None, jobs: dict[str, str | None]
 ) -> None:
-    text = prometheus_files(thesis(), *filter(None, [service_state]))["prometheus.yml"]
+    text = prometheus_files(thesis(), service_state)["prometheus.yml"]
     found: dict[str, str | None] = {}
     for job in yaml.safe_load(text)["scrape_configs"]:
         found[job["job_name"]] = None

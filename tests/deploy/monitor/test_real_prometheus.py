@@ -16,6 +16,7 @@ from threading import Thread
 import pytest
 
 from cluster.programs.request import ProgramRequest
+from core.control.own_state import state_of
 from deploy.monitor.files import dashboards
 from tests.cluster.jobs.cluster import Cluster, cluster_of, own_recordings
 from tests.deploy.monitor.expressions import ALERTS, RECORDINGS, SERVICE, expressions_of, filled_in
@@ -114,7 +115,7 @@ def story() -> Iterator[Story]:
         settings = [f"monitor.port={free_port()}", "monitor.scrape_seconds=1"]
         begun = time.time()
         with monitored(cluster.inventory.path, settings) as prometheus:
-            targets = cluster.folder / ".pscluster/local/monitor/targets"
+            targets = state_of(cluster.inventory.path, "local") / "monitor/targets"
             entry = {
                 "targets": [pi],
                 "labels": {"cluster": "local", "node": "rpi09", "process": "worker:9"},

@@ -102,7 +102,7 @@ def test_an_answer_that_is_late_for_few_roles_is_in_time_for_many(
     assert answer_seconds(1) < answer_seconds(17) < answer_seconds(65)
     assert answer_seconds(65) > 2 * 13.6, "what 65 took, and `start` gave up"
     monkeypatch.setattr(services, "answer_seconds", lambda roles: 0.2 + 0.2 * roles)
-    folder = StateFolder.beside(tmp_path / "c.yaml", "c")
+    folder = StateFolder.of(tmp_path / "c.yaml", "c")
     folder.create()
     with answering(folder.control_socket, late, clients=2):
         with pytest.raises(ClusterError, match="did not answer 'status' within"):

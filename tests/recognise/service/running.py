@@ -84,7 +84,7 @@ def command(folder: Path, *words: str) -> list[str]:
 
 
 def state_of(folder: Path) -> Path:
-    return folder / ".pscluster" / "_service"
+    return folder / "state"
 
 
 def versions_in(state: Path) -> Versions:

@@ -13,10 +13,11 @@ import httpx
 import psutil
 import pytest
 
+from core.control.own_state import state_of_services
 from core.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
 from recognise.service import __main__ as main_module
-from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER, server_certificate
+from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER
 from recognise.service.state import token_in
 from tests.deploy.playing import eventually, gone
 from tests.habits import needs
@@ -84,7 +85,6 @@ def test_the_token_and_the_certificates_are_made_once_for_their_owner_alone(
         made = kept(first)
     modes = [(state / name).stat().st_mode & 0o777 for name in ("token", ".")]
     assert modes == [0o600, 0o700]
-    assert (state.parent / ".gitignore").read_text().endswith("*\n")
     with service(tmp_path, "--tls") as second:
         assert kept(second) == made
 
@@ -212,22 +212,6 @@ def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes, said: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_from_the_net_brings_no_token_and_no_authority(tmp_path: Path) -> None:
-    """Its supplier would know the token, and sign for the service's name with the key he kept."""
-    planted = state_of(tmp_path)
-    planted.mkdir(parents=True)
-    server_certificate(planted, ())
-    (planted / "server.pem").unlink()
-    (planted / "token").write_text("ab" * 32 + "\n")
-    kept = (planted / "authority.pem").read_bytes()
-    assert manage(tmp_path, "list").returncode == 0
-    assert not (state_of(tmp_path) / "token").exists(), "reading sets aside too"
-    with served(tmp_path, "--tls") as running:
-        assert running.token != "ab" * 32
-        assert (state_of(tmp_path) / "authority.pem").read_bytes() != kept
-    assert (tmp_path / ".pscluster.aside-1/_service/authority.pem").read_bytes() == kept
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_fab_serve_ends_its_service_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
     export(tmp_path / "export")
@@ -242,7 +226,7 @@ def test_fab_serve_ends_its_service_however_it_ends(tmp_path: Path, number: sign
         assert command.stdout is not None
         line = command.stdout.readline()
         assert line.startswith("serving har version 1 at http://127.0.0.1:"), command.communicate()
-        assert "(token: .pscluster/_service/token; Ctrl-C ends it)" in line
+        assert f"(token: {state_of_services(tmp_path)}/token; Ctrl-C ends it)" in line
         children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text()
         command.send_signal(number)
         # The service has the same pipes, so it has ended too.

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.control.client import ask
-from deploy.monitor.files import SERVICE_STATE
 from recognise.service import state
 from recognise.service.target import announced, content
 from tests.recognise.service.exports import windows
@@ -82,7 +81,3 @@ def test_one_after_the_other_leaves_nothing(tmp_path: Path) -> None:
             stack.enter_context(announced(tmp_path / "targets", "har", f"http://127.0.0.1:{port}"))
         assert len(targets(tmp_path)) == 3
     assert targets(tmp_path) == {}
-
-
-def test_prometheus_looks_where_services_keep_their_state() -> None:
-    assert Path(SERVICE_STATE).name == state.FOLDER.name
