@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
-from benchmarks.links.__main__ import ROLES, VARIANTS, inventory_in
+from benchmarks.links.__main__ import ROLES, inventory_in
 from core.asking import Asked
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
@@ -12,14 +12,6 @@ from tests.hang import HANG_SECONDS
 SERVING = (
     "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
 )
-
-
-def test_the_strategy_with_our_kernels_differs_from_stock_in_them_alone() -> None:
-    by_name = {variant.name: variant for variant in VARIANTS}
-    stock = by_name["stock"]
-    ours = by_name["stock_our_kernels"]
-    assert ours.server == stock.server
-    assert ours.command == (*stock.command, "--our-kernels")
 
 
 def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> None:

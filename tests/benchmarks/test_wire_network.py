@@ -64,11 +64,3 @@ def test_the_strategy_trains_the_same_with_our_kernels_as_with_keras_layers() ->
     found = losses(ours, 4)
     assert found == pytest.approx(losses(model, 4), rel=1e-4)
     assert found[-1] < found[0]
-
-
-def test_windows_are_the_same_each_time_and_hold_every_class() -> None:
-    first, classes = windows(12, SMALL)
-    again, _ = windows(12, SMALL)
-    np.testing.assert_array_equal(first, again)
-    assert first.shape == (12, SMALL.window_steps, SMALL.channels)
-    assert set(classes) == set(range(SMALL.classes))

@@ -9,7 +9,6 @@ from cluster.sweeps.sweep_file import read
 from deploy.common.project import ROOT
 from experiments.tables.paper import PaperTable, Row, paper_table
 
-MODEL = "jobs.train.model"
 SWEEPS = {path.stem: path for path in (ROOT / "sweeps").glob("*.yaml")}
 
 
@@ -31,26 +30,9 @@ def test_the_sweep_of_the_thesis_has_each_of_its_52_runs_once() -> None:
     assert len(runs_of("thesis")) == 32
 
 
-def test_a_line_of_the_sweep_names_its_tables() -> None:
-    text = SWEEPS["thesis"].read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("  - {")]
-    for line, run in zip(lines, runs_of("thesis"), strict=True):
-        tables = sorted({int(at) for row in rows_for(run) for at in row["tables"].split(", ")})
-        assert line.partition("# ")[2].split(maxsplit=1)[1] == ", ".join(map(str, tables))
-
-
 @pytest.mark.parametrize("name", sorted(SWEEPS.keys() - {"example", "sets"}))
 def test_a_shipped_sweep_has_the_name_of_its_file(name: str) -> None:
     assert read(SWEEPS[name]).name == name
-
-
-def test_the_sweep_of_the_pis_has_runs_of_the_thesis() -> None:
-    assert all(rows_for(run) for run in runs_of("thesis-pis"))
-
-
-def test_kimms_sweep_repeats_ten_times_and_has_the_network_of_its_table() -> None:
-    assert len(read(SWEEPS["kimm"]).seeds) == 10
-    assert (128, 3) in {(run[f"{MODEL}.units"], run[f"{MODEL}.layers"]) for run in runs_of("kimm")}
 
 
 def test_null_fits_every_run_or_what_the_table_says() -> None:

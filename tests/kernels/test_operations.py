@@ -95,18 +95,6 @@ def test_an_update_of_an_unknown_optimizer_is_refused() -> None:
         )
 
 
-def test_squares_of_blocks() -> None:
-    vector = DRAWS.normal(size=SIZE).astype(np.float32)
-    expected = [
-        np.sum(np.square(vector[k : k + BLOCK], dtype=float)) for k in range(0, SIZE, BLOCK)
-    ]
-    squares = operations().pscluster_squares(vector=vector).numpy()
-    np.testing.assert_allclose(squares, expected, rtol=1e-6)
-    norm = operations().pscluster_norm(squares=squares)
-    assert norm.shape == ()
-    assert norm == np.sqrt(tree_sum(squares, np.add))
-
-
 def test_the_norm_of_nothing() -> None:
     assert operations().pscluster_norm(squares=[]) == 0.0
 

@@ -183,20 +183,6 @@ def test_the_number_of_servers_does_not_change_a_bit(optimizer: Optimizer) -> No
         assert_array_equal(ours(optimizer, servers), one)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "slots"),
-    [
-        (MomentumSGD(), ()),
-        (MomentumSGD(0.5), ("velocity",)),
-        (Adam(), ("first_moment", "second_moment")),
-        (RMSprop(), ("mean_square",)),
-        (RMSprop(momentum=0.5), ("mean_square", "momentum")),
-    ],
-)
-def test_momentum_alone_needs_a_slot(optimizer: Optimizer, slots: tuple[str, ...]) -> None:
-    assert optimizer.slot_names == slots
-
-
 def test_a_shard_knows_which_of_its_elements_decay() -> None:
     assert spared_parts(LAYOUT, (0, SIZE)) == ((900, True), (140, False), (1000, True), (60, False))
     cut = [spared_parts(LAYOUT, shard.trained) for shard in LAYOUT.shards(3)]

@@ -116,16 +116,6 @@ def test_masked_outputs_that_are_zero() -> None:
     same_as_keras(NARROW, drawn(3, 6, FEATURES), settings, mask=mask)
 
 
-def test_gradients_beside_float64() -> None:
-    layers = pair(WIDE, **SEQUENCES)
-    exact = keras.layers.LSTM(WIDE, dtype="float64", **SEQUENCES)
-    exact.build((None, None, FEATURES))
-    exact.set_weights(layers[1].get_weights())
-    windows = drawn(6, 30, FEATURES)
-    expected = traced(exact, tf.cast(windows, tf.float64))
-    close(expected, traced(layers[1], windows, training=True), apart=4e-6)
-
-
 DENSE: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "linear": ({}, (5, FEATURES)),
     "relu-of-steps": ({"activation": "relu"}, (5, 3, FEATURES)),

@@ -1,6 +1,5 @@
 """Counting points inside the quarter circle, against plain NumPy on the very same words."""
 
-from math import pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -97,51 +96,3 @@ def test_a_cell_taken_for_sure_lies_on_one_side_with_all_its_corners() -> None:
     assert len(UNDECIDED) == 557
     assert (FAR[NEAR < SURE_BELOW] <= COARSE**2).all()
     assert (NEAR[NEAR >= COARSE**2] > COARSE**2).all()
-
-
-def test_the_grid_is_off_by_as_little_as_is_said() -> None:
-    """Cells of the fine grid whose middle is inside, counted row by row in whole numbers."""
-    side = COARSE * FINE
-    cells = 0
-    for start in range(0, side, 2**21):
-        x = np.arange(start, start + 2**21, dtype=np.int64)
-        rest = side**2 - x * (x + 1)  # y (y + 1) must be below this
-        y = np.floor((np.sqrt(4.0 * rest - 3.0) - 1) / 2).astype(np.int64)
-        assert (y * (y + 1) < rest).all()
-        assert ((y + 1) * (y + 2) >= rest).all()
-        cells += int((np.minimum(y, side - 1) + 1).sum())
-    assert cells == 221_069_929_752_123
-    bias = cells / side**2 - pi / 4
-    assert bias == pytest.approx(4.4e-12, rel=0.01)
-    assert pi / 4 * (1 - pi / 4) / bias**2 == pytest.approx(8.8e21, rel=0.02)
-
-
-def chi_square(observed: NDArray[np.int64]) -> float:
-    """Standard deviations of chi-square above its mean, for equally likely classes."""
-    expected = observed.sum() / observed.size
-    freedom = observed.size - 1
-    return float((((observed - expected) ** 2 / expected).sum() - freedom) / sqrt(2 * freedom))
-
-
-def test_points_are_uniform_and_their_coordinates_independent() -> None:
-    coarse = np.concatenate([coarse_points((0, k * BLOCK_SAMPLES)) for k in range(16)], 1)
-    assert chi_square(np.bincount(coarse[0] * COARSE + coarse[1], minlength=COARSE**2)) < 4
-    starts = range(0, 16 * UNDECIDED_BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES)
-    x, y = np.concatenate([undecided_points((0, start)) for start in starts], 1)
-    cells = np.unique(x // FINE * COARSE + y // FINE, return_counts=True)[1]
-    assert cells.size == len(UNDECIDED_CELLS)
-    assert chi_square(cells) < 4
-    assert chi_square(np.bincount(x % FINE // 2048 * 32 + y % FINE // 2048, minlength=32**2)) < 4
-
-
-def test_counts_spread_as_those_of_independent_points_do(counted: Any) -> None:
-    """A shared coordinate or a mirrored point would change the spread of 1,024 streams."""
-    streams = 1024
-    samples = 10_000
-    counts = np.array([counted((7, k * BLOCK_SAMPLES), samples) for k in range(streams)])
-    p = pi / 4
-    variance = samples * p * (1 - p)
-    assert abs(counts.mean() - samples * p) < 4 * sqrt(variance / streams)
-    assert counts.var(ddof=1) / variance == pytest.approx(1.0, abs=4 * sqrt(2 / streams))
-    neighbours = np.corrcoef(counts[:-1], counts[1:])[0, 1]
-    assert abs(neighbours) < 4 / sqrt(streams)

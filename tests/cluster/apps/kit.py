@@ -16,11 +16,9 @@ OUTPUTS = 4
 SEED = 5
 
 
-def classes(
-    shape: tuple[int, ...], dtype: str = "float32", positions: tuple[int, ...] = ()
-) -> Kind:
-    """Four classes of such examples, at each position where there are several."""
-    return Kind("classification", OUTPUTS, shape, dtype, positions, "int32")
+def classes(shape: tuple[int, ...], dtype: str = "float32") -> Kind:
+    """Four classes of such examples."""
+    return Kind("classification", OUTPUTS, shape, dtype, (), "int32")
 
 
 OF_THREE = classes((3,))

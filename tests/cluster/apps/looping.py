@@ -80,11 +80,6 @@ def _of_cell(inner: Any, outputs: int, shape: tuple[int, ...]) -> Any:
     return keras.Sequential([keras.Input(shape), layers.RNN(Cell(8, inner)), layers.Dense(outputs)])
 
 
-def dropout_in_a_cell(shape: tuple[int, ...], outputs: int) -> Any:
-    """A mask for each step."""
-    return _of_cell(layers.Dropout(0.5), outputs, shape)
-
-
 def dropout_in_a_cell_and_behind_it(shape: tuple[int, ...], outputs: int) -> Any:
     """One layer inside and behind the loop."""
     dropout = layers.Dropout(0.5)
@@ -130,7 +125,6 @@ def late_cells(shape: tuple[int, ...], outputs: int) -> Any:
 LOOPING = {
     make.__name__: (make, (7, 3), "float32")
     for make in (
-        dropout_in_a_cell,
         dropout_in_a_cell_and_behind_it,
         normalization_in_a_cell,
         counter_in_a_cell,

@@ -24,18 +24,6 @@ def quantiles(y: Any, outputs: Any) -> Any:
     return tf.maximum(error * [0.1, 0.5, 0.9], error * [-0.9, -0.5, -0.1])
 
 
-def mean_and_variance(y: Any, outputs: Any) -> Any:
-    mean, log_variance = tf.split(outputs, 2, -1)
-    return tf.reduce_mean(log_variance + tf.square(y - mean) * tf.exp(-log_variance), -1)
-
-
-def two_tasks(y: Any, outputs: Any) -> Any:
-    classes = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        tf.cast(y[:, 0], tf.int32), outputs[:, :3]
-    )
-    return classes + tf.square(y[:, 1] - outputs[:, 3])
-
-
 def connectionist_temporal_classification(y: Any, outputs: Any) -> Any:
     """Of frames of classes, the first of which is the blank."""
     labels = tf.cast(y, tf.int32)
@@ -62,8 +50,6 @@ def frames(shape: tuple[int, ...], outputs: int) -> Any:
     ("model", "loss", "targets"),
     [
         (dense(3), quantiles, 1),
-        (dense(4), mean_and_variance, 2),
-        (dense(4), two_tasks, 2),
         (frames, connectionist_temporal_classification, 2),
     ],
 )

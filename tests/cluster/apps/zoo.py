@@ -1,4 +1,4 @@
-"""Eleven Keras models of all usual layers, each with its input shape and outputs."""
+"""Seven Keras models of all usual layers, each with its input shape and outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,16 +48,6 @@ def images(input_shape: tuple[int, ...], outputs: int) -> Any:
     )
 
 
-def separable(input_shape: tuple[int, ...], outputs: int) -> Any:
-    """Depthwise, separable and transposed convolutions, group normalization, global pooling."""
-    inputs = keras.Input(input_shape)
-    hidden = layers.SeparableConv2D(8, 3, padding="same", activation="swish")(inputs)
-    hidden = layers.GroupNormalization(4)(layers.DepthwiseConv2D(3, padding="same")(hidden))
-    hidden = layers.Conv2DTranspose(8, 2, strides=2)(layers.AveragePooling2D(2)(hidden))
-    hidden = layers.UpSampling2D()(layers.ZeroPadding2D()(hidden))
-    return keras.Model(inputs, layers.Dense(outputs)(layers.GlobalMaxPooling2D()(hidden)))
-
-
 def recurrent(input_shape: tuple[int, ...], outputs: int) -> Any:
     """Our LSTM, a bidirectional GRU, our dense layer; dropout of their own."""
     return keras.Sequential(
@@ -66,30 +56,6 @@ def recurrent(input_shape: tuple[int, ...], outputs: int) -> Any:
             pscluster.keras.LSTM(8, return_sequences=True, dropout=0.2),
             layers.Bidirectional(layers.GRU(6)),
             pscluster.keras.Dense(outputs),
-        ]
-    )
-
-
-def windows(input_shape: tuple[int, ...], outputs: int) -> Any:
-    """Conv1D, batch normalization, dropout, bidirectional LSTM and attention."""
-    inputs = keras.Input(input_shape)
-    hidden = layers.BatchNormalization()(layers.Conv1D(8, 5, activation="relu")(inputs))
-    hidden = layers.Bidirectional(layers.LSTM(6, return_sequences=True))(
-        layers.Dropout(0.2)(hidden)
-    )
-    hidden = layers.Add()([hidden, layers.MultiHeadAttention(2, 6)(hidden, hidden)])
-    return keras.Model(inputs, layers.Dense(outputs)(layers.GlobalAveragePooling1D()(hidden)))
-
-
-def tags(input_shape: tuple[int, ...], outputs: int) -> Any:
-    """A number for each class of each position: a causal convolution and a recurrent layer."""
-    return keras.Sequential(
-        [
-            keras.Input(input_shape, dtype="int32"),
-            layers.Embedding(20, 8),
-            layers.Conv1D(8, 3, padding="causal", activation="relu"),
-            layers.GRU(6, return_sequences=True),
-            layers.TimeDistributed(layers.Dense(outputs)),
         ]
     )
 
@@ -158,56 +124,22 @@ def mixed(input_shape: tuple[int, ...], outputs: int) -> Any:
     )
 
 
-class Positions(layers.Layer):
-    """Adds a learnt vector to each position."""
-
-    def build(self, input_shape: Any) -> None:
-        """One row a position."""
-        self.table = layers.Embedding(input_shape[1], input_shape[2])
-        self.table.build((None,))
-        super().build(input_shape)
-
-    def call(self, inputs: Any) -> Any:
-        """Shape (batch, positions, width)."""
-        return inputs + self.table(keras.ops.arange(inputs.shape[1]))
-
-
-def transformer(input_shape: tuple[int, ...], outputs: int) -> Any:
-    """Two blocks of pre-normalized attention, with a learnt position."""
-    inputs = hidden = keras.Input(input_shape)
-    hidden = layers.Dense(8)(hidden)
-    hidden = Positions()(hidden)
-    for _ in range(2):
-        normal = layers.LayerNormalization()(hidden)
-        hidden = layers.Add()(
-            [hidden, layers.MultiHeadAttention(2, 4, dropout=0.1)(normal, normal)]
-        )
-        wide = layers.Dense(16, "relu")(layers.LayerNormalization()(hidden))
-        hidden = layers.Add()([hidden, layers.Dense(8)(wide)])
-    return keras.Model(inputs, layers.Dense(outputs)(hidden[:, -1]))
-
-
 Entry = tuple[Maker, tuple[int, ...], str]
 MODELS: dict[str, Entry] = {
     "dense": (dense, (12,), "float32"),
     "images": (images, (8, 8, 2), "uint8"),
-    "separable": (separable, (8, 8, 3), "float32"),
     "recurrent": (recurrent, (12, 5), "float32"),
-    "windows": (windows, (16, 9), "float32"),
     "text": (text, (10,), "int32"),
     "subclassed": (subclassed, (12,), "float32"),
     "frozen": (frozen, (12,), "float32"),
     "mixed": (mixed, (12,), "float32"),
-    "transformer": (transformer, (10, 4), "float32"),
-    "tags": (tags, (10,), "int32"),
 }
 """By name: the function, the shape of an example and its type."""
 
 
 def kind_of(entry: Entry) -> Kind:
-    """What such a model is for; `tags` has a class at each position."""
-    make, shape, dtype = entry
-    return classes(shape, dtype, shape if make is tags else ())
+    """What such a model is for."""
+    return classes(*entry[1:])
 
 
 def examples(kind: Kind, random: np.random.Generator, count: int) -> Any:

@@ -21,7 +21,6 @@ from cluster.apps.files import look
 from cluster.apps.ownership import VARIABLE, remember
 from core.errors import ExitCode
 from core.exported import read
-from core.exported.description import NAME
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
@@ -210,18 +209,6 @@ def test_code_reaches_nothing_of_the_operator_s_and_is_exported(
     assert said.splitlines()[0] == "reached"
     assert not any(Path(str(given[name])).exists() for name in ("project", "beside", "run"))
     assert read(place.folder / "walking").check.windows == 30
-    assert place.left() == ["walking"]
-
-
-@pytest.mark.long
-def test_an_app_is_exported_as_before(place: Place) -> None:
-    said = json.loads(place.export("--json", "--quantize=dynamic").stdout)
-    out = place.folder / "walking"
-    assert (said["path"], said["quantized"]) == (str(out), "dynamic")
-    assert sorted(path.name for path in out.iterdir()) == [NAME, "model.tflite"]
-    shutil.rmtree(out)
-    last = ran(*place.words(), folder=place.folder, environment=place.environment)
-    assert last.stdout.splitlines()[-1].startswith(f"export: {out}/model.tflite (")
     assert place.left() == ["walking"]
 
 

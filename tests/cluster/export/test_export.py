@@ -28,7 +28,6 @@ from core.errors import ExitCode, UsageError
 from core.exported import open_model, read
 from core.exported.description import NAME, Description
 from core.exported.verified import LARGEST_DIFFERENCE
-from deploy.common.project import ROOT, environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.cluster.jobs.cluster import own_recordings
@@ -178,33 +177,6 @@ def test_an_interrupt_leaves_nothing(
 
     monkeypatch.setattr(export, "timed", interrupted)
     exported(code=ExitCode.CANCELLED)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, ExitCode.CANCELLED), (signal.SIGKILL, -signal.SIGKILL)]
-)
-def test_a_process_that_is_ended_leaves_no_export(
-    run: Path, tmp_path: Path, number: int, code: int
-) -> None:
-    words = [sys.executable, "-m", "cluster.export", "--to=litert"]
-    process = subprocess.Popen(
-        [*words, f"--run={run}", f"--out={tmp_path / 'walking'}"],
-        cwd=ROOT,
-        env=environment_for_any_folder(),
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not list(tmp_path.glob(".walking.*.partial")):
-            assert process.poll() is None
-            os.sched_yield()
-        process.send_signal(number)
-        assert process.wait() == code
-    finally:
-        process.kill()
-        process.wait()
-    assert not (tmp_path / "walking").exists()
-    assert bool(left(tmp_path)) == (number == signal.SIGKILL)
 
 
 def test_recordings_other_than_those_of_the_training_are_refused(

@@ -162,8 +162,6 @@ class Cluster:
     inventory: Inventory
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    flags: Sequence[str] = ()
-    """What every role gets on its command line."""
 
     @property
     def runs(self) -> Path:
@@ -194,7 +192,7 @@ class Cluster:
         tasks = [task for task in self.inventory.tasks() if task.name in names]
         for task in tasks:
             words = [f"{task.role}_node", "--inventory", str(self.inventory.path)]
-            words += ["--task", str(task.index), "--die-with-parent", *self.flags]
+            words += ["--task", str(task.index), "--die-with-parent"]
             with self.log(task.name).open("ab") as stream:
                 self.processes[task.name] = subprocess.Popen(
                     [sys.executable, "-m", *words],
@@ -256,7 +254,7 @@ class Cluster:
                 kept.append(line)
         path = self.folder / f"{workers}-{servers}.yaml"
         path.write_text("".join(kept))
-        return Cluster(load(path), self.folder, self.processes, self.flags)
+        return Cluster(load(path), self.folder, self.processes)
 
     def metrics(self) -> Samples:
         """What the coordinator exports now; nothing before it listens."""
@@ -347,17 +345,14 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(
-    workers: int, servers: int = 1, start: bool = True, flags: Sequence[str] = ()
-) -> Iterator[Cluster]:
-    """A cluster whose roles run, where `start` says so; all are killed at the end."""
+def cluster_of(workers: int, servers: int = 1) -> Iterator[Cluster]:
+    """A cluster whose roles run; all are killed at the end."""
     with tempfile.TemporaryDirectory(prefix="pscluster-jobs-") as temporary:
         path = Path(temporary) / "inventory.yaml"
         path.write_text(local_inventory(workers, servers))
-        cluster = Cluster(load(path), Path(temporary), flags=flags)
+        cluster = Cluster(load(path), Path(temporary))
         try:
-            if start:
-                cluster.mend()
+            cluster.mend()
             yield cluster
         finally:
             for name in list(cluster.processes):

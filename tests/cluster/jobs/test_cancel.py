@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 
 import pytest
 
 from cluster.jobs.cancel import Cancel, JobCancelled
-from tests.cluster.jobs.cluster import PROJECT
+from tests.ran import ran
 
 TWICE = """
 import os, signal
@@ -49,8 +48,4 @@ def test_a_persons_own_code_is_interrupted_in_the_midst_of_it() -> None:
 
 
 def test_the_second_one_ends_the_process() -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", TWICE], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
-    assert child.returncode == 130
-    assert child.stdout == "asked True\n"
+    assert ran(sys.executable, "-c", TWICE, code=130).stdout == "asked True\n"

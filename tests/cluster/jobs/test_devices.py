@@ -1,8 +1,6 @@
 """What computes a training: devices named, taken, refused."""
 
 import os
-import subprocess
-import sys
 from importlib import reload
 from pathlib import Path
 
@@ -20,9 +18,8 @@ from core.inventory.slots import BatchSlots, on_devices
 from core.inventory.task import Task
 from core.server.devices import visible_gpus
 from tests.core.inventory.cases import THREE_NODES, problems, read
-from tests.hang import HANG_SECONDS
+from tests.ran import python
 
-PROJECT = Path(__file__).parents[3]
 WORKERS = [
     Task("worker", index, node, node, 2223, 9201) for index, node in enumerate(["a", "a", "b"])
 ]
@@ -30,11 +27,7 @@ WORKERS = [
 
 def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
     """Return parameters and losses, with odd slots, batch norm, dropout, constants."""
-    command = [sys.executable, "-m", "tests.cluster.jobs.two_devices", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, timeout=HANG_SECONDS
-    )
-    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
+    assert python("-m", "tests.cluster.jobs.two_devices", tmp_path) == "equal\n"
 
 
 @pytest.mark.parametrize(

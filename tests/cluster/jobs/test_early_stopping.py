@@ -14,7 +14,6 @@ from core.inventory.training import TrainJob
 from core.inventory.training_sections import EarlyStopping
 from core.models.tasks import Classification
 from core.status.parts import Figures
-from tests.cluster.jobs.cluster import Cluster, Done
 from worker_node.recordings import Standardization
 
 FIGURES = Figures(loss=1.0, accuracy=0.5)
@@ -93,37 +92,3 @@ def test_a_refit_trains_as_long_as_the_selected_epoch_on_the_same_schedule() -> 
         [(one.id, one.batches, one.rows) for one in cut.fresh(3)],
         [(one.id, one.batches, one.rows) for one in whole.fresh(3)],
     )
-
-
-PATIENCE = 6
-WORDS = (
-    "epochs=500",
-    "validation_subjects=1",
-    f"early_stopping={{patience: {PATIENCE}}}",
-    "refit=true",
-    "schedule={name: constant}",
-    "optimizer.learning_rate=0.01",
-    "slots=4",
-    "class_weights=balanced",
-)
-
-
-def stopped(done: Done) -> int:
-    """The epoch after which a run ended early, which it says everywhere."""
-    result = done.result
-    best = int(result["selected"]["epoch"])
-    after = best + PATIENCE
-    assert after < 500
-    assert done.updates
-    assert (result["status"], result["refit"], result["epochs_done"]) == ("done", True, best)
-    assert result["stopped_early"] == {"epoch": after, "patience": PATIENCE}
-    epochs = [("train", k + 1) for k in range(after)] + [("refit", k + 1) for k in range(best)]
-    assert [(event["stage"], event["epoch"]) for event in done.epochs] == epochs
-    words = f"after epoch {after}: no better for {PATIENCE} epochs (best: epoch {best})"
-    assert f"stopped early {words}" in done.errors
-    return after
-
-
-@pytest.mark.long
-def test_without_steps_every_update_counts_once_before_and_after_it(two_servers: Cluster) -> None:
-    stopped(two_servers.train("mode=async", *WORDS))

@@ -1,8 +1,6 @@
 """TensorBoard's event files of a run, read back by TensorBoard's own reader."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from cluster.jobs.event_files import EventFiles
 from core.status.events import EpochEnded, Event, FiguresComputed, Restored
 from core.status.parts import Figures
 from core.status.stream import EventStream
-from tests.hang import HANG_SECONDS
+from tests.ran import python
 
 READER = """
 import json, sys, pathlib
@@ -31,14 +29,8 @@ def read(folder: Path) -> dict[str, Any]:
 
     In a process of its own: TensorBoard's imports warn.
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", READER, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    said = python("-W", "ignore", "-c", READER, folder)
+    return dict(json.loads(said.splitlines()[-1]))
 
 
 def epoch(

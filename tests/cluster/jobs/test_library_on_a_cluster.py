@@ -79,15 +79,3 @@ def test_a_server_without_the_library_ends_the_job_with_a_remedy(cluster: Cluste
     refused = cluster.train(*ONE_EPOCH, code=2)
     assert "parameter server ps:0" in refused.errors
     assert "jobs.train.arithmetic=tensorflow" in refused.errors
-
-
-def test_mixed_kinds_of_processors_end_with_the_bits_of_one(cluster: Cluster) -> None:
-    expected = cluster.train("mode=single", *ONE_EPOCH[1:]).result
-    for number, kind in enumerate(("scalar", "avx2")):
-        name = f"worker:{number}"
-        command = ["-m", "worker_node", *words_of(cluster.inventory, name)]
-        started(cluster, name, command, PSCLUSTER_KERNELS=kind, PSCLUSTER_THREADS="3")
-    mixed = cluster.train(*ONE_EPOCH).result
-    assert mixed["parameters_sha256"] == expected["parameters_sha256"]
-    assert mixed["final"] == expected["final"]
-    assert mixed["same_bits"] is True

@@ -40,15 +40,6 @@ def test_ssp_bounds_what_an_update_may_miss(cluster: Cluster, bound: int) -> Non
     assert losses(done)[-1] < losses(done)[0]
 
 
-def test_local_pushes_once_for_several_batches_and_the_last_ones_of_an_epoch_too(
-    cluster: Cluster,
-) -> None:
-    done = trained(cluster, "mode=local", "local.steps=8", "replay_worst_batches=3")
-    # 20 batches are two groups of eight and one of four; the three repeated ones are one more.
-    assert done.updates == 4 * (3 + 1)
-    assert losses(done)[-1] < losses(done)[0]
-
-
 @pytest.mark.parametrize("mode", ["async", "sync", "single"])
 def test_a_refit_trains_once_more_on_everybody_also_with_repeated_batches(
     cluster: Cluster, mode: str

@@ -48,33 +48,27 @@ def readings(label: str, seed: int, hertz: float = HERTZ, count: int = 2000) -> 
     return np.concatenate([moved.times[:, np.newaxis], *parts], axis=1)
 
 
-def write(file: Path, rows: np.ndarray, sensors: int = 3) -> Path:
+def write(file: Path, rows: np.ndarray) -> Path:
     """Semicolons and decimal commas, as the format says."""
-    names = [f"{name[0]}{axis}" for name in SENSORS[:sensors] for axis in "xyz"]
+    names = [f"{name[0]}{axis}" for name in SENSORS for axis in "xyz"]
     lines = [";".join(["ms", *names])]
     for row in rows:
-        cells = [f"{1000 * row[0]:.3f}", *(f"{value:.5f}" for value in row[1 : 1 + 3 * sensors])]
+        cells = [f"{1000 * row[0]:.3f}", *(f"{value:.5f}" for value in row[1:])]
         lines.append(";".join(cells).replace(".", ","))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines))
     return file
 
 
-def described(file: Path, sensors: int = 3) -> Path:
-    file.write_text(yaml.safe_dump({**FORMAT, "channels": FORMAT["channels"][:sensors]}))
-    return file
-
-
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Recordings of six people, a model of them, its export, and a phone's two sensors at 50 Hz."""
+    """Recordings of six people, a model of them, and its export."""
     folder = tmp_path_factory.mktemp("own")
-    own = described(folder / "own.yaml")
+    own = folder / "own.yaml"
+    own.write_text(yaml.safe_dump(FORMAT))
     for seed, person in enumerate(PEOPLE):
         for label in TURNS:
             write(folder / "walks" / person / f"{label}.csv", readings(label, seed))
-    described(folder / "phone.yaml", sensors=2)
-    write(folder / "phone.csv", readings("still", 9, 50.0), sensors=2)
     data = {"source": folder / "walks", "format": own, "window_steps": 200, "window_stride": 50}
     settings = [f"jobs.train.data.{key}={value}" for key, value in data.items()]
     small = ("epochs=8", "model.hidden=8", "validation_subjects=1", "batch_size=20")

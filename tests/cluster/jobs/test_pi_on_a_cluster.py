@@ -61,9 +61,3 @@ def test_a_taken_port_of_the_coordinator_is_one_line(cluster: Cluster) -> None:
         done = cluster.job("pi", code=ExitCode.PORT_TAKEN)
     assert str(port) in done.line
     assert done.result["status"] == "failed"
-
-
-def test_bad_data_is_one_line_and_leaves_no_run(cluster: Cluster) -> None:
-    done = cluster.job("train", "jobs.train.data.source=/nonexistent", code=ExitCode.BAD_USAGE)
-    assert "/nonexistent" in done.line
-    assert done.folder is None

@@ -1,11 +1,10 @@
 """What reaches the terminal while TensorFlow is loaded."""
 
 import os
-import subprocess
 import sys
 
 from core.engine.environment import KNOWN
-from tests.cluster.jobs.cluster import PROJECT
+from tests.ran import python, ran
 
 SCRIPT = """
 import os, sys
@@ -22,33 +21,26 @@ os.write(2, b"\\nafter\\n")
 """
 
 
-def errors_of(*arguments: str, level: str | None = None) -> tuple[int, str]:
+def errors_of(*arguments: str, level: str | None = None) -> str:
+    """Of the script, which ends well or, with an argument, aborts."""
     environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     if level is not None:
         environment["TF_CPP_MIN_LOG_LEVEL"] = level
-    child = subprocess.run(
-        [sys.executable, "-X", "faulthandler=0", "-c", SCRIPT, *arguments],
-        cwd=PROJECT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return child.returncode, child.stderr
+    code = -6 if arguments else 0
+    words = (sys.executable, "-X", "faulthandler=0", "-c", SCRIPT, *arguments)
+    return ran(*words, code=code, environment=environment).stderr
 
 
 def test_known_lines_stay_away_and_all_others_arrive_in_order() -> None:
-    assert errors_of() == (0, "before\nfrom Python\nno end of line\nafter\n")
+    assert errors_of() == "before\nfrom Python\nno end of line\nafter\n"
 
 
 def test_what_a_library_says_when_it_aborts_arrives_too() -> None:
-    code, errors = errors_of("abort")
-    assert code == -6
-    assert errors.startswith("before\nfrom Python\nno end of line")
+    assert errors_of("abort").startswith("before\nfrom Python\nno end of line")
 
 
 def test_who_asks_tensorflow_to_talk_hears_everything() -> None:
-    _, errors = errors_of(level="0")
+    errors = errors_of(level="0")
     assert all(known.decode() in errors for known in KNOWN)
 
 
@@ -57,7 +49,4 @@ def test_without_a_standard_error_it_does_without() -> None:
         "from core.engine.environment import loading_quietly\nwith loading_quietly(): print(1)"
     )
     script = f"import os; os.close(2); {quietly}"
-    child = subprocess.run(
-        [sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert (child.returncode, child.stdout) == (0, "1\n")
+    assert python("-c", script) == "1\n"

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
 from cluster.jobs.run_log import SPEAKER, RunLog
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, UsageError
-from tests.cluster.jobs.cluster import PROJECT
+from tests.ran import ran
 
 FULL_DISK = """
 import resource, sys
@@ -43,16 +42,9 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
 def test_a_file_that_does_not_fit_leaves_the_old_one_and_no_part_of_the_new(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     atomic_write(path, b"old\n")
-    child = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 1, child.stderr
-    assert str(path) in child.stdout
-    assert child.stdout.count("\n") == 1
+    said = ran(sys.executable, "-c", FULL_DISK, path, code=1).stdout
+    assert str(path) in said
+    assert said.count("\n") == 1
     assert path.read_bytes() == b"old\n"
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 

@@ -34,15 +34,6 @@ def test_equals_pytorch(updates: int, fraction: float) -> None:
         assert learning_rate(schedule, PEAK, update, updates) == pytest.approx(expected, rel=1e-12)
 
 
-def test_end_points_and_the_middle_by_hand() -> None:
-    schedule = OneCycle(warmup_fraction=0.3, initial_divisor=25.0, final_divisor=10_000.0)
-    rates = [learning_rate(schedule, 1.0, update, 10) for update in range(10)]
-    assert rates[0] == pytest.approx(1 / 25)
-    assert rates[1] == pytest.approx((1 / 25 + 1) / 2)  # half way up: the cosine's middle
-    assert rates[2] == pytest.approx(1.0)
-    assert rates[9] == pytest.approx(1 / 250_000)
-
-
 def test_constant_is_constant() -> None:
     assert {learning_rate(Constant(), 0.001, update, 50) for update in range(50)} == {0.001}
 

@@ -23,9 +23,6 @@ from tests.cluster.pages import sweeps
 from tests.cluster.pages.browser import Looking, Scheme, chromium, looking
 from tests.cluster.pages.example import LABELS, begun, estimating, failed, hostile, training
 from tests.cluster.pages.folders import left, pi_result, train_result
-from tests.cluster.pages.other_tasks import (
-    regression,
-)
 
 pytestmark = pytest.mark.long
 
@@ -108,18 +105,6 @@ def test_the_page_of_a_sweep_looks_well(
 ) -> None:
     text = sweep_page(sweeps.left(tmp_path, found))
     file_looks_well(browser, tmp_path, text, size)
-
-
-def test_a_page_that_learns_what_a_regression_measures_gets_its_charts(browser: Browser) -> None:
-    shown = Shown(regression(0).view(61.0))
-    with served(browser, shown) as seen:
-        expect(seen.page.locator("#chart-loss")).to_be_visible()
-        assert seen.page.locator("#chart-accuracy, #confusion-name").count() == 0
-        shown.now = regression(2).view(61.0)
-        expect(seen.page.locator("#chart-other-0 canvas")).to_be_visible()
-        expect(seen.page.locator("#chart-other-2 h2")).to_have_text("R²")
-        expect(seen.page.locator(".tiles")).to_contain_text("MAE")
-        seen.looks_well()
 
 
 def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browser) -> None:

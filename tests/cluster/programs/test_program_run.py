@@ -193,10 +193,3 @@ def test_bad_usage_is_one_line(here: Path, fab: Fab, line: str, words: str) -> N
     assert (ended.code, len(ended.stderr.splitlines())) == (2, 1), ended.stderr
     assert words in ended.stderr
     assert not (here / "runs").exists()
-
-
-def test_the_chief_needs_roles_that_run(here: Path, fab: Fab) -> None:
-    (here / "program.py").touch()
-    ended = fab("job run program.py")
-    assert ended.code == 1
-    assert "a job needs every parameter server" in ended.stderr
