@@ -38,10 +38,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
 
     def run(command: Sequence[str], *_: Any, **__: Any) -> Any:
         words.append(list(command))
-        return {
-            "status": {"state": "stopped"},
-            "train": {"result_path": str(tmp_path / "result.json")},
-        }.get(command[1])
+        if command[0] == "job":
+            return {"result_path": str(tmp_path / "result.json")}
+        return {"state": "stopped"}
 
     monkeypatch.setattr("pscluster.cluster.run", run)
     return words
@@ -92,6 +91,18 @@ def test_settings_are_keys_of_the_inventory(inventory: Path, asked: list[list[st
     words += ["--set", 'jobs.train.codec.name="fp16"']
     words += ["--set", 'jobs.train.optimizer={"name": "adamw"}', "--resume", "--run", "runs/x"]
     assert asked[0][4:] == words
+
+
+def test_a_cross_validation_says_its_folds_and_seeds(
+    inventory: Path, asked: list[list[str]]
+) -> None:
+    (inventory.parent / "cv.json").touch()
+    cluster = pscluster.Cluster(inventory)
+    found = cluster.cross_validate("spectral", folds="groups", seeds=[0, 3], epochs=1)
+    assert found.folder == inventory.parent
+    words = ["--model", "spectral", "--json", "--set", "jobs.train.epochs=1"]
+    words += ["--set", 'jobs.cv.folds="groups"', "--set", "jobs.cv.seeds=[0, 3]"]
+    assert (asked[0][:2], asked[0][4:]) == (["job", "cv"], words)
 
 
 def test_wrong_arguments_are_one_line(inventory: Path, asked: list[list[str]]) -> None:
