@@ -166,7 +166,7 @@ def test_weights_start_with_the_seed_and_biases_do_not_decay() -> None:
 
 OPENED = """
 import keras, numpy as np
-for name in ("subclassed", "frozen"):
+for name in ("text", "frozen"):
     model = keras.models.load_model(f"{name}/model.keras")
     np.save(f"{name}/y.npy", model.predict(np.load(f"{name}/x.npy"), verbose=0))
 """
@@ -174,7 +174,7 @@ for name in ("subclassed", "frozen"):
 
 def test_the_exported_files_open_in_plain_keras_and_predict_the_same(tmp_path: Path) -> None:
     expected = {}
-    for name in ("subclassed", "frozen"):
+    for name in ("text", "frozen"):
         found, (inputs, _) = network(name), batch(name)
         vector = found.initial(SEED) + np.linspace(0, 0.01, found.layout.size, dtype=np.float32)
         folder = tmp_path / name
