@@ -345,14 +345,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(workers: int, servers: int = 1) -> Iterator[Cluster]:
-    """A cluster whose roles run; all are killed at the end."""
+def cluster_of(workers: int, servers: int = 1, start: bool = True) -> Iterator[Cluster]:
+    """A cluster whose roles run, where `start` says so; all are killed at the end."""
     with tempfile.TemporaryDirectory(prefix="pscluster-jobs-") as temporary:
         path = Path(temporary) / "inventory.yaml"
         path.write_text(local_inventory(workers, servers))
         cluster = Cluster(load(path), Path(temporary))
         try:
-            cluster.mend()
+            if start:
+                cluster.mend()
             yield cluster
         finally:
             for name in list(cluster.processes):
