@@ -5,13 +5,8 @@ from pathlib import Path
 
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.links.__main__ import ROLES, inventory_in
-from core.asking import Asked
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
-
-SERVING = (
-    "from benchmarks.wire.steps import serve_rounds; serve_rounds(lambda count: [0.5] * count)"
-)
 
 
 def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> None:
@@ -28,13 +23,6 @@ def test_a_cluster_over_machines_has_each_role_on_its_own(tmp_path: Path) -> Non
     here = inventory_in(tmp_path, "here", on_this_machine(len(ROLES)))
     assert here.connection == "local"
     assert len(here.of_role("worker")) == 2
-
-
-def test_a_coordinator_trains_as_often_as_it_is_asked() -> None:
-    with Asked("ours", [sys.executable, "-c", SERVING], 60.0) as coordinator:
-        for steps in (3, 5):
-            done = coordinator.ask(steps)
-            assert (done["steps"], done["last_loss"]) == (steps, 0.5)
 
 
 def namespaces() -> set[str]:

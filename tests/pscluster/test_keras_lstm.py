@@ -86,10 +86,6 @@ def test_results_and_gradients_are_those_of_keras(settings: dict[str, Any]) -> N
     same_as_keras(NARROW, drawn(5, 5, FEATURES), settings)
 
 
-def test_many_units_and_steps() -> None:
-    same_as_keras(WIDE, drawn(5, 37, FEATURES), SETTINGS["both-ways"])
-
-
 def test_a_first_state_and_unknown_steps_and_batch() -> None:
     states = [drawn(3, NARROW, seed=seed) for seed in (1, 2)]
     signature = [tf.TensorSpec([None, None, FEATURES])]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from cluster.export.trained_run import read_result
 from cluster.jobs.train_result import load
 from core.data.dataset import Array
 from core.data.signals import Signals
-from core.data.source import PROJECT_ROOT, find_source
 from core.errors import ExitCode, UsageError
 from core.exported import open_model, read
 from core.exported.description import NAME, Description
@@ -31,7 +29,6 @@ from core.exported.verified import LARGEST_DIFFERENCE
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.cluster.jobs.cluster import own_recordings
-from tests.habits import needs
 
 
 @pytest.fixture(scope="module")
@@ -237,13 +234,3 @@ def test_the_licence_of_a_known_set_is_what_uci_and_the_set_say(
     licence = known_sets.LICENCES.get(kind, "")
     terms = ("under CC BY 4.0", "Any commercial use is prohibited")
     assert [term in licence for term in terms] == says
-
-
-def test_the_licence_of_hapt_is_the_set_s_own_words() -> None:
-    source = find_source(None, {}, PROJECT_ROOT, PROJECT_ROOT / "none")
-    if source.kind != "hapt" or source.path is None or source.path.suffix != ".zip":
-        needs.skip("the HAPT set is not beside the checkout")
-    with zipfile.ZipFile(source.path) as archive:
-        readme = archive.read("README.txt").decode("latin-1")
-    quoted = known_sets.LICENCE_OF_HAPT.partition('"')[2].rstrip('"')
-    assert quoted in " ".join(readme.split())

@@ -14,28 +14,6 @@ def figures(rows: list[list[int]], loss_sum: float = 0.0) -> Figures:
     return Figures(**Classification(len(confusion)).figures(sums))
 
 
-def f1(precision: float, recall: float) -> float:
-    return 2 * precision * recall / (precision + recall)
-
-
-def test_three_classes_by_hand() -> None:
-    #                predicted: 0  1  2
-    found = figures([[4, 1, 0], [2, 2, 1], [0, 0, 10]], loss_sum=10.0)
-    first, second, third = f1(4 / 6, 4 / 5), f1(2 / 3, 2 / 5), f1(10 / 11, 1.0)
-    assert found.describe() == pytest.approx(
-        {
-            "loss": 0.5,
-            "accuracy": 16 / 20,
-            "precision_macro": (4 / 6 + 2 / 3 + 10 / 11) / 3,
-            "recall_macro": (4 / 5 + 2 / 5 + 1) / 3,
-            "f1_macro": (first + second + third) / 3,
-            "precision_weighted": (5 * 4 / 6 + 5 * 2 / 3 + 10 * 10 / 11) / 20,
-            "recall_weighted": 16 / 20,
-            "f1_weighted": (5 * first + 5 * second + 10 * third) / 20,
-        }
-    )
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -122,15 +122,6 @@ def test_a_state_that_is_not_known_is_shown_as_it_is() -> None:
     assert "levitating" in Drawing().fragments(replace(view, nodes=(strange,)))["picture"]
 
 
-def test_the_words_of_the_page_are_explained() -> None:
-    page = Drawing().page(training())
-    for word in ("pull", "push", "staleness", "parameter server (ps)", "epoch", "window"):
-        assert word in WORDS.glossary
-        assert f"<dt>{word}</dt>" in page
-    states = "absent joining idle busy suspect slow fenced drained up lost"
-    assert set(states.split()) <= set(WORDS.role_states)
-
-
 def test_the_figures_of_the_classes() -> None:
     found = ConfusionView("test", ("a", "b", "never"), ((8, 2, 0), (1, 9, 0), (0, 0, 0)))
     first, second, never = map(row_of, counts_of(found.labels, found.rows))
