@@ -110,3 +110,28 @@ class PlayedJob(Job):
 
     def result(self) -> Result:
         return {"model": {"name": "thesis", "parameters": 1234}, "begun": self.begun}
+
+
+class PlayedKeeper:
+    """Checkpoints are due by the played clock, which the test turns."""
+
+    every_seconds = 3.0
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock, self._last, self.gaps = clock, 0.0, list[float]()
+
+    def seconds_left(self) -> float:
+        return self.every_seconds - (self._clock[0] - self._last)
+
+    def updates_left(self) -> float:
+        return float("inf")
+
+    def due(self) -> bool:
+        return self.seconds_left() <= 0.0
+
+    def progress(self, updates: int, lost: int, held: int) -> None:
+        """Nothing is noted."""
+
+    def keep(self) -> None:
+        self.gaps.append(self._clock[0] - self._last)
+        self._last = self._clock[0]

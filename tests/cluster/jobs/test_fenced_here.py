@@ -16,6 +16,7 @@ from core.consistency.policy import Grant
 from core.engine.messages import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network
+from tests.cluster.jobs.kit import PlayedKeeper
 from tests.cluster.jobs.steps_here import EVERY_ROW, built_in, job_of, placed, recordings, update_of
 from worker_node.recordings import Standardization
 
@@ -78,24 +79,6 @@ def test_a_call_that_ends_after_the_reset_changes_nothing(
     assert not np.array_equal(here.shards.read(), initial), "the calls of this generation count"
 
 
-class Kept:
-    """A keeper that notes what it was asked."""
-
-    every_seconds = 1e9
-
-    def seconds_left(self) -> float:
-        return self.every_seconds
-
-    def updates_left(self) -> float:
-        return float("inf")
-
-    def due(self) -> bool:
-        return False
-
-    def progress(self, updates: int, lost: int, held: int) -> None:
-        """Nothing is noted."""
-
-
 class Interrupted:
     """A runner that is cancelled after two outcomes; a third call is open then."""
 
@@ -129,7 +112,7 @@ def test_what_an_interrupt_leaves_is_what_is_read(
     here, _ = placed(network, job, data)
     cancel = Cancel()
     runner = Interrupted(cancel, pushes_before=pushes_before)
-    told = (lambda event: None, WireMeter(), Kept(), network.objective)
+    told = (lambda event: None, WireMeter(), PlayedKeeper([0.0]), network.objective)
     trainer = Trainer(runner, here, job, cancel, *told)  # type: ignore[arg-type]
     rows = EVERY_ROW.astype(np.int32)
     plan = Plan(rows, 8, 2, 0, 0, job.facts.batches(job.mode_options))

@@ -1,15 +1,14 @@
-"""Roles prove the library before they compute; mixed processors end with the same bits."""
+"""Roles prove the library before they compute."""
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from core.inventory import Inventory
 from core.server.probe import answers
 from tests.cluster.jobs.cluster import HANG_SECONDS, PROJECT, Cluster, cluster_of
+from tests.deploy.playing import eventually
 
 WITHOUT = (
     "import sys; from pathlib import Path; import kernels.place as place;"
@@ -26,33 +25,19 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def started(cluster: Cluster, name: str, command: list[str], **environment: str) -> None:
-    """Start a role in another way in the place of the one that is there."""
+def without_library(cluster: Cluster, name: str) -> None:
+    """Start the role again, in an installation that has no library."""
     cluster.kill(name)
     task = next(task for task in cluster.inventory.tasks() if task.name == name)
-    variables = [f"{key}={value}" for key, value in environment.items()]
-    with cluster.log(name).open("ab") as stream:
-        cluster.processes[name] = subprocess.Popen(
-            ["/usr/bin/env", *variables, sys.executable, *command], cwd=PROJECT, stderr=stream
-        )
-    end = time.monotonic() + HANG_SECONDS
-    while not answers(task.host, task.port, 1.0):
-        assert time.monotonic() < end, cluster.log(name).read_text()
-
-
-def words_of(inventory: Inventory, name: str) -> list[str]:
-    index = name.partition(":")[2]
-    return ["--inventory", str(inventory.path), "--task", index, "--die-with-parent"]
-
-
-def without_library(cluster: Cluster, name: str) -> None:
-    words = words_of(cluster.inventory, name)
     # What --inventory becomes is another process, which would find the library again.
-    role = name.partition(":")[0]
-    task = next(task for task in cluster.inventory.tasks() if task.name == name)
     words = ["--task", str(task.index), "--host", task.host, "--port", str(task.port)]
     words += ["--metrics-port", str(task.metrics_port), "--peers", "2", "--die-with-parent"]
-    started(cluster, name, ["-c", WITHOUT.format(role=role, words=words)])
+    program = WITHOUT.format(role=task.role, words=words)
+    with cluster.log(name).open("ab") as stream:
+        cluster.processes[name] = subprocess.Popen(
+            [sys.executable, "-c", program], cwd=PROJECT, stderr=stream
+        )
+    eventually(lambda: answers(task.host, task.port, 1.0), f"the start of {name}", HANG_SECONDS)
 
 
 def test_a_worker_without_the_library_is_kept_out_by_name(cluster: Cluster) -> None:

@@ -22,9 +22,8 @@ from core.engine.chaos import ChaosPlan
 from core.engine.messages import Item, Outcome
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
+from tests.cluster.jobs.kit import PlayedKeeper
 from worker_node.recordings import Standardization
-
-EVERY_SECONDS = 3.0
 
 
 class PlayedMode:
@@ -68,35 +67,9 @@ class PlayedRunner:
             yield Outcome(item, 0, None, 1.0, 1)
 
 
-class Keeps:
-    """Checkpoints are due by the played clock."""
-
-    every_seconds = EVERY_SECONDS
-
-    def __init__(self, clock: list[float]) -> None:
-        self._clock, self._last, self.gaps = clock, 0.0, list[float]()
-
-    def seconds_left(self) -> float:
-        return EVERY_SECONDS - (self._clock[0] - self._last)
-
-    def updates_left(self) -> float:
-        return float("inf")
-
-    def due(self) -> bool:
-        return self.seconds_left() <= 0.0
-
-    def progress(self, updates: int, lost: int, held: int) -> None:
-        """Nothing is noted."""
-
-    def keep(self) -> None:
-        self.gaps.append(self._clock[0] - self._last)
-        self._last = self._clock[0]
-
-
 def trained(
-    monkeypatch: pytest.MonkeyPatch,
     runner: PlayedRunner,
-    keeper: Keeps,
+    keeper: PlayedKeeper,
     events: list[object],
     updates: int,
     batches: int = 1,
@@ -106,7 +79,6 @@ def trained(
     """One epoch of so many updates."""
     job = TrainJob.model_validate({"mode": "async", "batch_size": 1})
     plan = Plan(np.arange(updates * batches, dtype=np.int32), 1, 1, 0, 0, batches)
-    monkeypatch.setattr(training, "loss_of_guessing", lambda *_: None)
     objective = SimpleNamespace(guesses=False, loss_of_guessing=None)
     mode = PlayedMode()
     played: Any = (runner, mode, job, Cancel(), events.append, WireMeter(), keeper, objective)
@@ -140,7 +112,7 @@ def test_it_waits_after_so_many_updates_of_the_run_until_it_is_let_go(
     hold = Hold.of(ChaosPlan.parse(f"hold:{at},hold:{at + 3}"), record)
     (tmp_path / LET_GO.format(at + 3)).touch()
     fit = Fit(vector=np.zeros(1, np.float32), first_id=first)
-    trained(monkeypatch, runner, Keeps([0.0]), events, updates=50, hold=hold, fit=fit)
+    trained(runner, PlayedKeeper([0.0]), events, updates=50, hold=hold, fit=fit)
     assert updates() == 50
     if at < first:
         assert seen == [], "it began behind that update"
@@ -166,10 +138,10 @@ def test_a_stretch_lasts_as_long_as_a_checkpoint_is_due_whatever_an_update_is_an
         return 1.6
 
     runner = PlayedRunner(seconds_of, clock)
-    keeper = Keeps(clock)
-    trained(monkeypatch, runner, keeper, [], updates=600, batches=batches)
+    keeper = PlayedKeeper(clock)
+    trained(runner, keeper, [], updates=600, batches=batches)
     assert sum(runner.stretches) == 600
-    late = [gap for gap in keeper.gaps if gap > 1.2 * EVERY_SECONDS]
+    late = [gap for gap in keeper.gaps if gap > 1.2 * PlayedKeeper.every_seconds]
     assert len(late) <= 3, "the first, and around the departure: then the pace is known"
     assert len(keeper.gaps) > 40
 

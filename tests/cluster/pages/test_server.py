@@ -4,8 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from core.status.apply import replay
 from core.status.events import Began, Opened
 from core.status.parts import NodeTasks
 from core.status.view import RunView
+from tests.deploy.playing import eventually
 
 SECONDS = 20.0
 
@@ -95,13 +95,6 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield running
     finally:
         running.close()
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < end, "not so in time"
-        time.sleep(0.02)
 
 
 def events_of(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
@@ -204,7 +197,7 @@ def test_all_viewers_share_one_drawing_and_nothing_is_drawn_for_nobody(server: S
         assert [next(seen)[0] for seen in all_seen] == ["time"] * 3
         assert drawing.drawn - before <= 3
         assert server.watched
-    until(lambda: not server.viewers.count)
+    eventually(lambda: not server.viewers.count, "the end of all viewers")
     before = drawing.drawn
     assert not threading.Event().wait(2 * live.EVERY_SECONDS)
     assert drawing.drawn <= before + 1
@@ -231,7 +224,7 @@ def test_a_page_that_cannot_be_drawn_ends_nothing(
 ) -> None:
     with server.watched_by_one(3) as seen:
         server.drawing.problem = KeyError("loss")
-        until(lambda: "cannot be drawn: KeyError" in caplog.text)
+        eventually(lambda: "cannot be drawn: KeyError" in caplog.text, "the warning")
         server.drawing.problem = None
         server.run.change(elapsed_seconds=3.0)
         assert next(seen)[0] == "time"
@@ -268,7 +261,7 @@ def test_who_takes_nothing_is_let_go_and_hurts_nobody(
     )
     with socket.create_connection(("127.0.0.1", server.port)) as stuck:
         stuck.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
-        until(lambda: server.viewers.count == 1)
+        eventually(lambda: server.viewers.count == 1, "the first viewer")
         with server.watched_by_one() as seen:
             while server.viewers.count > 1:
                 next(seen)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,45 +9,36 @@ import pytest
 
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
-from tests.hang import HANG_SECONDS
+from tests.deploy.typed import PROGRAM
+from tests.ran import ran
 
-FAB = Path(sys.executable).with_name("fab")
 PROGRAMS = ROOT / "examples" / "programs"
 
 
-def typed(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def typed(here: Path, *words: str) -> str:
+    """What `fab` says of it on standard error; it ends well."""
     environment = {**os.environ, "PSCLUSTER_INVENTORY": str(here / "inventory.yaml")}
-    return subprocess.run(
-        [str(FAB), "-r", str(ROOT), *words],
-        cwd=here,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-    )
+    return ran(*PROGRAM, *words, folder=here, environment=environment).stderr
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("programs")
     (folder / "inventory.yaml").write_text(local_inventory(2, 1))
-    started = typed(folder, "deploy", "start", "--no-jobs")
-    assert started.returncode == 0, started.stderr
+    typed(folder, "deploy", "start", "--no-jobs")
     yield folder
-    assert typed(folder, "deploy", "stop").returncode == 0
+    typed(folder, "deploy", "stop")
 
 
 @pytest.mark.long
 def test_parameter_servers_and_a_coordinator(here: Path) -> None:
-    ended = typed(here, "job", "run", str(PROGRAMS / "parameter_server.py"), "--", "--steps", "300")
-    assert ended.returncode == 0, ended.stderr
-    assert "300 steps: y = 3.000 x -2.000" in ended.stderr
+    said = typed(here, "job", "run", str(PROGRAMS / "parameter_server.py"), "--", "--steps", "300")
+    assert "300 steps: y = 3.000 x -2.000" in said
 
 
 @pytest.mark.long
 def test_workers_that_add_up_their_gradients(here: Path) -> None:
-    ended = typed(here, "job", "run", "--on", "workers", str(PROGRAMS / "multi_worker.py"))
-    assert ended.returncode == 0, ended.stderr
+    typed(here, "job", "run", "--on", "workers", str(PROGRAMS / "multi_worker.py"))
     lines = [json.loads(path.read_text()) for path in here.glob("runs/*/files/worker-*/line.json")]
     assert len(lines) == 2
     assert lines[0] == lines[1]

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +16,8 @@ import pytest
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.deploy.playing import eventually, gone
-from tests.deploy.typed import Fab
+from tests.deploy.typed import PROGRAM, Fab
 from tests.hang import HANG_SECONDS
-
-FAB = Path(sys.executable).with_name("fab")
 
 
 @pytest.fixture
@@ -32,7 +29,7 @@ def here(tmp_path: Path) -> Path:
 def typed(here: Path, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PSCLUSTER_INVENTORY": str(here / "inventory.yaml")}
     return subprocess.Popen(
-        [str(FAB), "-r", str(ROOT), *words],
+        [*PROGRAM, *words],
         cwd=here,
         env=environment,
         stdout=subprocess.PIPE,
