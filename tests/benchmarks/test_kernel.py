@@ -1,16 +1,12 @@
-"""The benchmark's arithmetic, its processes, and that its contestants train the same network."""
+"""The benchmark's arithmetic, and its processes."""
 
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from benchmarks.kernel import in_keras as kernel_keras
-from benchmarks.kernel import ours as kernel_ours
 from benchmarks.kernel.__main__ import (
     PRODUCT_FLOP,
     chosen,
@@ -18,16 +14,10 @@ from benchmarks.kernel.__main__ import (
     refuse_different_networks,
     row,
 )
-from benchmarks.kernel.cells import DEEP, GRID, PLAIN, Cell, floor_flop
+from benchmarks.kernel.cells import DEEP, GRID, PLAIN, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.kernel.serving import fastest
-from tests.habits import needs
 
-SMALL = [
-    Cell("plain", "thesis", 8, 2, 0, batch=4),
-    Cell("highway", "thesis", 8, 2, 2, True, batch=4),
-    Cell("deep", "dblstm", batch=4),
-]
 ECHO = """
 from benchmarks.kernel.serving import serve
 def build(order):
@@ -151,45 +141,3 @@ def test_without_pytorch_the_remedy_is_named(tmp_path: Path) -> None:
     remedy = r"cannot run PyTorch \(ModuleNotFoundError: .* torch==2\.13\.0"
     with pytest.raises(Missing, match=remedy):
         torch_interpreter(str(without))
-
-
-@pytest.fixture
-def order(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    cell: Cell = request.param
-    np.savez(tmp_path / "arrays.npz", **cell.arrays())
-    return {**cell.order(), "arrays": str(tmp_path / "arrays.npz")}
-
-
-def ours(order: dict[str, Any]) -> tuple[list[float], int]:
-    """Four losses, and how many weights multiply."""
-    step, said = kernel_ours.build({**order, "slots": 2, "arithmetic": "library"})
-    return [step() for _ in range(4)], said["matrix_parameters"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("order", SMALL, ids=lambda cell: cell.name, indirect=True)
-def test_keras_trains_the_same_network(order: dict[str, Any], parts: int) -> None:
-    """Equal losses after three updates: the same forward pass, gradients, clip and Adam, however
-    the batch is cut."""
-    step, said = kernel_keras.build({**order, "parts": parts})
-    losses, weights = ours(order)
-    assert [step() for _ in range(4)] == pytest.approx(losses, rel=1e-4)
-    assert said["matrix_parameters"] == weights
-
-
-@pytest.mark.parametrize("order", SMALL, ids=lambda cell: cell.name, indirect=True)
-def test_pytorch_trains_the_same_network_however_the_batch_is_cut(order: dict[str, Any]) -> None:
-    """Later losses are its own: `nn.LSTM` has a second bias, so clip and update differ a little."""
-    python = needs.torch()
-    # Its threads spin: several slow a busy machine down.
-    one_core = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
-    words = [*one_core, python, "-m", "benchmarks.kernel.in_torch"]
-    first, last = [], []
-    with Contestant("pytorch", words) as torch:
-        for parts in (1, 3, 1):
-            first.append(torch.ask({"cell": {**order, "parts": parts}})["loss"])
-            last.append(torch.ask({"steps": 3})["last"])
-    assert first == pytest.approx([ours(order)[0][0]] * 3, rel=1e-4)
-    assert last == pytest.approx([last[0]] * 3, rel=1e-5)
-    assert last[0] < first[0]

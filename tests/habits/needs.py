@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -167,16 +166,6 @@ def packages(folder: Path, *requirements: str) -> Path:
             f" {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
         )
     assert done.returncode == 0, done.stderr
-    return python
-
-
-def torch() -> str:
-    """Returns a Python with PyTorch, which is not in the lock; skips without it."""
-    __tracebackhide__ = True
-    own = sys.executable if find_spec("torch") else ""
-    python = os.environ.get("PSCLUSTER_TORCH_PYTHON") or own
-    if not python:
-        skip("PyTorch is not in the lock; PSCLUSTER_TORCH_PYTHON names an interpreter")
     return python
 
 

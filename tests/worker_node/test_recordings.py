@@ -87,16 +87,3 @@ def test_other_examples_come_as_they_are_with_their_weights(tmp_path: Path, dtyp
     assert_array_equal(inputs, x[rows])
     assert_array_equal(targets, y[rows])
     assert weights.numpy().tolist() == [1, 0, 3]
-
-
-def test_columns_of_a_table_are_standardized_too(tmp_path: Path) -> None:
-    x = (np.random.default_rng(2).normal(size=(30, 4)) * [1, 9, 90, 0] + 5).astype(np.float32)
-    y = np.arange(30) % 3
-    batches, labels = batches_of(Data(x[:20], y[:20], x[20:], y[20:]))
-    data = write_examples(batches, tmp_path, name="x", source="x", labels=labels, standardized=True)
-    found = Standardization.of(data, np.arange(20))
-    assert_allclose(found.mean, x[:20].mean(0), rtol=1e-5)
-    inputs, classes = WorkerWindows(data).gather(tf.range(20), tf.constant(found.packed()))
-    assert_allclose(np.std(inputs, 0), [1, 1, 1, 0], rtol=1e-5)
-    assert_array_equal(classes, y[:20])
-    assert WorkerWindows(data).gather_weights(tf.range(3)) is None
