@@ -1,4 +1,4 @@
-"""Models of apps as exports: of an example, and of layers of many kinds."""
+"""Models of apps as exports, of layers of many kinds."""
 
 from functools import cache
 from pathlib import Path
@@ -56,21 +56,8 @@ def built(name: str) -> Case:
     return of(app_of(model=entry[0]), kind, inputs)
 
 
-def tabular() -> Case:
-    """The shipped example, with its own test examples."""
-    app = load(ROOT / "examples/tabular")
-    data = app.call("data", app.folder)
-    inputs = np.asarray(data["x_test"])[:EXAMPLES].astype(np.float32)
-    kind = Kind("regression", 1, inputs.shape[1:], "float32", (), "float32")
-    return of(app, kind, inputs)
-
-
 def test_a_model_of_one_s_own_answers_as_tensorflow_does(tmp_path: Path) -> None:
     built("images").answers_alike("onnx", tmp_path)
-
-
-def test_a_shipped_example_answers_as_tensorflow_does(tmp_path: Path) -> None:
-    tabular().answers_alike("onnx", tmp_path)
 
 
 @pytest.mark.parametrize(
