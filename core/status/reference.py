@@ -1,25 +1,22 @@
-"""The schema of `/api/status` and the table of events on docs/page.md, from the code.
+"""The schemas of `/api/status` and of the lines of `history.jsonl`, from the code.
 
-`python -m core.status.reference --write` makes them.
+`python -m core.status.reference` makes them.
 """
 
 import ast
-import dataclasses
 import inspect
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from core.logs.terminal import say
 from core.status import parts, view
 from core.status.history import KEPT
 
-PAGE = Path("docs/page.md")
 SCHEMA = Path("docs/status.schema.json")
-MADE = "made by `python -m core.status.reference --write`"
+HISTORY = Path("docs/history.schema.json")
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
@@ -39,13 +36,23 @@ def schema() -> dict[str, Any]:
         **made["properties"],
     }
     made["required"] = ["schema", *made["required"]]
-    dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, **made, "$defs": classes}
+    return {"$schema": DIALECT, **made, "$defs": classes}
 
 
-def written_schema() -> str:
-    """Return the text of docs/status.schema.json."""
-    return json.dumps(schema(), indent=1) + "\n"
+def history_schema() -> dict[str, Any]:
+    """Return the JSON schema of a line of `history.jsonl`, by its event."""
+    kinds = [(name, "serialization", TypeAdapter(kind)) for name, kind in KEPT.items()]
+    references, made = TypeAdapter.json_schemas(kinds)
+    lines = [
+        {"properties": {"event": {"const": name}}, "required": ["event"], **references[name, mode]}
+        for name, mode, _ in kinds
+    ]
+    return {"$schema": DIALECT, "anyOf": lines, "$defs": made["$defs"]}
+
+
+def written(schema: dict[str, Any]) -> str:
+    """Return the text of a schema's file."""
+    return json.dumps(schema, indent=1) + "\n"
 
 
 def _meanings() -> dict[tuple[str, str], str]:
@@ -74,31 +81,6 @@ def fields(definition: ast.ClassDef) -> list[tuple[str, str]]:
     return rows
 
 
-def render_events() -> str:
-    """Return a row for each event that the history holds."""
-    rows = ["| `event` | fields | meaning |", "|---|---|---|"]
-    for name, kind in KEPT.items():
-        named = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind))
-        meaning = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
-        rows.append(f"| `{name}` | {named} | {meaning} |")
-    return "\n".join(rows)
-
-
-def with_events(page: str) -> str:
-    """Return the page with the table between its marks. Raises ValueError without marks."""
-    begin = f"<!-- events: {MADE} -->"
-    end = "<!-- end of events -->"
-    before, has_begin, rest = page.partition(begin)
-    _, has_end, after = rest.partition(end)
-    if not has_begin or not has_end:
-        raise ValueError(f"{PAGE}: expected the lines {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{render_events()}\n\n{end}{after}"
-
-
 if __name__ == "__main__":
-    text = with_events(PAGE.read_text(encoding="utf-8"))
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(text, encoding="utf-8")
-        SCHEMA.write_text(written_schema(), encoding="utf-8")
-    else:
-        say(text + written_schema(), end="")
+    SCHEMA.write_text(written(schema()), encoding="utf-8")
+    HISTORY.write_text(written(history_schema()), encoding="utf-8")

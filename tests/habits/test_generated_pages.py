@@ -20,8 +20,12 @@ pytestmark = pytest.mark.sources
         (inventory.PAGE, lambda _: inventory.render_reference(), "tools.inventory_reference"),
         (metrics.PAGE, lambda _: metrics.render_reference(), "core.metrics.reference"),
         (commands.PAGE, commands.render, "deploy.commands.reference"),
-        (status.PAGE, status.with_events, "core.status.reference"),
-        (status.SCHEMA, lambda _: status.written_schema(), "core.status.reference"),
+        (status.SCHEMA, lambda _: status.written(status.schema()), "core.status.reference"),
+        (
+            status.HISTORY,
+            lambda _: status.written(status.history_schema()),
+            "core.status.reference",
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )

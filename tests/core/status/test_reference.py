@@ -1,4 +1,4 @@
-"""docs/status.schema.json says what /api/status answers, and docs/page.md has the events."""
+"""The schemas of /api/status and of the history say what is written there."""
 
 import ast
 import json
@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 
 from core.status import reference, view
-from tests.core.status.played_run import Played, pi, whole
+from core.status.history import line_of
+from tests.core.status.played_run import STARTED, Played, pi, whole
 
 
 def test_every_field_has_a_meaning() -> None:
@@ -31,3 +32,12 @@ def test_an_answer_fits_the_schema(played: Played) -> None:
     assert answer.keys() == schema["properties"].keys()
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**answer, "nodes": "rpi11"}, schema)
+
+
+@pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
+def test_a_line_of_the_history_fits_its_schema(played: Played) -> None:
+    fits = jsonschema.Draft202012Validator(reference.history_schema()).is_valid
+    lines = [json.loads(line_of(event, at, STARTED)) for at, event in played.kept]
+    assert lines
+    assert [line for line in lines if not fits(line)] == []
+    assert not fits({**lines[0], "cluster": 3})
