@@ -7,7 +7,7 @@ import ast
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -41,11 +41,13 @@ def schema() -> dict[str, Any]:
 
 def history_schema() -> dict[str, Any]:
     """Return the JSON schema of a line of `history.jsonl`, by its event."""
-    kinds = [(name, "serialization", TypeAdapter(kind)) for name, kind in KEPT.items()]
-    references, made = TypeAdapter.json_schemas(kinds)
+    mode: Literal["serialization"] = "serialization"
+    references, made = TypeAdapter.json_schemas(
+        [(name, mode, TypeAdapter(kind)) for name, kind in KEPT.items()]
+    )
     lines = [
         {"properties": {"event": {"const": name}}, "required": ["event"], **references[name, mode]}
-        for name, mode, _ in kinds
+        for name in KEPT
     ]
     return {"$schema": DIALECT, "anyOf": lines, "$defs": made["$defs"]}
 
