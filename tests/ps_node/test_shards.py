@@ -3,9 +3,10 @@
 Their devices are in this process; the graphs are the product's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -347,3 +348,30 @@ def test_shards_that_are_not_at_one_cut_give_no_state() -> None:
     placed.shards.shards[1].counts.assign([0, 0, 0, 0])
     with pytest.raises(RuntimeError, match=r"not at one cut: they have applied \[1, 0\]"):
         placed.shards.state()
+
+
+def test_every_call_to_the_servers_tells_when_one_of_them_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: list[str] = []
+
+    @contextmanager
+    def reaching() -> Iterator[None]:
+        reached.append("a server")
+        yield
+
+    monkeypatch.setattr(ParameterShards, "reaching", staticmethod(reaching))
+    store = ParameterShards(LAYOUT, NOTHING, MomentumSGD(), [HERE])
+    assert len(reached) == 1
+    calls: dict[Callable[[], object], int] = {
+        store.fence: 1,
+        partial(store.reset, NOTHING.vector): 2,
+        store.read: 1,
+        store.state: 2,
+        partial(store.has_applied_all_below, 0): 1,
+        store.totals: 1,
+    }
+    for call, times in calls.items():
+        reached.clear()
+        call()
+        assert len(reached) == times, call

@@ -1,6 +1,5 @@
 """Votes of the last windows: when a label is said, when a change is, and how late it is."""
 
-from dataclasses import astuple
 from itertools import groupby
 
 import numpy as np
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recognise.stream import Changed, Label, Settings, Smoothing, Window, as_json
+from tests.tables import table
 
 LABELS = ("WALKING", "SITTING", "LAYING")
 USUAL = Settings()
@@ -37,40 +37,21 @@ def said(
     return labels, [event for event in found if isinstance(event, Changed)]
 
 
-def test_a_label_needs_its_votes_and_a_change_is_at_the_first_window_that_voted_for_it() -> None:
-    labels, changes = said([0, 0, 1, 0, 1, 1, 1])
-    assert [event.label for event in labels] == [None] + ["WALKING"] * 3 + ["SITTING"] * 3
-    assert [astuple(change) for change in changes] == [
-        (None, "WALKING", pytest.approx(1.26)),
-        ("WALKING", "SITTING", pytest.approx(1.26 + 2 * 1.28)),
-    ]
+CASES = table("recognise/smoothing")
 
 
-@pytest.mark.parametrize(
-    ("votes", "asked", "latencies"),
-    [
-        ([0] * 6, USUAL, [64, 128, 128, 128, 128, 128]),
-        ([0, 1, 2], SINGLE, [64, 64, 64]),
-    ],
-)
-def test_latency_is_from_the_centre_of_the_oldest_window_that_decides(
-    votes: list[int | None], asked: Settings, latencies: list[int]
-) -> None:
-    assert [event.latency_samples for event in said(votes, asked)[0]] == latencies
-
-
-def test_unsure_windows_and_logits_that_are_not_finite_decide_nothing() -> None:
-    unsure, _ = said([0, 0, 0], Settings(least_confidence=0.99))
-    assert [event.label for event in unsure] == [None] * 3
-    broken, _ = said([None, None, None])
-    assert [(event.label, event.confidence) for event in broken] == [(None, 0)] * 3
-
-
-def test_no_vote_from_before_a_break_counts() -> None:
-    labels, _ = said([0, 0, 1, 1], anew=3)
-    assert [event.label for event in labels] == [None, "WALKING", "WALKING", None]
-    _, changes = said([0, 0, 0, 0], anew=2)
-    assert [(event.before, event.after) for event in changes] == [(None, "WALKING")] * 2
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_said(name: str) -> None:
+    case = CASES[name]
+    labels, changes = said(case["votes"], Settings(**case.get("asked", {})), case.get("anew", 0))
+    found = {
+        "labels": [event.label for event in labels],
+        "latencies": [event.latency_samples for event in labels],
+        "confidences": [event.confidence for event in labels],
+        "changes": [[event.before, event.after, round(event.at, 6)] for event in changes],
+    }
+    expected = {key: case[key] for key in found if key in case}
+    assert {key: found[key] for key in expected} == expected
 
 
 @given(

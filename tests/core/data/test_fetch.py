@@ -22,6 +22,7 @@ from core.data.recordings import silent
 from tests.core.data.desk import refused, says
 from tests.core.data.file_server import CONTENT, HASH, Server, serving
 from tests.core.data.makers import write_zip
+from tests.tables import table
 
 PART, ABOUT = ".set.zip.part", ".set.zip.part.json"
 
@@ -104,41 +105,14 @@ def test_a_range_beyond_the_end_begins_anew(server: Server, path: Path) -> None:
     assert server.download(path)[0] == HASH
 
 
-@pytest.mark.parametrize(
-    ("server_has", "wanted", "said"),
-    [
-        ({"content": CONTENT[::-1]}, {}, f"expected SHA-256 {HASH}, got ... : ... nothing is kept"),
-        ({"length": False}, {"most_bytes": 1000}, "expected at most 1000 bytes, got more"),
-    ],
-    ids=["another hash", "a stream without an end"],
-)
-def test_other_content_is_refused_and_nothing_kept(
-    server: Server, path: Path, server_has: dict[str, Any], wanted: dict[str, int], said: str
+@pytest.mark.parametrize("row", table("core/data/tables", "not fetched"))
+def test_what_is_not_what_is_wanted_is_refused_and_nothing_kept(
+    server: Server, path: Path, row: dict[str, Any]
 ) -> None:
-    vars(server).update(server_has)
-    with refused(said):
-        server.download(path, **wanted)
-    assert leftovers(path) == []
-
-
-@pytest.mark.parametrize(
-    ("wanted", "said"),
-    [
-        ({"size": 7}, f"expected 7 bytes, the server has {len(CONTENT)}"),
-        ({"most_bytes": 1000}, "expected at most 1000 bytes, the server has"),
-    ],
-)
-def test_another_length_is_refused_before_it_is_fetched(
-    server: Server, path: Path, wanted: dict[str, int], said: str
-) -> None:
-    with refused(said):
-        server.download(path, **wanted)
-
-
-def test_a_redirect_to_another_place_is_not_followed(server: Server, path: Path) -> None:
-    server.answers = [(302, {"Location": "http://127.0.0.2:9/set.zip"})]
-    with refused("sends us to http://127.0.0.2:9, which is another place"):
-        server.download(path)
+    vars(server).update(row.get("server", {}))
+    with refused(row["says"]):
+        server.download(path, **row.get("wanted", {}))
+    assert not row.get("came") or leftovers(path) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from core.engine.lost import ParameterServerLost, raise_if_cut_off, reaching_ser
 from core.engine.membership import TimeLimits
 from core.engine.runtime import Runtime
 from tests.core.engine.processes import Roles
-from tests.core.engine.story import NOTHING, Story, Tell
+from tests.core.engine.story import Story, Tell
 
 import tensorflow as tf  # isort: skip
 
@@ -24,32 +24,8 @@ def killed_in_run(roles: Roles, story: Story) -> None:
     story.run("first", 500, at={50: lambda: roles.kill("ps:1")})
 
 
-def stopped_in_run(roles: Roles, story: Story) -> None:
-    story.run("first", 500, at={50: lambda: roles.stop("ps:1")})
-
-
 def both_stopped_in_run(roles: Roles, story: Story) -> None:
     story.run("first", 500, at={50: lambda: roles.stop("ps:0", "ps:1")})
-
-
-def stopped_in_checkpoint(roles: Roles, story: Story) -> None:
-    roles.stop("ps:1")
-    story.shards.state()
-
-
-def stopped_in_counting(roles: Roles, story: Story) -> None:
-    roles.stop("ps:1")
-    story.shards.totals()
-
-
-def stopped_in_reset(roles: Roles, story: Story) -> None:
-    roles.stop("ps:1")
-    story.shards.reset(NOTHING)
-
-
-def stopped_in_placing(roles: Roles, story: Story) -> None:
-    roles.stop("ps:1")
-    story.placed()
 
 
 def stopped_in_change(roles: Roles, story: Story) -> None:
@@ -76,12 +52,7 @@ PHASES: dict[str, Callable[[Roles, Story], None]] = {
     phase.__name__: phase
     for phase in (
         killed_in_run,
-        stopped_in_run,
         both_stopped_in_run,
-        stopped_in_checkpoint,
-        stopped_in_counting,
-        stopped_in_reset,
-        stopped_in_placing,
         stopped_in_change,
         stopped_between_probe_and_question,
     )

@@ -23,7 +23,7 @@ import tensorflow as tf  # isort: skip
 
 SIZE = 5000
 Tell = Callable[[Roles], dict[str, Any]]
-NOTHING = np.zeros(SIZE, np.float32)
+
 TIMING = TimeLimits(
     first_reply_seconds=20.0, floor_seconds=1.0, slow_factor=3.0, abandon_seconds=10.0
 )
@@ -70,7 +70,9 @@ class Story:
         """The counted vector on every parameter server."""
         layout = Layout([ParameterSpec("count", (SIZE,))])
         places = [device("ps", k) for k in range(self.roles.servers)]
-        return ParameterShards(layout, VectorState(NOTHING), MomentumSGD(), places)
+        return ParameterShards(
+            layout, VectorState(np.zeros(SIZE, np.float32)), MomentumSGD(), places
+        )
 
     def join(self, workers: int, seconds: float = 60.0) -> int:
         """How many workers have joined, when it is enough or the time is up."""

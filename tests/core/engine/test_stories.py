@@ -154,11 +154,6 @@ def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it()
         *(
             (f"stopped_{phase}", "ps:1")
             for phase in (
-                "in_run",
-                "in_checkpoint",
-                "in_counting",
-                "in_reset",
-                "in_placing",
                 "in_change",
                 "between_probe_and_question",
                 "while_connecting",

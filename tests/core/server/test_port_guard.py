@@ -35,14 +35,6 @@ WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no
 """Not another user: the Python that runs the tests may be readable by this one alone."""
 
 
-def test_without_a_guard_the_neighbour_reaches_a_tensorflow_server(other: Neighbour) -> None:
-    with running("ps_node", "--guard", "none") as role:
-        for version in (4, 6):
-            assert other.answers(other.here[version], role.port, HANG_SECONDS)
-        role.process.terminate()
-        assert "answers this machine only" not in role.output()
-
-
 def test_a_guarded_role_answers_this_machine_only(other: Neighbour) -> None:
     with running("ps_node", "--guard", "loopback", prefix=WITHOUT_PRIVILEGES) as role:
         status = Path(f"/proc/{role.process.pid}/status").read_text()
