@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.consistency.policy import largest_subtree, subtree_sizes, tree_sum
+from tests.tables import table
 
 
 def written(a: str, b: str) -> str:
@@ -63,18 +64,7 @@ def test_any_partition_into_aligned_subtrees_makes_the_same_additions(
 
 
 @pytest.mark.parametrize(
-    ("first", "count", "wanted", "size"),
-    [
-        (0, 16, 16, 16),
-        (0, 16, 15, 8),
-        (8, 16, 8, 8),
-        (12, 16, 9, 4),
-        (2, 4, 1, 1),
-        (4, 6, 2, 2),
-        (4, 5, 9, 1),
-        (0, 5, 5, 5),
-        (3, 8, 4, 1),
-    ],
+    ("first", "count", "wanted", "size"), table("core/consistency/tables", "subtrees")
 )
 def test_the_largest_subtree_that_begins_at_a_leaf(
     first: int, count: int, wanted: int, size: int

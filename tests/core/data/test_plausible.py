@@ -10,6 +10,7 @@ from core.data.filters import CHANNELS, UNITS
 from core.plausible import acceleration_problem, mean_magnitude, rotation_problem
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
+from tests.tables import table as rows
 
 
 @pytest.mark.parametrize(
@@ -72,21 +73,12 @@ def examples(acceleration: float, rotation: float) -> dict[str, Any]:
     return npz(acceleration, rotation, task="classification", standardized=True)
 
 
-@pytest.mark.parametrize(
-    ("factors", "said"),
-    [
-        ((9.80665, 1.0), "is the unit g? Give total_acc_x to total_acc_z in g"),
-        ((0.1, 1.0), "is the unit g?"),
-        ((1.0, 57.2958), "is the unit rad/s? Give body_gyro_x to body_gyro_z in rad/s"),
-        ((1.0, 0.0), "every rotation is exactly 0: no gyroscope"),
-        ((0.0, 1.0), "every acceleration is exactly 0"),
-    ],
-)
+@pytest.mark.parametrize(("factors", "said"), rows("core/data/tables", "other units"))
 @pytest.mark.parametrize(
     ("way", "name"), [(hapt, "set"), (uci_har, "set"), (npz, "my.npz"), (examples, "my.npz")]
 )
 def test_one_person_in_other_units_is_refused_by_every_reader(
-    desk: Desk, way: Any, name: str, factors: tuple[float, float], said: str
+    desk: Desk, way: Any, name: str, factors: list[float], said: str
 ) -> None:
     desk.refuses(f"subject 2:  ... {said}", name, way(*factors))
 

@@ -96,11 +96,3 @@ def test_vectors_are_turned_as_if_they_stood_alone_and_other_channels_are_not(wa
     assert np.abs(alone - windows[..., AXES]).max() > 0.5
     lengths = [np.linalg.norm(x[..., 1:4], axis=2) for x in (found, windows)]
     close(lengths[0], lengths[1], 1e-4)
-
-
-@pytest.mark.parametrize("way", ["library", "tensorflow"])
-def test_all_channels_are_warped_alike(way: str) -> None:
-    rising = np.tile(np.arange(32, dtype=np.float32)[None, :, None], (20, 1, 8))
-    found = changed(way, rising, MIXED, MOMENTS, time_warp=0.4)
-    assert np.ptp(found, axis=2).max() < 1e-4
-    assert np.abs(np.diff(found[..., 0], axis=1) - 1).max() > 0.25

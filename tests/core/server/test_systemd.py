@@ -11,19 +11,10 @@ from core.errors import ExitCode
 from core.server import systemd
 from tests.core.server.processes import HANG_SECONDS, PROJECT, launch, notified
 from tests.ports import free_ports
+from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("environ", "seconds"),
-    [
-        ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "7"}, 20 / 3),
-        ({"WATCHDOG_USEC": "3000000"}, 1.0),
-        ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "8"}, None),
-        ({"WATCHDOG_USEC": "0"}, None),
-        ({"WATCHDOG_USEC": "soon"}, None),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("environ", "seconds"), table("core/server/tables", "watchdog"))
 def test_a_third_of_what_systemd_allows(environ: dict[str, str], seconds: float | None) -> None:
     assert systemd.interval_seconds(environ, pid=7) == seconds
 

@@ -30,6 +30,7 @@ from tests.core.status.played_run import (
 )
 from tests.core.status.stories import STORIES, told
 from tests.shown import part
+from tests.tables import table
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
@@ -55,18 +56,7 @@ def test_samples_say_who_did_how_much_and_who_was_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "phase", "departures", "lines"),
-    [
-        ("busy", "idle", 1, ["left the cluster", "joined"]),
-        ("suspect", "absent", 1, ["left the cluster"]),
-        ("idle", "drained", 1, ["was drained"]),
-        ("drained", "drained", 1, []),
-        ("drained", "absent", 1, []),
-        ("joining", "idle", 0, ["joined"]),
-        ("idle", "busy", 0, []),
-        ("unknown", "absent", 0, []),
-        ("absent", "suspect", 0, ["joined", "does not answer in time: suspected"]),
-    ],
+    ("before", "phase", "departures", "lines"), table("core/status/tables", "worker")
 )
 def test_lines_about_a_worker(before: str, phase: str, departures: int, lines: list[str]) -> None:
     state = RunState(roles={"worker:9": RoleRecord("worker:9", state=before)})

@@ -34,13 +34,3 @@ def test_one_that_fails_is_dropped_and_the_others_get_everything(
     assert (before.events, broken.events, behind.events) == (both, both[:1], both)
     (line,) = caplog.messages
     assert line == "Broken failed and gets no more events"
-
-
-def test_a_function_is_dropped_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    def failing(_: Event) -> None:
-        raise KeyError("a bug")
-
-    stream = EventStream(failing)
-    stream.emit(Advanced(1))
-    stream.emit(Advanced(2))
-    assert caplog.messages == ["failing failed and gets no more events"]

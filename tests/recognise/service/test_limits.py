@@ -128,18 +128,6 @@ def test_a_request_that_ends_within_its_body_leaves_the_service_as_it_was(runnin
     assert answers(running)  # the room that they took is free again
 
 
-def test_two_requests_in_one_piece_get_two_answers(running: Service) -> None:
-    asked = post(INFER, running.token, json.dumps(as_json(windows(1))).encode())
-    with connected(running) as connection:
-        connection.sendall(asked * 2)
-        first = read(connection)
-        assert first is not None
-        second = read(connection, first.rest)
-    assert second is not None
-    assert (first.status, second.status) == (200, 200)
-    assert first.body == second.body
-
-
 @settings(
     max_examples=300,
     deadline=None,
