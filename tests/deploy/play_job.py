@@ -2,8 +2,7 @@
 
 It writes its pid, then each SIGINT, into FILE.
 
-result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once. socket: writes
-$PSCLUSTER_SUPERVISOR.
+result: ends with 130 after a SIGINT. deaf: goes on. exit CODE: ends at once.
 """
 
 import os
@@ -26,11 +25,6 @@ def interrupted(_number: int, _frame: FrameType | None) -> None:
         sys.exit(130)
 
 
-if how == "socket":
-    note(os.environ["PSCLUSTER_SUPERVISOR"])
-    Path(file).with_name("result.json").touch()
-    Path(os.environ["PSCLUSTER_RUN_FILE"]).write_text(str(Path(file).parent))
-    sys.exit(0)
 if how == "exit":
     sys.exit(int(rest[0]))
 signal.signal(signal.SIGINT, interrupted)

@@ -239,27 +239,12 @@ def test_a_killed_coordinator_comes_back_on_its_ports_and_leaves_nobody_behind(
     assert not before & {role.pid for role in cluster.roles}
 
 
-def supervisor(cluster: LocalCluster) -> int:
-    pid = cluster.status().supervisor_pid
-    assert pid is not None
-    return pid
-
-
-@pytest.mark.long
-def test_after_the_supervisor_is_killed_start_works_again(cluster: LocalCluster) -> None:
-    cluster.start()
-    first = supervisor(cluster)
-    before = {*cluster.pids}
-    os.kill(first, signal.SIGKILL)
-    cluster.start()
-    assert supervisor(cluster) != first
-    eventually(lambda: all(gone(pid) for pid in before), "the death of the first roles")
-
-
 @pytest.mark.long
 def test_a_supervisor_that_does_not_answer_is_ended_by_force(cluster: LocalCluster) -> None:
     cluster.start()
-    os.kill(supervisor(cluster), signal.SIGSTOP)
+    pid = cluster.status().supervisor_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
     assert cluster.does("deploy stop")[-1] == "stopped; had to be killed: supervisor"
     eventually(lambda: all(gone(pid) for pid in cluster.pids), "the death of the roles")
     with contextlib.suppress(FileNotFoundError):

@@ -13,7 +13,6 @@ from deploy.cluster.cluster import local
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import RoleState, Stopped
 from deploy.common.project import environment_for_any_folder
-from deploy.common.state_folder import StateFolder
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone
@@ -84,13 +83,6 @@ def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> 
     ]
 
 
-def test_a_job_knows_its_supervisor(inventory: Path) -> None:
-    with job(inventory, "socket") as running:
-        assert running.wait(PATIENCE_SECONDS) == 0
-    state = StateFolder.of(inventory, "quiet")
-    assert journal(inventory) == [str(state.control_socket)]
-
-
 def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:
     _, jobs = services_of(inventory)
     with job(inventory, "result") as running:
@@ -113,11 +105,3 @@ def test_a_second_job_is_refused_and_the_first_goes_on(inventory: Path) -> None:
         assert not gone(int(journal(inventory)[0]))
         os.kill(first.pid, 2)
         assert first.wait(PATIENCE_SECONDS) == ExitCode.CANCELLED
-
-
-def test_a_killed_command_leaves_neither_job_nor_lock(inventory: Path) -> None:
-    with job(inventory, "deaf") as running:
-        eventually(lambda: bool(journal(inventory)), "the start of the job")
-        running.kill()
-        eventually(lambda: gone(int(journal(inventory)[0])), "the death of the job")
-    assert services_of(inventory)[1].running_job() is None

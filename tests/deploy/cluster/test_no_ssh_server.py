@@ -1,18 +1,15 @@
 """Machines whose SSH closes at once, says nothing or is none: a line a node, and no traceback."""
 
 import getpass
-import json
 import logging
 import random
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deploy.common.project import ROOT
 from tests.deploy.over_ssh.silent_servers import (
     closes,
     resets,
@@ -23,7 +20,6 @@ from tests.deploy.over_ssh.silent_servers import (
 )
 from tests.deploy.three_nodes import THREE
 from tests.deploy.typed import Fab
-from tests.hang import HANG_SECONDS
 
 pytestmark = pytest.mark.usefixtures("one_release")
 
@@ -77,16 +73,3 @@ def test_a_line_a_node_with_the_reason(
                 about = [line for line in said.splitlines() if name in line and reason in line]
                 grouped = "all 3 nodes" in said and reason in said
                 assert about or grouped, (command, name, said)
-
-
-def test_as_a_process_of_its_own(tmp_path: Path) -> None:
-    with serving(closes) as port:
-        write(tmp_path, port)
-        fab = str(Path(sys.executable).with_name("fab"))
-        words = [fab, "-r", str(ROOT), "deploy", "status", "--json"]
-        done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
-        )
-    assert done.returncode == 3
-    assert done.stderr == "cluster three: inventory.yaml (from ./inventory.yaml)\n"
-    assert "MaxStartups" in json.dumps(json.loads(done.stdout)["nodes"])

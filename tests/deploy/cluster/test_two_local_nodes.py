@@ -1,7 +1,6 @@
 """A cluster of processes takes the flags of machines: two nodes that are this machine."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,9 +55,9 @@ def state(tmp_path: Path, fab: Fab) -> Iterator[Path]:
     assert held_by(folder / "supervisor.lock") is None
 
 
-def roles(fab: Fab, column: str = "state", flags: str = "") -> dict[str, str]:
+def roles(fab: Fab, flags: str = "") -> dict[str, str]:
     shown = json.loads(fab(f"deploy status --json {flags}").stdout)
-    return {role["task"]: role[column] for role in shown["roles"]}
+    return {role["task"]: role["state"] for role in shown["roles"]}
 
 
 def recap(state: Path) -> tuple[bool, dict[str, str]]:
@@ -82,7 +81,7 @@ def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, f
     first = fab("deploy start --no-jobs --limit ps")
     assert (first.code, "running: 1 ps, 0 workers" in first.stdout) == (0, True), first.stderr
     assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
-    assert roles(fab, flags="--limit right") == {"worker:0": "stopped"}
+    assert roles(fab, "--limit right") == {"worker:0": "stopped"}
     assert fab("deploy status --limit left").code == 0
     complete, nodes = recap(state)
     assert (complete, list(nodes)) == (True, ["left"])
@@ -99,22 +98,4 @@ def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, f
     assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
     assert last(fab("deploy stop --limit right")) == (0, f"nothing was running (by {state})")
     assert fab("deploy restart --role worker:0").code == 0
-    assert roles(fab) == BOTH
-
-
-@pytest.mark.long
-def test_a_start_without_its_only_worker_is_retried_on_all_nodes(state: Path, fab: Fab) -> None:
-    assert "--retry: no node failed in the last deployment" in fab("deploy start --retry").stderr
-    host, port = roles(fab, "address")["worker:0"].split(":")
-    with socket.create_server((host, int(port))):
-        failed = fab("deploy start --no-jobs")
-    assert failed.code == 3, failed.stderr
-    assert failed.stderr.splitlines()[-2].startswith("worker:0 failed: ")
-    assert recap(state)[1] == {"left": "changed", "right": "failed"}
-    fab("deploy stop")
-
-    again = fab("deploy start --retry --no-jobs")
-
-    assert again.code == 0, again.stderr
-    assert "cut short; once more: left, right" in again.stderr
     assert roles(fab) == BOTH

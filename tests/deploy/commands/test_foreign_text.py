@@ -2,9 +2,6 @@
 obeyed."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,25 +11,11 @@ from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
 from tests.deploy.pseudo_terminal import on_a_terminal
-from tests.deploy.typed import PROGRAM, as_process
-from tests.hang import HANG_SECONDS
+from tests.deploy.typed import PROGRAM
 
 LOGS = [*PROGRAM, "deploy", "logs"]
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
 SHOWN = r"\x1b]52;c;cm0gLXJmIH4=\x07\x1b[2J\x1b[Hfab: all is well\r[/b][red]x\x9b31m\u202e"
-
-TF_PRINT = """
-import os, sys
-os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-import tensorflow as tf
-graph = tf.Graph()
-with graph.as_default():
-    spoken = tf.print(sys.argv[2])
-with tf.compat.v1.Session(f"grpc://127.0.0.1:{sys.argv[1]}", graph=graph) as session:
-    session.run(spoken)
-sys.stdout.flush()
-os._exit(0)
-"""
 
 
 @pytest.fixture
@@ -97,25 +80,3 @@ def test_the_traceback_of_a_bug_is_harmless_too(state: StateFolder, tmp_path: Pa
         assert terminal.end() == 1
     assert not controls(terminal.written), terminal.text
     assert f"RuntimeError: {SHOWN}" in terminal.text
-
-
-@pytest.mark.long
-def test_a_graph_of_a_stranger_prints_in_a_real_role(state: StateFolder, tmp_path: Path) -> None:
-    inventory = load(tmp_path / "inventory.yaml")
-    try:
-        as_process("deploy start --no-jobs", tmp_path).says()
-        port = str(inventory.task("worker", 0).port)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        words = [sys.executable, "-c", TF_PRINT, port, HOSTILE]
-        subprocess.run(
-            words,
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            timeout=HANG_SECONDS,
-            capture_output=True,
-        )
-        shown = shown_lines(tmp_path, "--role", "worker")
-        assert SHOWN in "\n".join(shown)
-    finally:
-        as_process("deploy stop", tmp_path).says()

@@ -68,17 +68,6 @@ def test_a_taken_port_is_one_line(
         )
 
 
-def test_without_prometheus_the_line_says_how_to_get_one(
-    fab: Fab, inventory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(inventory.parent))
-    monkeypatch.setattr(local_prometheus, "refuse_root", lambda: None)
-    monkeypatch.setattr(
-        local_prometheus.find_prometheus, "__defaults__", (None, inventory.parent / "none")
-    )
-    fab("deploy monitor --inventory mine.yaml").refuses("tools.prometheus_tools", code=1)
-
-
 def test_it_answers_on_loopback_who_knows_the_password_and_ends_with_ctrl_c(
     inventory: Path,
 ) -> None:

@@ -11,7 +11,6 @@ from deploy.converge.deployment import plan
 from deploy.converge.desired import Machines
 from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.node_table import node_rows
-from deploy.converge.subjects import reset_script
 from deploy.converge.survey import Survey
 from deploy.render import units
 from tests.deploy.converge import examined
@@ -23,7 +22,6 @@ from tests.deploy.converge.pi import (
     on_node,
     thesis,
     untouched_cluster,
-    with_file,
     with_unit,
 )
 
@@ -97,11 +95,6 @@ def test_another_port_restarts_it(running: Cluster) -> None:
     assert named(changes_of(machines, running)) == [f"change {PATH}", f"restart {UNIT}"]
 
 
-def test_a_unit_file_that_somebody_edited_is_put_back(running: Cluster) -> None:
-    edited = with_file(running["rpi02"], PATH, b"[Service]\n")
-    assert f"restart {UNIT}" in named(changes_of(MACHINES, {"rpi02": edited}))
-
-
 @pytest.mark.usefixtures("running")
 def test_a_node_that_is_it_no_longer_loses_unit_and_folder(pis: PlayedPis) -> None:
     _, plans = pis.deploy(machines_for(thesis(rpi05="monitor")), "rpi02")
@@ -143,14 +136,6 @@ def test_status_has_it_in_the_row_of_its_node(running: Cluster) -> None:
     assert row(running["rpi02"]) == well
     failed = with_unit(running["rpi02"], UNIT, active="failed", sub="failed")
     assert "monitor failed" in row(failed)[2]
-
-
-def test_reset_removes_its_unit_with_the_others() -> None:
-    whole = ("/etc/systemd/system/pscluster-", "/etc/pscluster", "/var/lib/pscluster")
-    for path in (PATH, units.MONITOR_FOLDER, units.MONITOR_DATA):
-        assert path.startswith(whole)
-    script = reset_script(INVENTORY, "rpi02", data=False)
-    assert "rm -rf /etc/systemd/system/pscluster-*" in script
 
 
 def test_facts_are_asked_of_the_monitor_s_node_alone() -> None:

@@ -194,11 +194,6 @@ def test_another_node_changes_who_may_come_and_restarts_nobody(
     assert on_node(plans, "pi-0") == [exports, "change pscluster", ADDRESSES]
 
 
-def test_a_node_more_restarts_no_worker(running: Cluster) -> None:
-    plans = plan(machines_for(small(2)), {"pi-1": running["pi-1"]})
-    assert on_node(plans, "pi-1") == ["change pscluster", ADDRESSES]
-
-
 def test_the_seventeenth_worker_crosses_the_step_of_threads_and_the_plan_says_why(
     running: Cluster,
 ) -> None:
@@ -254,10 +249,3 @@ def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone(runnin
 
 def test_a_node_without_python_gets_no_code() -> None:
     assert plan(SMALL, {"pi-1": untouched("10.1.0.2", python=None)})["code"]["pi-1"] == ()
-
-
-def test_what_would_be_done_can_be_written_as_json() -> None:
-    for _, change in all_changes(plan(SMALL, untouched_cluster(SMALL.inventory))):
-        plain = change.to_json()
-        assert {"kind", "subject", "action", "detail"} <= set(plain)
-        assert "steps" not in plain
