@@ -15,7 +15,10 @@ from deploy.commands import opening
 from deploy.commands.action import end_as_the_job_did
 from deploy.commands.registry import COMMANDS
 from deploy.common.project import ROOT
+from tests.deploy.tables import Tables
 from tests.deploy.typed import Fab, as_process
+
+rows = Tables(__file__)
 
 HEADER = "cluster plain: inventory.yaml (from ./inventory.yaml)\n"
 
@@ -64,15 +67,7 @@ def test_help_is_that_of_the_action(fab: Fab, line: str) -> None:
     assert "--run-command" not in shown.stdout, "a flag of `deploy ssh`"
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("deploy --help", "reset"),
-        ("job -h", "train"),
-        ("-h job", "train"),
-        ("--inventory x -h", "job pi"),
-    ],
-)
+@rows("line", "named")
 def test_help_of_a_group_names_its_actions(fab: Fab, line: str, named: str) -> None:
     assert fab(line).says(f"  {named} ").stderr == ""
 
@@ -80,11 +75,6 @@ def test_help_of_a_group_names_its_actions(fab: Fab, line: str, named: str) -> N
 @pytest.mark.usefixtures("inventory")
 def test_one_call_says_once_which_inventory_it_means(fab: Fab) -> None:
     assert fab("deploy plan deploy plan --inventory inventory.yaml").stdout.count(HEADER) == 1
-
-
-def test_several_commands_of_one_call_keep_their_own_flags(fab: Fab) -> None:
-    done = fab("deploy stop deploy start --jobs --no-jobs")
-    assert (done.code, "does not take" in done.stderr) == (2, False)
 
 
 @pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
@@ -95,9 +85,7 @@ def test_ssh_without_storage_is_refused_in_one_line_by_every_action(
     assert fab(f"deploy {action}").refuses("no section `storage`").stdout == HEADER
 
 
-@pytest.mark.parametrize(
-    ("action", "code"), [("stop", 0), ("status", 3), ("logs", 0), ("start", 2), ("plan", 2)]
-)
+@rows("action", "code")
 def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
     tmp_path: Path, fab: Fab, action: str, code: int
 ) -> None:
@@ -116,38 +104,7 @@ def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int) -> None:
 
 
 @pytest.mark.usefixtures("inventory")
-@pytest.mark.parametrize(
-    ("line", "code", "words"),
-    [
-        ("deploy stop --limit=", 2, ["names no node: expected a node or a role: "]),
-        ("deploy stop --limit ,", 2, ["names no node: expected a node or a role: "]),
-        (
-            "deploy plan --set jobs.pi.sample=3 --set jobs.train.epochs=x",
-            2,
-            ["jobs.pi.sample", "jobs.train.epochs"],
-        ),
-        (
-            "deploy plan deploy plan --inventory other.yaml",
-            2,
-            ["this call began with ", "/other.yaml"],
-        ),
-        (
-            "job pi --samples 1e3",
-            1,
-            [
-                "cluster plain is stopped: a job needs every parameter server and at least one"
-                " worker",
-                "`fab deploy start --no-jobs --inventory inventory.yaml` starts them",
-                "`fab deploy status --inventory inventory.yaml` shows them",
-            ],
-        ),
-        (
-            "deploy start --data nothere.npz",
-            2,
-            ["nothere.npz: no such file or folder"],
-        ),
-    ],
-)
+@rows("line", "code", "words")
 def test_what_the_inventory_does_not_allow_is_said_before_anything_starts(
     tmp_path: Path, fab: Fab, line: str, code: int, words: list[str]
 ) -> None:
@@ -181,13 +138,6 @@ def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) 
 def test_init_names_a_local_cluster_after_its_file(fab: Fab, file: str, cluster: str) -> None:
     fab(f"init --local --out={file}").says()
     assert fab(f"deploy plan --inventory={file}").stdout.startswith(f"cluster {cluster}: {file} ")
-
-
-def test_a_hint_can_be_copied(inventory: Path, fab: Fab) -> None:
-    inventory.rename(inventory.with_name("pi.yaml"))
-    fab("deploy plan --inventory pi.yaml").says(
-        "4 to change; `fab deploy start --inventory pi.yaml` does it"
-    )
 
 
 def test_init_writes_an_inventory_and_never_over_another(tmp_path: Path, fab: Fab) -> None:

@@ -88,15 +88,6 @@ def test_a_service_that_does_not_come_back_ends_the_round_in_one_line(
     assert (after["pi-1"] != before["pi-1"], after["pi-4"] == before["pi-4"]) == (True, True)
 
 
-def test_a_rollback_takes_roles_and_services_to_the_old_release_and_back(
-    machines: dict[str, Machine], fab: Fab, tmp_path: Path
-) -> None:
-    for release in (OLD, NEW):
-        assert fab("deploy rollback").says().stdout.count(f"back on release {release}") == 4
-        assert releases(machines) == [(release, release)] * 4
-        assert not list(state_of(tmp_path / "inventory.yaml", "three").glob("rollback*"))
-
-
 def test_a_service_that_does_not_come_back_ends_a_rollback_and_the_next_one_goes_on(
     machines: dict[str, Machine], fab: Fab, tmp_path: Path
 ) -> None:
@@ -114,14 +105,3 @@ def test_a_service_that_does_not_come_back_ends_a_rollback_and_the_next_one_goes
     assert UnfinishedRollback(kept).read() is None
 
 
-def test_a_service_of_the_old_release_alone_is_restarted(
-    machines: dict[str, Machine], fab: Fab
-) -> None:
-    """What a rollback of earlier days left: `current` flipped, and the service still of the other
-    release."""
-    machines["pi-4"].break_down(True, SERVICE_UNIT)
-    fab("deploy rollback").says(code=3)
-    assert releases(machines)[3] == (OLD,)
-    machines["pi-4"].break_down(False, SERVICE_UNIT)
-    fab("deploy rollback").says()
-    assert releases(machines)[3] == (OLD, OLD)

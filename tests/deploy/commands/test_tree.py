@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -15,72 +16,37 @@ from deploy.commands.reference import render
 from deploy.commands.registry import COMMANDS
 from deploy.commands.tree import ActionCommand, Tree, calls
 from deploy.common.project import ROOT
+from tests.deploy.tables import Tables
 from tests.deploy.typed import PROGRAM
 from tests.habits import needs
 from tests.ran import program
 
+rows = Tables(__file__)
 
-def read(line: str) -> list[tuple[str, dict[str, object]]]:
+
+def read(line: str) -> list[list[Any]]:
     """The commands of a line with what was given to each."""
     found = []
     for name, words in calls(line.split()):
         context = ActionCommand(name, COMMANDS[name]).make_context(name, list(words))
-        given = {key: value for key, value in context.params.items() if value}
-        found.append((name, given))
+        given = {
+            key: [*value] if isinstance(value, tuple) else value
+            for key, value in context.params.items()
+            if value
+        }
+        found.append([name, given])
     return found
 
 
-@pytest.mark.parametrize(
-    ("line", "given"),
-    [
-        ("job run a.py", {"program": "a.py"}),
-        ("job.run a.py --on workers", {"program": "a.py", "on": "workers"}),
-        ("job run --on workers --json a.py", {"program": "a.py", "on": "workers", "json_": True}),
-        ("job run --inventory=x.yaml a.py", {"program": "a.py", "inventory": "x.yaml"}),
-        ("job run --set a=1 --set b=2 a.py", {"program": "a.py", "set_": ("a=1", "b=2")}),
-        ("job run --program a.py", {"program": "a.py"}),
-        ("job run --on workers", {"on": "workers"}),
-        ("job run a.py -- --on b.py", {"program": "a.py", "arguments": ("--on", "b.py")}),
-        ("job run --program a.py -- b.py", {"program": "a.py", "arguments": ("b.py",)}),
-        ("job run export", {"program": "export"}),
-        ("deploy render kubernetes --out x", {"kind": "kubernetes", "out": "x"}),
-        ("deploy.render --out x kubernetes", {"kind": "kubernetes", "out": "x"}),
-        ("deploy render --kind kubernetes --out=x", {"kind": "kubernetes", "out": "x"}),
-    ],
-)
+@rows("line", "given")
 def test_the_word_of_a_command_may_stand_anywhere(line: str, given: dict[str, object]) -> None:
     ((name, found),) = read(line)
     assert name in ("job run", "deploy render")
     assert found == given
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        (
-            "deploy stop deploy start --jobs",
-            [("deploy stop", {}), ("deploy start", {"jobs": True})],
-        ),
-        ("app new init init", [("app new", {"name": "init"}), ("init", {})]),
-        (
-            "deploy status --watch deploy stop",
-            [("deploy status", {"watch": 2.0}), ("deploy stop", {})],
-        ),
-        ("deploy status --watch=5", [("deploy status", {"watch": 5.0})]),
-        ("deploy status --watch 0.5 --json", [("deploy status", {"watch": 0.5, "json_": True})]),
-        (
-            "deploy logs --role ps --role worker --lines 1e3",
-            [("deploy logs", {"role": ("ps", "worker"), "lines": 1000})],
-        ),
-        (
-            "deploy stop --inventory deploy.start",
-            [("deploy stop", {"inventory": "deploy.start"})],
-        ),
-    ],
-)
-def test_each_command_of_a_line_keeps_its_own_words(
-    line: str, found: list[tuple[str, dict[str, object]]]
-) -> None:
+@rows("line", "found")
+def test_each_command_of_a_line_keeps_its_own_words(line: str, found: list[list[object]]) -> None:
     assert read(line) == found
 
 

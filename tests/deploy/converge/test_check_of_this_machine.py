@@ -204,11 +204,3 @@ def test_the_estimate_follows_what_auto_becomes(
     )
     known = dict.fromkeys(NAMES, cores) if cores else {}
     assert of_inventory(given, known) == of_inventory(settled, {})
-
-
-def test_a_parameter_server_of_sync_holds_a_row_a_slot() -> None:
-    rows = {name: mode.server_vectors(16) for name, mode in MODES.items()}
-    assert rows["sync"] == 17
-    assert estimate(128, 17).ps - estimate(128).ps == 17 * 4 * 429_830
-    others = ("async", "ssp", "local", "allreduce", "single")
-    assert {rows[name] for name in others} == {0}

@@ -3,9 +3,7 @@
 from typing import Any
 
 from deploy.converge.draining import (
-    SCRIPT,
     Drained,
-    drain_words,
     lost_parameters,
     read_answers,
     workers_to_drain,
@@ -21,14 +19,6 @@ def test_workers_are_drained_while_others_are_left_and_no_parameter_server_goes_
     assert workers_to_drain(workers[:2], workers) == [task.name for task in workers[:2]]
     for restarted in (workers, servers, [*servers, *workers[:2]]):
         assert workers_to_drain(restarted, workers) == []
-
-
-def test_the_script_is_told_where_the_coordinator_listens() -> None:
-    coordinator = thesis().of_role("coordinator")[0]
-    words = drain_words(coordinator, ["worker:0", "worker:12"], 60.0)
-    told = [coordinator.metrics_address, "60", "worker:0", "worker:12"]
-    assert words == ["/usr/bin/python3", "-", *told]
-    compile(SCRIPT, "script", "exec")
 
 
 @rows("drained")

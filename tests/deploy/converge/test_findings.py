@@ -54,8 +54,3 @@ def test_a_person_sees_one_line_for_each(capsys: pytest.CaptureFixture[str]) -> 
         "  problem  rpi03         disk          [full]",
         "  ok       worker:0      ports 1 and 2 are free",
     ]
-
-
-def test_programs_get_the_node_where_there_is_one() -> None:
-    assert Finding("ok", "data", "x").to_json() == {"level": "ok", "subject": "data", "line": "x"}
-    assert Finding("ok", "rpi03 disk", "x", "rpi03").to_json()["node"] == "rpi03"

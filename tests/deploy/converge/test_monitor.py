@@ -136,9 +136,3 @@ def test_status_has_it_in_the_row_of_its_node(running: Cluster) -> None:
     assert row(running["rpi02"]) == well
     failed = with_unit(running["rpi02"], UNIT, active="failed", sub="failed")
     assert "monitor failed" in row(failed)[2]
-
-
-def test_facts_are_asked_of_the_monitor_s_node_alone() -> None:
-    asked, others = (MACHINES.questions(name) for name in ("rpi02", "rpi01"))
-    assert "prometheus.service" in {*asked.units} - {*others.units}
-    assert {f"{FOLDER}/prometheus.yml", f"{FOLDER}/read"} <= {*asked.files}

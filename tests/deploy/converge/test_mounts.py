@@ -10,7 +10,7 @@ import pytest
 
 from core.inventory import Inventory
 from deploy.converge.change import Shell
-from deploy.converge.deployment import STORAGE_PHASES, plan
+from deploy.converge.deployment import plan
 from deploy.converge.machine_facts import MachineFacts, MountFact, Questions
 from deploy.converge.mounts import Mounted
 from deploy.converge.survey import PUBLISHED_SECONDS, fact_script, read_facts
@@ -71,20 +71,6 @@ def test_what_was_mounted_is_taken_down_before_the_right_one_comes(node: PlayedN
         "systemctl start point.mount",
     ]
     assert sum("is-active" in line for line in node.done) == 2
-
-
-def test_an_export_that_moved_is_shown_on_the_server_too(tmp_path: Path) -> None:
-    pis = PlayedPis(tmp_path)
-    pis.deploy(machines_for(thesis()), "rpi11", phases=STORAGE_PHASES)
-    with (pis.machines["rpi11"].node.root / "proc/self/mountinfo").open("a") as table:
-        table.write("90 1 8:1 / /mnt/ssd rw - ext4 /dev/sda1 rw\n")
-    machines = machines_for(thesis("storage.export=/mnt/ssd/pscluster"))
-    cluster, plans = pis.deploy(machines, "rpi11", phases=STORAGE_PHASES)
-    changes = plans["mounts"]["rpi11"]
-    moved = {change.subject: change.action for change in changes if change.kind == "mount"}
-    points = [f"/mnt/pscluster/{part}" for part in ("shared", "data", "runs")]
-    assert moved == dict.fromkeys(["/etc/fstab", *points], "change")
-    assert cluster["rpi11"].mounts["/mnt/pscluster/runs"].root == "/pscluster/runs"
 
 
 def with_nas(coordinator: str, export: str = "/volume1") -> Inventory:

@@ -13,7 +13,7 @@ from deploy.converge.change import Resource, Shell, Upload
 from deploy.converge.firewall import Firewall
 from deploy.converge.folders import NotedFolders
 from deploy.converge.machine_facts import FileFact, MachineFacts
-from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted, own_fstab_lines
+from deploy.converge.mounts import FSTAB_BEGIN, FSTAB_END, FstabLines, Mounted
 from deploy.converge.resources import Absent, Folder, RunningUnit
 from deploy.converge.storage import Exports, export_again
 from deploy.render import firewall, storage
@@ -70,12 +70,6 @@ def test_fstab_with_one_mark_loses_nothing(tmp_path: Path) -> None:
 def test_fstab_without_lines_of_ours_has_no_marks(tmp_path: Path) -> None:
     assert FstabLines(()).changes(untouched()) == ()
     assert written(tmp_path, FstabLines(()), ("proc", FSTAB_BEGIN, MOUNT, FSTAB_END)) == ("proc",)
-
-
-def test_own_lines() -> None:
-    assert own_fstab_lines(("a", FSTAB_BEGIN, "b", FSTAB_END, "c")) == (FSTAB_BEGIN, "b", FSTAB_END)
-    assert own_fstab_lines(("a", FSTAB_BEGIN, "b")) == (FSTAB_BEGIN, "b")
-    assert own_fstab_lines((FSTAB_END, "a")) == ()
 
 
 def test_exports_are_written_and_exported_but_the_server_is_never_restarted() -> None:

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import pytest
 
-from core.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge.change import Change, DeploymentDisplay, Shell
@@ -26,7 +25,6 @@ from deploy.converge.serving import (
     READY_SECONDS,
     SCRIPT,
     SPARE_SECONDS,
-    restart_service,
     waits,
     words_of,
 )
@@ -224,16 +222,3 @@ def test_services_are_started_in_turn_and_a_failure_leaves_the_others(tmp_path: 
     waits = "three: wait for its turn: two is not ready"
     remedy = "`fab deploy start --retry` takes these nodes again"
     assert recap.failures["three"].line == f"{waits}; {remedy}"
-
-
-def test_a_failure_is_one_line_with_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Done:
-        ok = False
-        last_lines = ("no such certificate", "it ends again and again")
-
-    monkeypatch.setattr(Local, "run", lambda *_, **__: Done())
-    with pytest.raises(ClusterError) as failed:
-        restart_service(thesis(rpi02="service"), Local("rpi02"))
-    said = "rpi02: service not ready: no such certificate | it ends again and again"
-    remedy = "`fab deploy logs --node rpi02` says more, `fab deploy ssh --node rpi02` looks at it"
-    assert str(failed.value) == f"{said}; {remedy} by hand"

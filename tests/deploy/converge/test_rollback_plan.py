@@ -1,6 +1,7 @@
 """Where a rollback goes, and what each node needs for it."""
 
-import pytest
+from dataclasses import replace
+from typing import Any
 
 from deploy.converge.rollback_plan import (
     Need,
@@ -11,78 +12,41 @@ from deploy.converge.rollback_plan import (
     target,
 )
 from deploy.release.history import Installed, Release
+from tests.deploy.converge.tables import rows
 
 ENVIRONMENT = "e" * 16
 
 
-def standing(*history: str, runs: str = "", complete: bool = True) -> Standing:
-    """A node with these releases, the current one first; its one role runs `runs`, or that."""
+def standing(said: str) -> Standing:
+    """A node with these releases, the current one first, which its one role runs."""
+    history = said.removesuffix(" incomplete").split()
     releases = tuple(Release(key, ENVIRONMENT, 0, 100 - place) for place, key in enumerate(history))
     current = next(iter(history), None)
-    environments = {ENVIRONMENT} if complete else set()
-    installed = Installed(current, releases, frozenset(environments))
-    return Standing(installed, {"a.service": runs or current})
+    environments = frozenset[str]() if said.endswith("incomplete") else frozenset({ENVIRONMENT})
+    return Standing(Installed(current, releases, environments), {"a.service": current})
 
 
-OLD_NEW = standing("old", "new")
-NEW_OLD = standing("new", "old")
-BARE = standing()
+@rows("targets")
+def test_where_it_goes(row: Any) -> None:
+    nodes = dict(zip("abc", map(standing, row["nodes"]), strict=False))
+    assert target(nodes, row["coordinator"]) == row["goes"]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "coordinator", "where"),
-    [
-        # Most nodes say where to go.
-        ([standing("old", "oldest"), NEW_OLD, standing("new", "old", "oldest")], "a", "old"),
-        # Between equals the coordinator's node decides.
-        ([NEW_OLD, OLD_NEW], "a", "old"),
-        ([NEW_OLD, OLD_NEW], "b", "new"),
-        ([NEW_OLD, OLD_NEW], "another one", "old"),
-        ([NEW_OLD, OLD_NEW, OLD_NEW], "a", "new"),
-        # Nowhere to go.
-        ([], "a", None),
-        ([BARE, standing("new")], "a", None),
-        ([standing("new", "old", complete=False)], "a", None),
-    ],
-)
-def test_where_it_goes(nodes: list[Standing], coordinator: str, where: str | None) -> None:
-    assert target(dict(zip("abc", nodes, strict=False)), coordinator) == where
-
-
-@pytest.mark.parametrize(
-    ("node", "need"),
-    [
-        (standing("old", "oldest"), Need.NOTHING),
-        (NEW_OLD, Need.FLIP),
-        (standing("old", "new", runs="new"), Need.RESTART),
-        (OLD_NEW, Need.NOTHING),
-        (standing("new", "oldest"), Need.RELEASE),
-        (standing("new", "old", complete=False), Need.RELEASE),
-        (Standing(standing("old").installed, {"a.service": None}), Need.RESTART),
-        (Standing(standing("old").installed, {}), Need.NOTHING),
-    ],
-)
-def test_what_a_node_needs(node: Standing, need: Need) -> None:
-    assert node.need("old") is need
+@rows("needs")
+def test_what_a_node_needs(row: Any) -> None:
+    node = standing(row["node"])
+    assert replace(node, runs=row.get("runs", node.runs)).need("old") is Need[row["needs"]]
 
 
 def test_it_is_over_when_somebody_deployed_since() -> None:
     begun = Rollback("old", {"a": "new", "b": "new", "off": "new"}, ("b",))
-    assert goes_on(begun, {"a": OLD_NEW, "b": NEW_OLD, "c": standing("else")})
-    assert goes_on(begun, {"a": BARE})
-    assert not goes_on(begun, {"a": standing("newest", "new", "old"), "b": NEW_OLD})
+    on_its_way = {"a": standing("old new"), "b": standing("new old")}
+    assert goes_on(begun, {**on_its_way, "c": standing("else")})
+    assert goes_on(begun, {"a": standing("")})
+    assert not goes_on(begun, {**on_its_way, "a": standing("newest new old")})
 
 
-@pytest.mark.parametrize(
-    ("line", "release"),
-    [
-        ("unit a.service active /opt/pscluster/releases/old", "old"),
-        ("unit a.service active", None),
-        ("unit a.service activating /opt/pscluster/releases/old", None),
-        ("unit b.service active /opt/pscluster/releases/old", None),
-        ("welcome to this Pi", None),
-        ("", None),
-    ],
-)
-def test_what_a_role_runs_is_read(line: str, release: str | None) -> None:
-    assert read_runs(f"hello\n{line}\n", ["a.service"]) == {"a.service": release}
+@rows("runs")
+def test_what_a_role_runs_is_read(row: Any) -> None:
+    found = read_runs(f"hello\n{row['line']}\n", ["a.service"])
+    assert found == {"a.service": row["release"]}

@@ -31,6 +31,9 @@ from deploy.forecast.training import (
     speed_of,
     traffic_of,
 )
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 STEP = MeasuredStep(
     app="mine",
@@ -66,96 +69,54 @@ def inventory(*overrides: str, servers: int = 1) -> Inventory:
     )
 
 
-def train(mode: str, *overrides: str) -> Any:
-    return inventory(f"jobs.train.mode={mode}", *overrides).jobs.train
+def train(mode: str) -> Any:
+    """The settings of a mode, behind which others may stand."""
+    name, *overrides = mode.split()
+    return inventory(f"jobs.train.mode={name}", *overrides).jobs.train
 
 
-PARTLY = replace(STEP, gradient_seconds=0.6)
-TINY = replace(STEP, step_seconds=1e-4, gradient_seconds=1e-4, pull_bytes=400, push_bytes=400)
-LOCAL = train("local", "jobs.train.local.steps=4")
-SYNC, ASYNC, RING, SINGLE = map(train, ("sync", "async", "allreduce", "single"))
+STEPS = {
+    "whole": STEP,
+    "partly": replace(STEP, gradient_seconds=0.6),
+    "tiny": replace(STEP, step_seconds=1e-4, gradient_seconds=1e-4, pull_bytes=400, push_bytes=400),
+}
 
 
-@pytest.mark.parametrize(
-    ("settings", "step", "workers", "seconds"),
-    [
-        (SYNC, STEP, 1, 0.8),
-        (SYNC, STEP, 2, 0.4),
-        # 16 pieces of 8 windows are the most: four workers keep four cores busy, eight no longer.
-        (SYNC, STEP, 4, 0.2),
-        (SYNC, STEP, 8, 0.2),
-        # The other cores of each are idle.
-        (train("sync", "jobs.train.slots=4"), STEP, 2, 0.8),
-        (SYNC, PARTLY, 2, 0.2 + 0.3),  # only gradients are shared
-        (ASYNC, PARTLY, 2, 0.8),
-    ],
-)
+@rows("mode", "step", "workers", "seconds")
 def test_workers_that_share_a_batch_have_a_share_of_the_work_each(
-    settings: Any, step: MeasuredStep, workers: int, seconds: float
+    mode: str, step: str, workers: int, seconds: float
 ) -> None:
-    assert compute_seconds(settings, step, workers) == pytest.approx(seconds)
+    assert compute_seconds(train(mode), STEPS[step], workers) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    ("settings", "step", "workers", "servers", "seconds"),
-    [
-        # The links of the servers are shared.
-        (SYNC, STEP, 1, 1, 0.8 + 1.5 + CALL_SECONDS),
-        (SYNC, STEP, 4, 1, 0.2 + 4 * 1.5 + CALL_SECONDS),
-        (SYNC, STEP, 4, 4, 0.2 + 1.5 + CALL_SECONDS),
-        # Without waiting, the slowest of workers, servers and coordinator decides.
-        (ASYNC, STEP, 1, 1, 0.8 + 1.5 + CALL_SECONDS),
-        (ASYNC, STEP, 2, 1, (0.8 + 1.5 + CALL_SECONDS) / 2),
-        (ASYNC, STEP, 16, 1, 1.0),  # a pull a batch leaves the server
-        (ASYNC, TINY, 16, 1, CALL_SECONDS),
-        # Several batches between two transfers.
-        (LOCAL, STEP, 1, 1, (4 * 0.8 + 1.5 + CALL_SECONDS) / 4),
-        # Workers that exchange among themselves.
-        (RING, STEP, 1, 1, 0.8 + CALL_SECONDS),
-        (RING, STEP, 4, 1, 0.2 + 1.5 * 3 / 4 + CALL_SECONDS),
-        # A mode without a cluster is the step itself.
-        (SINGLE, STEP, 8, 1, 0.8),
-    ],
-)
+@rows("mode", "step", "workers", "servers", "seconds", "calls")
 def test_seconds_of_a_batch(
-    settings: Any, step: MeasuredStep, workers: int, servers: int, seconds: float
+    mode: str, step: str, workers: int, servers: int, seconds: float, calls: float
 ) -> None:
-    found = speed_of(settings, step, workers, servers, LINK)
+    seconds += calls * CALL_SECONDS
+    found = speed_of(train(mode), STEPS[step], workers, servers, LINK)
     assert found.seconds == pytest.approx(seconds)
-    assert found.gain == pytest.approx(step.step_seconds / seconds)
+    assert found.gain == pytest.approx(STEPS[step].step_seconds / seconds)
 
 
-def test_the_share_of_the_wire() -> None:
-    four = speed_of(SYNC, STEP, 4, 1, LINK)
-    assert four.on_the_wire == pytest.approx(6.0 / four.seconds)
-
-
-@pytest.mark.parametrize(
-    ("settings", "workers", "traffic"),
-    [
-        (LOCAL, 2, 1_500_000),
-        (RING, 4, 2 * 6_000_000 * 3 // 4),
-        (ASYNC, 4, 6_000_000),
-        (SINGLE, 8, 0),
-    ],
-)
-def test_bytes_of_a_batch(settings: Any, workers: int, traffic: int) -> None:
-    assert traffic_of(settings, STEP, workers) == traffic
+@rows("mode", "workers", "traffic")
+def test_bytes_of_a_batch(mode: str, workers: int, traffic: int) -> None:
+    assert traffic_of(train(mode), STEP, workers) == traffic
 
 
 def test_memory_counts_vectors_of_the_model() -> None:
     vector = 4 * 10**6
-    free = role_memory(ASYNC, STEP, 1)
+    free = role_memory(train("async"), STEP, 1)
     assert free.ps == SERVER_BYTES + (1 + 2 + COPIES_ON_A_SERVER) * vector
     assert free.worker == WORKER_BYTES + 50_000_000
     assert free.coordinator == COORDINATOR_BYTES + 300_000_000
-    sync = role_memory(train("sync", "jobs.train.slots=16"), STEP, 1)
+    sync = role_memory(train("sync jobs.train.slots=16"), STEP, 1)
     assert sync.ps == free.ps + 17 * vector, "a row a slot, and their sum"
-    two = role_memory(ASYNC, STEP, 2)
+    two = role_memory(train("async"), STEP, 2)
     assert two.ps == SERVER_BYTES + (3 + COPIES_ON_A_SERVER) * vector // 2
-    assert role_memory(RING, STEP, 1).worker == free.worker + 3 * vector
+    assert role_memory(train("allreduce"), STEP, 1).worker == free.worker + 3 * vector
     kept = replace(STEP, remembered=2)
-    assert role_memory(ASYNC, kept, 1).worker == free.worker + 2 * vector
+    assert role_memory(train("async"), kept, 1).worker == free.worker + 2 * vector
 
 
 def test_a_node_fits_within_its_share() -> None:
@@ -164,14 +125,6 @@ def test_a_node_fits_within_its_share() -> None:
     assert RolesDemand("rpi", 500 * 2**20, None).smallest_board == 1024
     assert RolesDemand("rpi", 2**40, None).smallest_board is None
     assert not RolesDemand("rpi", 2**30, 2**29).fits
-
-
-def test_a_cluster_on_this_machine_shares_its_memory() -> None:
-    found = forecast(inventory(), STEP, 300.0, {THIS_MACHINE: 10**9})
-    (here,) = found.memory
-    roles = role_memory(inventory().jobs.train, STEP, 1)
-    assert here.needed == roles.ps + 2 * roles.worker + roles.coordinator
-    assert (here.limit, here.fits) == (8 * 10**8, here.needed <= 8 * 10**8)
 
 
 def test_both_shapes_say_the_same() -> None:

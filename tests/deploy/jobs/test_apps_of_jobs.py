@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,21 +175,16 @@ def test_whether_an_app_reads_its_data_is_seen_without_running_it(
     assert reads_its_data(inventory_with(node, app)) is READS[source]
 
 
-@pytest.mark.parametrize(
-    ("refuse", "key", "said"),
-    [
-        (refuse_missing_data, "train.data.source", r"on rpi11, where .*copy it there"),
-    ],
-)
-def test_data_has_to_be_there_on_the_coordinators_node(
-    node: JobNode, app: Path, refuse: Callable[..., None], key: str, said: str
-) -> None:
-    there = Local("rpi11")
+def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path) -> None:
+    def refuse(source: object) -> None:
+        inventory = inventory_with(node, app, f"jobs.train.data.source={source}")
+        refuse_missing_data(inventory, Local("rpi11"), "pscluster")
+
     for given in ("null", app / "app.py"):
-        refuse(inventory_with(node, app, f"jobs.{key}={given}"), there, "pscluster")
+        refuse(given)
     for given in (app / "missing", "relative/missing"):
-        with pytest.raises(UsageError, match=said):
-            refuse(inventory_with(node, app, f"jobs.{key}={given}"), there, "pscluster")
+        with pytest.raises(UsageError, match=r"on rpi11, where .*copy it there"):
+            refuse(given)
 
 
 def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:

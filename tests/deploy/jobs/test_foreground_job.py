@@ -136,17 +136,6 @@ def test_a_job_dies_with_its_command(tmp_path: Path) -> None:
         eventually(lambda: gone(pid), "the death of the job")
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, ExitCode.FAILED), (signal.SIGTERM, ExitCode.CANCELLED)]
-)
-def test_a_job_that_is_killed_failed_and_one_that_was_asked_to_end_is_cancelled(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    with job(tmp_path / "journal", "deaf") as one:
-        os.kill(one.pid(), number)
-        assert one.end()[0] == code
-
-
 class CountingJob:
     """Stands for a job; counts its interrupts."""
 

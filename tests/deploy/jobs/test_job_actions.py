@@ -57,12 +57,6 @@ def test_a_job_is_begun_listed_cancelled_and_attached_to(
     assert (id_, state, folder) == (name, "cancelled", run)
 
 
-def test_train_is_submitted_and_ends_as_the_job(node: JobNode, fab: Fab) -> None:
-    node.play("24")
-    fab("job train --epochs 2 --quiet").says("\nresult: ", code=ExitCode.FAILED)
-    assert "--quiet" in node.asked()
-
-
 def test_a_local_cluster_says_where_its_jobs_are(tmp_path: Path, fab: Fab) -> None:
     (tmp_path / "inventory.yaml").write_text(local_inventory(1, 1))
     fab("job list").says("\nno job runs\n")

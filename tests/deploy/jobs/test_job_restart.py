@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from core.backoff import Backoff
@@ -7,6 +5,9 @@ from core.errors import ExitCode
 from core.inventory import load
 from deploy.jobs.foreground_job import JobEnding, JobRestartPolicy
 from tests.core.inventory.cases import PROJECT
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 POLICY = JobRestartPolicy(
     Backoff(first_seconds=0.5, longest_seconds=4.0), limit=5, window_seconds=600.0
@@ -37,22 +38,12 @@ def test_the_window_slides() -> None:
     assert POLICY.decide(LOST, restarts, now=2000.0).delay_seconds == POLICY.backoff.first_seconds
 
 
-ILLEGAL = "ended with signal 4 (SIGILL) after 1.0 s; not restarted"
-
-
-@pytest.mark.parametrize(
-    ("code", "restart", "reason"),
-    [
-        *((code, True, "restart 1 of 5 within 600 s") for code in (24, -9, -6, -11, -1)),
-        # Explained by the job.
-        *((code, False, "^$") for code in (0, 1, 2, 20, 21, 22, 23, 130, -2, -15)),
-        (-4, False, re.escape(ILLEGAL)),  # an illegal instruction comes again
-    ],
-)
+@rows("code", "restart", "reason")
 def test_a_lost_server_and_a_death_are_made_up_for(code: int, restart: bool, reason: str) -> None:
     decision = POLICY.decide(JobEnding(code, 1.0), (), now=0.0)
     assert decision.restart == restart
-    assert re.search(reason, decision.reason)
+    assert reason in decision.reason
+    assert bool(reason) == bool(decision.reason)
     # A person who interrupts has the last word.
     assert not POLICY.decide(JobEnding(code, 1.0, interrupted=True), (), now=0.0).restart
 
@@ -63,18 +54,9 @@ def test_a_port_may_be_borrowed_only_while_a_coordinator_is_away() -> None:
     assert POLICY.decide(taken, (5.0,), now=10.0).restart
 
 
-@pytest.mark.parametrize(
-    ("ending", "code"),
-    [
-        (JobEnding(24, 1.0), 24),
-        (JobEnding(0, 1.0, interrupted=True), 0),
-        (JobEnding(-9, 1.0), 1),
-        (JobEnding(-9, 1.0, interrupted=True), 130),
-        (JobEnding(-15, 1.0), 130),
-    ],
-)
-def test_the_exit_code_of_an_ending(ending: JobEnding, code: int) -> None:
-    assert ending.exit_code == code
+@rows("code", "interrupted", "exit_code")
+def test_the_exit_code_of_an_ending(code: int, interrupted: bool, exit_code: int) -> None:
+    assert JobEnding(code, 1.0, interrupted).exit_code == exit_code
 
 
 @pytest.mark.parametrize(

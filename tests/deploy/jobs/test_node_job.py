@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
 from deploy.jobs.request import JobRequest
@@ -109,13 +109,6 @@ def test_a_training_goes_on_with_fresh_roles(root: JobsRoot) -> None:
     assert "train: started again, resuming runs/one\n" in output
 
 
-def test_another_job_begins_anew_and_its_run_is_known(root: JobsRoot) -> None:
-    submit(root, SECOND)
-    assert ended(root, "killed,0", SECOND)[0] == 0
-    assert attempts(root) == [None, None]
-    assert record(root, SECOND).run_folder == run_of(root)
-
-
 def test_a_job_that_gets_nowhere_says_how_the_operator_goes_on(root: JobsRoot) -> None:
     submit(root)
     code, output = ended(root, "24,24,24")
@@ -177,12 +170,11 @@ def test_what_was_never_submitted_is_one_line(root: JobsRoot) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 2}', b'{"schema": 1, "job": "pi"}'])
-def test_a_request_of_another_kind_is_refused(root: JobsRoot, content: bytes) -> None:
-    submit(root)
-    root.job(FIRST).request.write_bytes(content)
-    code, output = ended(root, "0")
-    assert code == ExitCode.BAD_USAGE
-    assert "request.json: expected the request that `fab job` writes" in output
+def test_a_request_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "request.json").write_bytes(content)
+    said = r"request\.json: expected the request that `fab job` writes"
+    with pytest.raises(UsageError, match=said):
+        JobRequest.read(tmp_path / "request.json")
 
 
 def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:

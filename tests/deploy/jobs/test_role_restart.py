@@ -12,36 +12,22 @@ from deploy.jobs.node_job.role_restart import (
     restart_roles,
 )
 from tests.deploy.played_roles import PlayedRole, played_roles
+from tests.deploy.tables import Tables
 from tests.ports import free_ports
 
+rows = Tables(__file__)
 Restart = Callable[[Mapping[str, str], Callable[[str], None], RestartPatience], None]
 NONE: Mapping[str, str] = MappingProxyType({})
 SHORT = RestartPatience(deadline_seconds=1.0, silent_worker_seconds=0.2)
-ASKING, RESTARTING, READY, REFUSED = RestartStep
 
 
-@pytest.mark.parametrize(
-    ("ps", "workers", "elapsed", "verdict"),
-    [
-        (READY, [READY, READY], 0.0, Verdict.GO),
-        (READY, [READY, ASKING], 14.0, Verdict.WAIT),
-        (READY, [READY, ASKING], 16.0, Verdict.GO),  # switched off, as far as one can tell
-        (READY, [READY, RESTARTING], 299.0, Verdict.WAIT),
-        (READY, [READY, RESTARTING], 300.0, Verdict.GO),
-        (READY, [ASKING, ASKING], 299.0, Verdict.WAIT),
-        (READY, [ASKING, RESTARTING], 300.0, Verdict.GIVE_UP),
-        (ASKING, [READY, READY], 299.0, Verdict.WAIT),
-        (RESTARTING, [READY, READY], 300.0, Verdict.GIVE_UP),
-        (READY, [READY, REFUSED], 0.0, Verdict.GO),
-        (READY, [REFUSED, REFUSED], 0.0, Verdict.GIVE_UP),
-        (REFUSED, [READY, READY], 0.0, Verdict.GIVE_UP),
-    ],
-)
+@rows("ps", "workers", "elapsed", "verdict")
 def test_every_server_and_one_worker_are_enough(
-    ps: RestartStep, workers: list[RestartStep], elapsed: float, verdict: Verdict
+    ps: str, workers: list[str], elapsed: float, verdict: str
 ) -> None:
-    roles = {"ps:0": ps, **{f"worker:{index}": step for index, step in enumerate(workers)}}
-    assert RestartPatience(300.0, 15.0).decide(roles, elapsed) is verdict
+    roles = {f"worker:{index}": RestartStep[step] for index, step in enumerate(workers)}
+    roles["ps:0"] = RestartStep[ps]
+    assert RestartPatience(300.0, 15.0).decide(roles, elapsed) is Verdict[verdict]
 
 
 def restarted(

@@ -32,10 +32,6 @@ def chosen_by(flags: str) -> list[LogPlace]:
     return chosen(ALL, TASKS, roles, nodes)
 
 
-def test_without_a_choice_all_are_meant() -> None:
-    assert chosen_by("") == ALL
-
-
 @pytest.mark.parametrize(
     ("flags", "found"),
     [

@@ -314,19 +314,3 @@ def test_a_log_that_cannot_be_followed_is_a_line_of_the_run(
         "here: cannot follow one of its logs any more, the command ended with 3; "
     )
     assert Shown(8, RUN).wants(entry)
-
-
-def test_a_traceback_at_the_end_of_a_log_is_told_in_its_place(logged: Path, fab: Fab) -> None:
-    log = logged / "runs" / RUN / "coordinator.log"
-    write(log, line(6, "coordinator:0", "it fails", RUN), *LONG[1:])
-    rows = [f"coordinator:0 {row}" for row in LONG[1:]]
-    at = time.strftime("%H:%M:06.000 ", time.localtime(AT))
-    for words in ("deploy logs", "deploy logs --role coordinator"):
-        shown = fab(words).stdout
-        assert told(shown) == rows[-20:]
-        assert shown.count(f"\n{at}") == 20
-    log.write_text("\n".join(LONG[-25:]) + "\n")
-    os.utime(log, (AT + 3, AT + 3))
-    objects = fab("deploy logs --role coordinator --json --lines 2").stdout.splitlines()
-    assert [json.loads(row)["time"] for row in objects] == ["2026-11-22T00:00:03.000Z"] * 2
-    assert told(fab("deploy logs --lines 3").stdout)[0] == rows[-1]

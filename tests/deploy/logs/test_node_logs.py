@@ -1,13 +1,11 @@
 """A node's logs, read and followed by the commands that it is given: nothing is lost between,
 nothing comes twice."""
 
-import json
 import os
 import re
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +16,8 @@ from deploy.cluster.connection import _DIES_WITH_ITS_INPUT
 from deploy.common.command_line import Words, shell
 from deploy.logs import sources
 from deploy.logs.sources import FileLog, Journal, fixed, log_of_latest_job, log_of_run
-from tests.deploy.logs.files import readers, write
+from tests.deploy.logs.files import Journals, readers, write
 from tests.deploy.playing import eventually
-from tests.habits import needs
 from tests.hang import HANG_SECONDS
 
 HERE = Path(__file__).parents[1]
@@ -29,52 +26,11 @@ PATIENCE_SECONDS = 60.0
 RUN = "20261122T000000Z-train"
 
 
-class PlayedJournal:
-    """A journal in a folder of its own, with journalctl for it: the real one, or one that is
-    played."""
-
-    def __init__(self, folder: Path, *, real: bool) -> None:
-        folder.mkdir()
-        self._folder = folder
-        self._real = real
-        self._written = 0
-        if real:
-            self.journalctl: Words = (str(needs.tool("journalctl")), "-D", str(folder))
-            self.write("another.service", 0, "begins")  # a machine's journal is never empty
-        else:
-            self.journalctl = (sys.executable, f"{HERE}/play_journalctl.py", "-D", str(folder))
-
-    def write(self, unit: str, seconds: float, *messages: str) -> None:
-        """Lines of that time."""
-        for message in messages:
-            self._written += 1
-            fields = {
-                "__REALTIME_TIMESTAMP": str(int((AT + seconds) * 1e6) + self._written),
-                "__MONOTONIC_TIMESTAMP": str(self._written),
-                "_BOOT_ID": "0" * 31 + "1",
-                "_SYSTEMD_UNIT": unit,
-                "MESSAGE": message,
-            }
-            if self._real:
-                self._export(fields)
-            else:
-                write(self._folder / "journal", json.dumps(fields))
-
-    def _export(self, fields: Mapping[str, str]) -> None:
-        exported = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
-        writer = [*needs.machine_id(), str(needs.tool("systemd-journal-remote"))]
-        words = [*writer, "-o", f"{self._folder}/it.journal", "-"]
-        subprocess.run(
-            words, input=exported, text=True, check=True, capture_output=True, timeout=HANG_SECONDS
-        )
-
-
-@pytest.fixture(params=["real", "played"])
-def journal(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> PlayedJournal:
-    made = PlayedJournal(tmp_path / "journal", real=request.param == "real")
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journals:
+    made = Journals(tmp_path / "journal")
     monkeypatch.setattr(sources, "JOURNALCTL", made.journalctl)
+    made.write("another.service", AT, "begins")  # a machine's journal is never empty
     return made
 
 
@@ -146,43 +102,41 @@ def of_worker(
     return Journal("pi-2", "pi-2", patterns, count, since)
 
 
-def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: PlayedJournal) -> None:
-    journal.write(WORKER, 1, "one", "two", "three")
-    journal.write("ssh.service", 1, "not ours")
+def test_a_journal_is_followed_from_the_line_at_which_reading_ended(journal: Journals) -> None:
+    journal.write(WORKER, AT + 1, "one", "two", "three")
+    journal.write("ssh.service", AT + 1, "not ours")
     log = of_worker(2)
     assert read(log) == ["two", "three"]
-    journal.write(WORKER, 2, "between")
-    journal.write("pscluster-ps-0.service", 2, "of a role that is new")
+    journal.write(WORKER, AT + 2, "between")
+    journal.write("pscluster-ps-0.service", AT + 2, "of a role that is new")
     with streamed(log) as comes:
         comes("between", "of a role that is new")
-        journal.write(WORKER, 3, "live")
+        journal.write(WORKER, AT + 3, "live")
         comes("live")
 
 
-def test_without_lines_wanted_following_begins_there_too(journal: PlayedJournal) -> None:
-    journal.write(WORKER, 1, "one", "two")
+def test_without_lines_wanted_following_begins_there_too(journal: Journals) -> None:
+    journal.write(WORKER, AT + 1, "one", "two")
     log = of_worker(0)
     log.read(on_node(log.reading()))
-    journal.write(WORKER, 2, "between")
+    journal.write(WORKER, AT + 2, "between")
     with streamed(log) as comes:
         comes("between")
 
 
 @pytest.mark.parametrize("since", [0.0, AT + 5.25])
-def test_where_nothing_was_read_all_that_is_there_is_new(
-    journal: PlayedJournal, since: float
-) -> None:
-    journal.write("pscluster-job@1-pi.service" if since else "ssh.service", 1, "old")
+def test_where_nothing_was_read_all_that_is_there_is_new(journal: Journals, since: float) -> None:
+    journal.write("pscluster-job@1-pi.service" if since else "ssh.service", AT + 1, "old")
     log = of_worker(20, since, ["pscluster-job@*"])
     assert log.read(on_node(log.reading())) == []
-    journal.write("pscluster-job@2-pi.service", 6, "Started")
+    journal.write("pscluster-job@2-pi.service", AT + 6, "Started")
     with streamed(log) as comes:
         comes("Started")
 
 
-def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: PlayedJournal) -> None:
+def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: Journals) -> None:
     for seconds in range(6):
-        journal.write(WORKER, seconds, f"at {seconds}")
+        journal.write(WORKER, AT + seconds, f"at {seconds}")
     log = of_worker(2, AT + 1.5)
     told = log.read(on_node(log.reading()))
     assert [entry.text for entry in told] == ["at 4", "at 5"]
@@ -190,15 +144,15 @@ def test_of_a_time_the_newest_lines_are_read_not_the_first(journal: PlayedJourna
     assert read(of_worker(20, AT + 3.5)) == ["at 4", "at 5"]
 
 
-def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: PlayedJournal) -> None:
-    journal.write(WORKER, 1, "old")
+def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: Journals) -> None:
+    journal.write(WORKER, AT + 1, "old")
     with streamed(of_worker()) as comes:
         os.set_blocking(comes.stdout.fileno(), False)
         told = ""
 
         def came() -> bool:
             nonlocal told
-            journal.write(WORKER, 2, "new")
+            journal.write(WORKER, AT + 2, "new")
             time.sleep(0.1)
             told = comes.stdout.readline()
             return bool(told)
@@ -207,9 +161,9 @@ def test_a_journal_that_could_not_be_read_is_followed_from_now_on(journal: Playe
     assert re.search('"MESSAGE": ?"new"', told)
 
 
-def test_no_character_of_a_line_splits_it(journal: PlayedJournal) -> None:
+def test_no_character_of_a_line_splits_it(journal: Journals) -> None:
     message = "a\N{LINE SEPARATOR}b\x1ec\x85d"
-    journal.write(WORKER, 1, message)
+    journal.write(WORKER, AT + 1, message)
     assert read(of_worker()) == [message]
 
 
@@ -330,15 +284,6 @@ def test_what_a_start_file_prints_is_no_log(tmp_path: Path) -> None:
     assert read(log, before=b"Welcome to pi-1\n") == []
     write(job_with_run(tmp_path, "1-train", RUN), line(1, "one"))
     assert read(log, before=b"Welcome to pi-1\n") == [line(1, "one")]
-
-
-def test_the_log_of_a_run_that_has_not_begun_is_followed_from_its_beginning(tmp_path: Path) -> None:
-    log = coordinators(tmp_path, 20, RUN)
-    assert read(log, follow=True) == []
-    path = tmp_path / "runs" / RUN / "coordinator.log"
-    with streamed(log, path) as comes:
-        write(path, line(1, "one"))
-        comes(line(1, "one"))
 
 
 def test_the_end_of_a_file_is_its_last_lines(tmp_path: Path) -> None:

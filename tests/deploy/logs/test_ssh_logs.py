@@ -3,7 +3,6 @@ systemd."""
 
 import getpass
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from deploy.cluster.places import NodePlaces
 from deploy.converge.systemd import Systemd
 from deploy.logs import sources
 from deploy.logs.log_reader import ClusterLogs
-from deploy.logs.sources import FileLog
-from tests.deploy.logs.files import write
+from deploy.logs.sources import FileLog, Journal
+from tests.deploy.logs.files import Journals, write
 from tests.deploy.typed import Fab, Outcome
 
 
@@ -22,20 +21,16 @@ def line_of(seconds: int, role: str, message: str) -> str:
     return f"2026-11-22T00:00:{seconds:02d}.000Z INFO {role} 10.77.0.2:2223 run 1-train: {message}"
 
 
-def journal_of(unit: str, seconds: int, message: str) -> str:
-    fields = {
-        "__REALTIME_TIMESTAMP": str(1795305600_000000 + seconds * 1_000_000),
-        "_SYSTEMD_UNIT": f"pscluster-{unit}.service",
-    }
-    return json.dumps({**fields, "MESSAGE": message})
+def tell(journal: Journals, unit: str, seconds: int, message: str) -> None:
+    journal.write(f"pscluster-{unit}.service", 1795305600 + seconds, message)
 
 
 @pytest.fixture
-def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journals:
     """The journal that all nodes have here, where systemd is not, with a coordinator's log of the
     run 1-train."""
-    player = Path(__file__).parents[1] / "play_journalctl.py"
-    monkeypatch.setattr(sources, "JOURNALCTL", (sys.executable, str(player), "-D", str(tmp_path)))
+    made = Journals(tmp_path / "journal")
+    monkeypatch.setattr(sources, "JOURNALCTL", made.journalctl)
     places = NodePlaces(state=str(tmp_path / "state"), user=getpass.getuser())
     monkeypatch.setattr(NodePlaces, "runs", lambda _, inventory: str(tmp_path / "runs"))
     monkeypatch.setattr(Systemd.__init__, "__defaults__", (places,))
@@ -45,12 +40,10 @@ def journal(asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         line_of(2, "coordinator:0", "two"),
         line_of(4, "coordinator:0", "four"),
     )
-    made = tmp_path / "journal"
     for index, seconds in ((0, 1), (1, 3)):
         role = f"worker:{index}"
-        write(made, journal_of(f"worker-{index}", 0, "ready"))
-        begins = line_of(seconds, role, "run 1-train begins")
-        write(made, journal_of(f"worker-{index}", seconds, begins))
+        tell(made, f"worker-{index}", 0, "ready")
+        tell(made, f"worker-{index}", seconds, line_of(seconds, role, "run 1-train begins"))
     return made
 
 
@@ -68,12 +61,14 @@ def told(shown: Outcome) -> list[str]:
     return [row.partition(" ")[2] for row in shown.stdout.splitlines()[1:]]
 
 
-def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(journal: Path, fab: Fab) -> None:
+def test_the_logs_of_all_nodes_and_the_coordinators_are_one_story(
+    journal: Journals, fab: Fab
+) -> None:
     assert told(fab(f"{ROLES} --run 1-train")) == STORY
     assert told(fab(f"{ROLES} --lines 3")) == STORY[1:]
     assert told(fab(f"{ROLES} --since 2026-11-22T00:00:03.000Z")) == STORY[2:]
     assert told(fab(f"{ROLES} --since 2026-11-22T00:00:01Z --lines 1")) == STORY[3:]
-    write(journal, journal_of("job@1-train", 5, "Deactivated"))
+    tell(journal, "job@1-train", 5, "Deactivated")
     rows = [json.loads(row) for row in fab(f"{ROLES} --json --lines 3").stdout.splitlines()]
     assert [row["message"] for row in rows] == ["run 1-train begins", "four", "Deactivated"]
     assert [row["run"] for row in rows] == ["1-train", "1-train", None]
@@ -85,20 +80,23 @@ def test_the_coordinators_log_is_told_where_no_job_stands_in_the_journal(fab: Fa
 
 
 def test_what_is_written_between_reading_and_following_is_told_once(
-    journal: Path, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
+    journal: Journals, tmp_path: Path, fab: Fab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follow = ClusterLogs.follow
 
     def between(*args: Any) -> None:
-        write(journal, journal_of("worker-1", 5, line_of(5, "worker:1", "between")))
+        tell(journal, "worker-1", 5, line_of(5, "worker:1", "between"))
         log = tmp_path / "runs/1-train/coordinator.log"
         write(log, line_of(6, "coordinator:0", "the last"))
-        (tmp_path / "over").touch()
         follow(*args)
 
     def to_its_end(log: FileLog) -> list[str]:
         return ["timeout", "5", "tail", "-c", f"+{log._position + 1}", str(log._path)]
 
+    staying = Journal.following
+    monkeypatch.setattr(
+        Journal, "following", lambda log: [word for word in staying(log) if word != "-f"]
+    )
     monkeypatch.setattr(ClusterLogs, "follow", between)
     monkeypatch.setattr(FileLog, "following", to_its_end)
     more = ["pi-3 worker-1       | between", "pi-1 coordinator-0  | the last"]

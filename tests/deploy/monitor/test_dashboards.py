@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import accumulate, product
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -39,28 +39,6 @@ def labels_left(expression: str) -> list[str] | None:
     return None
 
 
-def test_panels_have_numbers_of_their_own_and_do_not_overlap(name: str) -> None:
-    panels = DASHBOARDS[name]["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels) > 0
-    taken: set[tuple[int, int]] = set()
-    for panel in panels:
-        place = panel["gridPos"]
-        across = range(place["x"], place["x"] + place["w"])
-        cells = {*product(across, range(place["y"], place["y"] + place["h"]))}
-        assert not cells & taken, panel["title"]
-        assert across.stop <= 24
-        taken |= cells
-
-
-def test_every_panel_says_what_it_shows_in_which_unit(name: str) -> None:
-    for panel in panels_of(DASHBOARDS[name]):
-        assert panel["title"]
-        assert panel["description"].endswith("."), panel["title"]
-        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-        references = [target["refId"] for target in panel["targets"]]
-        assert len(set(references)) == len(references) > 0, panel["title"]
-
-
 def test_expressions_are_of_the_chosen_cluster_and_name_series_as_they_are_recorded(
     name: str,
 ) -> None:
@@ -76,29 +54,6 @@ def test_no_panel_knows_a_data_source_or_a_number_of_one_grafana(name: str) -> N
     assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
     assert "id" not in DASHBOARDS[name]
     assert DASHBOARDS[name]["uid"] == name.removesuffix(".json")
-
-
-SEVERAL = {"pscluster-overview.json": [True], "pscluster-node.json": [False]}
-"""Whether several nodes can be chosen, where a node can."""
-
-
-def test_variables_and_annotations(name: str) -> None:
-    content = DASHBOARDS[name]
-    variables = content["templating"]["list"]
-    names = [variable["name"] for variable in variables]
-    nodes = [variable["multi"] for variable in variables if variable["name"] == "node"]
-    assert nodes == SEVERAL.get(name, [])
-    assert names == ["datasource", "cluster", *(["node"] * len(nodes))]
-    assert [one["name"] for one in content["annotations"]["list"]] == ["Starts", "Checkpoints"]
-    # Grafana 9, the first without angular panels in new dashboards.
-    assert content["schemaVersion"] >= 36
-    used = set(re.findall(r"\$(\w+)", json.dumps(content["panels"]))) - {"__rate_interval"}
-    assert used | {"datasource"} == set(names)
-
-
-def test_no_panel_of_angular(name: str) -> None:
-    kinds = {panel["type"] for panel in DASHBOARDS[name]["panels"]}
-    assert kinds <= {"row", "stat", "table", "timeseries", "state-timeline"}
 
 
 def test_what_is_said_to_be_so_now_is_asked_for_at_one_time(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What the dashboards show of known series, as promtool evaluates their expressions (`shown.yaml`)."""
+"""What dashboards show of known series, as promtool evaluates their expressions (shown.yaml)."""
 
 import json
 from pathlib import Path

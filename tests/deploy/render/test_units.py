@@ -11,8 +11,11 @@ from deploy.render import units
 from tests.core.inventory.cases import machine, read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.rendered import ENCRYPTED, FULL, ODD, unit_texts
+from tests.deploy.tables import Tables
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
+
+rows = Tables(__file__)
 
 PROGRAMS = (
     *(f"{CURRENT}/environment/bin/python", "/usr/sbin/nft"),
@@ -20,9 +23,7 @@ PROGRAMS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("workers", "peers"), [(1, 16), (2, 16), (16, 16), (17, 32), (32, 32), (33, 64)]
-)
+@rows("workers", "peers")
 def test_threads_grow_in_steps(workers: int, peers: int) -> None:
     nodes = [
         f"  - {{name: w{n}, address: 10.0.1.{n + 1}, roles: [worker]}}" for n in range(workers)
@@ -71,20 +72,7 @@ def test_systemd_understands_every_line(unit_folder: Path, inventory: str) -> No
     assert (done.returncode, ours) == (0, []), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("inventory", "kind", "tenths"),
-    [
-        ("odd", "ps-0", 10),
-        ("odd", "worker-1", 10),
-        ("odd", "service", 10),
-        ("odd", "monitor", 10),
-        ("odd", "job@", 12),
-        ("encrypted", "wireguard", 19),
-        ("encrypted", "wireguard-in-the-kernel", 17),
-        ("full", "worker-1", 12),
-        ("full", "job@", 14),
-    ],
-)
+@rows("inventory", "kind", "tenths")
 def test_exposure_is_at_most(unit_folder: Path, inventory: str, kind: str, tenths: int) -> None:
     """With the drop-in of all units. `full` opens the files of a GPU, which count as exposed."""
     path = unit_folder / inventory / f"pscluster-{kind}.service"

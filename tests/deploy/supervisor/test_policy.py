@@ -3,6 +3,9 @@ import pytest
 from core.backoff import Backoff
 from core.errors import ExitCode
 from deploy.supervisor.policy import Decision, History, RestartPolicy, RoleEnding
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 POLICY = RestartPolicy(
     Backoff(first_seconds=0.5, longest_seconds=4.0),
@@ -93,15 +96,7 @@ def test_a_taken_port_is_final_at_first_and_may_pass_later(code: int) -> None:
     assert decide(code, failures=1, ever_ready=True).restart
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (20, "exit code 20 (PORT_TAKEN)"),
-        (77, "exit code 77"),
-        (-9, "signal 9 (SIGKILL)"),
-        (-250, "signal 250 (unknown)"),
-    ],
-)
+@rows("code", "words")
 def test_endings_are_named(code: int, words: str) -> None:
     assert RoleEnding(code, 0.0, reached_ready=False).describe() == words
 

@@ -12,7 +12,10 @@ from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from deploy.terminal.console import progress_line
 from tests.deploy.pseudo_terminal import COLOUR, PATIENCE_SECONDS, Terminal, on_a_terminal
+from tests.deploy.tables import Tables
 from tests.deploy.typed import PROGRAM
+
+rows = Tables(__file__)
 
 WATCH = [*PROGRAM, "deploy", "status", "--watch", "0.2"]
 HIDE_CURSOR = "\x1b[?25l"
@@ -59,9 +62,7 @@ def test_without_colours() -> None:
     assert any(row.startswith("train") for row in terminal.rows)
 
 
-@pytest.mark.parametrize(
-    ("flags", "term"), [(("--quiet",), "xterm"), ((), "dumb"), (("--quiet",), "dumb")]
-)
+@rows("flags", "term")
 def test_nothing_moves_where_it_should_not(flags: tuple[str, ...], term: str) -> None:
     terminal = job(60, *flags, environment={"TERM": term})
     assert "\x1b" not in terminal.text
