@@ -1,7 +1,8 @@
-"""A node that is this machine, whose streams can break."""
+"""Nodes that are this machine, whose streams break or whose answers are given."""
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.local import Local
@@ -32,3 +33,24 @@ class LocalShell(Local):
                 raise NodeUnreachableError(f"{self.name}: the connection broke")
 
         return super().stream(words, breaking, root=root, user=user, stop=stop)
+
+
+class Heard(Local):
+    """Notes the commands that come; one with a key of `answers` in it prints or raises that."""
+
+    def __init__(self, name: str = "rpi11", answers: Mapping[str, str | Exception] = {}) -> None:
+        super().__init__(name)
+        self.commands: list[str] = []
+        self._answers = answers
+
+    def run(self, words: Any, **how: Any) -> Any:
+        self.commands.append(" ".join(map(str, words)))
+        for part, answer in self._answers.items():
+            if part in self.commands[-1]:
+                if isinstance(answer, Exception):
+                    raise answer
+                return super().run(["printf", "%s", answer])
+        return super().run(words, **how)
+
+    def heard(self, part: str) -> bool:
+        return any(part in command for command in self.commands)

@@ -5,7 +5,6 @@ import sysconfig
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from deploy.release import extras
 from deploy.release.requirements import Target, environment_key
 from deploy.release.scripts import install_environment, prune_extras
 from deploy.release.wheelhouse import make_wheelhouse
+from tests.deploy.local_shell import Heard
 from tests.deploy.release.wheels import (
     EXECUTABLE,
     MACHINE,
@@ -39,23 +39,9 @@ OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
 HELLO = {"platform": "hello"}
 
 
-class Heard(Local):
-    """This machine, and the commands that came."""
-
-    def __init__(self, name: str = "rpi11", **answers: str) -> None:
-        super().__init__(name)
-        self.commands: list[str] = []
-        self._answers = {"list-units": "", **answers}  # a bare machine has no systemctl
-
-    def run(self, words: Any, **how: Any) -> Any:
-        self.commands.append(" ".join(map(str, words)))
-        for part, answer in self._answers.items():
-            if part in self.commands[-1]:
-                words = ["echo", answer]
-        return super().run(words, **how)
-
-    def heard(self, part: str) -> bool:
-        return any(part in command for command in self.commands)
+def node(name: str = "rpi11", **answers: str) -> Heard:
+    """A node on which no job runs: a bare machine has no systemctl."""
+    return Heard(name, {"list-units": "", **answers})
 
 
 class Nodes:
@@ -106,8 +92,8 @@ class Nodes:
 
     def bring(self, *nodes: Heard) -> Mapping[str, str]:
         """The key on each."""
-        with Fleet([Heard(), *nodes], parallel=1) as fleet:
-            names = [node.name for node in nodes]
+        with Fleet([node(), *nodes], parallel=1) as fleet:
+            names = [each.name for each in nodes]
             return NodeExtras(self.inventory).bring(fleet, self.wanted, names)
 
 
@@ -117,8 +103,8 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
 
 def test_it_is_installed_once_and_the_second_job_finds_it(nodes: Nodes) -> None:
-    first = Heard()
-    second = Heard()
+    first = node()
+    second = node()
     keys = nodes.bring(first)
     home = nodes.opt / "extras" / "environments" / keys["rpi11"]
     asked = "import beta, packaging, json; print(json.dumps([beta.__file__, packaging.__file__]))"
@@ -139,15 +125,15 @@ def test_it_is_installed_once_and_the_second_job_finds_it(nodes: Nodes) -> None:
 def test_nothing_is_removed_while_a_job_runs_or_waits(
     nodes: Nodes, units: str, removes: bool
 ) -> None:
-    node = Heard(**{"list-units": units})
-    nodes.bring(node)
-    assert node.heard("most=") == removes
+    asked = node(**{"list-units": units})
+    nodes.bring(asked)
+    assert asked.heard("most=") == removes
 
 
 def test_what_the_common_environment_has_needs_no_other(nodes: Nodes) -> None:
     nodes.patch.setattr(extras, "INSTALLER", "none")  # so that the list's uv counts as a package
     nodes.wanted.write_text("uv\n")
-    assert nodes.bring(Heard()) == {"rpi11": ""}
+    assert nodes.bring(node()) == {"rpi11": ""}
     assert not (nodes.opt / "extras").exists()
 
 
@@ -164,7 +150,7 @@ def test_a_node_with_another_release_is_put_right_first(
     nodes.current.unlink()
     nodes.current.symlink_to(nodes.environment("0" * 16, python))
     with pytest.raises(ClusterError, match=f"rpi11: {words}"):
-        nodes.bring(Heard())
+        nodes.bring(node())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +164,7 @@ def test_a_node_with_another_release_is_put_right_first(
 )
 def test_a_foreign_answer_is_one_line(nodes: Nodes, answer: str, words: str) -> None:
     with pytest.raises(ClusterError, match=rf"^[^\n]*{words}[^\n]*$"):
-        nodes.bring(Heard(platform=answer))
+        nodes.bring(node(platform=answer))
 
 
 def test_a_refusal_of_the_node_is_said(nodes: Nodes) -> None:
@@ -186,7 +172,7 @@ def test_a_refusal_of_the_node_is_said(nodes: Nodes) -> None:
     nodes.patch.setattr(of_nodes, "install_environment", failing)
     said = r"rpi11: the packages cannot be installed: .*does not start"
     with pytest.raises(ClusterError, match=said):
-        nodes.bring(Heard())
+        nodes.bring(node())
 
 
 def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(nodes: Nodes) -> None:
@@ -199,12 +185,12 @@ def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(nodes
     nodes.patch.setattr(of_nodes, "locked", counted)
     installs = "echo changed: wheels"
     nodes.patch.setattr(of_nodes, "install_environment", lambda *_, **__: installs)
-    three = [Heard("rpi01", **{"test -e": "there"}), Heard("rpi02"), Heard("rpi03")]
+    three = [node("rpi01", **{"test -e": "there"}), node("rpi02"), node("rpi03")]
     keys = nodes.bring(*three)
     assert locks == [MACHINE]
     assert keys.keys() == {"rpi01", "rpi02", "rpi03"}
     assert len({*keys.values()}) == 1
-    assert [node.heard(installs) for node in three] == [False, True, True]
+    assert [each.heard(installs) for each in three] == [False, True, True]
 
 
 def foreign(python: str) -> str:
@@ -221,9 +207,9 @@ def test_one_line_names_all_nodes_whose_lock_cannot_be_had(nodes: Nodes, python:
     nodes.wanted.write_text("gamma\n")
     with pytest.raises(UsageError) as refused:
         nodes.bring(
-            Heard("rpi01", platform=foreign(f"{PYTHON}.2")),
-            Heard("rpi02"),
-            Heard("rpi03", platform=foreign(python)),
+            node("rpi01", platform=foreign(f"{PYTHON}.2")),
+            node("rpi02"),
+            node("rpi03", platform=foreign(python)),
         )
     line = str(refused.value)
     unfit = f"no versions fit CPython {PYTHON} on {OTHER_MACHINE}"
@@ -235,11 +221,11 @@ def test_one_line_names_all_nodes_whose_lock_cannot_be_had(nodes: Nodes, python:
 
 def test_each_node_that_cannot_be_asked_is_a_line_and_a_bad_file_asks_none(nodes: Nodes) -> None:
     with pytest.raises(ClusterError) as refused:
-        nodes.bring(Heard("rpi01", **HELLO), Heard("rpi02"), Heard("rpi03", **HELLO))
+        nodes.bring(node("rpi01", **HELLO), node("rpi02"), node("rpi03", **HELLO))
     lines = str(refused.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["rpi01", "rpi03"]
     nodes.wanted.write_text("-e .\n")
-    unasked = Heard()
+    unasked = node()
     with pytest.raises(UsageError, match="line 1: expected a package"):
         nodes.bring(unasked)
     assert unasked.commands == []

@@ -1,14 +1,9 @@
 """The script that restarts a node's service and waits for it; systemd is played, the port real."""
 
-import http.server
 import os
 import shlex
-import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +25,7 @@ from deploy.converge.serving import (
 )
 from recognise.service.certificates import server_certificate
 from recognise.service.state import made
+from tests.deploy.answering import answering
 from tests.deploy.converge.pi import machines_for, thesis, untouched_cluster
 from tests.hang import HANG_SECONDS
 
@@ -87,38 +83,13 @@ def played(tmp_path: Path) -> Played:
     return Played(tmp_path)
 
 
-@contextmanager
-def answering(status: int = 200, certificate: Path | None = None) -> Iterator[int]:
-    """A port where this process answers so, with a certificate by TLS."""
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == "/v2/health/ready" else 404)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_a_service_that_answers_is_ready(played: Played) -> None:
     """One that systemd has started is waited for alone."""
-    with answering() as port:
-        assert played.restart(port, verb="wait") == (0, "ready\n", "")
+    with answering(200) as server:
+        assert played.restart(server.server_port, verb="wait") == (0, "ready\n", "")
         assert played.done == []
-        assert played.restart(port) == (0, "ready\n", "")
+        assert played.restart(server.server_port) == (0, "ready\n", "")
+    assert {path for path, _ in server.asked} == {"/v2/health/ready"}
     assert played.done == [f"restart {UNIT}"]
 
 
@@ -129,10 +100,10 @@ def test_one_without_a_promoted_version_waits(played: Played) -> None:
 def test_one_that_has_a_version_and_does_not_answer_fails_with_its_last_words(
     played: Played,
 ) -> None:
-    with answering(503) as port:
-        code, output, errors = played.restart(port, seconds=1.0)
+    with answering(503) as server:
+        code, output, errors = played.restart(server.server_port, seconds=1.0)
     assert (code, output) == (1, "")
-    late = f"no answer at http://127.0.0.1:{port}/v2/health/ready within 1 s"
+    late = f"no answer at http://127.0.0.1:{server.server_port}/v2/health/ready within 1 s"
     assert errors.splitlines() == ["no such certificate", late]
 
 
@@ -141,8 +112,8 @@ def test_one_is_ready_with_the_node_s_own_certificate_alone(
     played: Played, tmp_path: Path, shown: str
 ) -> None:
     own, other = (server_certificate(made(tmp_path / name), ("node",)) for name in ("a", "b"))
-    with answering(certificate={"its own": own, "another's": other}.get(shown)) as port:
-        code, output, _ = played.restart(port, seconds=1.0, certificate=str(own))
+    with answering(200, certificate={"its own": own, "another's": other}.get(shown)) as server:
+        code, output, _ = played.restart(server.server_port, seconds=1.0, certificate=str(own))
     assert (code, output) == ((0, "ready\n") if shown == "its own" else (1, ""))
 
 
@@ -152,7 +123,8 @@ def test_another_process_that_has_taken_the_port_is_not_the_service(
     """It shows what the service would: the node's certificate, and a name like ss's own text."""
     (played.folder / "flapping").touch()  # the unit's process is systemctl itself
     own = server_certificate(made(tmp_path / "own"), ("node",))
-    with answering(certificate=own) as port:
+    with answering(200, certificate=own) as server:
+        port = server.server_port
         code, output, _ = played.restart(port, seconds=1.0, certificate=str(own))
         assert (code, output) == (1, "")
         words = shlex.split(until_it_listens(UNIT, port).replace("range(50)", "range(3)"))

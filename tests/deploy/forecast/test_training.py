@@ -14,7 +14,6 @@ from core.inventory.loading import loads
 from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.local import Local
 from deploy.forecast.nodes import memory_of_nodes
 from deploy.forecast.training import (
     CALL_SECONDS,
@@ -31,6 +30,7 @@ from deploy.forecast.training import (
     speed_of,
     traffic_of,
 )
+from tests.deploy.local_shell import Heard
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)
@@ -181,30 +181,15 @@ def test_nodes_are_compared_with_their_own_memory() -> None:
     assert "memory: silent: worker: 160 MB: fits on a board of 512 MB" in said
 
 
-class Answers(Local):
-    """A node that says what it is made to say."""
-
-    def __init__(self, name: str, said: str | ClusterError) -> None:
-        super().__init__(name)
-        self._said = said
-
-    def run(self, *words: Any, **more: Any) -> Any:
-        assert words == (["grep", "-m", "1", "MemTotal:", "/proc/meminfo"],)
-        if isinstance(self._said, ClusterError):
-            raise self._said
-        return super().run(["printf", "%s", self._said])
-
-
 def test_what_nodes_say_is_believed_if_it_is_a_number() -> None:
-    said: dict[str, str | ClusterError] = {
+    answers: dict[str, str | Exception] = {
         "one": "MemTotal:        3884392 kB\n",
         "two": "MemTotal: -1 kB\n",
         "three": "9" * 50,
         "gone": ClusterError("gone: does not answer"),
     }
-    known, silent = memory_of_nodes(
-        Fleet([Answers(name, text) for name, text in said.items()], parallel=1)
-    )
+    nodes = [Heard(name, {"MemTotal:": answer}) for name, answer in answers.items()]
+    known, silent = memory_of_nodes(Fleet(nodes, parallel=1))
     assert known == {"one": 3884392 * 1024}
     assert silent["gone"] == "does not answer"
     assert set(silent) == {"two", "three", "gone"}

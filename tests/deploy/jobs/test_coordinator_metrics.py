@@ -1,10 +1,6 @@
 """What `status` learns of a running job: of any number of workers, and never an empty answer for
 one that failed."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,33 +11,11 @@ from deploy.cluster.local import Local
 from deploy.jobs import services
 from deploy.jobs.services import coordinator_metrics
 from deploy.terminal.console import progress_line
+from tests.deploy.answering import answering
 from tests.ports import free_port
 
 OWN = 'pscluster_train_planned_epochs{role="coordinator",task="0"} 12.0\n'
 A_WORKER = 'pscluster_train_step_seconds_bucket{role="worker",task="1",part="pull",le="0.1"} 1.0\n'
-
-
-@contextmanager
-def answering(body: bytes, status: int = 200) -> Iterator[int]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing is logged."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def asked(port: int) -> str:
@@ -52,8 +26,8 @@ def asked(port: int) -> str:
 
 
 def test_a_coordinator_of_hundreds_of_workers_is_read() -> None:
-    with answering((A_WORKER * 30_000 + OWN).encode()) as port:
-        found = asked(port)
+    with answering(200, body=(A_WORKER * 30_000 + OWN).encode()) as server:
+        found = asked(server.server_port)
     assert found == OWN
     assert progress_line(found).startswith("train: epoch 0 of 12")
 
@@ -66,7 +40,7 @@ def test_no_listener_is_no_job_and_no_answer_is_no_statement(
         services, "_ASK", services._ASK.replace(str(services.MOST_METRICS_BYTES), "1000")
     )
     with (
-        answering((A_WORKER * 100).encode()) as port,
+        answering(200, body=(A_WORKER * 100).encode()) as server,
         pytest.raises(ClusterError, match="at most 1000 bytes, got more"),
     ):
-        asked(port)
+        asked(server.server_port)

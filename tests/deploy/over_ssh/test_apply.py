@@ -199,13 +199,6 @@ def test_a_node_that_is_lost_in_a_phase_leaves_the_run_and_the_others_go_on(
     assert [name for name, _ in told].count("rpi02") == 1
 
 
-def test_a_failing_step_keeps_its_node_out_of_the_next_phase(sshd: Sshd, tmp_path: Path) -> None:
-    places = [("rpi01", sshd), ("rpi02", sshd)]
-    recap, _ = deploy(places, tmp_path, "rpi02", Shell("fail", "exit 4"))
-    assert recap.failures["rpi02"].return_code == 4
-    assert recap.rows()[1] == ("rpi02", "failed", "-", "failed")
-
-
 @pytest.mark.parametrize(
     ("doomed", "phase", "note"),
     [

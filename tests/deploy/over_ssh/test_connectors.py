@@ -47,11 +47,6 @@ def test_a_command_ends_with_its_code_and_both_streams(node: Connector) -> None:
     assert outcome.stdout == content
 
 
-def test_root_asks_for_nothing_where_the_account_is_root() -> None:
-    here = Local("here")
-    assert here.run(["id", "-u"]).text == here.run(["id", "-u"], root=True).text
-
-
 def test_values_are_words_whatever_is_in_them(node: Connector) -> None:
     awkward = "a b'c\"$(id)`id`;*\n"
     assert node.run(["printf", "%s", awkward]).text == awkward

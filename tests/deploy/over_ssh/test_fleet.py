@@ -46,19 +46,6 @@ def test_logins_beyond_what_the_server_takes_at_once_are_tried_again(
         assert re.search("MaxStartups|drop connection", (tmp_path / "sshd.log").read_text())
 
 
-def test_a_node_that_is_not_there_is_a_result_of_its_own(sshd: Sshd, tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    with running_sshd(tmp_path / "gone") as gone:
-        pinned = trusting(tmp_path, sshd, gone)
-    with fleet_of(pinned, [("rpi01", sshd), ("rpi02", gone)]) as fleet:
-        results = fleet.each(lambda node: node.run(["echo", "here"]).text)
-        assert fleet.each(lambda node: node.name, ["rpi01"]) == {"rpi01": "rpi01"}
-        assert fleet.each(lambda node: node.name, []) == {}
-    assert results["rpi01"] == "here\n"
-    assert isinstance(results["rpi02"], ClusterError)
-    assert "no connection" in str(results["rpi02"])
-
-
 def test_an_interrupt_does_not_wait_for_what_the_nodes_do(sshd: Sshd, tmp_path: Path) -> None:
     names = ["rpi01", "rpi02"]
     script = (

@@ -103,15 +103,12 @@ def serving(name: str, ports_of: Mapping[int, Sequence[int]]) -> Iterator[None]:
         process.communicate(timeout=HANG_SECONDS)
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Two nodes on one cable, each with the table, and with nobody at its ports."""
-    needs.tool("nft")
+@contextmanager
+def wired(*ours: str, theirs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The network namespaces of two nodes on one cable, each with its addresses."""
     needs.possible(why_not())
     tag = uuid.uuid4().hex[:8]
     names = (f"pfa{tag}", f"pfb{tag}")
-    rules = tmp_path_factory.mktemp("rules") / "rules.nft"
-    rules.write_text(firewall.ruleset(WATCHED, "rpi11"))
     cable = "link add cable type veth peer name cable netns"
     with ExitStack() as stack:
         for name in names:
@@ -119,9 +116,20 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
             stack.callback(ip, "netns", "del", name)
             ip("-n", name, "link", "set", "lo", "up")
         ip("-n", names[0], *cable.split(), names[1])
-        for name, address in ((names[0], HERE), (names[1], THERE), (names[1], ELSEWHERE)):
-            ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
+        for name, addresses in zip(names, (ours, theirs), strict=True):
+            for address in addresses:
+                ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
             ip("-n", name, "link", "set", "cable", "up")
+        yield names
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Two nodes on one cable, each with the table, and with nobody at its ports."""
+    needs.tool("nft")
+    rules = tmp_path_factory.mktemp("rules") / "rules.nft"
+    rules.write_text(firewall.ruleset(WATCHED, "rpi11"))
+    with wired(HERE, theirs=[THERE, ELSEWHERE]) as names:
         ip("-n", names[0], "route", "add", f"{ELSEWHERE}/32", "dev", "cable", "src", HERE)
         for name in names:
             loaded(f"nft -f {rules}", *inside(name))
@@ -149,23 +157,14 @@ def test_the_accounts_are_those_of_the_inventory() -> None:
     assert list(account_numbers(WATCHED).values()) == [JOB, ROLE, SERVICE, MONITOR]
 
 
-@pytest.mark.parametrize(
-    ("uid", "refused"),
-    [
-        (0, ()),
-        (JOB, ()),
-        (ROLE, (COORDINATOR, PROGRAM)),
-        (SERVICE, (GRAPHS, COORDINATOR, PROGRAM)),
-        (MONITOR, (GRAPHS, COORDINATOR, PROGRAM)),
-        (STRANGER, (GRAPHS, COORDINATOR, PROGRAM)),
-    ],
-)
-def test_graphs_and_programs_answer_those_who_need_them(
-    served: tuple[str, str], uid: int, refused: tuple[int, ...]
-) -> None:
+def test_graphs_and_programs_answer_those_who_need_them(served: tuple[str, str]) -> None:
     ports = (*CLOSED, NFS, OTHER)
-    expected = dict.fromkeys(ports, "connected") | dict.fromkeys(refused, "ConnectionRefusedError")
-    assert reached(served, uid, [LOCAL, HERE, THERE], *ports) == expected
+    no_graphs = (GRAPHS, COORDINATOR, PROGRAM)
+    refused: dict[int, Sequence[int]] = {0: (), JOB: (), ROLE: (COORDINATOR, PROGRAM)}
+    for uid in (0, JOB, ROLE, SERVICE, MONITOR, STRANGER):
+        expected = dict.fromkeys(ports, "connected")
+        expected |= dict.fromkeys(refused.get(uid, no_graphs), "ConnectionRefusedError")
+        assert reached(served, uid, [LOCAL, HERE, THERE], *ports) == expected, uid
 
 
 def test_an_address_that_is_in_no_inventory_is_no_way_in(served: tuple[str, str]) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from benchmarks.beds.tunnels import tunnels
 from core.inventory import Inventory
 from deploy.render import firewall
-from tests.core.server.namespaces import ip, why_not
+from tests.core.server.namespaces import ip
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.test_firewall import loaded
 from tests.deploy.render.test_firewall_accounts import (
@@ -24,6 +23,7 @@ from tests.deploy.render.test_firewall_accounts import (
     OTHER,
     inside,
     serving,
+    wired,
 )
 from tests.deploy.render.wire import watched
 from tests.habits import needs
@@ -34,7 +34,6 @@ NODES = ("rpi11", "rpi02")
 ELSEWHERE = "192.168.1.200"
 FORGED = "10.217.1.18"
 """An address of the second machine that no inventory has, and another node's within the tunnel."""
-CABLE = ("link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns")
 CLUSTER = (GRAPHS, METRICS, NFS)
 
 
@@ -46,23 +45,9 @@ def inventory() -> Inventory:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Two nodes on one cable, each with its end of the tunnel, its table and its servers."""
     needs.tools("nft", "wg", "wireguard-go", "unshare")
-    needs.possible(why_not())
     needs.possible("" if Path("/dev/net/tun").exists() else "no /dev/net/tun")
-    tag = uuid.uuid4().hex[:8]
-    spaces = (f"pwa{tag}", f"pwb{tag}")
-    with ExitStack() as stack:
-        for space in spaces:
-            ip("netns", "add", space)
-            stack.callback(ip, "netns", "del", space)
-            ip("-n", space, "link", "set", "lo", "up")
-        ip("-n", spaces[0], *CABLE, spaces[1])
-        links = inventory().links
-        for space, address in (
-            *zip(spaces, map(links.get, NODES), strict=True),
-            (spaces[1], ELSEWHERE),
-        ):
-            ip("-n", space, "addr", "add", f"{address}/24", "dev", "cable")
-            ip("-n", space, "link", "set", "cable", "up")
+    ours, theirs = (inventory().links[node] for node in NODES)
+    with wired(ours, theirs=[theirs, ELSEWHERE]) as spaces, ExitStack() as stack:
         folder = tmp_path_factory.mktemp("nodes")
         prefixes = {node: inside(space) for node, space in zip(NODES, spaces, strict=True)}
         stack.enter_context(tunnels(inventory(), prefixes, folder))
