@@ -1,8 +1,6 @@
 """`fab app new`: whole folders, and nothing where one cannot be made."""
 
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from cluster.apps.files import look
 from core.errors import ClusterError, UsageError
 from deploy.apps.templates import FOLDER, TEMPLATES, USUAL, new_app
+from tests.ran import python
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -66,7 +65,4 @@ def test_their_own_tests_pass(tmp_path: Path) -> None:
     for template in TEMPLATES:
         new_app(template, template, tmp_path)
     words = ["pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "."]
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert (done.returncode, "skipped" in done.stdout) == (0, False), done.stdout
+    assert "skipped" not in python("-m", *words, folder=tmp_path)

@@ -4,7 +4,6 @@ import getpass
 import logging
 import random
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.deploy.over_ssh.silent_servers import (
     serving,
     speaks_another_protocol,
 )
+from tests.deploy.over_ssh.sshd import new_key
 from tests.deploy.three_nodes import THREE
 from tests.deploy.typed import Fab
 
@@ -39,9 +39,7 @@ def write(folder: Path, port: int) -> None:
     (folder / "inventory.yaml").write_text(
         text.replace("ssh: {user", "ssh: {connect_seconds: 1, user", 1)
     )
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True
-    )
+    new_key(folder / "key")
 
 
 @pytest.mark.parametrize(

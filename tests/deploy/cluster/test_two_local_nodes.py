@@ -1,9 +1,8 @@
 """A cluster of processes takes the flags of machines: two nodes that are this machine."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 
 from core.control.own_state import state_of
 from deploy.common.file_lock import held_by
-from deploy.common.project import ROOT
-from tests.deploy.typed import Fab, Outcome
-from tests.hang import HANG_SECONDS
+from tests.deploy.typed import Fab, Outcome, as_process
 from tests.ports import free_ports
 
 TWO = """schema: 1
@@ -33,16 +30,7 @@ BOTH = {"ps:0": "ready", "worker:0": "ready"}
 @pytest.fixture
 def fab(tmp_path: Path) -> Fab:
     """`fab LINE` as a process of its own, which leaves its supervisor behind."""
-    fab = str(Path(sys.executable).with_name("fab"))
-
-    def typed(line: str) -> Outcome:
-        words = [fab, "-r", str(ROOT), *line.split()]
-        done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    return typed
+    return partial(as_process, folder=tmp_path)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from deploy.commands.registry import COMMANDS
 from deploy.common.project import ROOT
 from tests.deploy.tables import Tables
 from tests.deploy.typed import Fab, as_process
+from tests.ran import python
 
 rows = Tables(__file__)
 
@@ -52,10 +51,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
         "print([name for name in ('tensorflow', 'pydantic', 'scipy', 'numpy', 'rich', 'psutil', "
         "'core.inventory.schema', 'cluster.sweeps.sweep_file') if name in sys.modules])"
     )
-    asked = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert asked.stdout.strip() == "[]"
+    assert python("-c", program).strip() == "[]"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 and the command ends as it does."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import yaml
 from deploy.commands import service
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Processes
+from tests.ran import python
 
 PASSED_ON: dict[str, str] = yaml.safe_load(Path(__file__).with_name("passed_on.yaml").read_text())
 SMALL_WINDOWS = """schema: 1
@@ -63,16 +62,9 @@ def test_recordings_are_shown_with_the_keys_of_the_training(
     ],
 )
 def test_the_rooms_answer_the_public_command_too(tmp_path: Path, line: str, said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pscluster", *line.split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith(said)
+    environment = {"PYTHONPATH": str(ROOT)}
+    words = ("-m", "pscluster", *line.split())
+    assert python(*words, code=2, folder=tmp_path, environment=environment).startswith(said)
 
 
 def test_a_run_is_exported_once_into_its_own_folder(

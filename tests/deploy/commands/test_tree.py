@@ -19,7 +19,7 @@ from deploy.common.project import ROOT
 from tests.deploy.tables import Tables
 from tests.deploy.typed import PROGRAM
 from tests.habits import needs
-from tests.ran import program
+from tests.ran import program, ran
 
 rows = Tables(__file__)
 
@@ -143,10 +143,8 @@ def test_the_programs_themselves_answer(shell: str, program: str, tmp_path: Path
         "PYTHONPATH": str(ROOT),
     }
     environment = {**os.environ, **asked}
-    done = subprocess.run(
-        commands[program], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ran(*commands[program], folder=tmp_path, environment=environment)
+    assert done.stderr == ""
     for word in ("start", "status"):
         assert re.search(rf"(?m)^(\w+,)?{word}\b", done.stdout)
 

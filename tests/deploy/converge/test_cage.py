@@ -1,7 +1,6 @@
 """What a node's kernel can forbid a role is in its facts, and `check` reports it."""
 
 import errno
-import subprocess
 
 import pytest
 
@@ -10,6 +9,7 @@ from deploy.converge.cage import CAGE
 from deploy.converge.machine_facts import Questions
 from deploy.converge.subject import NodeAnswer
 from tests.deploy.converge.examined import findings
+from tests.ran import ran
 
 
 def read(answer: str) -> object:
@@ -18,8 +18,7 @@ def read(answer: str) -> object:
 
 def test_the_node_s_own_python_asks_the_kernel() -> None:
     script = 'section() { echo "@@ $1"; }\n' + CAGE.script(Questions())
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    mark, answer = done.stdout.splitlines()
+    mark, answer = ran("sh", "-c", script).stdout.splitlines()
     assert mark == "@@ cage"
     assert read(answer) == landlock.found()
 

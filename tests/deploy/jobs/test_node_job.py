@@ -18,6 +18,7 @@ from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_i
 from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
+from tests.ran import python
 
 HERE = Path(__file__).parents[1]
 FIRST = "20261121T2230-train"
@@ -183,14 +184,7 @@ def test_it_imports_neither_tensorflow_nor_what_an_inventory_costs() -> None:
         f"import sys, deploy.jobs.node_job.__main__; print([name for name in {heavy} if name in"
         " sys.modules])"
     )
-    asked = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment_for_any_folder(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert asked.stdout.strip() == "[]"
+    assert python("-c", program).strip() == "[]"
 
 
 def test_a_job_waits_for_the_one_before_and_begins_when_that_is_done(root: JobsRoot) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from deploy.cluster import connection
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.common.command_line import shell
+from tests.core.server.namespaces import ip
 from tests.deploy.over_ssh.nodes import trusting
 from tests.deploy.over_ssh.sshd import running_sshd
 from tests.habits import needs
@@ -22,10 +22,6 @@ from tests.hang import HANG_SECONDS
 
 OURS = "10.213.77.1"
 THEIRS = "10.213.77.2"
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 @pytest.fixture

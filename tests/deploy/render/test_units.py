@@ -8,7 +8,7 @@ import pytest
 
 from deploy.cluster.places import CURRENT
 from deploy.render import units
-from tests.core.inventory.cases import machine, read
+from tests.core.inventory.cases import read
 from tests.deploy.converge.pi import thesis
 from tests.deploy.render.rendered import ENCRYPTED, FULL, ODD, unit_texts
 from tests.deploy.tables import Tables
@@ -21,20 +21,6 @@ PROGRAMS = (
     *(f"{CURRENT}/environment/bin/python", "/usr/sbin/nft"),
     *("/usr/bin/prometheus", "/usr/bin/promtool", "/usr/bin/wireguard-go", "/usr/sbin/ip"),
 )
-
-
-@rows("workers", "peers")
-def test_threads_grow_in_steps(workers: int, peers: int) -> None:
-    nodes = [
-        f"  - {{name: w{n}, address: 10.0.1.{n + 1}, roles: [worker]}}" for n in range(workers)
-    ]
-    head = "schema: 1\ncluster: c\nconnection: ssh\nstorage: {server: s}\nnodes:\n"
-    server = "  - {name: s, address: 10.0.0.1, roles: [storage, ps, coordinator]}\n"
-    assert units.peers(read(head + server + "\n".join(nodes), on=machine())) == peers
-
-
-def test_a_job_has_a_unit_of_its_own() -> None:
-    assert units.unit_of_job("20261121T2230-train") == "pscluster-job@20261121T2230-train.service"
 
 
 @pytest.fixture
