@@ -196,26 +196,6 @@ def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(
     assert [one.info for one in processes if ours in (one.info["cmdline"] or [])] == []
 
 
-def test_what_the_watchdog_of_a_job_asks_for_brings_the_worker_back(cluster: LocalCluster) -> None:
-    cluster.start()
-    before = cluster.roles[1]
-    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rwb") as stream:
-        connection.settimeout(PATIENCE_SECONDS)
-        # A job finds it in $PSCLUSTER_SUPERVISOR.
-        connection.connect(str(cluster.state.control_socket))
-        stream.write(b'{"verb": "kill", "task": "worker:0"}\n')
-        stream.flush()
-        reply = json.loads(stream.readline())
-    assert reply == {"ok": True, "task": "worker:0", "pid": before.pid}
-    assert before.pid is not None
-    assert gone(before.pid)
-    eventually(lambda: cluster.status().running, "the return of the worker")
-    after = cluster.roles[1]
-    assert (after.restarts, after.pid != before.pid) == (1, True)
-    task = cluster.inventory.task("worker", 0)
-    assert answers(task.host, task.port, PATIENCE_SECONDS)
-
-
 @pytest.mark.long
 def test_a_killed_coordinator_comes_back_on_its_ports_and_leaves_nobody_behind(
     cluster: LocalCluster,

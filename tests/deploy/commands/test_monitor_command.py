@@ -39,15 +39,6 @@ def inventory(tmp_path: Path, fab: Fab) -> Path:
     return tmp_path / "mine.yaml"
 
 
-@pytest.mark.usefixtures("inventory")
-def test_files_for_a_prometheus_that_exists(fab: Fab, tmp_path: Path) -> None:
-    line = "deploy monitor --inventory mine.yaml --out files"
-    fab(line).says("11 files in files, 11 new or changed")
-    assert (tmp_path / "files/targets/pscluster-mine.json").exists()
-    fab(line).says("0 new or changed")
-    assert not state_of(tmp_path / "mine.yaml", "mine").exists()
-
-
 def test_files_are_written_for_a_rack_that_is_elsewhere(fab: Fab, tmp_path: Path) -> None:
     (tmp_path / "rack.yaml").write_text(THREE_NODES)
     fab("deploy monitor --inventory rack.yaml --out files").says()

@@ -67,15 +67,6 @@ def test_trust_shows_fingerprints_and_pins_what_a_person_agrees_to(
     fab("deploy trust").says("all 3 are pinned in ")
 
 
-def test_a_node_with_a_host_name_is_the_one_whose_key_was_pinned(
-    tmp_path: Path, fab: Fab, sshd: Sshd
-) -> None:
-    write(tmp_path, ONE.replace("127.0.0.1", "localhost"), sshd)
-    fab("deploy trust --yes").says()
-    for line in ("deploy status", "deploy stop", "deploy logs", "job list"):
-        assert "host key" not in (done := fab(line)).stdout + done.stderr, line
-
-
 @pytest.mark.usefixtures("three")
 def test_nodes_whose_keys_nobody_pinned_are_refused(fab: Fab) -> None:
     done = fab("deploy check --json")
@@ -104,18 +95,6 @@ def test_a_key_that_changed_is_refused_until_somebody_pins_it(
     fab("deploy trust").says(f"{shown}  changed, was ssh-ed25519 {was}", code=2)
     fab("deploy trust --yes").says()
     assert "pinned" not in fab("deploy status --limit pi-2").stdout
-
-
-@pytest.mark.usefixtures("asked")
-def test_check_tells_everything_at_once(fab: Fab) -> None:
-    checked = fab("deploy check --json").json(code=1)  # none of the addresses is this machine's
-    found = {one["subject"]: one for one in checked["findings"]}
-    for name in NAMES:
-        problem = found[f"{name} network"]
-        assert (problem["level"], problem["node"]) == ("problem", name)
-        assert "`ssh.address` is where it is logged into" in problem["line"]
-    text = fab("deploy check").says(code=1)
-    assert text.stdout.count("memory controller is switched off") <= 1
 
 
 @pytest.mark.usefixtures("asked")
@@ -156,16 +135,6 @@ def test_a_monitor_concerns_its_own_node_alone(tmp_path: Path, fab: Fab, sshd: S
     plan = json.loads(fab("deploy plan --json --limit monitor").stdout)
     assert ("pi-3" in plan["unfit"], "pi-2" in plan["unfit"]) == (True, False)
     assert "monitor" in plan["phases"]
-
-
-@pytest.mark.usefixtures("asked")
-def test_status_of_roles_that_do_not_run(fab: Fab) -> None:
-    status = fab("deploy status --json").json(code=3)
-    assert [(node["node"], node["well"]) for node in status["nodes"]] == [
-        (name, False) for name in NAMES
-    ]
-    assert {role["state"] for role in status["roles"]} == {"stopped"}
-    fab("deploy status --limit pi-3").says("worker:1 stopped", "0 of 1 nodes are well", code=3)
 
 
 MEANINGLESS = {

@@ -2,13 +2,11 @@
 other."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from core.control.own_state import state_of
 from deploy.converge import serving
-from deploy.converge.rollback_plan import UnfinishedRollback
 from deploy.render.units import SERVICE_UNIT
 from tests.deploy.played_machines import Machine
 from tests.deploy.typed import Fab
@@ -86,22 +84,5 @@ def test_a_service_that_does_not_come_back_ends_the_round_in_one_line(
     )
     after = services(machines)
     assert (after["pi-1"] != before["pi-1"], after["pi-4"] == before["pi-4"]) == (True, True)
-
-
-def test_a_service_that_does_not_come_back_ends_a_rollback_and_the_next_one_goes_on(
-    machines: dict[str, Machine], fab: Fab, tmp_path: Path
-) -> None:
-    machines["pi-3"].break_down(True, SERVICE_UNIT)
-    fab("deploy rollback --serial 1").warns(
-        "pi-3: service not ready: it does not come up",
-        f"on release {OLD}: pi-1, pi-2; not or not yet: pi-3, pi-4; `fab deploy rollback",
-        code=3,
-    )
-    assert releases(machines)[3] == (NEW, NEW)
-    machines["pi-3"].break_down(False, SERVICE_UNIT)
-    fab("deploy rollback").says(f"resuming the interrupted rollback to release {OLD}")
-    assert releases(machines) == [(OLD, OLD)] * 4
-    kept = state_of(tmp_path / "inventory.yaml", "three") / "rollback.json"
-    assert UnfinishedRollback(kept).read() is None
 
 

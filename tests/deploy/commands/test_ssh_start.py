@@ -81,22 +81,6 @@ def newest_recap(folder: Path) -> Any:
     return json.loads(max(recaps, key=lambda path: path.name).read_text())
 
 
-def test_a_retry_of_a_start_that_was_cut_short_is_for_all_its_nodes(
-    nodes: PlayedNodes, tmp_path: Path, fab: Fab
-) -> None:
-    nodes.break_down(HUB, "code")
-    fab("deploy start --no-jobs").says("roles were not started: ps:0 is on pi-1", code=3)
-    assert newest_recap(tmp_path)["complete"] is False
-    assert nodes.done("pi-2") == ["prepare", "code"]
-    nodes.mend(HUB, "code")
-    fab("deploy start --retry --no-jobs").warns(
-        "the last deployment was cut short; once more: pi-1, pi-2, pi-3", code=0
-    )
-    assert [nodes.done(name) for name in (HUB, *WORKERS)] == [EVERYTHING] * 3
-    assert newest_recap(tmp_path)["complete"] is True
-    fab("deploy start --retry --no-jobs").says(code=2)
-
-
 def test_a_retry_of_one_that_went_on_to_its_end_is_for_those_that_failed(
     nodes: PlayedNodes, fab: Fab
 ) -> None:
@@ -161,29 +145,17 @@ def test_jobs_that_could_not_be_submitted_run_with_the_next_start(
     fab("deploy start").says(REPEATED)
 
 
-@pytest.mark.parametrize("changes", [False, True], ids=["", "though a node changes meanwhile"])
 def test_what_was_submitted_is_not_submitted_again(
-    jobs: PlayedJobs, nodes: PlayedNodes, fab: Fab, changes: bool
+    jobs: PlayedJobs, nodes: PlayedNodes, fab: Fab
 ) -> None:
     jobs.refuses = {"train"}
     fab("deploy start").says(code=1)
     assert jobs.names == ["pi"]
     jobs.refuses = set()
-    if changes:
-        nodes.forget("pi-3", "services")
+    nodes.forget("pi-3", "services")  # a node changes meanwhile
     first = jobs.began[0].id
     fab("deploy start").says(f"job 1 of 2: {first}")  # its result is fetched now
     assert (jobs.names, jobs.after) == (BOTH, ["", first])
-
-
-def test_jobs_that_no_cluster_was_there_for_run_when_it_is(
-    jobs: PlayedJobs, nodes: PlayedNodes, fab: Fab
-) -> None:
-    nodes.unreached = [*WORKERS]
-    fab("deploy start").says("no job can run: 0 of 2 workers are left", code=3)
-    nodes.unreached = []
-    fab("deploy start --retry").warns("once more: pi-1, pi-2, pi-3", code=0)
-    assert jobs.names == BOTH
 
 
 def test_a_start_that_changed_nothing_owes_no_jobs(

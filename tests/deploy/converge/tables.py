@@ -22,6 +22,8 @@ TABLES: dict[str, Any] = _frozen(
 )
 
 
-def rows(table: str) -> pytest.MarkDecorator:
-    """A test for each row of a table, given to it as `row`."""
+def rows(table: str, *names: str) -> pytest.MarkDecorator:
+    """A test for each row of a table, given to it by these names, or as `row`."""
+    if names:
+        return pytest.mark.parametrize(names, TABLES[table])
     return pytest.mark.parametrize("row", TABLES[table], ids=str)

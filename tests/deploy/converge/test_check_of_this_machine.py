@@ -136,7 +136,7 @@ def test_each_other_obstacle_has_its_line(row: Any) -> None:
     assert row["says"] in finding.line
 
 
-@pytest.mark.parametrize(("units", "infix"), [(32, ""), (128, "h128_"), (8, "")])
+@rows("the_estimate_passes_through_the_figures_last_measured", "units", "infix")
 def test_the_estimate_passes_through_the_figures_last_measured(units: int, infix: str) -> None:
     """The repository publishes these: whoever measures anew fits the estimate again.
 
@@ -157,21 +157,13 @@ def test_more_vectors_are_held_by_the_parameter_server_alone(units: int, paramet
     assert estimate(units, extra_vectors=3) == replace(plain, ps=plain.ps + 3 * 4 * parameters)
 
 
-@pytest.mark.parametrize(
-    ("model", "units"),
-    [
-        ({"name": "thesis", "hidden": 32, "bidirectional": False}, 32),
-        ({"name": "thesis", "hidden": 32, "bidirectional": True}, 64),
-        ({"name": "residual", "hidden": 32}, 64),
-        ({"name": "dblstm"}, 256),
-    ],
-)
+@rows("both_directions_of_a_layer_count", "model", "units")
 def test_both_directions_of_a_layer_count(model: dict[str, object], units: int) -> None:
     options = TrainJob.model_validate({"model": model}).model
     assert MODELS[options.name].widest_layer(options) == units
 
 
-@pytest.mark.parametrize(("workers", "part"), [(1, 16), (2, 8), (3, 8), (15, 2), (16, 1), (40, 1)])
+@rows("in_sync_workers_share_the_slots_of_a_step", "workers", "part")
 def test_in_sync_workers_share_the_slots_of_a_step(workers: int, part: int) -> None:
     shared = of_training("sync", 16, workers, ThesisModel(hidden=32))
     assert shared == estimate(32, 17, part, prepared=16)
@@ -187,15 +179,7 @@ def test_who_computes_more_slots_at_once_takes_more() -> None:
     assert eight > plain == one
 
 
-@pytest.mark.parametrize(
-    ("cores", "settings", "same"),
-    [
-        (0, [], ["slots=4"]),
-        (8, [], ["slots=8"]),
-        (4, ["mode=sync"], ["mode=sync", "slots=16"]),
-        (8, ["slots=4"], ["slots=4"]),
-    ],
-)
+@rows("the_estimate_follows_what_auto_becomes", "cores", "settings", "same")
 def test_the_estimate_follows_what_auto_becomes(
     cores: int, settings: list[str], same: list[str]
 ) -> None:

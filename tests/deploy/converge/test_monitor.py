@@ -24,6 +24,7 @@ from tests.deploy.converge.pi import (
     untouched_cluster,
     with_unit,
 )
+from tests.deploy.converge.tables import TABLES
 
 UNIT = "pscluster-monitor.service"
 PATH = units.unit_path(UNIT)
@@ -42,19 +43,8 @@ def test_an_untouched_pi_becomes_the_monitor() -> None:
     prepared = named(plans["prepare"]["rpi02"])
     packages = prepared.index("install nfs-common, nftables, prometheus")
     assert prepared.index("mask prometheus.service") < packages
-    assert [change.subject for change in plans["monitor"]["rpi02"]] == [
-        FOLDER,
-        "/var/lib/pscluster/monitor",
-        f"{FOLDER}/password",
-        f"{FOLDER}/ready.py",
-        f"{FOLDER}/web.yml",
-        f"{FOLDER}/targets/pscluster-thesis.json",
-        f"{FOLDER}/rules/pscluster-recording.yml",
-        f"{FOLDER}/rules/pscluster-alerts.yml",
-        f"{FOLDER}/prometheus.yml",
-        PATH,
-        UNIT,
-    ]
+    planned = tuple(change.subject for change in plans["monitor"]["rpi02"])
+    assert planned == TABLES["untouched_monitor"]
     assert plans["monitor"]["rpi01"] == ()
 
 

@@ -15,7 +15,7 @@ from deploy.converge.systemd import role_states, state_of
 from deploy.terminal.console import console, node_parts
 from tests.deploy.converge.examined import running
 from tests.deploy.converge.pi import Cluster, machines_for, thesis, with_unit
-from tests.deploy.converge.tables import rows
+from tests.deploy.converge.tables import TABLES, rows
 
 MACHINES = machines_for(thesis())
 WORKER = "pscluster-worker-0.service"
@@ -48,25 +48,10 @@ def test_a_cluster_that_runs_is_well(deployed: Cluster) -> None:
     assert set(states) == {RoleState.READY}
 
 
-@pytest.mark.parametrize(
-    ("changes", "column", "shown"),
-    [
-        ({"listening": {2223: "x"}}, "trouble", "no process listens on port 9201 of worker:0"),
-        ({"listening": {2223: "x"}}, "ports", "2223 9201!"),
-        ({"temperature_celsius": 84.6, "throttled": 0x4}, "temperature", "85 °C throttled"),
-        ({"temperature_celsius": None}, "temperature", "-"),
-        ({"current": "00112233445566"}, "release", "00112233 (here: feedface)"),
-        ({"current": None}, "release", "-"),
-        (
-            *({"mounts": {}}, "trouble"),
-            "/mnt/pscluster/shared is not mounted; /mnt/pscluster/data is not mounted",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_node_is_in_its_row(
-    deployed: Cluster, changes: Any, column: str, shown: str
-) -> None:
-    assert getattr(row_of(replace(deployed["rpi01"], **changes)), column) == shown
+def test_what_is_wrong_with_a_node_is_in_its_row(deployed: Cluster) -> None:
+    for row in TABLES["troubles"]:
+        shown = row_of(replace(deployed["rpi01"], **row["changes"]))
+        assert getattr(shown, row["column"]) == row["shown"]
 
 
 def test_a_role_that_failed_is_in_the_row_of_its_node(deployed: Cluster) -> None:

@@ -20,6 +20,7 @@ from deploy.converge.wireguard import KEY, NETWORKS
 from deploy.render.wireguard import APPLY, FOLDER, MODULE, PEERS, PRIVATE, UNIT
 from tests.core.inventory.cases import edited, only, problems, read
 from tests.deploy.converge.pi import PlayedPis, machines_for, named, on_node, untouched
+from tests.deploy.converge.tables import rows
 
 ENCRYPTED = edited(("connection: ssh", "connection: ssh\ntransport: wireguard"))
 NODES = ("rpi01", "rpi02", "rpi03")
@@ -39,18 +40,7 @@ def test_all_but_ssh_goes_to_addresses_of_the_tunnel() -> None:
     assert plain.hosts == plain.links
 
 
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        ("wireguard: {subnet: 192.168.0.0/16}", "holds 192.168.1.16, which rpi01 announces"),
-        ("wireguard: {subnet: 10.1.0.1/16}", "no IPv4 network"),
-        ("wireguard: {subnet: 8.8.0.0/16}", "no private IPv4 network of a usable size"),
-        ("wireguard: {subnet: 10.0.0.0/30}", "no private IPv4 network of a usable size"),
-        ("wireguard: {mtu: 1000}", "1280"),
-        ("deployment: {firewall: false}", "the ports stay open beside the tunnel"),
-        ("deployment: {allow: [10.9.0.1]}", "readers outside the tunnel would get metrics"),
-    ],
-)
+@rows("what_would_go_past_it_is_refused", "more", "part")
 def test_what_would_go_past_it_is_refused(more: str, part: str) -> None:
     assert part in str(only(f"{ENCRYPTED}{more}\n"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.apps.files import look
 from cluster.programs.request import ProgramRequest
-from core.errors import ClusterError, ExitCode, UsageError
+from core.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local, over_ssh
@@ -101,19 +101,6 @@ def test_an_app_that_does_not_arrive_leaves_no_job(
     assert node.jobs().records() == []
 
 
-def test_of_jobs_in_order_each_takes_its_own_along(node: JobNode, app: Path) -> None:
-    node.play("0")
-    apps = {"train": AppOfJob(look(app), ("--environment", KEY))}
-    order: list[tuple[str, list[str]]] = [("pi", []), ("train", [])]
-    assert attached_job.run_in_order(node.jobs(), order, ["--quiet"], apps=apps) == ExitCode.DONE
-    ids = [record.id for record in node.jobs().records()]
-    requests = [JobRequest.read(node.root.job(each).request) for each in ids]
-    assert [(request.app, request.flags) for request in requests] == [
-        ("", ("--quiet",)),
-        (look(app).digest, ("--quiet", "--environment", KEY)),
-    ]
-
-
 def test_a_training_takes_files_and_an_evaluation_the_environment_alone(
     node: JobNode, app: Path
 ) -> None:
@@ -185,13 +172,6 @@ def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path)
     for given in (app / "missing", "relative/missing"):
         with pytest.raises(UsageError, match=r"on rpi11, where .*copy it there"):
             refuse(given)
-
-
-def test_a_request_of_a_version_without_apps_is_read(tmp_path: Path) -> None:
-    request = json.loads(JobRequest("train", "inventory.yaml").to_bytes())
-    del request["app"]
-    (tmp_path / "request.json").write_text(json.dumps(request))
-    assert JobRequest.read(tmp_path / "request.json").app == ""
 
 
 NOTED = """

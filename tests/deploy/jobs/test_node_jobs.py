@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from core.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job
-from deploy.jobs.node_job.records import JobState, is_job_id
-from deploy.jobs.request import first_id, request_of
+from deploy.jobs.node_job.records import JobState
+from deploy.jobs.request import request_of
 from tests.deploy.job_node import JobNode
 from tests.deploy.playing import eventually
 
@@ -157,29 +156,12 @@ def test_a_job_whose_process_was_killed_says_how_to_go_on(
     )
 
 
-def test_only_so_many_jobs_are_remembered(node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.jobs.node_jobs.KEPT_JOBS", 3)
-    older = [f"2026010{day}T0000-pi" for day in range(1, 6)]
-    for each in older:
-        node.root.job(each).path.mkdir(parents=True)
-    node.play("0")
-    name = node.jobs().submit("train", [])
-    eventually(lambda: node.jobs().choose(name).state.ended, "the job's end")
-    assert [record.id for record in node.jobs().records()] == [*older[-2:], name]
-
-
 def test_a_node_without_our_code_is_one_line(node: JobNode) -> None:
     (node.folder / "release/deploy").unlink()
     with pytest.raises(
         ClusterError, match=r"rpi11: its jobs cannot be listed: .*No module named.*fab deploy start"
     ):
         node.jobs().records()
-
-
-def test_ids_are_of_the_minute_and_never_two_alike() -> None:
-    begun = datetime(2026, 11, 21, 22, 30, 59, tzinfo=UTC)
-    assert first_id("train", begun) == "20261121T2230-train"
-    assert is_job_id("20261121T2230-train-2")
 
 
 def test_runs_are_those_of_the_node(node: JobNode) -> None:

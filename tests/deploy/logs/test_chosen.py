@@ -6,6 +6,9 @@ from core.errors import UsageError
 from deploy.cluster.services import LogPlace
 from deploy.logs.log_reader import chosen
 from tests.core.inventory.cases import edited, machine, read
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 TASKS = read(
     edited(
@@ -48,14 +51,7 @@ def test_the_service_counts_by_its_role_and_by_its_nodes(flags: str, found: str)
     assert " ".join(f"{place.name}@{place.node}" for place in chosen_by(flags)) == found
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ("--role servic", "--role servic: expected one of"),
-        ("--node rpi77", "--node rpi77: expected one of"),
-        ("--role service --node rpi77", "--node rpi77: expected one of"),
-    ],
-)
+@rows("flags", "said")
 def test_an_unknown_name_is_refused(flags: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         chosen_by(flags)

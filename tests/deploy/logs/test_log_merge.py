@@ -14,7 +14,7 @@ import pytest
 from core.control.own_state import make, state_of
 from core.errors import UsageError
 from core.inventory.templates import local_inventory
-from core.logs.lines import Speaker, formatter, last_line, utc
+from core.logs.lines import Speaker, formatter, utc
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.services import LogPlace
@@ -74,17 +74,6 @@ def test_the_lines_of_one_run_with_what_belongs_to_them() -> None:
     ]
     wanted = [Shown(8, RUN).wants(worker.date(text, AT)) for text in texts]
     assert wanted == [False, True, True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    "text", ["    more", line(1, "ps:0", "x", RUN), last_line("json", Speaker("ps:0"), "x\ny")]
-)
-def test_for_programs_every_line_is_json(text: str) -> None:
-    source = DatedLog("ps:0", RUN)
-    source.date(line(0, "ps:0", "before", RUN), AT)
-    fields = json.loads(Shown(8, for_programs=True).render(source.date(text, AT)))
-    assert fields["role"] == "ps:0"
-    assert list(fields) == ["time", "level", "role", "address", "run", "logger", "message"]
 
 
 def test_json_is_shown_readably() -> None:

@@ -48,14 +48,6 @@ def test_expressions_are_of_the_chosen_cluster_and_name_series_as_they_are_recor
         assert set(re.findall(r"\w+:\w+:\w+", expression)) <= set(RECORDINGS), expression
 
 
-def test_no_panel_knows_a_data_source_or_a_number_of_one_grafana(name: str) -> None:
-    sources = [value for key, value in every(DASHBOARDS[name]) if key == "datasource"]
-    assert sources
-    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
-    assert "id" not in DASHBOARDS[name]
-    assert DASHBOARDS[name]["uid"] == name.removesuffix(".json")
-
-
 def test_what_is_said_to_be_so_now_is_asked_for_at_one_time(name: str) -> None:
     """Of a range the last value would be shown, that of a job long over too."""
     for panel in panels_of(DASHBOARDS[name]):

@@ -80,14 +80,6 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent(
         assert (kinds[f"{name} fires"], kinds[f"{name} silent"]) == (True, False)
 
 
-def test_promtool_evaluates_what_is_recorded_before_the_alerts() -> None:
-    made = promtool_tests(read_cases(), ALERTS)
-    files = prometheus_files(load(INVENTORY, check_interfaces=False))
-    groups = [yaml.safe_load(files[name])["groups"] for name in made["rule_files"]]
-    assert made["group_eval_order"] == [group["name"] for (group,) in groups]
-    assert "record" in groups[0][0]["rules"][0]
-
-
 def test_a_case_in_which_nothing_is_expected_to_fire_is_refused() -> None:
     case, *_ = read_cases()
     with pytest.raises(ValueError, match="fires: expected alerts"):

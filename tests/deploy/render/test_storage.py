@@ -10,6 +10,9 @@ from deploy.cluster.places import shared_folders
 from deploy.render.storage import exports, server_settings
 from tests.core.inventory.cases import machine, problems, read
 from tests.deploy.render.rendered import MINIMAL, STORED
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 
 def of(workers: int, server: int, coordinator: int) -> str:
@@ -49,7 +52,7 @@ def test_each_client_has_an_entry_of_its_own_and_one_may_write(
     assert text.count("(") == sum(map(len, found.values()))  # no entry of another shape
 
 
-@pytest.mark.parametrize(("nodes", "threads"), [(2, 8), (4, 8), (5, 10), (16, 32)])
+@rows("nodes", "threads")
 def test_the_server_has_threads_for_its_clients(nodes: int, threads: int) -> None:
     settings_text = server_settings(read(of(nodes - 1, 0, 0), on=machine()))
     assert f"threads={threads}\n" in settings_text
