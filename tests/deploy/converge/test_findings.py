@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from deploy.converge.check import Finding
-from deploy.terminal.findings import grouped, name_nodes, show_findings
+from deploy.terminal.findings import grouped, name_nodes
 
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 
@@ -43,14 +43,3 @@ def test_every_node_of_a_problem_is_named() -> None:
     assert name_nodes(NODES[:5], NODES, every_name=True) == five
     found = [*everywhere("disk", "full", "problem")[:5], *everywhere("memory limits", "is off")]
     assert grouped(found)[0].nodes == five
-
-
-def test_a_person_sees_one_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    full = Finding("problem", "rpi03 disk", "[full]", "rpi03")
-    show_findings([*everywhere("memory limits", "is off"), full])
-    show_findings([Finding("ok", "worker:0", "ports 1 and 2 are free")])
-    assert capsys.readouterr().out.splitlines() == [
-        "  warning  all 16 nodes  memory limits is off",
-        "  problem  rpi03         disk          [full]",
-        "  ok       worker:0      ports 1 and 2 are free",
-    ]

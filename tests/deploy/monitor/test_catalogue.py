@@ -62,3 +62,11 @@ def test_no_pace_is_made_of_a_counter_that_is_told_in_jumps() -> None:
         assert not seldom & set(
             re.findall(r"(?:rate|increase|delta)\((pscluster_\w+)", expression)
         ), where
+
+
+def test_panels_are_of_the_chosen_cluster_and_name_series_as_they_are_recorded() -> None:
+    for text in dashboards().values():
+        for where, expression in expressions_of(json.loads(text)):
+            for selector in re.findall(r"pscluster_[\w:]+(\{[^}]*\})?", expression):
+                assert 'cluster="$cluster"' in selector, where
+            assert set(re.findall(r"\w+:\w+:\w+", expression)) <= set(RECORDINGS), where

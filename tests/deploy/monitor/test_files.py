@@ -106,8 +106,3 @@ def test_without_the_program_the_line_says_what_to_do(tmp_path: Path) -> None:
         local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched)
     fetched.touch()
     assert local_prometheus.find_prometheus(search=str(tmp_path), fetched=fetched).exists()
-
-
-def test_the_same_inventory_gives_the_same_bytes() -> None:
-    for inventory in (thesis(), read(edited(), on=machine())):
-        assert all_files(inventory) == all_files(inventory)

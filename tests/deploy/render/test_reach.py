@@ -148,48 +148,6 @@ def test_clients_reach_the_service_and_readers_all_metrics() -> None:
         assert not cluster.reaches(OUTSIDER, pod, pod.ports["metrics"])
 
 
-def not_restricted(spec: Mapping[str, Any]) -> list[str]:
-    """What the profile `restricted` of Kubernetes' Pod Security Standards refuses of a pod.
-
-    https://kubernetes.io/docs/concepts/security/pod-security-standards/
-    """
-    kinds = {"configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
-    kinds |= {"csi", "projected", "secret"}
-    wrong = [key for key in ("hostNetwork", "hostPID", "hostIPC", "hostUsers") if spec.get(key)]
-    of_pod = spec.get("securityContext", {})
-    wrong += [f"volume {one['name']}" for one in spec.get("volumes", ()) if not kinds & one.keys()]
-    wrong += ["sysctls"] if of_pod.get("sysctls") else []
-    for container in (*spec["containers"], *spec.get("initContainers", ())):
-        own = container.get("securityContext", {})
-        both = {**of_pod, **own}
-        capabilities = own.get("capabilities", {})
-        wanted = {
-            "privileged": not own.get("privileged"),
-            "escalation": own.get("allowPrivilegeEscalation") is False,
-            "root": both.get("runAsNonRoot") is True and both.get("runAsUser") != 0,
-            "seccomp": both.get("seccompProfile", {}).get("type")
-            in ("RuntimeDefault", "Localhost"),
-            "drop": capabilities.get("drop") == ["ALL"],
-            "add": set(capabilities.get("add", ())) <= {"NET_BIND_SERVICE"},
-            "procMount": own.get("procMount", "Default") == "Default",
-            "hostPort": not any(one.get("hostPort") for one in container.get("ports", ())),
-        }
-        wrong += [f"{container['name']}: {name}" for name, holds in wanted.items() if not holds]
-    return wrong
-
-
-@pytest.mark.parametrize("text", [MINIMAL, *SERVED])
-def test_every_pod_is_restricted_and_has_no_service_account(text: str) -> None:
-    cluster = Cluster(text)
-    labels = cluster.namespace["metadata"]["labels"]
-    modes = {f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn")}
-    assert {labels.get(mode) for mode in modes} == {"restricted"}
-    for pod in cluster.pods.values():
-        assert not_restricted(pod.spec) == []
-        assert pod.spec["automountServiceAccountToken"] is False
-        assert "serviceAccountName" not in pod.spec
-
-
 @pytest.mark.parametrize("text", [MINIMAL, *SERVED])
 def test_a_secret_is_a_file_for_its_account_and_never_in_an_environment(text: str) -> None:
     for pod in Cluster(text).pods.values():

@@ -69,17 +69,6 @@ def test_a_role_that_was_fenced_or_asked_to_restart_comes_back_at_once_and_is_no
     assert decision.history == History(failures=9, ever_ready=True)
 
 
-def test_a_thousand_injected_kills_change_nothing_about_a_roles_own_failures() -> None:
-    crash = RoleEnding(1, 5.0, reached_ready=True)
-    fenced = RoleEnding(-9, 0.1, reached_ready=False, fenced=True)
-    history = POLICY.decide(crash, History()).history
-    for _ in range(1000):
-        decision = POLICY.decide(fenced, history)
-        assert (decision.restart, decision.delay_seconds) == (True, 0.0)
-        history = decision.history
-    assert POLICY.decide(crash, history).delay_seconds == 2 * POLICY.backoff.first_seconds
-
-
 @pytest.mark.parametrize(
     "code", [ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION, -4]
 )
