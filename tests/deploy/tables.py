@@ -22,6 +22,7 @@ class Tables:
 
         def for_each(test: Test) -> Test:
             rows = self._tables[test.__name__]
-            return pytest.mark.parametrize(",".join(names), rows)(test)
+            marked: Test = pytest.mark.parametrize(",".join(names), rows)(test)
+            return marked
 
         return for_each

@@ -1,11 +1,12 @@
 """What the checks before a start say of a node."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from core.inventory import Inventory
 from deploy.converge.check import Finding
-from deploy.converge.machine_facts import FileFact, MachineFacts, UnitFact
+from deploy.converge.machine_facts import FileFact, MachineFacts, MountFact, UnitFact
 from deploy.converge.memory_estimate import estimate
 from deploy.converge.preflight import examine
 from deploy.converge.subject import NodeSpec
@@ -51,3 +52,19 @@ def running(**changes: Any) -> UnitFact:
 def roots(text: str) -> FileFact:
     """A file of root's."""
     return FileFact("file", 0o644, "root", "root", text.encode())
+
+
+def of_row(row: Any) -> dict[str, Finding]:
+    """What is not well on the node of a row of tables.yaml, by topic."""
+    of = INVENTORY
+    if "settings" in row or "roles" in row:
+        of = thesis(*row.get("settings", ()), **row.get("roles", {}))
+    facts = dict(row.get("facts", {}))
+    kinds: dict[str, Callable[[Any], object]] = {
+        "files": roots,
+        "mounts": lambda said: MountFact(*said),
+        "units": lambda said: running(**said),
+    }
+    for kind in kinds.keys() & facts.keys():
+        facts[kind] = {name: kinds[kind](said) for name, said in facts[kind].items()}
+    return found(row.get("node", "rpi01"), of, **facts)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from deploy.converge.machine_facts import MachineFacts
 from deploy.converge.node_table import node_rows
 from deploy.converge.survey import Survey
 from deploy.render import units
-from tests.deploy.converge import examined
 from tests.deploy.converge.pi import (
     Cluster,
     PlayedPis,
@@ -89,29 +87,6 @@ def test_another_port_restarts_it(running: Cluster) -> None:
 def test_a_node_that_is_it_no_longer_loses_unit_and_folder(pis: PlayedPis) -> None:
     _, plans = pis.deploy(machines_for(thesis(rpi05="monitor")), "rpi02")
     assert {f"remove {PATH}", f"remove {FOLDER}"} <= {*on_node(plans, "rpi02")}
-
-
-def problem(**changes: Any) -> str:
-    return examined.problem("rpi02", INVENTORY, **changes)
-
-
-def test_its_memory_counts() -> None:
-    lines = [one.line for one in examined.findings("rpi02", INVENTORY)]
-    assert "worker 193 + monitor 256 = 449 MB of 950 MB" in lines
-    assert "worker 193 + monitor 256" in problem(memory_bytes=500_000_000)
-
-
-def test_a_prometheus_of_somebody_else_s_is_left_alone() -> None:
-    line = problem(units={"prometheus.service": examined.running()})
-    assert "prometheus.service runs here for another user" in line
-    assert "--out DIR" in line
-
-
-def test_a_taken_port_is_found_before() -> None:
-    taken = {9090: "process 7 (cockpit)"}
-    said = "port 9090 of the monitor is taken by process 7 (cockpit)"
-    assert said in problem(listening=taken)
-    assert problem(listening=taken, units={UNIT: examined.running()}) == ""
 
 
 def test_status_has_it_in_the_row_of_its_node(running: Cluster) -> None:

@@ -46,7 +46,7 @@ def scripts(inventory: Inventory, of_others: Cluster) -> dict[str, str]:
 
 
 def test_shellcheck_finds_no_error_in_them(deployed: Cluster) -> None:
-    words = [needs.tool("shellcheck"), "--shell=dash", "--severity=error", "--format=gcc", "-"]
+    words = [str(needs.tool("shellcheck")), "--shell=dash", "--severity=error", "--format=gcc", "-"]
     made = scripts(thesis(*ODD, rpi01="service"), deployed)
     assert len(made) > 40
     for script in {*made.values()}:

@@ -12,7 +12,6 @@ from deploy.converge.survey import Survey
 from deploy.release.requirements import FILES, Target, committed, pins
 from deploy.render import units
 from recognise.service.limits import Limits
-from tests.deploy.converge import examined
 from tests.deploy.converge.pi import (
     Cluster,
     PlayedPis,
@@ -74,35 +73,6 @@ def test_the_defaults_are_those_of_a_service_by_itself() -> None:
     limits = Limits()
     assert service.batch_milliseconds == 1000 * limits.batch_seconds
     assert service.threads == limits.threads
-
-
-def test_check_misses_a_certificate_that_is_not_on_the_node() -> None:
-    chain = "/etc/har/chain.pem"
-    given = (f"service.certificate={chain}", "service.key=/etc/har/key.pem")
-    inventory = thesis(*given, rpi02="service")
-
-    def about(**changes: Any) -> list[str]:
-        lines = [one.line for one in examined.findings("rpi02", inventory, **changes)]
-        return [line for line in lines if "/etc/har" in line]
-
-    remedy = "put the certificate and its key on the node, or change `service`"
-    assert about() == [f"{chain} is not there: {remedy}"]
-    assert about(files={chain: examined.roots("")}) == []
-
-
-def test_check_counts_its_memory() -> None:
-    lines = [one.line for one in examined.findings("rpi02", INVENTORY)]
-    assert any("service 384 = " in line for line in lines)
-    large = thesis("service.memory_megabytes=2000", rpi02="service")
-    assert "more than" in examined.problem("rpi02", large)
-
-
-@pytest.mark.parametrize(("port", "key"), [(8470, "port"), (9204, "metrics_port")])
-def test_check_looks_at_its_ports(port: int, key: str) -> None:
-    findings = examined.findings("rpi02", INVENTORY, listening={port: "nginx"})
-    (line,) = [one.line for one in findings if str(port) in one.line]
-    remedy = f"stop it, or choose another as `service.{key}`"
-    assert line == f"port {port} of the service is taken by nginx: {remedy}"
 
 
 @rows("services")
