@@ -11,7 +11,7 @@ from core.errors import ExitCode
 from core.inventory import load
 from deploy.cluster.cluster import local
 from deploy.cluster.fleet import Fleet
-from deploy.cluster.services import RoleState, Stopped
+from deploy.cluster.services import Stopped
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
@@ -65,22 +65,6 @@ def journal(inventory: Path) -> list[str]:
     if path.exists():
         return path.read_text().splitlines()
     return []
-
-
-def test_a_stopped_cluster_has_a_status_and_nothing_to_stop(inventory: Path) -> None:
-    services, jobs = services_of(inventory)
-    assert [(role.name, role.state) for role in services.state().roles] == [
-        ("ps:0", RoleState.STOPPED),
-        ("worker:0", RoleState.STOPPED),
-    ]
-    assert jobs.running_job() is None
-    assert stop(inventory) == Stopped({})
-    assert [log.name for log in services.logs()] == [
-        "supervisor",
-        "ps:0",
-        "worker:0",
-        "coordinator:0",
-    ]
 
 
 def test_stop_interrupts_the_job_so_that_it_leaves_its_result(inventory: Path) -> None:

@@ -208,16 +208,3 @@ def test_jobs_in_order_end_with_the_first_that_fails(
         lambda: {record.state for record in jobs.records()} == {JobState.FAILED}, "the end of both"
     )
     assert len(capsys.readouterr().out.splitlines()) == 2  # which job, and its result
-
-
-def test_a_job_that_was_submitted_before_is_followed_and_watched(
-    node: JobNode, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node.play("0")
-    jobs = node.jobs()
-    first = jobs.submit("pi", [])
-    told: list[str] = []
-    assert attached_job.run_in_order(jobs, ORDER, [], [first], told.extend) == ExitCode.DONE
-    assert [record.id for record in jobs.records()] == told
-    assert told[0] == first
-    assert f"job 1 of 2: {first}" in capsys.readouterr().out

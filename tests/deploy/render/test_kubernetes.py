@@ -27,7 +27,10 @@ from tests.deploy.render.rendered import (
     SERVING,
     pods,
 )
+from tests.deploy.tables import Tables
 from tests.habits import needs
+
+rows = Tables(__file__)
 
 SHIPPED = {"base": ("inventory.yaml", "thesis"), "four-pis": ("inventories/four-pis.yaml", "four")}
 VERSIONS = ("1.31.0", "1.34.0", "1.37.0")
@@ -131,24 +134,7 @@ def test_without_a_firewall_there_are_no_network_policies() -> None:
     assert "NetworkPolicy" not in files[SERVICE]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("cluster: small", "cluster: Small_One", "got 'Small_One'"),
-        ("cluster: small", f"cluster: {'a' * 41}", "at most 40 characters"),
-        ("cluster: small", "cluster: 16pis", "with a letter first"),
-        (
-            *("[worker]", "[worker, {worker: {port: 3000, metrics_port: 3001}}]"),
-            "expected one worker, got two",
-        ),
-        (
-            *("[worker]", "[{worker: {port: 3000}}]"),
-            "expected the ports 2223 and 9201 of `ports` for worker:0, got 3000",
-        ),
-        ("nodes:", "jobs: {train: {device: {kind: gpu}}}\nnodes:", "expected cpu, got gpu"),
-        ("nodes:", "jobs: {train: {app: apps/mine}}\nnodes:", "no app is brought into pods"),
-    ],
-)
+@rows("old", "new", "said")
 def test_what_no_pods_can_be_made_of_is_one_line(old: str, new: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         pods(MINIMAL.replace(old, new))

@@ -1,8 +1,8 @@
-import pytest
+from typing import Any
 
 from core.backoff import Backoff
 from core.errors import ExitCode
-from deploy.supervisor.policy import Decision, History, RestartPolicy, RoleEnding
+from deploy.supervisor.policy import History, RestartPolicy, RoleEnding
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)
@@ -13,20 +13,6 @@ POLICY = RestartPolicy(
     unready_limit=3,
     limit=10,
 )
-
-
-def decide(
-    code: int = 1,
-    seconds: float = 5.0,
-    *,
-    ready: bool = False,
-    fenced: bool = False,
-    failures: int = 0,
-    ever_ready: bool = False,
-) -> Decision:
-    """What becomes of a role that ended so, after so many failures."""
-    ending = RoleEnding(code, seconds, reached_ready=ready, fenced=fenced)
-    return POLICY.decide(ending, History(failures, ever_ready))
 
 
 def until_given_up(*, ready: bool) -> tuple[list[float], str]:
@@ -52,37 +38,22 @@ def test_a_role_that_was_never_ready_gets_few_attempts() -> None:
     assert len(delays) + 1 == POLICY.unready_limit
 
 
-def test_a_healthy_minute_forgives_earlier_failures() -> None:
-    decision = decide(-9, 60.0, ready=True, failures=9, ever_ready=True)
-    assert (decision.restart, decision.delay_seconds) == (True, POLICY.backoff.first_seconds)
-    assert decision.history == History(failures=1, ever_ready=True)
-    # A long start that never got ready is no healthy minute.
-    assert not decide(-9, 300.0, failures=2).restart
-
-
-@pytest.mark.parametrize(("code", "fenced"), [(-9, True), (ExitCode.RESTART_ASKED, False)])
-def test_a_role_that_was_fenced_or_asked_to_restart_comes_back_at_once_and_is_not_blamed(
-    code: int, fenced: bool
-) -> None:
-    decision = decide(code, ready=True, fenced=fenced, failures=9, ever_ready=True)
-    assert (decision.restart, decision.delay_seconds) == (True, 0.0)
-    assert decision.history == History(failures=9, ever_ready=True)
-
-
-@pytest.mark.parametrize(
-    "code", [ExitCode.BAD_USAGE, ExitCode.WHEEL_MISSING, ExitCode.ILLEGAL_INSTRUCTION, -4]
-)
-@pytest.mark.parametrize("ever_ready", [False, True])
-def test_what_no_restart_can_mend_is_left_at_once(code: int, ever_ready: bool) -> None:
-    decision = decide(code, ever_ready=ever_ready)
-    assert not decision.restart
-    assert "a restart would end the same way" in decision.reason
-
-
-@pytest.mark.parametrize("code", [ExitCode.PORT_TAKEN, ExitCode.TOO_LITTLE_MEMORY])
-def test_a_taken_port_is_final_at_first_and_may_pass_later(code: int) -> None:
-    assert not decide(code).restart
-    assert decide(code, failures=1, ever_ready=True).restart
+@rows("row")
+def test_what_becomes_of_a_role(row: dict[str, Any]) -> None:
+    code = row["code"]
+    ready = row.get("ready", False)
+    ending = RoleEnding(
+        code if isinstance(code, int) else ExitCode[code],
+        row.get("seconds", 5.0),
+        reached_ready=ready,
+        fenced=row.get("fenced", False),
+    )
+    decision = POLICY.decide(ending, History(row.get("failures", 0), row.get("ever_ready", False)))
+    assert decision.restart == ("delay" in row or "again" in row)
+    if "delay" in row:
+        assert decision.delay_seconds == row["delay"]
+        assert decision.history == History(row["then"], ever_ready=True)
+    assert row.get("says", "") in decision.reason
 
 
 @rows("code", "words")
