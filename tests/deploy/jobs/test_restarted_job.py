@@ -16,7 +16,7 @@ from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.services import Supervised
-from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster
+from tests.deploy.playing import PATIENCE_SECONDS, PlayedCluster, eventually
 
 INVENTORY = """schema: 1
 cluster: played
@@ -131,6 +131,19 @@ def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster) -> None:
         assert len(attempts(roles.root)) == attempt
         assert "train: interrupted before it was started again" in words
         assert held_by(roles.folder.job_lock) is None
+
+
+def test_one_job_runs_at_a_time_and_a_stop_interrupts_it(roles: PlayedCluster) -> None:
+    inventory = load(roles.root / "inventory.yaml")
+    with job(roles.root, "waits") as running:
+        eventually((roles.root / "journal.waits").exists, "the start of the job")
+        code, words = done(roles.root, "0")
+        assert code == ExitCode.FAILED
+        assert f"a job is running on cluster played already (fab, pid {running.pid})" in words[-1]
+        Supervised(inventory, ()).stop(Fleet.here(inventory), ["here"])
+        assert running.wait(PATIENCE_SECONDS) == ExitCode.CANCELLED
+    assert held_by(roles.folder.job_lock) is None
+    assert len(attempts(roles.root)) == 1
 
 
 def test_a_cluster_that_does_not_come_back_ends_the_job(roles: PlayedCluster) -> None:
