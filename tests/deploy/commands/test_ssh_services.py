@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from core.control.own_state import state_of
 from deploy.converge import serving
 from deploy.render.units import SERVICE_UNIT
 from tests.deploy.played_machines import Machine
@@ -84,5 +83,3 @@ def test_a_service_that_does_not_come_back_ends_the_round_in_one_line(
     )
     after = services(machines)
     assert (after["pi-1"] != before["pi-1"], after["pi-4"] == before["pi-4"]) == (True, True)
-
-

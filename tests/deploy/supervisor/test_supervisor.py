@@ -106,25 +106,7 @@ def test_only_the_owner_may_reach_the_sockets(standing: PlayedCluster) -> None:
     assert stat.S_IMODE(standing.folder.control_socket.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(
-    ("verb", "asked", "words"),
-    [
-        ("kill", {"task": "worker:7"}, "no role 'worker:7'; this cluster has ps:0"),
-        (
-            *("dance", {}),
-            "status, watch, stop, hold, kill, signal, cut or restart, got 'dance'",
-        ),
-        (
-            *("signal", {"task": "ps:0", "signal": "SIGTERM"}),
-            "expected the signal SIGSTOP, SIGCONT, SIGKILL, got 'SIGTERM'",
-        ),
-        (
-            *("signal", {"task": "ps:1", "signal": "SIGSTOP"}),
-            "no role 'ps:1'; this cluster has ps:0",
-        ),
-        ("cut", {"task": "ps:0", "peer": "ps:7"}, "no role 'ps:7'"),
-    ],
-)
+@rows("verb", "asked", "words")
 def test_what_cannot_be_done_is_answered_in_one_line(
     standing: PlayedCluster, verb: str, asked: Any, words: str
 ) -> None:
