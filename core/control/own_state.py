@@ -39,8 +39,8 @@ def state_of(path: Path, name: str) -> Path:
     """
     digest = hashlib.sha256(os.fsencode(path.resolve() / name)).hexdigest()
     folder = user_state() / f"{name[:12]}-{digest[:12]}"  # short: a socket's path is limited
-    _refuse_shared(folder.parent)
-    _refuse_shared(folder)
+    _refuse_shared(folder.parent, 0o022)  # earlier versions left it readable
+    _refuse_shared(folder, 0o077)
     return folder
 
 
@@ -67,7 +67,7 @@ def adopt(inventory: Path, cluster: str) -> None:
         os.environ[VARIABLE] = token
 
 
-def _refuse_shared(folder: Path) -> None:
+def _refuse_shared(folder: Path, others: int) -> None:
     try:
         status = os.lstat(folder)
     except FileNotFoundError:
@@ -83,5 +83,5 @@ def _refuse_shared(folder: Path) -> None:
             f"{folder}: belongs to another account (uid {status.st_uid}): {OTHERWISE}, or work as"
             " that account"
         )
-    if status.st_mode & 0o077:
+    if status.st_mode & others:
         raise ClusterError(f"{folder}: open to other accounts: `chmod 700 {folder}`")

@@ -4,7 +4,6 @@ What they ask of the commands, what they make of the answers, one real training.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -62,8 +61,7 @@ with pscluster.local(1) as one:
     time.sleep(600)
 """
     words = [sys.executable, "-c", program]
-    # Both ask for the state of one account.
-    ours = {**OUTSIDE, "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+    ours = environment_for_any_folder()
     with subprocess.Popen(words, cwd=tmp_path, env=ours, stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
         inventory = Path(killed.stdout.readline().decode().strip())
