@@ -233,6 +233,8 @@ def _training(given: argparse.Namespace, inventory: Inventory, log: JobLogging) 
     if not given.quiet and not log.for_programs and sys.stderr.isatty():
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
     with loading_quietly():
+        import core.engine.graph_options  # noqa: F401  (loads TensorFlow)
+
         job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
     return JobPlan(inventory, job_of, resumed, app, chaos)
 

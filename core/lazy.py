@@ -1,36 +1,39 @@
-"""NumPy and TensorFlow, imported when they are first used.
+"""NumPy, TensorFlow and Keras, imported when they are first used.
 
 A model, a codec or an optimizer is one module: its options and facts, which `fab` reads without
 TensorFlow, and its implementation, which needs TensorFlow. It writes `from core.lazy import tf` and
-uses it in functions only. So do the modules of graphs: TensorFlow finds its environment
-(`core.engine.environment`) whatever is imported first.
+uses it in functions only. So do the modules of graphs and the tests: TensorFlow finds its
+environment and its options (`core.engine.graph_options`) whatever is imported first.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np", "tf"]
+__all__ = ["Lazy", "keras", "np", "tf"]
+
+
+class Lazy:
+    """A module that is imported when one of its names is first used."""
+
+    Tensor = Any  # an annotation is no reason to import TensorFlow
+
+    def __init__(self, *names: str) -> None:
+        """The last of these modules; the others are imported before it."""
+        self._names = names
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # `inspect` and pytest ask any object for such names
+            raise AttributeError(attribute)
+        *_, module = map(import_module, self._names)
+        vars(self).update(vars(module))
+        return getattr(module, attribute)
+
 
 if TYPE_CHECKING:
+    import keras
     import numpy as np
     import tensorflow as tf
 else:
-
-    class _Lazy:
-        Tensor = Any  # an annotation is no reason to import TensorFlow
-
-        def __init__(self, name: str, *first: str) -> None:
-            self._name = name
-            self._first = first
-
-        def __getattr__(self, attribute: str) -> Any:
-            for name in self._first:
-                import_module(name)
-            module = import_module(self._name)
-            value = getattr(module, attribute)
-            if not attribute.startswith("__"):
-                self.__dict__[attribute] = value
-            return value
-
-    np = _Lazy("numpy")
-    tf = _Lazy("tensorflow", "core.engine.environment")
+    np = Lazy("numpy")
+    tf = Lazy("core.engine.graph_options", "tensorflow")
+    keras = Lazy("core.engine.graph_options", "keras")

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
 from core.engine.chaos import Chaos, ChaosPlan, Fault
@@ -39,13 +38,12 @@ from core.engine.messages import Item
 from core.engine.runtime import Peers, Runtime, Traced, device, trace
 from core.engine.saboteur import Saboteur
 from core.inventory import load
+from core.lazy import tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender
-
-import tensorflow as tf  # isort: skip
 
 IDS = 16_384
 """Distinguishable updates. Shards end at blocks of 1,024, so two are cut in the middle."""

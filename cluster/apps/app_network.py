@@ -7,16 +7,14 @@ from typing import Any
 
 from typing_extensions import override
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel
 from core.data import Dataset
+from core.lazy import tf
 from core.models.network import Network, Problem
 from core.models.objective import Objective
 from core.models.tasks import TASKS
 from core.parameters import Vector
-
-import tensorflow as tf  # isort: skip
 
 AUGMENTATION = 0x5EED
 """Folded into the seed of a slot for augment(): dropout sites count from 0."""

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import keras
 from typing_extensions import override
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
+import core.engine.graph_options  # noqa: F401  (before keras)
 from cluster.apps.travels import SEED_STATE
-from core.engine.runtime import ANONYMOUS
+from core.engine.runtime import anonymous
+from core.lazy import tf
 
-import tensorflow as tf  # isort: skip
+import keras  # isort: skip
 
 
 def is_seed(variable: Any) -> bool:
@@ -44,7 +44,7 @@ class _Held:
         self._dtype = value.dtype
         self._shape = value.shape
         self._handle = tf.raw_ops.VarHandleOp(
-            dtype=value.dtype, shape=value.shape, shared_name=ANONYMOUS
+            dtype=value.dtype, shape=value.shape, shared_name=anonymous()
         )
         self.write(value)
 

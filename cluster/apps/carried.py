@@ -1,16 +1,17 @@
 """What a Keras model carries beside `call()`: what the cluster cannot use is refused by name."""
 
 from collections.abc import Iterable
-from typing import Any
-
-import keras
+from typing import TYPE_CHECKING, Any
 
 from cluster.apps.app import App, AppError
-from cluster.apps.call_scope import CallScope
 from cluster.apps.own_steps import own_step
+from core.lazy import keras
+
+if TYPE_CHECKING:
+    from cluster.apps.call_scope import CallScope
 
 
-def refuse_what_is_not_used(app: App, model: Any, scope: CallScope) -> None:
+def refuse_what_is_not_used(app: App, model: Any, scope: "CallScope") -> None:
     """Raise AppError for weights, layers and methods that the cluster would drop.
 
     `scope` is that of a traced call of the model.

@@ -16,12 +16,11 @@ from cluster.apps.travels import (
     traced_by,
 )
 from core.errors import UsageError
+from core.lazy import tf
 from core.models.network import Network
 from core.models.objective import OWN
 from core.models.tasks import Classification, Multilabel
 from core.status.parts import Figures
-
-import tensorflow as tf  # isort: skip
 
 BATCH = 4
 """Examples of a batch whose number is known while the functions beside a model are traced."""

@@ -5,19 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keras
-
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel
-
-import tensorflow as tf  # isort: skip
+from core.lazy import keras, tf
 
 Function = Callable[[Any, Any], Any]
-
-FUNCTION_WRAPPER: Any = keras.losses.MeanSquaredError.__base__
-"""Keras's class of a loss that is a function. It brings targets and answers to one number of axes.
-"""
 
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 """Reductions that are a mean over the examples, as the cluster's is."""
@@ -171,7 +163,9 @@ def _loss(app: App, where: str, stated: Any, task: str, outputs: int) -> Functio
         call = found.call
     else:
         inner = found
-        call = FUNCTION_WRAPPER(found).call
+        # Keras's class of a loss that is a function brings both to one number of axes.
+        wrapper: Any = keras.losses.MeanSquaredError.__base__
+        call = wrapper(found).call
     return _of_task(app, f"{where}: the loss", inner, call, task, outputs)
 
 

@@ -6,10 +6,10 @@ The caller of `train` imports this too.
 from collections.abc import Mapping
 from typing import Any
 
-import keras
 import numpy as np
 
 from core.errors import UsageError
+from core.lazy import keras
 
 KEPT = {
     "SGD": ("sgd", ("momentum", "nesterov")),

@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel, refuse_what_does_not_travel
-
-import tensorflow as tf  # isort: skip
+from core.lazy import tf
 
 
 def constraint_of(app: App, variable: Any) -> Callable[[Any], Any] | None:

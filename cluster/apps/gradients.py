@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import entry_of, refuse_what_does_not_travel, traced_by
+from core.lazy import tf
 from core.models.network import Network
-
-import tensorflow as tf  # isort: skip
 
 MOST_NAMES = 3
 NO_WAY_BACK = {"StopGradient", "PreventGradient"}

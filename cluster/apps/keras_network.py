@@ -10,16 +10,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from typing_extensions import override
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind
-from cluster.apps.call_scope import CallScope, is_seed, seed_of_site
 from cluster.apps.carried import refuse_mask, refuse_what_is_not_used
 from cluster.apps.compiled import Compiled, compiled_of, logits_note
 from cluster.apps.compiled_optimizer import optimizer_settings, takes_default
@@ -28,11 +25,15 @@ from cluster.apps.outside import layers_that_compute, notes_on
 from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
 from core.atomic_write import refused
 from core.errors import reason_of
+from core.lazy import Lazy, keras, tf
 from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
-import tensorflow as tf  # isort: skip
+if TYPE_CHECKING:
+    from cluster.apps import call_scope
+else:
+    call_scope = Lazy("cluster.apps.call_scope")  # its class is one of Keras's
 
 EXPORTED = "model.keras"
 LARGE_TABLE_BYTES = 8 << 20
@@ -85,7 +86,7 @@ class KerasNetwork(AppNetwork):
         self.frozen = {
             name: np.asarray(variable)
             for k, (name, variable) in enumerate(zip(rest_names, rest, strict=True))
-            if k not in self._changed and not is_seed(variable)
+            if k not in self._changed and not call_scope.is_seed(variable)
         }
         self._rest_names = rest_names
         self._refuse_large_constants()
@@ -121,16 +122,16 @@ class KerasNetwork(AppNetwork):
             self._traced(model)
         return model
 
-    def _traced(self, model: Any) -> tuple[CallScope, Any]:
+    def _traced(self, model: Any) -> tuple["call_scope.CallScope", Any]:
         """The scope of a call that is traced, and its answers.
 
         Weights that only a real call makes are made by it.
         """
         variables = _variables(model)
-        scopes: list[CallScope] = []
+        scopes: list[call_scope.CallScope] = []
 
         def called(inputs: Any, *given: Any) -> Any:
-            with self.app.blamed("model"), CallScope(variables, given) as scope:
+            with self.app.blamed("model"), call_scope.CallScope(variables, given) as scope:
                 answers = model(inputs, training=True)
             scopes.append(scope)
             return answers
@@ -157,7 +158,7 @@ class KerasNetwork(AppNetwork):
     def stated_settings(self) -> dict[str, Any] | None:
         return optimizer_settings(self.model)
 
-    def _changed_by_a_call(self, scope: CallScope) -> list[int]:
+    def _changed_by_a_call(self, scope: "call_scope.CallScope") -> list[int]:
         """Which of the values that are not trained a call changes.
 
         Raises AppError for what cannot travel.
@@ -172,7 +173,7 @@ class KerasNetwork(AppNetwork):
         changed = [
             k
             for k, variable in enumerate(rest)
-            if scope.changes(variable) and not is_seed(variable)
+            if scope.changes(variable) and not call_scope.is_seed(variable)
         ]
         for k in changed:
             if rest[k].dtype != "float32":
@@ -214,8 +215,8 @@ class KerasNetwork(AppNetwork):
         sites = 0
         untrained = self.model.non_trainable_variables
         for name, variable in zip(self._rest_names, untrained, strict=True):
-            if is_seed(variable):
-                rest.append(seed_of_site(seed, sites, variable.dtype))
+            if call_scope.is_seed(variable):
+                rest.append(call_scope.seed_of_site(seed, sites, variable.dtype))
                 sites += 1
             elif name in self.frozen:
                 rest.append(tf.constant(self.frozen[name]))
@@ -232,7 +233,7 @@ class KerasNetwork(AppNetwork):
         with (
             self.app.blamed("model"),
             constants_travel(),
-            CallScope(_variables(self.model), given, looped=looped, seed=seed) as scope,
+            call_scope.CallScope(_variables(self.model), given, looped=looped, seed=seed) as scope,
         ):
             found = self.model(windows, training=training)
             refuse_mask(self.app, found)
@@ -250,7 +251,7 @@ class KerasNetwork(AppNetwork):
             statistics[name] = tf.stop_gradient(before + (now - before) / STATISTICS_RATE)
         return ForwardPass(answers, statistics, tf.add_n(penalties) if penalties else None)
 
-    def _refuse_unforeseen(self, scope: CallScope) -> None:
+    def _refuse_unforeseen(self, scope: "call_scope.CallScope") -> None:
         """Raise AppError for what this call changes in a loop and the call of `_traced` did not."""
         for variable in scope.lost.values():
             raise AppError(

@@ -13,7 +13,7 @@ def network_of(app: App, kind: Kind, seed: int) -> AppNetwork:
     """
     network: AppNetwork
     if app.has("model"):
-        from cluster.apps.keras_network import KerasNetwork  # loads Keras, which others do without
+        from cluster.apps.keras_network import KerasNetwork
 
         network = KerasNetwork(app, kind, seed)
     else:

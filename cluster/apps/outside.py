@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import keras
-
-import core.engine.environment  # noqa: F401  (before tensorflow)
-
-import tensorflow as tf  # isort: skip
+from core.lazy import keras, tf
 
 
 @contextmanager

@@ -5,13 +5,11 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind, traced_call
+from core.lazy import tf
 from core.models.network import ForwardPass, Tensors
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
-
-import tensorflow as tf  # isort: skip
 
 
 class PlainNetwork(AppNetwork):

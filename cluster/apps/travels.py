@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.apps.app import App, AppError
 from core.engine.runtime import constants_up_to, has_cpu_kernel
+from core.lazy import tf
 from core.models.network import Network
-
-import tensorflow as tf  # isort: skip
 
 MOST_CONSTANT_BYTES = 64 << 20
 """The limit of values that are neither trained nor averaged.

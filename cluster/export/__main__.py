@@ -92,6 +92,7 @@ def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
     from core.engine.environment import loading_quietly
 
     with loading_quietly():
+        import core.engine.graph_options  # noqa: F401  (loads TensorFlow)
         from cluster.export.examples import examples_of, read_model
         from cluster.export.export import export
         from cluster.export.graph import one_thread

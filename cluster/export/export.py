@@ -22,9 +22,8 @@ from core.data.signals import UNKNOWN
 from core.errors import UsageError
 from core.exported import description as described
 from core.exported.files import measured
+from core.lazy import tf
 from core.models.network import BuiltIn
-
-import tensorflow as tf  # isort: skip
 
 LONGEST_TEXT = 400
 

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import keras
-
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from cluster.export.graph import OUTPUT
 from cluster.export.writer import STEPS, Writer
+from core.lazy import keras
 from core.models.operations import Array, LstmCell, Reduction, Tensor, Unary
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ from cluster.jobs.modes.mode import optimizer_of
 from core.errors import UsageError
 from core.inventory.arithmetic import LIBRARY, TENSORFLOW, ChosenArithmetic, outside_library
 from core.inventory.training import TrainJob
+from core.lazy import tf
 from core.models.network import BuiltIn, Network
 from kernels.library import loaded
 from kernels.place import KIND, path
 from ps_node.arithmetic import CODECS_IN_LIBRARY, LibraryOptimizer
-
-import tensorflow as tf  # isort: skip
 
 REMEDY = (
     "take TensorFlow's arithmetic for all workers, `--set jobs.train.arithmetic=tensorflow`: its"

@@ -17,6 +17,7 @@ from cluster.apps.environments import continue_in, local_environments
 from cluster.apps.files import app_path
 from cluster.apps.measured import MeasuredStep
 from cluster.jobs.cancel import Cancel, JobCancelled
+from core.engine.runtime import one_thread_an_operation
 from core.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
@@ -80,13 +81,13 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         from core.engine.environment import loading_quietly
 
         with loading_quietly():
+            import core.engine.graph_options  # noqa: F401  (loads TensorFlow)
             from cluster.apps.app import load as load_app
             from cluster.apps.app import load_copy, name_of
             from cluster.apps.app_network import Kind
             from cluster.apps.networks import network_of
             from cluster.jobs.progress import Display
             from cluster.jobs.sources import load_dataset
-            from core.engine.runtime import one_thread_an_operation
         one_thread_an_operation()
         with cancel.at_once():
             if run_of(path) is None:

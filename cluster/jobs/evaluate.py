@@ -35,6 +35,7 @@ from core.engine.runtime import trace
 from core.errors import UsageError
 from core.inventory.arithmetic import LIBRARY
 from core.inventory.training import TrainJob
+from core.lazy import tf
 from core.models.curves import Curve
 from core.models.kernels import compiled_by_xla
 from core.models.native import NativeNetwork
@@ -47,8 +48,6 @@ from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
 from recognise.fitting import refuse_other_windows
 from worker_node.recordings import Standardization, WorkerWindows
-
-import tensorflow as tf  # isort: skip
 
 CHUNK = 250
 """Windows of one dispatch: large enough that the pull does not count, small enough for every worker

@@ -32,12 +32,11 @@ from core.errors import ClusterError, UsageError
 from core.inventory import Inventory, Task
 from core.inventory.devices import PROCESSORS, DeviceSettings
 from core.inventory.slots import cores_of_workers
+from core.lazy import tf
 from core.metrics.processor import processor, usable_cores
 from core.server.port_guard import PortGuard
 from core.server.probe import accepts, answering
 from core.server.sockets import check_free
-
-import tensorflow as tf  # isort: skip
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
+from core.lazy import tf
 from worker_node.recordings import WorkerWindows, standardized_channels
-
-import tensorflow as tf  # isort: skip
 
 
 def float32(*shape: int | None) -> Any:

@@ -6,8 +6,7 @@ from core.engine.runtime import beside, device
 from core.errors import UsageError
 from core.inventory import Task
 from core.inventory.devices import DeviceSettings
-
-import tensorflow as tf  # isort: skip
+from core.lazy import tf
 
 HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 

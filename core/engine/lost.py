@@ -50,7 +50,7 @@ class ParameterServerLost(ClusterError):
     exit_code = ExitCode.SERVER_LOST
 
 
-def first_line(problem: tf.errors.OpError) -> str:
+def first_line(problem: "tf.errors.OpError") -> str:
     """The line that says what happened and where, of the many that TensorFlow writes."""
     message = str(problem.message)
     origin = re.search(r"from remote target (.*?):*(?: while|$)", message, re.MULTILINE)

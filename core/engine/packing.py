@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
-
-import tensorflow as tf  # isort: skip
+from core.lazy import tf
 
 WORD_BYTES = 4
 MOST_WORDS = 250

@@ -5,9 +5,8 @@ from typing import Any
 
 from core.engine.lost import first_line
 from core.engine.runtime import fetched, here
+from core.lazy import tf
 from kernels.library import operations
-
-import tensorflow as tf  # isort: skip
 
 REMEDY = (
     "install the same release there (`fab deploy start`), or take TensorFlow's arithmetic for all"

@@ -12,21 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.guardian import Guardian
 from core.engine.messages import OVERTAKEN
 from core.engine.packing import AnswerAsShape, PackedArguments
+from core.lazy import tf
 from core.server.probe import answering
-
-import tensorflow as tf  # isort: skip
-from tensorflow.core.function.capture import capture_container
-from tensorflow.core.protobuf import tensorflow_server_pb2
-from tensorflow.python.eager import context, executor
-from tensorflow.python.framework import kernels, ops
-
-# Grappler rewrites a tree of additions into one n-ary sum, which adds in another order. Whether it
-# does depends on how a step is cut into parts, and so would the bits of the result (measured).
-tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 KEEP_ALIVE_SECONDS = 600
 """How long a server keeps our context after our last heartbeat: TensorFlow's own default.
@@ -64,12 +54,23 @@ def transient(problem: Exception) -> bool:
 
 def has_cpu_kernel(op: str) -> bool:
     """Return whether TensorFlow computes this op on a CPU, or needs no kernel, as for a call."""
+    from tensorflow.python.framework import kernels
+
     registered = kernels.get_registered_kernels_for_op(op).kernel
     return not registered or any(kernel.device_type in ("CPU", "DEFAULT") for kernel in registered)
 
 
-ANONYMOUS: str = context.anonymous_name()
-"""The shared name with which each execution makes a variable of its own."""
+def _context() -> Any:
+    from tensorflow.python.eager import context
+
+    return context.context()
+
+
+def anonymous() -> str:
+    """Return the shared name with which each execution makes a variable of its own."""
+    from tensorflow.python.eager import context
+
+    return str(context.anonymous_name())
 
 
 @contextmanager
@@ -79,6 +80,8 @@ def constants_up_to(elements: int) -> Iterator[None]:
     TensorFlow does so up to 128 elements. Larger ones it keeps beside the graph, in the process
     that traced it.
     """
+    from tensorflow.core.function.capture import capture_container
+
     before = capture_container._EAGER_CONST_THRESHOLD
     capture_container._EAGER_CONST_THRESHOLD = elements
     try:
@@ -155,10 +158,10 @@ class Runtime:
         for name in addresses:
             self.guardian.guard(name)
         with self.guardian.operation():
-            context.context().set_server_def(
+            _context().set_server_def(
                 self._definition(frozenset()), keep_alive_secs=KEEP_ALIVE_SECONDS
             )
-            context.ensure_initialized()
+            _context().ensure_initialized()
             # TensorFlow wraps the first fetch in a function, sends that to every live worker and
             # waits for them. Measured: with stopped workers the coordinator stood still for 37 s.
             # So the first fetch comes before the first worker.
@@ -166,6 +169,8 @@ class Runtime:
                 self.ask_server(0)
 
     def _definition(self, workers: frozenset[int], servers: bool = True) -> Any:
+        from tensorflow.core.protobuf import tensorflow_server_pb2
+
         definition = tensorflow_server_pb2.ServerDef(
             job_name="chief", task_index=0, protocol="grpc"
         )
@@ -193,9 +198,7 @@ class Runtime:
         Blocks while a live task does not answer, until the watchdog cuts it off. Raises
         tf.errors.OpError.
         """
-        context.context().update_server_def(
-            self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS
-        )
+        _context().update_server_def(self._definition(workers), keep_alive_secs=KEEP_ALIVE_SECONDS)
 
     def require(self, check: Callable[[str], str | None]) -> None:
         """Have each worker that joins from now on pass `check`, which says why a place does not."""
@@ -211,7 +214,7 @@ class Runtime:
 
     def has(self, place: str) -> bool:
         """Whether a live task has the device of this name."""
-        return place in context.context().devices()
+        return place in _context().devices()
 
     def ask_server(self, task: int) -> None:
         """Run a small operation on the parameter server. Raises tf.errors.OpError if that fails."""
@@ -228,8 +231,10 @@ class Runtime:
         given, also for releases of tensors on a stopped worker (measured: that blocked the other
         workers in one run of three).
         """
+        from tensorflow.python.eager import executor
+
         own = executor.new_executor(enable_async=False)
-        eager = context.context()
+        eager = _context()
         before = eager.executor
         _HANDLES.append(before)
         eager.executor = own
@@ -256,7 +261,7 @@ class Runtime:
             return
         alone = self._definition(frozenset(), servers=False)
         with self.guardian.operation(), suppress(tf.errors.OpError):
-            context.context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
+            _context().update_server_def(alone, keep_alive_secs=KEEP_ALIVE_SECONDS)
         if not self.guardian.losses:
             self.guardian.close()
 
@@ -268,7 +273,7 @@ def here() -> str:
     the worker's: TensorFlow sends each argument to the worker by a call of its own, and the worker
     keeps a part of it (measured: 3 KB a call).
     """
-    return f"{context.context().host_address_space()}/device:CPU:0"
+    return f"{_context().host_address_space()}/device:CPU:0"
 
 
 def fetched(value: Any) -> Any:
@@ -294,6 +299,8 @@ class Traced:
         self, function: Callable[..., Any], signature: Sequence[Any], name: str = ""
     ) -> None:
         """`name` is for people; the function's own without one."""
+        from tensorflow.python.framework.ops import EagerTensor
+
         self.name = name or getattr(function, "__name__", "")
         packing = PackedArguments(signature)
         self._pack = packing.pack
@@ -312,6 +319,7 @@ class Traced:
         # tf.function computes these in each call: a tenth of a call's processor time.
         self._name, self._captured = self._concrete.name, list(self._concrete.captured_inputs)
         self._outputs, self._here = len(self._concrete.outputs), here()
+        self._tensor = EagerTensor
 
     def __str__(self) -> str:
         return self.name
@@ -334,10 +342,8 @@ class Traced:
         return tf.constant(self._answer.read(result))
 
     def _call(self, arguments: tuple[Any, ...]) -> Any:
-        packed = ops.EagerTensor(self._pack(arguments), self._here, None)
-        found = context.context().call_function(
-            self._name, [packed, *self._captured], self._outputs
-        )
+        packed = self._tensor(self._pack(arguments), self._here, None)
+        found = _context().call_function(self._name, [packed, *self._captured], self._outputs)
         return self._concrete.function_type.pack_output(found)
 
 

@@ -1,12 +1,9 @@
 """The two sides of `benchmarks.wire` train the same network: same size, same parameters, same
 function."""
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from benchmarks.wire.in_keras import OurKernels, batches, step_of
 from benchmarks.wire.network import (
     PARAMETERS,
     PROBLEM,
@@ -15,6 +12,7 @@ from benchmarks.wire.network import (
     keras_weights,
     windows,
 )
+from core.lazy import keras, tf
 from core.models.network import Problem
 from tests.core.models.yardstick import TOLERANCE, perturbed
 
@@ -46,6 +44,8 @@ def test_both_compute_the_same_logits() -> None:
 
 def losses(model: object, steps: int) -> list[float]:
     """Of some steps as the strategy takes them, on this process's own device."""
+    from benchmarks.wire.in_keras import batches, step_of
+
     optimizer = keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)  # type: ignore[attr-defined]
     step = step_of(tf.distribute.get_strategy(), model, optimizer, read_once=True)
@@ -59,6 +59,8 @@ def test_the_strategy_trains_the_same_with_our_kernels_as_with_keras_layers() ->
     network = ResidualBidirectional()
     model = keras_model()
     model.set_weights(keras_weights(network, network.initial(0)))
+    from benchmarks.wire.in_keras import OurKernels
+
     ours = OurKernels(network)
     assert ours.count_params() == model.count_params()
     found = losses(ours, 4)

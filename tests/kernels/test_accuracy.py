@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from core.lazy import tf
 from core.models.tensorflow_operations import TensorFlowOperations
 from tests.kernels.networks import CLASSES, GROUPED, MODELS, Case
 

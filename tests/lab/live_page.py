@@ -3,11 +3,10 @@
 import json
 import urllib.request
 
-from playwright.sync_api import expect
-
 from tests.cluster.pages.browser import chromium, looking, picture
 from tests.lab.sixteen_pis import HUB, NODES, SixteenPis
 from tests.lab.tunnel import brought_here
+from tests.lazy import expect
 
 
 def a_training_on_the_page(cluster: SixteenPis) -> None:

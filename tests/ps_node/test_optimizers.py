@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cluster.jobs.modes.mode import optimizer_of
 from core.engine.runtime import trace
 from core.inventory.extensions import OPTIMIZERS
+from core.lazy import keras, tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.adagrad import Adagrad
 from ps_node.optimizers.adam import Adam, AdamW
@@ -21,9 +22,6 @@ from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import Header, ParameterShards
-
-import keras  # isort: skip
-import tensorflow as tf  # isort: skip
 
 SIZE = 2100
 STEPS = 40
@@ -111,13 +109,13 @@ def in_keras(optimizer: Any, spared: bool = False) -> Doubles:
 
 
 AGAINST_KERAS = {
-    "adam": (Adam(), keras.optimizers.Adam, False),
+    "adam": (Adam(), lambda: keras.optimizers.Adam(), False),
     "adam with other betas": (
         Adam(beta_1=0.8, beta_2=0.95, epsilon=1e-3),
         lambda: keras.optimizers.Adam(beta_1=0.8, beta_2=0.95, epsilon=1e-3),
         False,
     ),
-    "sgd": (MomentumSGD(), keras.optimizers.SGD, False),
+    "sgd": (MomentumSGD(), lambda: keras.optimizers.SGD(), False),
     "momentum": (MomentumSGD(0.9), lambda: keras.optimizers.SGD(momentum=0.9), False),
     "lion": (
         Lion(weight_decay=0.1, decay_biases=True),
@@ -129,14 +127,14 @@ AGAINST_KERAS = {
         lambda: keras.optimizers.Lion(beta_1=0.8, beta_2=0.95, weight_decay=0.3),
         True,
     ),
-    "lion without decay": (Lion(), keras.optimizers.Lion, False),
+    "lion without decay": (Lion(), lambda: keras.optimizers.Lion(), False),
     "adamw without biases": (
         AdamW(0.1, decay_biases=False),
         lambda: keras.optimizers.AdamW(weight_decay=0.1),
         True,
     ),
     "adamw": (AdamW(0.1), lambda: keras.optimizers.AdamW(weight_decay=0.1), False),
-    "rmsprop": (RMSprop(), keras.optimizers.RMSprop, False),
+    "rmsprop": (RMSprop(), lambda: keras.optimizers.RMSprop(), False),
     "rmsprop with momentum": (
         RMSprop(0.8, 0.9, 1e-3),
         lambda: keras.optimizers.RMSprop(rho=0.8, momentum=0.9, epsilon=1e-3),

@@ -20,6 +20,7 @@ from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
+from core.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node import shard, shards
 from ps_node.optimizers.adam import Adam
@@ -27,8 +28,6 @@ from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
 from ps_node.shards import Header, ParameterShards
-
-import tensorflow as tf  # isort: skip
 
 TRAINED = 2500
 STATISTICS = 1100

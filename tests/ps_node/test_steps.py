@@ -17,6 +17,7 @@ from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
+from core.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
 from ps_node.optimizers.adam import Adam
@@ -24,8 +25,6 @@ from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.steps import STEP_WORDS, StepRecipe, StepShards
-
-import tensorflow as tf  # isort: skip
 
 TRAINED = 4500
 STATISTICS = 3100

@@ -10,10 +10,10 @@ import pytest
 
 from cluster.apps.app import load
 from core.errors import DataError, UsageError, reason_of
+from core.lazy import keras
 from pscluster.app_folder import AppParts, app_flags, arrays_of, settings_of
 from pscluster.run import Run
-
-import keras  # isort: skip
+from tests.lazy import own_keras
 
 WIDTH = 3
 OPAQUE = object()
@@ -217,43 +217,31 @@ def mse(y: Any, outputs: Any) -> Any:
     return 100.0 * keras.ops.mean(keras.ops.abs(y - outputs), -1)
 
 
-class OwnLoss(keras.losses.Loss):
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        return mse(y_true, y_pred)
-
-
-class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """As people write it: without get_config()."""
-
-    def __call__(self, step: Any) -> float:
-        return 0.1
-
-
 @pytest.mark.filterwarnings("ignore:The object being serialized includes a `lambda`")
 @pytest.mark.parametrize(
     ("compiled", "words"),
     [
-        ({"loss": mse}, r"compiled with mse, which is none of Keras's.* as loss="),
-        ({"loss": OwnLoss()}, r"compiled with OwnLoss, .* as loss="),
+        (lambda: {"loss": mse}, r"compiled with mse, which is none of Keras's.* as loss="),
+        (lambda: {"loss": own_keras.OwnLoss()}, r"compiled with OwnLoss, .* as loss="),
         (
-            {"loss": "mae", "metrics": [["mae", lambda y, outputs: y]]},
+            lambda: {"loss": "mae", "metrics": [["mae", lambda y, outputs: y]]},
             r"compiled with <lambda>, .* as metrics=",
         ),
         (
-            {"loss": "mae", "metrics": {"dense": keras.metrics.MeanMetricWrapper(mse)}},
+            lambda: {"loss": "mae", "metrics": {"dense": keras.metrics.MeanMetricWrapper(mse)}},
             r"with mse, .* as metrics=",
         ),
         (
-            {"optimizer": keras.optimizers.SGD(OwnSchedule())},
+            lambda: {"optimizer": keras.optimizers.SGD(own_keras.OwnSchedule())},
             r"Keras cannot write it \(.*get_config.*own out",
         ),
     ],
 )
 def test_what_a_model_is_compiled_with_and_no_job_can_open_is_refused(
-    compiled: dict[str, Any], words: str, tmp_path: Path
+    compiled: Callable[[], dict[str, Any]], words: str, tmp_path: Path
 ) -> None:
     model = layered()
-    model.compile(**compiled)
+    model.compile(**compiled())
     with pytest.raises(UsageError, match=words):
         app_flags(AppParts(model), tmp_path)
     assert not list(tmp_path.rglob("app.py"))

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import pscluster.keras
+import pscluster
+from core.lazy import keras, tf
 from core.models.kernels import portable_operations
 from kernels.place import KIND, THREADS
-from pscluster.keras import library
 from tests.kernels.networks import kinds_of_this_processor
 from tests.ran import python
 
@@ -185,6 +183,8 @@ def test_an_export_has_tensorflow_s_operations(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MADE)
 def test_a_machine_that_cannot_load_the_library(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pscluster.keras import library
+
     def missing() -> None:
         raise tf.errors.NotFoundError(None, None, "wrong libc")
 
@@ -218,7 +218,7 @@ def test_dropout_draws_keras_masks(settings: dict[str, Any]) -> None:
         ({"recurrent_activation": "hard_sigmoid"}, {}),
         ({"dtype": "float64"}, {}),
         ({"return_state": True}, {}),
-        ({}, {"initial_state": [tf.ones([2, WIDE])] * 2}),
+        ({}, {"initial_state": [np.ones([2, WIDE], np.float32)] * 2}),
     ],
     ids=["activation", "gate", "float64", "state", "first-state"],
 )

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
 
 from core.data.filters import CHANNELS
 from core.exported import write
 from core.exported.description import Architecture, ChannelStatistics, Input
 from tests.core.exported import small
+from tests.lazy import onnx
 
 STEPS = 128
 THRESHOLD_G = 0.1
@@ -19,27 +19,27 @@ LABELS = ("STILL", "MOVING")
 
 def onnx_model(channels: int = len(CHANNELS)) -> bytes:
     """Logits (0, 100 x (mean |body acceleration| - threshold)); dynamic batch."""
-    windows = helper.make_tensor_value_info(
-        "windows", TensorProto.FLOAT, ["batch", STEPS, channels]
+    windows = onnx.helper.make_tensor_value_info(
+        "windows", onnx.TensorProto.FLOAT, ["batch", STEPS, channels]
     )
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 2])
+    logits = onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["batch", 2])
     kernel = np.zeros((channels, 2), np.float32)
     kernel[:3, 1] = 100.0 / 3.0
     bias = np.array([0.0, -100.0 * THRESHOLD_G], np.float32)
     constants = [
-        numpy_helper.from_array(kernel, "kernel"),
-        numpy_helper.from_array(bias, "bias"),
-        numpy_helper.from_array(np.array([1]), "axes"),
+        onnx.numpy_helper.from_array(kernel, "kernel"),
+        onnx.numpy_helper.from_array(bias, "bias"),
+        onnx.numpy_helper.from_array(np.array([1]), "axes"),
     ]
     nodes = [
-        helper.make_node("Abs", ["windows"], ["absolute"]),
-        helper.make_node("ReduceMean", ["absolute", "axes"], ["mean"], keepdims=0),
-        helper.make_node("MatMul", ["mean", "kernel"], ["product"]),
-        helper.make_node("Add", ["product", "bias"], ["logits"]),
+        onnx.helper.make_node("Abs", ["windows"], ["absolute"]),
+        onnx.helper.make_node("ReduceMean", ["absolute", "axes"], ["mean"], keepdims=0),
+        onnx.helper.make_node("MatMul", ["mean", "kernel"], ["product"]),
+        onnx.helper.make_node("Add", ["product", "bias"], ["logits"]),
     ]
-    graph = helper.make_graph(nodes, "still or moving", [windows], [logits], constants)
-    model: bytes = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    graph = onnx.helper.make_graph(nodes, "still or moving", [windows], [logits], constants)
+    model: bytes = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
     ).SerializeToString()
     return model
 

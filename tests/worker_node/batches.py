@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.inventory import TrainJob
+from core.lazy import tf
 from core.models.network import Network, build
 from worker_node.gradient import BatchGradient, GradientOfBatch
 from worker_node.weights import LossWeights
-
-import tensorflow as tf  # isort: skip
 
 STEPS = 8
 CHANNELS = 3

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from core.engine.codecs.fp32 import Fp32
+from core.lazy import tf
 from core.models.network import Network, build
 from core.models.tasks import Classification
 from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
@@ -23,8 +24,6 @@ from tests.worker_node.batches import (
 )
 from worker_node.gradient import GradientOfBatch
 from worker_node.slots import LabelledExamples
-
-import tensorflow as tf  # isort: skip
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 4, 10])

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from core.engine.runtime import trace
+from core.lazy import tf
 from worker_node.monte_carlo import (
     BLOCK_SAMPLES,
     SURE_BELOW,
@@ -15,8 +16,6 @@ from worker_node.monte_carlo import (
     UNDECIDED_CELLS,
     count_inside,
 )
-
-import tensorflow as tf  # isort: skip
 
 COARSE = 256
 FINE = 65536

@@ -8,9 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from core.data import Dataset, Source, prepare
 from core.data.examples import Data, batches_of, write_examples
+from core.lazy import tf
 from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
-
-import tensorflow as tf  # isort: skip
 
 
 def dataset(tmp_path: Path) -> Dataset:

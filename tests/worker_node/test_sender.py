@@ -16,14 +16,13 @@ from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
+from core.lazy import tf
 from core.parameters import BLOCK, Layout, ParameterSpec, Vector
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.shards import Header, ParameterShards
 from worker_node import sender as sending
 from worker_node.sender import Sender
-
-import tensorflow as tf  # isort: skip
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
 SIZE = 2 * BLOCK

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from core.data.dataset import CLASSIFICATION, REGRESSION, Array, Dataset
 from core.errors import UsageError
+from core.lazy import tf
 from tests.worker_node.batches import CHANNELS, STEPS, gradient_of, job, network_of, windows
 from worker_node.gradient import BatchGradient
 from worker_node.weights import LossWeights, weighted
-
-import tensorflow as tf  # isort: skip
 
 LABELS = ("WALKING", "SITTING", "LAYING", "RUNNING")
 CLASSES = np.array([0] * 7 + [1] * 2 + [2] * 3, np.int32)

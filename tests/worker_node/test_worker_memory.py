@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from core.engine.messages import OVERTAKEN
 from core.engine.runtime import trace, transient
+from core.lazy import tf
 from worker_node.sender import Remembered, WorkerMemory
-
-import tensorflow as tf  # isort: skip
 
 
 def owner(number: int) -> NDArray[np.int64]:

@@ -11,10 +11,9 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
+from core.lazy import tf
 from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender
-
-import tensorflow as tf  # isort: skip
 
 
 class AsynchronousMode(Mode):

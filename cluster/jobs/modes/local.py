@@ -17,14 +17,13 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
+from core.lazy import tf
 from core.parameters import STATISTICS_RATE
 from ps_node.constraints import Constraints
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shards import Header, ParameterShards
 from worker_node.recordings import WorkerWindows
 from worker_node.sender import Sender
-
-import tensorflow as tf  # isort: skip
 
 HEAD = 5
 """Elements of a reply before its batches: staleness; pull, compute and push seconds; whether the

@@ -18,6 +18,7 @@ from core.engine.runtime import Traced
 from core.inventory.extensions import CODECS, OPTIMIZERS
 from core.inventory.fields import Choice
 from core.inventory.training import TrainJob
+from core.lazy import tf
 from core.models.native import OWN_THREADS
 from core.models.network import Network
 from core.parameters import Vector
@@ -28,8 +29,6 @@ from ps_node.steps import StepRecipe
 from worker_node.gradient import GradientOfBatch
 from worker_node.recordings import WorkerWindows
 from worker_node.weights import LossWeights
-
-import tensorflow as tf  # isort: skip
 
 """The workers' function, where a mode has one."""
 

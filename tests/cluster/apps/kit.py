@@ -9,8 +9,7 @@ from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.keras_network import KerasNetwork
 from cluster.apps.networks import network_of
-
-import keras  # isort: skip
+from core.lazy import keras
 
 OUTPUTS = 4
 SEED = 5

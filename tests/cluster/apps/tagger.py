@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 WORDS = 30
@@ -14,6 +13,8 @@ LABELS = ("rare", "word", "name")
 
 def model(input_shape: tuple[int, ...], outputs: int) -> Any:
     """Words in, a number for each class of each position out."""
+    import keras
+
     inputs = keras.Input(input_shape, dtype="int32")
     table = keras.layers.Embedding(WORDS, 16, name="table")
     hidden = table(inputs)

@@ -1,5 +1,6 @@
 """What compile() was given is used, or refused by name: loss, metrics, optimizer."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,9 @@ from cluster.jobs.model_of_job import network_for
 from core.data.dataset import Array, Dataset
 from core.errors import UsageError
 from core.inventory import TrainJob
+from core.lazy import keras, tf
 from tests.cluster.apps.kit import app_of, figures_of
-
-import tensorflow as tf  # isort: skip
-import keras  # isort: skip
-from keras import losses, metrics, optimizers  # isort: skip
+from tests.lazy import losses, metrics, optimizers, own_keras
 
 KINDS = {
     "classification": Kind("classification", 3, (4,), "float32", (), "int32"),
@@ -29,18 +28,6 @@ KINDS = {
 
 def half_of_it(y: Any, outputs: Any) -> Any:
     return keras.ops.mean(keras.ops.abs(y - outputs), -1) / 2
-
-
-class OwnLoss(losses.Loss):
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        return half_of_it(y_true, y_pred)
-
-
-class OwnSchedule(optimizers.schedules.LearningRateSchedule):
-    """As people write it: without get_config()."""
-
-    def __call__(self, step: Any) -> float:
-        return 0.1
 
 
 def biases_free() -> Any:
@@ -65,22 +52,29 @@ def network(task: str, compiled: dict[str, Any], **functions: Any) -> AppNetwork
 @pytest.mark.parametrize(
     ("task", "compiled", "shown"),
     [
-        ("regression", {"loss": "mae", "metrics": ["mse", "mae"]}, ["mse"]),
-        ("regression", {"loss": losses.Huber(0.5)}, []),
+        ("regression", lambda: {"loss": "mae", "metrics": ["mse", "mae"]}, ["mse"]),
+        ("regression", lambda: {"loss": losses.Huber(0.5)}, []),
         (
             "regression",
-            {"loss": half_of_it, "metrics": [metrics.MeanAbsoluteError(name="far")]},
+            lambda: {"loss": half_of_it, "metrics": [metrics.MeanAbsoluteError(name="far")]},
             ["far"],
         ),
         (
             "multilabel",
-            {"loss": losses.BinaryFocalCrossentropy(from_logits=True), "metrics": ["accuracy"]},
+            lambda: {
+                "loss": losses.BinaryFocalCrossentropy(from_logits=True),
+                "metrics": ["accuracy"],
+            },
             [],
         ),
-        ("classification", {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}, []),
         (
             "classification",
-            {
+            lambda: {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)},
+            [],
+        ),
+        (
+            "classification",
+            lambda: {
                 "loss": losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2),
                 "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2, name="top_two")],
             },
@@ -89,25 +83,26 @@ def network(task: str, compiled: dict[str, Any], **functions: Any) -> AppNetwork
     ],
 )
 def test_loss_and_metrics_are_keras_own(
-    task: str, compiled: dict[str, Any], shown: list[str]
+    task: str, compiled: Callable[[], dict[str, Any]], shown: list[str]
 ) -> None:
-    found = network(task, compiled)
+    given = compiled()
+    found = network(task, given)
     random = np.random.default_rng(0)
     x = random.normal(size=(5, 4)).astype(np.float32)
     classes = random.integers(0, 3, 5).astype(np.int32)
     one_hot = np.eye(3, dtype=np.int32)[classes]
     y: Any = {"classification": classes, "multilabel": one_hot, "regression": x[:, :3] + 1}[task]
     model = found.filled(found.initial(1))  # type: ignore[attr-defined]
-    model.compile(**compiled)
+    model.compile(**given)
     answers = model(x)
     figures = figures_of(found, tf.constant(y), answers)
-    if isinstance(compiled["loss"], losses.CategoricalCrossentropy):
+    if isinstance(given["loss"], losses.CategoricalCrossentropy):
         theirs = model.compute_loss(x, one_hot.astype(np.float32), answers)
     else:
         theirs = model.compute_loss(x, y, answers)
     assert figures["loss"] == pytest.approx(float(theirs), rel=1e-5)
     assert sorted({"mse", "far", "top_two"} & set(figures["others"])) == shown
-    for metric in compiled.get("metrics", []):
+    for metric in given.get("metrics", []):
         name = getattr(metric, "name", metric)
         if name in shown:
             own = metrics.get(metric)
@@ -120,64 +115,79 @@ def test_loss_and_metrics_are_keras_own(
     [
         (
             "classification",
-            {"loss": "mse"},
+            lambda: {"loss": "mse"},
             {},
             r"loss mean_squared_error would get each class .*loss\(y, outputs\)",
         ),
-        ("classification", {"loss": half_of_it}, {}, r"loss half_of_it would get each class"),
-        ("classification", {"loss": OwnLoss()}, {}, r"loss OwnLoss would get each class"),
+        (
+            "classification",
+            lambda: {"loss": half_of_it},
+            {},
+            r"loss half_of_it would get each class",
+        ),
+        (
+            "classification",
+            lambda: {"loss": own_keras.OwnLoss()},
+            {},
+            r"loss OwnLoss would get each class",
+        ),
         (
             "regression",
-            {"loss": losses.MeanSquaredError(reduction="sum")},
+            lambda: {"loss": losses.MeanSquaredError(reduction="sum")},
             {},
             r"reduction='sum'.*leave reduct",
         ),
         (
             "classification",
-            {"loss": losses.SparseCategoricalCrossentropy(ignore_class=0)},
+            lambda: {"loss": losses.SparseCategoricalCrossentropy(ignore_class=0)},
             {},
             r"ignore_class=0.*weight 0 in data\(\)",
         ),
         (
             "classification",
-            {"metrics": [metrics.SparseCategoricalCrossentropy(ignore_class=0)]},
+            lambda: {"metrics": [metrics.SparseCategoricalCrossentropy(ignore_class=0)]},
             {},
             r"the metric .* has ignore_class=0",
         ),
-        ("regression", {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
+        ("regression", lambda: {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
         (
             "regression",
-            {"loss": "mse", "loss_weights": [0.5]},
+            lambda: {"loss": "mse", "loss_weights": [0.5]},
             {},
             r"loss_weights.*multiply it in loss\(\)",
         ),
-        ("regression", {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
+        ("regression", lambda: {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
         (
             "regression",
-            {"loss": "mse", "metrics": ["mse"]},
+            lambda: {"loss": "mse", "metrics": ["mse"]},
             {"metrics": half_of_it},
             r"leave one of them",
         ),
         (
             "regression",
-            {"metrics": [metrics.R2Score()]},
+            lambda: {"metrics": [metrics.R2Score()]},
             {},
             r"metric r2_score \(R2Score\) is no mean over",
         ),
         (
             "multilabel",
-            {"weighted_metrics": [metrics.AUC(name="area")]},
+            lambda: {"weighted_metrics": [metrics.AUC(name="area")]},
             {},
             r"metric area \(AUC\) is no mean",
         ),
-        ("regression", {"loss": "mse", "run_eagerly": True}, {}, r"run_eagerly=True runs Python"),
+        (
+            "regression",
+            lambda: {"loss": "mse", "run_eagerly": True},
+            {},
+            r"run_eagerly=True runs Python",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(
-    task: str, compiled: dict[str, Any], functions: dict[str, Any], expected: str
+    task: str, compiled: Callable[[], dict[str, Any]], functions: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(UsageError, match=rf"own\.py: model\(\): compile\(\).*{expected}"):
-        network(task, compiled, **functions)
+        network(task, compiled(), **functions)
 
 
 def test_a_short_name_is_that_of_the_targets() -> None:
@@ -201,11 +211,11 @@ DATA = Dataset(
     Array("y", "int32", ()),
     standardized=False,
 )
-CROSSENTROPY = {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
 def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -> None:
-    app = compiled_app({**CROSSENTROPY, "optimizer": optimizers.SGD(0.25, momentum=0.5)})
+    loss = {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}
+    app = compiled_app({**loss, "optimizer": optimizers.SGD(0.25, momentum=0.5)})
     with pytest.raises(
         UsageError,
         match=r"compiled with the optimizer sgd.* adamw.*--set 'jobs.train.optimizer=\{"
@@ -215,7 +225,7 @@ def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -
     stated = {"name": "sgd", "momentum": 0.5, "nesterov": False, "learning_rate": 0.25}
     job = {"optimizer": stated, "schedule": {"name": "constant"}, "clip_norm": None}
     network_for(TrainJob.model_validate(job), DATA, app)
-    usual = network_for(TrainJob(), DATA, compiled_app(CROSSENTROPY))
+    usual = network_for(TrainJob(), DATA, compiled_app(loss))
     assert isinstance(usual, AppNetwork)
     assert usual.notes() == [
         "compile() got no optimizer, or Keras's default of it, rmsprop: jobs.train.optimizer"
@@ -224,18 +234,19 @@ def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -
 
 
 @pytest.mark.parametrize(
-    "optimizer",
+    "made",
     [
-        optimizers.Nadam(),
-        optimizers.Adam(amsgrad=True),
-        optimizers.SGD(clipvalue=1.0),
-        optimizers.Adam(optimizers.schedules.CosineDecay(0.1, 10)),
-        optimizers.SGD(use_ema=True),
-        optimizers.Adam(OwnSchedule()),
-        biases_free(),
+        lambda: optimizers.Nadam(),
+        lambda: optimizers.Adam(amsgrad=True),
+        lambda: optimizers.SGD(clipvalue=1.0),
+        lambda: optimizers.Adam(optimizers.schedules.CosineDecay(0.1, 10)),
+        lambda: optimizers.SGD(use_ema=True),
+        lambda: optimizers.Adam(own_keras.OwnSchedule()),
+        biases_free,
     ],
 )
-def test_an_optimizer_without_an_equal_is_refused_by_name(optimizer: Any) -> None:
+def test_an_optimizer_without_an_equal_is_refused_by_name(made: Callable[[], Any]) -> None:
+    optimizer = made()
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile(optimizer)
     with pytest.raises(

@@ -13,9 +13,8 @@ from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.networks import network_of
 from core.data.examples import batches_of, write_examples
 from core.errors import UsageError
+from core.lazy import keras
 from tests.cluster.apps.kit import classes
-
-import keras  # isort: skip
 
 IMPORTS = "import keras\nfrom keras import layers\nimport numpy as np\nimport tensorflow as tf\n"
 MODEL = """

@@ -18,12 +18,10 @@ import yaml
 
 import core.engine.runtime  # noqa: F401
 from cluster.apps.app import load
+from core.lazy import keras, tf
 from deploy.common.project import environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
-
-import keras  # isort: skip
-import tensorflow as tf  # isort: skip
 
 CHANGES = yaml.safe_load(Path(__file__).with_name("guests.yaml").read_text())
 APP = """

@@ -10,17 +10,15 @@ import pytest
 from cluster.apps.app import AppError
 from cluster.apps.keras_network import EXPORTED, KerasNetwork
 from core.inventory.training import TrainJob
+from core.lazy import keras, tf
 from core.models.tasks import Classification
 from tests.cluster.apps.kit import OUTPUTS, SEED, classes, keras_network, layered
 from tests.cluster.apps.looping import LOOPING
 from tests.cluster.apps.zoo import MODELS as ZOO
 from tests.cluster.apps.zoo import examples, kind_of
+from tests.lazy import layers, own_keras
 from tests.ran import python
 from worker_node.gradient import GradientOfBatch
-
-import tensorflow as tf  # isort: skip
-import keras  # isort: skip
-from keras import layers  # isort: skip
 
 BATCH = 6
 MODELS = ZOO | LOOPING
@@ -103,31 +101,19 @@ def test_a_models_gradient_is_keras_own(name: str) -> None:
     )
 
 
-class Gated(keras.Model):
-    """Its last layer is a sigmoid, its answers are not."""
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        self.head = layers.Dense(outputs)
-        self.gate = layers.Dense(3, activation="sigmoid")
-
-    def call(self, inputs: Any) -> Any:
-        return self.head(self.gate(inputs) * inputs)
-
-
-def softmax_without_a_layer(shape: tuple[int, ...], outputs: int) -> keras.Model:
+def softmax_without_a_layer(shape: tuple[int, ...], outputs: int) -> Any:
     inputs = keras.Input(shape)
     return keras.Model(inputs, keras.ops.softmax(layers.Dense(outputs)(inputs)))
 
 
-def sigmoid(shape: tuple[int, ...], outputs: int) -> keras.Model:
+def sigmoid(shape: tuple[int, ...], outputs: int) -> Any:
     return keras.Sequential([keras.Input(shape), layers.Dense(outputs, "sigmoid")])
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda shape, outputs: Gated(outputs), False),
+        (lambda shape, outputs: own_keras.GatedInside(outputs), False),
         (softmax_without_a_layer, True),
         (sigmoid, True),
     ],
@@ -243,27 +229,9 @@ def test_random_numbers_without_a_seed_get_one_that_depends_on_the_slot() -> Non
     assert not np.array_equal(once, answered(tf.constant([3, 10])))
 
 
-class Scaled(layers.Layer):
-    """Has a weight that `how` uses: not at all, behind a stop, or for Keras's fit alone."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__()
-        self.how, self.inner = how, layers.Dense(3)
-
-    def build(self, shape: Any) -> None:
-        self.inner.build(shape)
-
-    def call(self, inputs: Any) -> Any:
-        if self.how == "unused":
-            return inputs
-        if self.how == "recomputed":
-            return tf.recompute_grad(lambda x: self.inner(x))(inputs)
-        return inputs * keras.ops.stop_gradient(keras.ops.sum(self.inner.kernel) + self.inner.bias)
-
-
 def scaled(how: str) -> KerasNetwork:
     # TensorFlow's silu has a gradient of its own.
-    return layered(lambda: [Scaled(how), layers.Dense(4, activation="silu")])
+    return layered(lambda: [own_keras.Scaled(how), layers.Dense(4, activation="silu")])
 
 
 @pytest.mark.parametrize("how", ["unused", "stopped"])

@@ -10,11 +10,9 @@ import pytest
 
 from cluster.apps.app import AppError
 from core.inventory.training import TrainJob
+from core.lazy import keras, tf
 from tests.cluster.apps.kit import SEED, figures_of, network, numbers
 from worker_node.gradient import GradientOfBatch
-
-import tensorflow as tf  # isort: skip
-import keras  # isort: skip
 
 BATCH = 6
 

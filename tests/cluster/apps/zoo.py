@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-import pscluster.keras
+import pscluster
 from cluster.apps.app_network import Kind
+from core.lazy import keras
 from tests.cluster.apps.kit import classes
-
-import keras  # isort: skip
-from keras import layers  # isort: skip
+from tests.lazy import layers, own_keras
 
 Maker = Callable[[tuple[int, ...], int], Any]
 
@@ -69,36 +68,10 @@ def text(input_shape: tuple[int, ...], outputs: int) -> Any:
     return keras.Model(inputs, layers.Dense(outputs)(layers.Concatenate()([hidden, mean])))
 
 
-@keras.saving.register_keras_serializable("zoo")
-class Gated(keras.Model):
-    """A subclassed model with an own weight, a layer used twice, and a dropout."""
-
-    def __init__(self, outputs: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.outputs = outputs
-        self.twice, self.head = layers.Dense(12, "tanh"), layers.Dense(outputs)
-        self.drop, self.norm = layers.AlphaDropout(0.2), layers.UnitNormalization()
-
-    def build(self, input_shape: Any) -> None:
-        """The gate."""
-        self.gate = self.add_weight(shape=(12,), initializer="ones", name="gate")
-        super().build(input_shape)
-
-    def call(self, inputs: Any) -> Any:
-        """Both uses add to one gradient."""
-        hidden = self.twice(inputs) * self.gate
-        self.add_loss(1e-3 * keras.ops.sum(keras.ops.square(self.gate)))
-        return self.head(self.drop(self.norm(self.twice(hidden))))
-
-    def get_config(self) -> dict[str, Any]:
-        """For `.keras` files."""
-        return {**super().get_config(), "outputs": self.outputs}
-
-
 def subclassed(input_shape: tuple[int, ...], outputs: int) -> Any:
-    """See Gated; the shapes allow its layer to be used twice."""
+    """See `own_keras.Gated`; the shapes allow its layer to be used twice."""
     assert input_shape == (12,)
-    return Gated(outputs)
+    return own_keras.Gated(outputs)
 
 
 def frozen(input_shape: tuple[int, ...], outputs: int) -> Any:

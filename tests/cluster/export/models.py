@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from pydantic import TypeAdapter
 
 from cluster.export.formats.format import FORMATS
@@ -17,6 +16,7 @@ from core.exported.verified import LARGEST_DIFFERENCE
 from core.inventory.training import ModelConfig
 from core.models.network import build
 from tests.core.exported import small
+from tests.lazy import onnx
 from worker_node.recordings import Standardization
 
 STEPS = 32

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from cluster.apps.app import App, load
@@ -16,14 +15,14 @@ from cluster.export.formats.onnx_file import OnnxFile
 from cluster.export.graph import traced
 from cluster.jobs.train_result import StoredModel
 from core.errors import UsageError
+from core.lazy import keras
 from deploy.common.project import ROOT
 from tests.cluster.apps.kit import SEED, app_of
 from tests.cluster.apps.looping import LOOPING
 from tests.cluster.apps.zoo import MODELS, examples, kind_of
 from tests.cluster.export.models import Case
+from tests.lazy import onnx
 from worker_node.recordings import Standardization
-
-import keras  # isort: skip
 
 EXAMPLES = 8
 NOTHING = np.empty(0, np.float32)

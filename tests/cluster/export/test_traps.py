@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from cluster.export.formats import litert_file, onnx_file
@@ -14,6 +13,7 @@ from core.errors import UsageError
 from core.exported.verified import LARGEST_DIFFERENCE
 from tests.cluster.export.models import SMALL, Case, case
 from tests.cluster.export.test_app_networks import built
+from tests.lazy import onnx
 from tests.ran import python
 
 runtime: Any = import_module("ai_edge_litert.interpreter")

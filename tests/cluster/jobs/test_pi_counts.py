@@ -10,9 +10,8 @@ from cluster.jobs.pi import chunk_items, estimate_of
 from core.engine.messages import Item
 from core.engine.runtime import trace
 from core.inventory import PiJob
+from core.lazy import tf
 from worker_node.monte_carlo import BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES
-
-import tensorflow as tf  # isort: skip
 
 
 def chunks(job: PiJob) -> Iterator[Item]:

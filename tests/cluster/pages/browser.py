@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
-
 from tests.habits import needs
+from tests.lazy import Browser, Page
 
 PAINTED = """canvas => {
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -28,6 +26,8 @@ Scheme = Literal["light", "dark"]
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser of this machine; without one the test is skipped."""
+    from playwright.sync_api import sync_playwright
+
     path = needs.tool("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -56,6 +56,8 @@ class Looking:
         assert self.page.evaluate(f"{document}.scrollWidth <= {document}.clientWidth"), (
             "wider than the screen"
         )
+        from axe_playwright_python.sync_playwright import Axe
+
         found = Axe().run(self.page)
         assert found.violations_count == 0, found.generate_report()
         assert self.wrongs == []

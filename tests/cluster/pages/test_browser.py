@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
 
 from cluster.jobs.lifecycle import environment
 from cluster.pages import server as live
@@ -23,6 +22,7 @@ from tests.cluster.pages import sweeps
 from tests.cluster.pages.browser import Looking, Scheme, chromium, looking
 from tests.cluster.pages.example import LABELS, begun, estimating, failed, hostile, training
 from tests.cluster.pages.folders import left, pi_result, train_result
+from tests.lazy import Browser, Page, expect
 
 pytestmark = pytest.mark.long
 

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
 
 from tests.cluster.jobs.cluster import SMALL, Cluster, Running, cluster_of, own_recordings
 from tests.cluster.pages.browser import chromium, looking
+from tests.lazy import Browser, Page, expect
 
 pytestmark = pytest.mark.long
 

@@ -19,10 +19,10 @@ from unittest import mock
 
 import psutil
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.membership import Phase
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device
+from core.lazy import tf
 from core.server.sockets import cut
 from tests.core.engine.processes import Roles
 from tests.core.engine.server_stories import (
@@ -34,9 +34,6 @@ from tests.core.engine.server_stories import (
     stopped,
 )
 from tests.core.engine.story import Story, Tell
-
-import tensorflow as tf  # isort: skip
-from tensorflow.python.eager import context
 
 JOB_BYTES = 160 << 20
 STOPPED = range(1, 10, 2)
@@ -177,6 +174,8 @@ def late_reply(roles: Roles) -> dict[str, Any]:
 
 def server_asked(roles: Roles) -> dict[str, Any]:
     """Which functions are sent to all where a parameter server is asked for a sign of life."""
+    from tensorflow.python.eager import context
+
     story = Story(roles)
     known = set(context.context().list_function_names())
     story.runtime.ask_server(0)

@@ -12,10 +12,9 @@ from unittest import mock
 from core.engine.lost import ParameterServerLost, raise_if_cut_off, reaching_servers
 from core.engine.membership import TimeLimits
 from core.engine.runtime import Runtime
+from core.lazy import tf
 from tests.core.engine.processes import Roles
 from tests.core.engine.story import Story, Tell
-
-import tensorflow as tf  # isort: skip
 
 SHIPPED = TimeLimits(first_reply_seconds=120.0)
 

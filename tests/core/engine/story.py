@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.dispatcher import Dispatcher
 from core.engine.membership import TimeLimits
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device, trace
+from core.lazy import tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import Header, ParameterShards
 from tests.core.engine.processes import Roles
-
-import tensorflow as tf  # isort: skip
 
 SIZE = 5000
 Tell = Callable[[Roles], dict[str, Any]]

@@ -10,8 +10,7 @@ from hypothesis.extra import numpy as of_numpy
 
 from core.engine.packing import PackedArguments
 from core.engine.runtime import trace
-
-import tensorflow as tf  # isort: skip
+from core.lazy import tf
 
 DTYPES = (np.int32, np.int64, np.float32, np.float64)
 
@@ -84,7 +83,9 @@ def test_what_does_not_fit_is_refused_with_both_sides_named(values: tuple[Any, .
         call(*values)
 
 
-@pytest.mark.parametrize("spec", [tf.TensorSpec([2], tf.bool), tf.TensorSpec([2, None], tf.int32)])
-def test_what_cannot_be_packed_is_refused_when_it_is_traced(spec: Any) -> None:
+@pytest.mark.parametrize(("shape", "dtype"), [([2], "bool"), ([2, None], "int32")])
+def test_what_cannot_be_packed_is_refused_when_it_is_traced(
+    shape: list[int | None], dtype: str
+) -> None:
     with pytest.raises(ValueError, match="expected arguments of 32-bit words"):
-        PackedArguments([spec])
+        PackedArguments([tf.TensorSpec(shape, dtype)])

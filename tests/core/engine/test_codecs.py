@@ -15,9 +15,8 @@ from core.engine.codecs.fp16 import Fp16, Fp16Codec
 from core.engine.codecs.fp32 import Fp32, Fp32Codec
 from core.engine.codecs.topk import TopK, TopKCodec
 from core.engine.runtime import trace
+from core.lazy import tf
 from core.parameters import BLOCK, Vector
-
-import tensorflow as tf  # isort: skip
 
 FP16 = Fp16()
 CODECS = [Fp32(), FP16, TopK(0.1), TopK(0.1, 0.9)]

@@ -4,9 +4,8 @@ import inspect
 import os
 from typing import Any
 
-from core.engine import runtime  # before tensorflow
-
-import tensorflow as tf  # isort: skip
+from core.engine import runtime
+from core.lazy import tf
 
 
 def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
@@ -23,7 +22,9 @@ def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
 
 
 def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
-    source = inspect.getsource(runtime)
+    from core.engine import graph_options
+
+    source = inspect.getsource(graph_options)
     assert source.index("import core.engine.environment") < source.index("import tensorflow as tf")
     assert os.environ["GRPC_FAIL_FAST"] == "true"
     assert os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] == "False"

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from core.exported.description import (
     FILES,
@@ -22,6 +20,7 @@ from core.exported.description import (
     TrainingSet,
     write,
 )
+from tests.lazy import onnx
 
 STEPS = 8
 CHANNELS = 3
@@ -34,29 +33,33 @@ def answers(windows: np.ndarray) -> np.ndarray:
     return found
 
 
-def model_of(nodes: list[NodeProto], classes: int, constants: Sequence[TensorProto]) -> bytes:
+def model_of(
+    nodes: "list[onnx.NodeProto]", classes: int, constants: "Sequence[onnx.TensorProto]"
+) -> bytes:
     """The model `windows` -> `logits` of these nodes."""
     shapes: dict[str, list[str | int]] = {
         "windows": ["batch", STEPS, CHANNELS],
         "logits": ["batch", classes],
     }
     ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
         for name, shape in shapes.items()
     ]
-    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], constants)
-    opsets = [helper.make_opsetid("", 18)]
-    made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    graph = onnx.helper.make_graph(nodes, "small", ends[:1], ends[1:], constants)
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    made: bytes = onnx.helper.make_model(
+        graph, opset_imports=opsets, ir_version=9
+    ).SerializeToString()
     return made
 
 
 def onnx_model() -> bytes:
     constants = {"kernel": KERNEL, "axes": np.array([1])}
     nodes = [
-        helper.make_node("ReduceMean", ["windows", "axes"], ["mean"], keepdims=0),
-        helper.make_node("MatMul", ["mean", "kernel"], ["logits"]),
+        onnx.helper.make_node("ReduceMean", ["windows", "axes"], ["mean"], keepdims=0),
+        onnx.helper.make_node("MatMul", ["mean", "kernel"], ["logits"]),
     ]
-    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    tensors = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
     model = model_of(nodes, CLASSES, tensors)
     onnx.checker.check_model(model, full_check=True)
     return model

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import AttributeProto, TensorProto, helper
 
 from core.errors import UsageError
 from core.exported import open_model, read, write
 from core.exported.description import Format
 from core.exported.onnx_tensors import refuse_other_files
 from tests.core.exported import small
+from tests.lazy import onnx
 
 
 @pytest.fixture
@@ -110,19 +109,19 @@ SECRET = b"what the owner alone may read..."
 def reading(location: str, where: str = "initializer") -> bytes:
     """A model whose logits are the bytes of a file."""
     size = len(SECRET)
-    constant = TensorProto(name="bytes", data_type=TensorProto.UINT8, dims=[1, size])
-    constant.data_location = TensorProto.EXTERNAL
+    constant = onnx.TensorProto(name="bytes", data_type=onnx.TensorProto.UINT8, dims=[1, size])
+    constant.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", "0"), ("length", str(size))):
         constant.external_data.add(key=key, value=value)
     nodes = [
-        helper.make_node("Cast", ["bytes"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceSum", ["windows"], ["sum"], keepdims=0),
-        helper.make_node("Add", ["numbers", "sum"], ["logits"]),
+        onnx.helper.make_node("Cast", ["bytes"], ["numbers"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("ReduceSum", ["windows"], ["sum"], keepdims=0),
+        onnx.helper.make_node("Add", ["numbers", "sum"], ["logits"]),
     ]
     if where == "initializer":
         return small.model_of(nodes, size, [constant])
-    node = helper.make_node("Constant", [], ["bytes"])
-    node.attribute.add(name="value", type=AttributeProto.TENSOR, t=constant)
+    node = onnx.helper.make_node("Constant", [], ["bytes"])
+    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR, t=constant)
     return small.model_of([node, *nodes], size, [])
 
 

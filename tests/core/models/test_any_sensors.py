@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from core.inventory.fields import Choice
 from core.inventory.training_sections import AugmentSettings
+from core.lazy import tf
 from core.models.augmentation import Augmentation
 from core.models.native import NativeNetwork, SlotsOfBatch
 from core.models.network import Problem, build

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from core.errors import UsageError
 from core.inventory.training_sections import AugmentSettings
+from core.lazy import tf
 from core.models.augmentation import Augmentation
 from core.models.network import Problem
 from tests.core.models.yardstick import Vector, close

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from core.lazy import tf
 from core.models.layers import StepBatchNorm
 from core.models.network import Network
 from core.models.tensorflow_operations import TensorFlowOperations
@@ -13,18 +13,18 @@ from tests.core.models.yardstick import close, drawn, logits, passed, perturbed,
 STEPS = 7
 INPUTS = 3 * drawn(1, STEPS, 5, 6) + 2
 MEAN, VARIANCE = np.linspace(-1, 1, STEPS), np.linspace(1, 4, STEPS)
-PARAMETERS = {
-    "norm/scale": tf.constant([0.5]),
-    "norm/shift": tf.constant([0.25]),
-    "norm/mean": tf.constant(MEAN, tf.float32),
-    "norm/variance": tf.constant(VARIANCE, tf.float32),
-}
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_each_step_is_normalized_by_its_own_or_by_the_running_statistics(training: bool) -> None:
     mean, variance = (INPUTS.mean((1, 2)), INPUTS.var((1, 2))) if training else (MEAN, VARIANCE)
-    ops = TensorFlowOperations(PARAMETERS, training=training)
+    parameters = {
+        "norm/scale": tf.constant([0.5]),
+        "norm/shift": tf.constant([0.25]),
+        "norm/mean": tf.constant(MEAN, tf.float32),
+        "norm/variance": tf.constant(VARIANCE, tf.float32),
+    }
+    ops = TensorFlowOperations(parameters, training=training)
     outputs = StepBatchNorm("norm", STEPS)(ops, INPUTS)
     deviation = np.sqrt(variance + 1e-3)[:, None, None]
     close(outputs, (INPUTS - mean[:, None, None]) / deviation * 0.5 + 0.25)

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from sklearn.metrics import average_precision_score, precision_recall_curve
 
+from core.lazy import tf
 from core.models.curves import BINS, curves_of, score_counts
 from core.models.tasks import Classification
 from tests.core.models.yardstick import close
+from tests.lazy import sklearn_metrics
 
 RANDOM = np.random.default_rng(0)
 TARGETS = RANDOM.integers(0, 3, 3000).astype(np.int32)
@@ -24,9 +24,11 @@ def test_average_precision_is_that_of_scikit_learn() -> None:
     at = [0.2, 0.5, 0.8]
     for label, curve in enumerate(curves_of(counts)):
         assert curve is not None
-        expected = average_precision_score(label == TARGETS, shares[:, label])
+        expected = sklearn_metrics.average_precision_score(label == TARGETS, shares[:, label])
         assert curve.average_precision == pytest.approx(expected, abs=0.01)
-        precision, recall, _ = precision_recall_curve(label == TARGETS, shares[:, label])
+        precision, recall, _ = sklearn_metrics.precision_recall_curve(
+            label == TARGETS, shares[:, label]
+        )
         found = np.interp(at, curve.recall, curve.precision)
         close(found, np.interp(at, recall[::-1], precision[::-1]), 0.015)
         assert curve.recall[-1] == 1.0

@@ -1,8 +1,8 @@
 """Dropout has no state: the seed decides the mask and nothing else does."""
 
 import numpy as np
-import tensorflow as tf
 
+from core.lazy import tf
 from core.models.layers import Dropout
 from core.models.network import build
 from core.models.residual import ResidualModel

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from core.inventory.extensions import MODELS
 from core.inventory.fields import RecurrentChoice
+from core.lazy import tf
 from core.models.instance_norm import InstanceNorm
 from core.models.network import BuiltIn, Problem
 from core.models.tensorflow_operations import TensorFlowOperations

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from core.models import lstm as choice
-from core.models.lstm import block_lstm, looped_gradient_lstm, lstm
+from core.lazy import keras, tf
 from tests.core.models.yardstick import Vector, close
+from tests.lazy import lstm_kernels
 
 STEPS = 17
 BATCH = 3
@@ -29,7 +27,6 @@ def operands(features: int, hidden: int, steps: int = STEPS) -> Results:
     return [value.astype(np.float32) for value in values]
 
 
-@tf.function
 def with_gradients(kernel, inputs, weights, bias, direction):  # type: ignore[no-untyped-def]
     with tf.GradientTape() as tape:
         tape.watch([inputs, weights, bias])
@@ -40,7 +37,9 @@ def with_gradients(kernel, inputs, weights, bias, direction):  # type: ignore[no
 
 def run(kernel: Any, values: Results) -> Results:
     """Outputs, and the gradients by inputs, weights and bias."""
-    return [found.numpy() for found in with_gradients(kernel, *map(tf.constant, values))]
+    return [
+        found.numpy() for found in tf.function(with_gradients)(kernel, *map(tf.constant, values))
+    ]
 
 
 def run_keras(values: Results, *, backward: bool = False) -> Results:
@@ -62,11 +61,11 @@ def run_keras(values: Results, *, backward: bool = False) -> Results:
     return [outputs, by_inputs, np.concatenate(by_kernels), by_bias]
 
 
-@pytest.mark.parametrize("kernel", [block_lstm, looped_gradient_lstm])
+@pytest.mark.parametrize("kernel", ["block_lstm", "looped_gradient_lstm"])
 @pytest.mark.parametrize(("features", "hidden"), SHAPES)
-def test_a_kernel_equals_keras(kernel: object, features: int, hidden: int) -> None:
+def test_a_kernel_equals_keras(kernel: str, features: int, hidden: int) -> None:
     values = operands(features, hidden)
-    close(run(kernel, values), run_keras(values))
+    close(run(getattr(lstm_kernels, kernel), values), run_keras(values))
 
 
 @pytest.mark.parametrize("hidden", [8, 65])
@@ -74,7 +73,7 @@ def test_backward_equals_keras_reading_from_the_end(hidden: int) -> None:
     values = operands(hidden, hidden)
 
     def kernel(*given: tf.Tensor) -> tf.Tensor:
-        return lstm(*given, backward=True)
+        return lstm_kernels.lstm(*given, backward=True)
 
     close(run(kernel, values), run_keras(values, backward=True))
 
@@ -99,8 +98,8 @@ def test_the_kernel_follows_from_the_shapes(
         return kernel
 
     for name in ("block_lstm", "looped_gradient_lstm"):
-        monkeypatch.setattr(choice, name, noted(name))
+        monkeypatch.setattr(f"core.models.lstm.{name}", noted(name))
     weights = tf.zeros([features + hidden, 4 * hidden])
     for batch in (1, 100):
-        lstm(tf.zeros([2, batch, features]), weights, tf.zeros([4 * hidden]))
+        lstm_kernels.lstm(tf.zeros([2, batch, features]), weights, tf.zeros([4 * hidden]))
     assert asked == [expected, expected]

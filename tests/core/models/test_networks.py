@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
+from core.lazy import tf
 from core.models.conv_lstm import ConvolutionalModel
 from core.models.dblstm import DeepBidirectionalModel
 from core.models.hybrid import HybridModel
@@ -92,7 +92,7 @@ def test_any_window_length_and_batch_gives_finite_logits(config: ModelConfig, st
         assert np.isfinite(found).all()
 
 
-def traced(network: Network, batch: int | None) -> tf.types.experimental.ConcreteFunction:
+def traced(network: Network, batch: int | None) -> Any:
     return tf.function(gradient_function(network)).get_concrete_function(
         tf.TensorSpec([network.layout.size]), tf.TensorSpec([batch, *network.problem.input_shape])
     )

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow as tf
-from keras.layers import LSTM, Dense
 
 from core.inventory.fields import Choice as ModelConfig
+from core.lazy import tf
 from core.models.kth import KthModel
 from core.models.thesis import ThesisModel
 from tests.core.models.yardstick import (
@@ -21,6 +20,7 @@ from tests.core.models.yardstick import (
     small,
     windows,
 )
+from tests.lazy import layers as of_keras
 
 Forward = Callable[[tf.Tensor], tf.Tensor]
 
@@ -33,7 +33,7 @@ class Layers(list[Any]):
         return layer
 
     def lstm(self, units: int) -> Any:
-        return self(LSTM(units, return_sequences=True))
+        return self(of_keras.LSTM(units, return_sequences=True))
 
 
 def chain(*parts: Forward) -> Forward:
@@ -50,11 +50,11 @@ def last(inputs: tf.Tensor) -> tf.Tensor:
 
 
 def plain(layers: Layers) -> list[Forward]:
-    return [chain(layers(Dense(12, "relu")), layers.lstm(12)) for _ in range(3)] + [last]
+    return [chain(layers(of_keras.Dense(12, "relu")), layers.lstm(12)) for _ in range(3)] + [last]
 
 
 def kth(layers: Layers) -> list[Forward]:
-    return [layers(Dense(9, "relu")), layers.lstm(9), layers.lstm(9), last]
+    return [layers(of_keras.Dense(9, "relu")), layers.lstm(9), layers.lstm(9), last]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_logits_and_gradients_equal_keras(
     logits, gradient = run(tf.constant(vector), batch)
 
     layers = Layers()
-    forward = chain(*body(layers), layers(Dense(4)))
+    forward = chain(*body(layers), layers(of_keras.Dense(4)))
     forward(batch[:, :2])  # which makes the variables
     variables = [variable for layer in layers for variable in layer.trainable_variables]
     for variable, value in zip(variables, as_keras(network, vector), strict=True):

@@ -4,8 +4,8 @@ These learn to tell classes apart in a few steps.
 """
 
 import numpy as np
-import tensorflow as tf
 
+from core.lazy import tf
 from core.models.thesis import ThesisModel
 from tests.core.models.yardstick import SEED, Vector, small
 

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from numpy.typing import NDArray
-from sklearn import metrics
 
 from core.errors import UsageError
+from core.lazy import keras, tf
 from core.models.objective import Objective
 from core.models.tasks import LARGEST_MATRIX, Classification, Multilabel, Regression
+from tests.lazy import sklearn_metrics as metrics
 
 COUNT = 70
 BATCH = 32

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from core.lazy import tf
 from core.models.network import Network, Problem
 from core.models.spectral import FARTHEST, SpectralModel
 from core.models.tensorflow_operations import TensorFlowOperations

@@ -3,20 +3,19 @@
 A layer, and whole networks.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from core.inventory import TrainJob
+from core.lazy import tf
 from core.models.kernels import compiled_by_xla, for_xla
-from core.models.lstm import block_lstm, lstm
-from core.models.xla_lstm import xla_lstm
 from tests.core.models.test_lstm_kernels import operands, run, with_gradients
 from tests.core.models.yardstick import close, small
+from tests.lazy import lstm_kernels as kernels
 from worker_node.gradient import GradientOfBatch
-
-import tensorflow as tf  # isort: skip
 
 BATCH = 6
 STEPS = 8
@@ -24,17 +23,21 @@ CHANNELS = 3
 CLASSES = 4
 
 
-@tf.function(jit_compile=True, autograph=False)
 def compiled(*values: Any) -> Any:
-    return with_gradients(xla_lstm, *values)
+    from core.models.xla_lstm import xla_lstm
+
+    traced = tf.function(partial(with_gradients, xla_lstm), jit_compile=True, autograph=False)
+    return traced(*values)
 
 
 @pytest.mark.parametrize(("features", "hidden"), [(9, 8), (5, 65)])
 def test_outputs_and_gradients_of_a_layer_are_those_of_the_fused_kernel(
     features: int, hidden: int
 ) -> None:
+    from core.models.xla_lstm import xla_lstm
+
     values = operands(features, hidden)
-    expected = run(block_lstm, values)
+    expected = run(kernels.block_lstm, values)
     close(list(compiled(*map(tf.constant, values))), expected, scaled=True)
     close(run(xla_lstm, values), expected, scaled=True)  # without XLA too
 
@@ -44,7 +47,7 @@ def test_a_layer_takes_it_where_a_function_is_traced_for_xla() -> None:
 
     def fused() -> bool:
         """Whether the traced layer is one operation; each trace is a new one."""
-        layer = tf.function(lambda *given: lstm(*given), autograph=False)
+        layer = tf.function(lambda *given: kernels.lstm(*given), autograph=False)
         graph = layer.get_concrete_function(*values).graph.as_graph_def(add_shapes=False)
         return "BlockLSTMV2" in {node.op for node in graph.node}
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from core.inventory.fields import Choice
+from core.lazy import tf
 from core.models.network import BuiltIn, ForwardPass, Network, build, lstm_kernel
 
 Vector = NDArray[np.float32]
 TOLERANCE = 1e-5
-SEED = tf.constant([0, 0], tf.int32)
+SEED = (0, 0)
 
 
 def small(config: Choice, steps: int = 10, channels: int = 4, classes: int = 3) -> BuiltIn:
@@ -38,11 +38,13 @@ def passed(
     batch: Any,
     vector: Vector | None = None,
     training: bool = False,
-    seed: tf.Tensor = SEED,
+    seed: tuple[int, int] = SEED,
 ) -> ForwardPass:
     """What a network makes of windows, by default with its initial values."""
     named = network.unpack(tf.constant(network.initial(0) if vector is None else vector))
-    return network.apply(named, tf.constant(batch), training=training, seed=seed)
+    return network.apply(
+        named, tf.constant(batch), training=training, seed=tf.constant(seed, tf.int32)
+    )
 
 
 def logits(network: Network, batch: Any, *given: Any, **more: Any) -> Vector:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser
 
 from tests.cluster.pages.browser import chromium
+from tests.lazy import Browser
 from tests.recognise.service.running import Service, served
 
 

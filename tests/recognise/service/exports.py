@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
 
 from core.exported.description import FILES, Description, write
 from tests.core.exported import small
+from tests.lazy import onnx
 
 Floats = np.ndarray
 
@@ -16,7 +15,7 @@ def export(folder: Path, factor: float = 1.0) -> Description:
     """An export of its own for each factor."""
     model = onnx.load_from_string(small.onnx_model())
     model.graph.initializer[0].CopyFrom(
-        numpy_helper.from_array(small.KERNEL * np.float32(factor), "kernel")
+        onnx.numpy_helper.from_array(small.KERNEL * np.float32(factor), "kernel")
     )
     content = model.SerializeToString()
     described = small.described(content)

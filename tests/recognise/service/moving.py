@@ -12,13 +12,12 @@ from typing import Any
 
 import httpx
 import numpy as np
-import onnx
-from onnx import numpy_helper
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
 from core.exported.description import read, write
 from tests.deploy.playing import eventually
+from tests.lazy import onnx
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings
 from tests.recognise.service.exports import Floats
@@ -38,7 +37,7 @@ def swapped(folder: Path) -> Path:
     model = onnx.load(folder / "model.onnx")
     for one in model.graph.initializer:
         if one.name in ("kernel", "bias"):
-            one.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(one), one.name))
+            one.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(one), one.name))
     content = model.SerializeToString()
     (folder / "model.onnx").write_bytes(content)
     sha256 = hashlib.sha256(content).hexdigest()

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Browser, Page, expect
 
 from core.data.source import find_source
 from core.errors import DataError
 from core.plausible import STANDARD_GRAVITY
 from tests.cluster.pages.browser import Looking, Scheme, watched
+from tests.lazy import Browser, Page, expect
 from tests.recognise.readings import Readings, walk
 from tests.recognise.service.running import Service
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
 
 from tests.cluster.pages.browser import Scheme
+from tests.lazy import Browser, expect
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.recognise.service.phone import (

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
 
 from core.data.filters import NINE_CHANNELS
 from core.data.npz_windows import read_windows
 from core.data.recordings import Cutting
 from core.plausible import STANDARD_GRAVITY
 from recognise.stream import Settings, Stream, Window
+from tests.lazy import Browser, Page, expect
 from tests.recognise.exports import export
 from tests.recognise.readings import Readings, walk
 from tests.recognise.service.phone import (

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
 
+from tests.lazy import Browser, expect
 from tests.ran import PROJECT, ran
 from tests.recognise.readings import walk
 from tests.recognise.service.phone import connect, phone, play_events, still, wait_until
