@@ -8,10 +8,8 @@ import yaml
 from core.errors import UsageError
 from core.inventory.task import Task
 from deploy.cluster.selection import select
-from deploy.commands.action import Action
 from deploy.commands.flags import with_overrides
 from deploy.commands.jobs import CvFlags, TrainFlags, run_flags
-from deploy.commands.registry import COMMANDS
 from deploy.commands.values import real_number, whole_number
 from deploy.terminal.console import duration, megabytes
 from tests.deploy.tables import Tables
@@ -73,18 +71,6 @@ def test_a_path_with_yaml_in_it_stays_a_path() -> None:
     path = "/data/a: b #c 'd' \"e\" [f] é"
     (override,) = with_overrides(TrainFlags(data=path)).set_
     assert yaml.safe_load(override.removeprefix("jobs.train.data.source=")) == path
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_and_each_of_its_flags(name: str) -> None:
-    action = COMMANDS[name]
-    assert isinstance(action, Action)
-    assert action.summary
-    assert len(action.summary) <= 100
-    spelled = [flag.spelled for flag in action.flags]
-    assert len(set(spelled)) == len(spelled), "two flags of one name"
-    assert all(flag.help for flag in action.flags)
-    assert sum(flag.word for flag in action.flags) <= 1
 
 
 @rows("roles", "nodes", "names")

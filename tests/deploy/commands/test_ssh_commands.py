@@ -124,19 +124,6 @@ def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(
     fab("deploy start --retry --limit pi-1").refuses("--limit and --retry: give one of them")
 
 
-@pytest.mark.usefixtures("asked")
-def test_a_monitor_concerns_its_own_node_alone(tmp_path: Path, fab: Fab, sshd: Sshd) -> None:
-    fab("deploy monitor").says(code=2)  # no node has the role
-    roles = "{{address: 127.0.0.4}}, roles: [worker"
-    assert roles in THREE
-    write(tmp_path, THREE.replace(roles, f"{roles}, monitor"), sshd)
-    done = fab("deploy monitor").says("1 nodes: 1 failed; 0 changed in", code=3)
-    assert "http://" not in done.stdout
-    plan = json.loads(fab("deploy plan --json --limit monitor").stdout)
-    assert ("pi-3" in plan["unfit"], "pi-2" in plan["unfit"]) == (True, False)
-    assert "monitor" in plan["phases"]
-
-
 MEANINGLESS = {
     "deploy status --limit pi-9": (
         "--limit pi-9: expected a node or a role: pi-1, pi-2, pi-3, storage, ps,"

@@ -52,24 +52,6 @@ def test_one_that_was_interrupted_is_finished_by_the_next(
     assert all_run(machines, NEW)
 
 
-def test_a_node_whose_roles_did_not_come_up_goes_on_to_the_same_release(
-    machines: list[Machine], fab: Fab
-) -> None:
-    machines[1].break_down(True)
-    fab("deploy rollback --limit pi-2").warns(
-        "pi-2: not restarted: it does not come up",
-        f"on release {OLD}: no node; not or not yet: pi-2; `fab deploy rollback --limit pi-2",
-        code=3,
-    )
-    assert machines[1].current == OLD
-    machines[1].break_down(False)
-    fab("deploy rollback --limit pi-2").says(f"pi-2: back on release {OLD}")
-    assert all_run(machines[1:2], OLD)
-    assert all_run(machines[::2], NEW)
-    fab("deploy rollback").says()
-    assert all_run(machines, OLD)
-
-
 def test_nodes_that_missed_a_deployment_do_not_go_elsewhere(
     machines: list[Machine], fab: Fab
 ) -> None:

@@ -175,24 +175,6 @@ def test_a_refusal_of_the_node_is_said(nodes: Nodes) -> None:
         nodes.bring(node())
 
 
-def test_nodes_of_one_kind_share_a_lock_and_each_that_lacks_it_installs_it(nodes: Nodes) -> None:
-    locks: list[str] = []
-
-    def counted(requirements: Path, base: extras.Base) -> extras.Lock:
-        locks.append(base.target.machine)
-        return extras.locked(requirements, base, requirements.parent / "locks")
-
-    nodes.patch.setattr(of_nodes, "locked", counted)
-    installs = "echo changed: wheels"
-    nodes.patch.setattr(of_nodes, "install_environment", lambda *_, **__: installs)
-    three = [node("rpi01", **{"test -e": "there"}), node("rpi02"), node("rpi03")]
-    keys = nodes.bring(*three)
-    assert locks == [MACHINE]
-    assert keys.keys() == {"rpi01", "rpi02", "rpi03"}
-    assert len({*keys.values()}) == 1
-    assert [each.heard(installs) for each in three] == [False, True, True]
-
-
 def foreign(python: str) -> str:
     """The answer of a node of another machine's kind."""
     key = extras.Base.of_nodes(Target(python, OTHER_MACHINE)).key

@@ -1,6 +1,5 @@
 """The table of `status`, and the roles as systemd tells them."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -90,16 +89,3 @@ def test_a_node_that_does_not_answer_has_a_row_too(
 def test_a_unit_s_state_is_a_role_s(row: Any) -> None:
     active, sub = row["unit"]
     assert state_of(running(active=active, sub=sub)) == row["role"]
-
-
-def test_a_role_has_its_process(deployed: Cluster) -> None:
-    def worker(started_seconds: float) -> RoleStatus:
-        changes = {"pid": 812, "anonymous_memory_bytes": 9, "restarts": 2}
-        facts = with_unit(deployed["rpi01"], WORKER, started_seconds=started_seconds, **changes)
-        return roles_of(Survey({"rpi01": facts}, {}))["worker:0"]
-
-    role = worker(time.time() - 60)
-    assert (role.pid, role.anonymous_memory_bytes, role.restarts, role.reason) == (812, 9, 2, "")
-    assert role.uptime_seconds is not None
-    assert role.uptime_seconds >= 60
-    assert worker(time.time() + 3600).uptime_seconds == 0.0

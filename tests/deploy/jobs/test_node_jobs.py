@@ -182,22 +182,6 @@ def test_runs_are_those_of_the_node(node: JobNode) -> None:
 ORDER: list[tuple[str, list[str]]] = [("pi", []), ("train", ["jobs.train.epochs=3"])]
 
 
-def test_jobs_follow_one_another_also_when_nobody_watches(
-    node: JobNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.play("0")
-    jobs = node.jobs()
-    with monkeypatch.context() as patched:
-        patched.setattr(attached_job, "_show", interrupt)
-        assert attached_job.run_in_order(jobs, ORDER, []) == ExitCode.CANCELLED
-    first, second = (record.id for record in jobs.records())
-    told = f"{first}, then {second}: on rpi11; Ctrl-C leaves them running"
-    assert told in capsys.readouterr().err
-    eventually(lambda: jobs.choose(second).state is JobState.DONE, "the second job's end")
-    assert "jobs.train.epochs=3" in node.asked()
-    assert jobs.choose(first).state is JobState.DONE
-
-
 def test_jobs_in_order_end_with_the_first_that_fails(
     node: JobNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
