@@ -86,7 +86,7 @@ BOTH_WAYS = Cell("2x2 bi h32", "thesis", 32, 2, 2, True)
 HEADLINES = {**PLAIN, "dblstm": DEEP, "2x2 bi h32": BOTH_WAYS}
 """The cells the summary has keys for, by key."""
 
-SMALLEST = Cell("1x0 h8", "thesis", 8, 1, 0, batch=8)
+SMALLEST = Cell("1x0 h8", "thesis", 8, 1, 0)
 
 GRID = (
     *PLAIN.values(),
