@@ -95,9 +95,8 @@ class NativeNetwork:
             windows=labelled[0],
             labels=tf.cast(labelled[1], tf.int32),
             weights=weights,
-            taught=tf.zeros([0, classes]),
             settings=tf.concat([tf.stack(settings), cut.seed], 0),
-            factors=[smoothing, 0.0, 1.0],
+            smoothing=smoothing,
         )
         if apart:
             rows = cut.count

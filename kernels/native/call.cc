@@ -28,21 +28,24 @@ constexpr char kElsewhere[] = "this kind does not run here";
 
 Recorded::Recorded(FILE* from) : Batch{} {
   int64_t word[9];
-  float factor[3];
-  long floats = 0, weights = 0, taught = 0;
-  whole = read(from, word, 9) && read(from, factor, 3) && read_array(from, &words, &words_size) &&
+  float smoothing;
+  long floats = 0, weights = 0;
+  whole = read(from, word, 9) && read(from, &smoothing, 1) &&
+          read_array(from, &words, &words_size) &&
           read_array(from, &numbers.constants, &numbers.constants_size) &&
           read_array(from, &numbers.trained, &numbers.trained_size) &&
           read_array(from, &numbers.statistics, &numbers.statistics_size) &&
           read_array(from, &labels, &rows) && read_array(from, &windows, &floats) &&
-          read_array(from, &this->weights, &weights) && read_array(from, &this->taught, &taught);
+          read_array(from, &this->weights, &weights);
   if (!whole) return;
   slots = word[0], first_slot = word[1], slot_count = word[2], classes = word[3];
   apart = word[4] != 0;
-  recipe = {word[5],   word[6],   factor[0],
-            factor[1], factor[2], {static_cast<uint32_t>(word[7]), static_cast<uint32_t>(word[8])}};
+  recipe = {word[5],
+            word[6],
+            smoothing,
+            {static_cast<uint32_t>(word[7]), static_cast<uint32_t>(word[8])}};
   window_floats = rows ? floats / rows : 0;
-  has_weights = weights > 0, has_taught = taught > 0;
+  has_weights = weights > 0;
   const long nodes = apart ? slot_count : nodes_of(first_slot, slot_count);
   results =
       nodes * (numbers.trained_size + numbers.statistics_size) + 2 * slot_count + rows * classes;
@@ -50,7 +53,7 @@ Recorded::Recorded(FILE* from) : Batch{} {
 
 Recorded::~Recorded() {
   const void* arrays[] = {words,  numbers.constants, numbers.trained, numbers.statistics,
-                          labels, windows,           weights,         taught};
+                          labels, windows,           weights};
   for (const void* array : arrays)
     free(const_cast<void*>(array));
 }

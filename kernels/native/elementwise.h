@@ -95,17 +95,14 @@ INLINE void in_mask(const Recipe& recipe, long row, int32_t site, float keep, lo
 
 // ---------------------------------------------------------------------------------------- loss
 
-// softmax of `count` logits divided by `temperature`, into p; returns the logarithm of the sum and
-// the largest in `top`.
-INLINE float softmax(const float* logits, long count, float temperature, float* p, float* top) {
-  float most = logits[0] / temperature;
-  for (long k = 0; k < count; ++k) {
-    p[k] = logits[k] / temperature;
-    most = p[k] > most ? p[k] : most;
-  }
+// softmax of `count` logits, into p; returns the logarithm of the sum and the largest in `top`.
+INLINE float softmax(const float* logits, long count, float* p, float* top) {
+  float most = logits[0];
+  for (long k = 0; k < count; ++k)
+    most = logits[k] > most ? logits[k] : most;
   float sum = 0.0f;
   for (long k = 0; k < count; ++k) {
-    p[k] = exp1(p[k] - most);
+    p[k] = exp1(logits[k] - most);
     sum += p[k];
   }
   for (long k = 0; k < count; ++k)
@@ -114,32 +111,18 @@ INLINE float softmax(const float* logits, long count, float temperature, float* 
   return log1(sum);
 }
 
-// The loss of one window, and its gradient by the logits: cross-entropy with smoothed labels, and
-// the teacher's part (Hinton et al. 2015): weight * T^2 * KL(teacher || student).
-INLINE float loss_of(const Recipe& recipe, const float* logits, const float* taught, int32_t label,
-                     float weight, long classes, float* by_logits) {
-  float p[kMostWidth], q[kMostWidth], top, other_top;
+// The loss of one window, and its gradient by the logits: cross-entropy with smoothed labels.
+INLINE float loss_of(const Recipe& recipe, const float* logits, int32_t label, float weight,
+                     long classes, float* by_logits) {
+  float p[kMostWidth], top;
   const float count = static_cast<float>(classes);
   const float off = recipe.smoothing / count, on = (1.0f - recipe.smoothing) + off;
-  const float whole = softmax(logits, classes, 1.0f, p, &top);
+  const float whole = softmax(logits, classes, p, &top);
   float loss = 0.0f;
   for (long k = 0; k < classes; ++k) {
     const float wanted = k == label ? on : off;
     loss = fma1(wanted, whole - (logits[k] - top), loss);
     by_logits[k] = p[k] - wanted;
-  }
-  if (taught) {
-    const float heat = recipe.temperature, share = recipe.taught_weight;
-    const float of_taught = softmax(taught, classes, heat, q, &other_top);
-    const float of_own = softmax(logits, classes, heat, p, &top);
-    float apart = 0.0f;
-    for (long k = 0; k < classes; ++k) {
-      const float wanted = taught[k] / heat - other_top - of_taught;
-      const float found = logits[k] / heat - top - of_own;
-      apart = fma1(q[k], wanted - found, apart);
-      by_logits[k] = fma1(1.0f - share, by_logits[k], share * heat * (p[k] - q[k]));
-    }
-    loss = fma1(1.0f - share, loss, share * heat * heat * apart);
   }
   const float scale = weight / static_cast<float>(recipe.batch_size);
   for (long k = 0; k < classes; ++k)

@@ -669,8 +669,7 @@ class Run {
       loss[slot] = hits[slot] = 0.0f;
       for (long row = slots.first[slot]; row < slots.first[slot + 1]; ++row) {
         const float* logits = at(last) + row * last.inner;
-        const float* taught = pass_.taught ? pass_.taught + row * last.inner : nullptr;
-        loss[slot] += loss_of(*pass_.recipe, logits, taught, pass_.labels[row],
+        loss[slot] += loss_of(*pass_.recipe, logits, pass_.labels[row],
                               pass_.weights ? pass_.weights[row] : 1.0f, last.inner,
                               by(last) + row * last.inner);
         long best = 0;

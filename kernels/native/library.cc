@@ -216,7 +216,6 @@ const char* refusal_of(const Batch& b) {
     return "slots: a group is cut in two";
   if (b.rows != border(b, b.first_slot + b.slot_count) - border(b, b.first_slot))
     return "windows: not those of the slots";
-  if (!b.has_taught && b.recipe.taught_weight != 0.0f) return "taught: expected a teacher's logits";
   return nullptr;
 }
 
@@ -363,7 +362,6 @@ const char* gradient_of(const Batch& batch, const Kind& kind, float* nodes, floa
     pass.recipe = &batch.recipe;
     pass.labels = batch.labels + row;
     pass.weights = batch.has_weights ? batch.weights + row : nullptr;
-    pass.taught = batch.has_taught ? batch.taught + row * batch.classes : nullptr;
     pass.gradient = batch.apart ? nodes + slot * width : made.sums + k * width;
     pass.statistics = pass.gradient + trained;
     pass.losses = losses + slot;

@@ -21,11 +21,10 @@ struct Batch {
   const float* windows;
   const int32_t* labels;
   const float* weights;
-  const float* taught;
   long rows, window_floats, classes;
   long slots, first_slot, slot_count;  // of the batch; this call's
   long threads;
-  bool has_weights, has_taught;
+  bool has_weights;
   bool layer;    // whether the program is a layer's; `classes` are the floats of its last value
   bool apart;    // whether each slot's own sum is wanted
   bool thrifty;  // whether threads that cost more than they save are left out
@@ -50,7 +49,7 @@ struct Ieee {
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 // A change of any result's bits, or of what an operation takes, raises it.
-constexpr int32_t kVersion = 4;
+constexpr int32_t kVersion = 5;
 
 // How many largest aligned subtrees a range of slots has.
 long nodes_of(long first, long count);

@@ -116,8 +116,7 @@ struct Recipe {
   long batch_size;
   long group;  // slots whose windows are normalized together; a power of two
   float smoothing;
-  float taught_weight, temperature;  // of the teacher's part of the loss; weight 0: no teacher
-  uint32_t seed[2];                  // of the dropout
+  uint32_t seed[2];  // of the dropout
 };
 
 // Consecutive slots of a batch, an aligned subtree of it, with all their windows.
@@ -130,7 +129,6 @@ struct Pass {
   const float* windows;
   const int32_t* labels;
   const float* weights;  // of each window in the loss, or null
-  const float* taught;   // logits of the teacher, or null
   float* memory;         // program.floats * rows, program.fixed and kSlack floats
   // Of a layer, with its windows outside: what its values are kept in, or null; the loss by its
   // results, null forwards; the loss by its windows.

@@ -67,8 +67,8 @@ const char* proof_of(const Kind& kind, int32_t* words) {
   Batch batch = {};
   batch.words = kWords, batch.words_size = sizeof kWords / sizeof *kWords;
   batch.numbers.trained = parameters, batch.numbers.trained_size = size;
-  batch.recipe = {kRows, 1, 0.125f, 0.5f, 2.0f, {2, 3}};
-  batch.windows = batch.taught = windows, batch.labels = labels, batch.has_taught = true;
+  batch.recipe = {kRows, 1, 0.125f, {2, 3}};
+  batch.windows = windows, batch.labels = labels;
   batch.rows = kRows, batch.window_floats = kWindowFloats, batch.classes = kClasses;
   batch.slots = batch.slot_count = kSlots, batch.threads = 1;
   const char* why = gradient_of(batch, kind, gradient, losses, hits);

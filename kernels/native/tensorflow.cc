@@ -153,25 +153,19 @@ void compute_gradient(void*, TF_OpKernelContext* context) {
     int32_t batch_size, slots, first_slot, slot_count, group, threads, classes, apart;
     uint32_t seed[2];
   };
-  struct Factors {
-    float smoothing, taught_weight, temperature;
-  };
   Call call(context);
   Batch batch = shared(call);
   const auto labels = call.input<int32_t>(kShared);
-  const auto weights = call.input(kShared + 1), taught = call.input(kShared + 2);
-  const auto s = call.words<Settings>(kShared + 3, "settings: expected ten words");
-  const auto f = call.words<Factors>(kShared + 4, "factors: expected three");
+  const auto weights = call.input(kShared + 1);
+  const auto s = call.words<Settings>(kShared + 2, "settings: expected ten words");
+  const auto smoothing = call.words<float>(kShared + 3, "smoothing: expected one number");
   if (!call.ok()) return;
-  batch.recipe = {s.batch_size,    s.group,       f.smoothing,
-                  f.taught_weight, f.temperature, {s.seed[0], s.seed[1]}};
-  batch.labels = labels.at, batch.weights = weights.at, batch.taught = taught.at;
-  batch.has_weights = weights.size > 0, batch.has_taught = taught.size > 0;
+  batch.recipe = {s.batch_size, s.group, smoothing, {s.seed[0], s.seed[1]}};
+  batch.labels = labels.at, batch.weights = weights.at, batch.has_weights = weights.size > 0;
   batch.slots = s.slots, batch.first_slot = s.first_slot, batch.slot_count = s.slot_count;
   batch.threads = threads_for(s.threads), batch.classes = s.classes, batch.apart = s.apart != 0;
-  if (labels.size != batch.rows || (batch.has_weights && weights.size != batch.rows) ||
-      (batch.has_taught && taught.size != batch.rows * batch.classes))
-    return call.refuse("labels, weights, taught: expected one a window");
+  if (labels.size != batch.rows || (batch.has_weights && weights.size != batch.rows))
+    return call.refuse("labels, weights: expected one a window");
   if (s.first_slot < 0 || s.slot_count < 1 || s.slot_count > kMostSlots)
     return call.refuse("slots: no such range");
   const int64_t nodes = s.apart ? s.slot_count : nodes_of(s.first_slot, s.slot_count);
@@ -388,8 +382,7 @@ void add(const char* name, std::initializer_list<const char*> reads,
 __attribute__((constructor)) void register_all() {
   add("PsclusterGradient",
       {"program: int32", "constants: float", "trained: float", "statistics: float",
-       "windows: float", "labels: int32", "weights: float", "taught: float", "settings: int32",
-       "factors: float"},
+       "windows: float", "labels: int32", "weights: float", "settings: int32", "smoothing: float"},
       {"nodes: float", "losses: float", "hits: float"}, compute_gradient);
   add("PsclusterLogits",
       {"program: int32", "constants: float", "trained: float", "statistics: float",

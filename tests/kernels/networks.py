@@ -52,7 +52,6 @@ class Recipe:
     batch_size: int = WINDOWS
     slots: int = SLOTS
     smoothing: float = 0.1
-    taught: tuple[float, float] = (0.5, 2.0)
     seed: tuple[int, int] = (7, 8)
 
     def borders(self) -> list[int]:
@@ -62,12 +61,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows with their classes, their weights in the loss and a teacher's logits."""
+    """Windows with their classes and their weights in the loss."""
 
     labels: NDArray[np.int32]
     windows: Floats
     weights: Floats
-    taught: Floats
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,7 @@ class Case:
         windows = draws.normal(size=(WINDOWS, STEPS, CHANNELS)).astype(np.float32)
         labels = draws.integers(0, CLASSES, WINDOWS).astype(np.int32)
         weights = draws.uniform(0.5, 2.0, WINDOWS).astype(np.float32)
-        taught = draws.normal(size=(WINDOWS, CLASSES)).astype(np.float32)
-        return Batch(labels, windows, weights, taught)
+        return Batch(labels, windows, weights)
 
     @property
     def recipe(self) -> Recipe:
@@ -134,8 +131,7 @@ class Case:
     def record(self, slots: tuple[int, int], apart: bool, batch: Batch, recipe: Recipe) -> bytes:
         """Return a call as `read_call` of the library reads it."""
         sizes = [*slots, CLASSES, apart, recipe.batch_size, recipe.group, *recipe.seed]
-        factors = [recipe.smoothing, *recipe.taught]
-        parts = [np.array([recipe.slots, *sizes]), np.array(factors, np.float32)]
+        parts = [np.array([recipe.slots, *sizes]), np.array(recipe.smoothing, np.float32)]
         words = np.array(self.written.words, np.int32)
         for array in (words, self.written.constants, *self.vector, *vars(batch).values()):
             parts += [np.array(array.size), array]

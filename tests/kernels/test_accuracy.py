@@ -52,11 +52,7 @@ def loss_in_float64(case: Case, vector: Any) -> Any:
     )
     labels = tf.one_hot(batch.labels, CLASSES, dtype=tf.float64)
     labels = labels * (1.0 - recipe.smoothing) + recipe.smoothing / CLASSES
-    labelled = tf.nn.softmax_cross_entropy_with_logits(labels, logits)
-    weight, heat = recipe.taught
-    wanted = tf.nn.log_softmax(tf.constant(batch.taught, tf.float64) / heat)
-    apart = tf.reduce_sum(tf.exp(wanted) * (wanted - tf.nn.log_softmax(logits / heat)), 1)
-    losses = (1.0 - weight) * labelled + weight * heat * heat * apart
+    losses = tf.nn.softmax_cross_entropy_with_logits(labels, logits)
     return tf.reduce_sum(losses * tf.constant(batch.weights, tf.float64)) / recipe.batch_size
 
 

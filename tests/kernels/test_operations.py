@@ -38,9 +38,8 @@ def test_a_gradient_in_a_graph_has_the_bits_of_the_library() -> None:
             windows=windows,
             labels=batch.labels,
             weights=batch.weights,
-            taught=batch.taught,
             settings=settings,
-            factors=[recipe.smoothing, *recipe.taught],
+            smoothing=recipe.smoothing,
         )
 
     found = computed(tf.constant(batch.windows))

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,11 +59,3 @@ def test_a_record_that_is_cut_off() -> None:
     record = case.record((0, SLOTS), False, case.batch, case.recipe)
     with pytest.raises(UnfitProgramError, match="the record is cut off"):
         loaded().called(record[:-1], 0, threads=1, kind="")
-
-
-def test_a_teacher_without_its_answers() -> None:
-    case = Case("kth")
-    none = np.zeros(0, np.float32)
-    batch = dataclasses.replace(case.batch, weights=none, taught=none)
-    with pytest.raises(UnfitProgramError, match="taught: expected a teacher's logits"):
-        case.sums(batch=batch)
