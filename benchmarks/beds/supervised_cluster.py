@@ -1,6 +1,7 @@
 """A cluster on this machine, started by `fab` and watched by the supervisor, as for a user."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.inventory import load
 from core.inventory.templates import local_inventory
 from deploy.common.project import OWNER, ROOT
 from deploy.common.state_folder import StateFolder
@@ -33,16 +33,22 @@ class SupervisedCluster:
     @property
     def environment(self) -> Mapping[str, str]:
         """Return this environment with the supervisor's socket, as a coordinator gets it."""
-        state = StateFolder.of(self.inventory, load(self.inventory).cluster)
-        return {**os.environ, SUPERVISOR: str(state.control_socket)}
+        return {**os.environ, SUPERVISOR: str(self.state.control_socket)}
+
+    @property
+    def state(self) -> StateFolder:
+        """Return where the supervisor keeps its files."""
+        return StateFolder.of(self.inventory, "local")
 
     def fab(
         self, words: Sequence[str], deadline_seconds: float
     ) -> subprocess.CompletedProcess[str]:
         """Run `fab WORDS` to its end. Raises RuntimeError with its last words if it fails."""
-        command = [str(FAB), "-r", str(ROOT), *words, "--inventory", str(self.inventory)]
         return ended(
-            command, self.folder, {**os.environ, OWNER: str(os.getpid())}, deadline_seconds
+            [str(FAB), "-r", str(ROOT), *words, "--inventory", str(self.inventory)],
+            self.folder,
+            {**os.environ, OWNER: str(os.getpid())},
+            deadline_seconds,
         )
 
 
@@ -82,3 +88,4 @@ def supervised_cluster(workers: int, servers: int) -> Iterator[SupervisedCluster
             yield cluster
         finally:
             cluster.fab(["deploy", "stop"], START_SECONDS)
+            shutil.rmtree(cluster.state.path)

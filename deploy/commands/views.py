@@ -151,7 +151,7 @@ class ViewOfThisMachine(View):
     @override
     def stopped(self, stopped: Stopped) -> None:
         """Show what a stop did."""
-        line = f"nothing was running (by {self._cluster.folder.path})"
+        line = f"nothing was running (looked in {self._cluster.folder.path})"
         if stopped.count:
             line = "stopped"
         if stopped.killed:

@@ -146,7 +146,9 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     assert "runs with other roles" in other.stderr
 
     assert cluster.does("deploy stop")[-1] == "stopped"
-    assert cluster.does("deploy stop")[-1] == f"nothing was running (by {cluster.state.path})"
+    assert (
+        cluster.does("deploy stop")[-1] == f"nothing was running (looked in {cluster.state.path})"
+    )
     assert cluster.fab("deploy status").code == 3
 
 

@@ -84,6 +84,6 @@ def test_nodes_are_started_shown_restarted_and_stopped_one_by_one(state: Path, f
 
     assert last(fab("deploy stop --limit right")) == (0, "stopped")
     assert roles(fab) == {"ps:0": "ready", "worker:0": "stopped"}
-    assert last(fab("deploy stop --limit right")) == (0, f"nothing was running (by {state})")
+    assert last(fab("deploy stop --limit right")) == (0, f"nothing was running (looked in {state})")
     assert fab("deploy restart --role worker:0").code == 0
     assert roles(fab) == BOTH
