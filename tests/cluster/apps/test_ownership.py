@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -35,10 +36,11 @@ RECORDED = pytest.mark.parametrize("record", [False, True], ids=["no record", "i
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    own = Path(mkdtemp(dir=os.environ["XDG_STATE_HOME"]))  # short: sockets lie there
+    monkeypatch.setenv("XDG_STATE_HOME", str(own))
     monkeypatch.delenv(ownership.VARIABLE, raising=False)
     write_tree(tmp_path, {"inv.yaml": local_inventory(1, 1)})
-    yield tmp_path / "state/pscluster/apps"
+    yield own / "pscluster/apps"
     private_copy.remove_copies()
 
 
