@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -76,9 +75,7 @@ def served(browser: Browser, shown: Shown) -> Iterator[Looking]:
         yield seen
 
 
-def file_looks_well(
-    browser: Browser, folder: Path, text: str, size: Size = (1600, "light")
-) -> None:
+def file_looks_well(browser: Browser, folder: Path, text: str, size: Size) -> None:
     """A page that is a file looks well in such a window, with all its tables open."""
     (folder / "page.html").write_text(text)
     with looking(browser, (folder / "page.html").as_uri(), *size) as seen:
@@ -91,20 +88,6 @@ def test_the_page_looks_well(browser: Browser, name: str, size: Size) -> None:
     with serving(Shown(VIEWS[name])) as address, looking(browser, address, *size) as seen:
         expect(seen.page.locator("#lost")).to_have_text("")
         seen.looks_well_opened()
-
-
-BARS = sweeps.sweep(
-    [sweeps.run(at, {"jobs.train.mode": name}) for at, name in enumerate(("sync", "async"), 1)]
-)
-
-
-@sized([SIZES[0], SIZES[3]])
-@pytest.mark.parametrize("found", [sweeps.of_the_thesis(), BARS, sweeps.hostile()])
-def test_the_page_of_a_sweep_looks_well(
-    browser: Browser, tmp_path: Path, found: dict[str, Any], size: Size
-) -> None:
-    text = sweep_page(sweeps.left(tmp_path, found))
-    file_looks_well(browser, tmp_path, text, size)
 
 
 def test_the_page_changes_with_the_run_and_keeps_what_was_opened(browser: Browser) -> None:
@@ -214,6 +197,8 @@ def test_reports_look_well(browser: Browser, tmp_path: Path, size: Size) -> None
         report(pi),
         report(runs[0]),
         comparison(runs),
+        sweep_page(sweeps.left(tmp_path / "sweep", sweeps.of_the_thesis())),
+        sweep_page(sweeps.left(tmp_path / "hostile", sweeps.hostile())),
     ]
     for text in texts:
         file_looks_well(browser, tmp_path, text, size)
