@@ -164,6 +164,14 @@ def test_a_warm_up_sends_more_at_first_and_nothing_is_lost_or_doubled() -> None:
     )
 
 
+def test_an_update_that_is_resumed_sends_what_its_number_says() -> None:
+    codec = TopK(1 / 8, warmup_epochs=2).within(updates_an_epoch=2)
+    for identifier, count in ((0, 4), (2, 3), (4, 2), (1000, 2)):
+        cluster = Cluster(codec, size=16, servers=1)
+        cluster.push(0, identifier, np.arange(1, 17).astype(np.float32))
+        assert np.count_nonzero(cluster.applied()) == count
+
+
 def test_what_a_worker_adds_is_cut_to_its_share_of_the_norm_over_all_shards() -> None:
     codec = TopK(0.5, clip_norm=6.0)
     cluster = Cluster(codec)

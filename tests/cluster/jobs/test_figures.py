@@ -19,7 +19,13 @@ def figures(rows: list[list[int]], loss_sum: float = 0.0) -> Figures:
     [
         pytest.param(
             [[3, 0], [1, 0]],
-            {"precision_macro": 3 / 8, "recall_macro": 1 / 2, "f1_macro": 0.75 / 1.75},
+            {
+                "precision_macro": 3 / 8,
+                "recall_macro": 1 / 2,
+                "f1_macro": 0.75 / 1.75,
+                "precision_weighted": 9 / 16,
+                "recall_weighted": 3 / 4,
+            },
             id="a class that was never predicted has precision zero",
         ),
         pytest.param(
