@@ -89,4 +89,6 @@ def test_ctrl_c_leaves_the_result_so_far(cluster: pscluster.Cluster, lines: Line
     assert run is not None
     assert run.result["status"] == "cancelled"
     assert run.history
+    assert run.result["final"]["loss"] > 0
+    assert (Path(run.folder) / "model" / "model.json").is_file()
     assert cluster.status()["state"] == "running"
