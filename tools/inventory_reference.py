@@ -32,8 +32,7 @@ they run. `fab init` writes one to start from:
     fab init --local --workers 2 --ps 1 --out mine.yaml
     fab init --hosts 192.168.1.16-31 --user pi --out mine.yaml
 
-The file is checked as a whole. Every problem is listed at once, each with its file, line, key,
-value and remedy:
+The file is checked as a whole, and every problem is listed at once:
 
     mine.yaml:12: nodes.rpi03.adress: '192.168.1.18': unknown key - did you mean `address`?
 
@@ -53,10 +52,9 @@ A new `name` for `model`, `optimizer` or `schedule` forgets the knobs the file g
 
 ## Recipes
 
-`jobs.train.recipe` says where the keys come from that `jobs.train` leaves out
-([recipes](jobs.md#recipes)). The tables below have the defaults of `shipped`. `thesis` has the
-settings of the 2019 thesis, `kimm` those of Kimm and Paik, `kth` those of [KTH's network](kth.md)
-on HHAR; where they differ:
+[`jobs.train.recipe`](jobs.md#recipes) gives the keys that `jobs.train` leaves out. The tables below
+have the defaults of `shipped`. `thesis` is the 2019 thesis, `kimm` Kimm and Paik, `kth` [KTH's
+network](kth.md) on HHAR; where they differ:
 
 {recipes}
 
@@ -71,7 +69,7 @@ agree. Refused are an address or a port used twice; a loopback address among sev
 so a host name that resolves to 127.0.1.1; with `connection: local`, an address that is not this
 machine's; and a public address unless `allow_public: true`.
 
-In the tables a key's default stands behind its kind and range.
+A key that is a section by itself has its meaning at the section's own heading.
 """
 
 
@@ -122,9 +120,10 @@ def _section(
     for name, field in section.model_fields.items():
         key = key_of(name, field)
         sections = [found for found in sections_in(field.annotation) if found.model_fields]
-        row = f"| `{key}` | {_kind_and_default(field, sections)} | {_meaning(field, sections)} |"
+        row = f"| `{key}` | {_kind_and_default(field, sections)} | {_meaning(field)} |"
         if shown is None:
-            rows.append(row)
+            if not _stands_below(field, sections):
+                rows.append(row)
         elif row in shown:
             elsewhere.setdefault(shown[row], []).append(f"`{key}`")
         elif key != "name":
@@ -168,13 +167,14 @@ def _summary(section: type[Section]) -> list[str]:
     return [line for paragraph in lines for line in (*paragraph, "")][:-1]
 
 
-def _meaning(field: FieldInfo, sections: list[type[Section]]) -> str:
-    """Return what a key means; a section's own words stand at its table."""
-    if field.description:
-        return field.description.replace("|", "\\|")
-    if len(sections) == 1:
-        return "below"
-    return "by its key `name`"
+def _meaning(field: FieldInfo) -> str:
+    """Return what a key means; of several sections its `name` chooses one."""
+    return (field.description or "by its key `name`").replace("|", "\\|")
+
+
+def _stands_below(field: FieldInfo, sections: list[type[Section]]) -> bool:
+    """Return whether the heading of a key's only section says all that there is to say."""
+    return len(sections) == 1 and not field.description
 
 
 def _kind_and_default(field: FieldInfo, sections: list[type[Section]]) -> str:

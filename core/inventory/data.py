@@ -16,9 +16,8 @@ class DataSettings(Section):
     source: Text | None = Field(
         None,
         description=(
-            "a zip, a folder, an .npz, or `synthetic`; null looks in"
-            " `--data`, `$PSCLUSTER_DATA`, `../shared/data`, the user's cache folder, and falls"
-            " back to `synthetic`"
+            "a zip, a folder, an .npz, or `synthetic`; null"
+            " [looks for recordings](data.md#where-recordings-are-looked-for)"
         ),
     )
     window_steps: int = Field(
@@ -73,8 +72,7 @@ class DataSettings(Section):
         "groups",
         description=(
             "of `hhar` and `described`: the test gets a fifth of the groups, whole; or a fifth of"
-            " the windows at `random`, which is a leak: overlapping windows of one person are on"
-            " both sides"
+            " the windows at `random`, which is a leak"
         ),
     )
     null_class: bool = Field(
@@ -92,9 +90,8 @@ class DataSettings(Section):
     filters: Literal["two-way", "causal"] = Field(
         "two-way",
         description=(
-            "of `hapt`, `synthetic` and the nine channels of `described`: whether recordings are"
-            " filtered forwards and backwards, or forwards only, as `python -m recognise` has to"
-            " filter a live stream"
+            "of `hapt`, `synthetic` and the nine channels of `described`: filtered forwards and"
+            " backwards, or forwards only, as a live stream"
         ),
     )
 

@@ -114,9 +114,7 @@ class Node(Section):
     interface: Interface | None = Field(
         None,
         description=(
-            "network interface whose address this node announces. Without `address` the machine"
-            " that reads the inventory is the node; with it the node checks, when it reads the"
-            " inventory, that the two agree"
+            "network interface whose address this node announces ([addresses](#addresses))"
         ),
     )
     roles: tuple[RoleEntry, ...] = Field(

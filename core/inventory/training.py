@@ -23,8 +23,6 @@ from core.inventory.fields import Choice, Fraction, OptimizerOptions, Section, S
 from core.inventory.recipes import SECTION_NAMES, RecipeName, completed
 from core.inventory.slots import (
     MOST_SLOTS,
-    SLOTS_OF_BATCH_NORM,
-    USUAL_SLOTS,
     BatchSlots,
     auto_slots,
     slots_in_library,
@@ -64,19 +62,14 @@ else:
     OptimizerConfig = _one_of(OPTIMIZERS)
 
 
-def _with(mode_names: Any) -> str:
-    """The names of some modes as a sentence lists them."""
-    return " and ".join(f"`{name}`" for name in mode_names)
-
-
 class _Keys(Section):
     """The keys of `jobs.train` before the modes' own sections."""
 
     recipe: RecipeName = Field(
         "shipped",
         description=(
-            "where values left out below come from: the shipped recipe, the best one for people"
-            " of whom there are no recordings, or that of a paper"
+            "where values left out come from: the shipped recipe, the best one for people without"
+            " recordings, or that of a paper"
         ),
     )
     mode: ModeName = Field(
@@ -101,19 +94,15 @@ class _Keys(Section):
     slots: Pieces = Field(
         "auto",
         description=(
-            f"pieces a batch is cut into, which workers share: 1 to {MOST_SLOTS}, or `auto`: by the"
-            f" library {USUAL_SLOTS}, or {SLOTS_OF_BATCH_NORM} with batch norm, which takes each by"
-            " itself; by TensorFlow one a core of a worker, in"
-            f" {_with(name for name, mode in MODES.items() if mode.shares_batches())} at least one"
-            " a worker ([modes](modes.md#slots))"
+            f"pieces a batch is cut into, which workers share: 1 to {MOST_SLOTS}, or `auto`"
+            " ([modes](modes.md#slots))"
         ),
     )
     arithmetic: ArithmeticSetting = Field(
         "auto",
         description=(
-            "what computes gradients and updates: `library`, the same bits on every processor"
-            " ([modes](modes.md#slots)), `tensorflow`, whose bits are those of a kind of"
-            " processor, or `auto`: the library for built-in networks on processors"
+            "what computes gradients and updates ([modes](modes.md#slots)); `auto` is the library"
+            " for built-in networks on processors"
         ),
     )
     seed: Seed = Field(
@@ -131,9 +120,8 @@ class _Keys(Section):
     class_weights: ClassWeights = Field(
         None,
         description=(
-            "what the loss of an example is multiplied by, for its class: `none`, `balanced` (the"
-            " rarer, the more: examples / (classes x examples of the class)), or a mapping of"
-            " labels to weights"
+            "what the loss of an example is multiplied by: `balanced` is examples / (classes x"
+            " examples of its class); null is 1"
         ),
     )
     keep_probability: float = Field(

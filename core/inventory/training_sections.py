@@ -26,8 +26,7 @@ class Constant(Choice):
 class OneCycle(Choice):
     """Cosine up to the learning rate, then down to almost nothing (arXiv 1708.07120).
 
-    The divisors are those of PyTorch's OneCycleLR, with which the figures of the design were
-    measured.
+    The divisors are those of PyTorch's OneCycleLR.
     """
 
     name: Literal["one_cycle"] = Field("one_cycle", description="which schedule this is")

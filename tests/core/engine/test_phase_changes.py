@@ -19,7 +19,6 @@ from core.engine.messages import (
 )
 from core.engine.worker_state import LEGAL_CHANGES, Cause, IllegalPhaseChange, Phase, Worker
 from tests.core.engine.played_membership import membership
-from tests.habits.leaks import PROJECT
 
 JOIN = (Cause.ANSWERED, Cause.JOINED)
 WORK = (*JOIN, Cause.DISPATCHED)
@@ -108,13 +107,3 @@ def test_every_other_change_names_both_phases_and_the_cause(before: Phase, after
         words = f"worker:3 cannot go from {before.value} to {after.value} because {cause}"
         assert str(refused.value).startswith(words)
         assert worker.phase is before
-
-
-def test_the_documentation_lists_every_change_and_no_other() -> None:
-    rows = [
-        f"| {before.value} | {after.value} | {' or '.join(causes)} |"
-        for (before, after), causes in LEGAL_CHANGES.items()
-    ]
-    page = (PROJECT / "docs" / "engine.md").read_text()
-    table = page.partition("| from | to | because |\n|---|---|---|\n")[2].partition("\n\n")[0]
-    assert table.splitlines() == rows
