@@ -100,7 +100,7 @@ def publish(
 
 
 def measured(content: Any) -> Any:
-    """Return the content without the keys that have no value: nobody measured those."""
+    """Return the content without the keys that have no value."""
     if isinstance(content, list):
         return [measured(each) for each in content]
     if not isinstance(content, dict):
