@@ -38,6 +38,21 @@ def test_inputs_of_any_shape_come_as_they_are(
     )
 
 
+def test_classes_subjects_and_names_are_as_those_of_windows(desk: Desk) -> None:
+    content = examples(*ARRAY) | {
+        "subject_train": np.repeat([1, 2], 6),
+        "subject_test": np.full(6, 3),
+    }
+    for name in ("y_train", "y_test"):
+        content[name] = np.array(["cat", "ape", "bee"])[content[name]]
+    has(
+        desk.read("own.npz", content),
+        labels=("ape", "bee", "cat"),
+        classes=[2, 0, 1] * 6,
+        subjects=[1] * 6 + [2] * 6 + [3] * 6,
+    )
+
+
 def test_values_labels_and_weights(desk: Desk) -> None:
     content = examples(7, dtype="float64") | {"weight_train": np.arange(12.0), "standardized": True}
     content |= {"y_train": np.linspace(0, 1, 12), "y_test": np.linspace(0, 1, 6)}
@@ -59,6 +74,20 @@ def test_values_labels_and_weights(desk: Desk) -> None:
 
 
 Y = np.arange(18 * 16).reshape(18, 16) % 3
+
+
+@pytest.mark.parametrize("x", [np.zeros((18, 16), int), np.ones((18, 16, 3), np.float32)])
+@pytest.mark.parametrize("names", [["0", "1", "2"], ["x", "y", "z"]])
+def test_a_class_at_each_position(desk: Desk, x: Any, names: list[str]) -> None:
+    y = Y if names[0] == "0" else np.array(names)[Y]
+    has(
+        desk.read("tags.npz", cut(x, y)),
+        task="classification",
+        targets=Array("targets.int32", "int32", (16,)),
+        standardized=False,
+        labels=tuple(names),
+        classes=Y.tolist(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 What the network keeps of its training windows.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from core.lazy import tf
 from core.models.network import Network, Problem
 from core.models.spectral import FARTHEST, SpectralModel
 from core.models.tensorflow_operations import TensorFlowOperations
-from core.models.window_statistics import WindowStatistics
+from core.models.window_statistics import BANDS, CHANGE, LAGS, SMALL, WEAK, WindowStatistics
 from tests.core.models.yardstick import Vector, gradient_function, logits, passed, small
 
 
@@ -37,6 +39,44 @@ def statistics(of: Any, vectors: tuple[int, ...] | None = None) -> Vector:
     function = statistics_of(steps, channels, vectors)
     found: Vector = function(TensorFlowOperations({}), given).numpy()
     return found
+
+
+def by_numpy(given: Vector) -> NDArray[np.float64]:
+    """The statistics of windows of 128 steps by NumPy's FFT and statistics, in float64."""
+    x = given.astype(np.float64)
+    count, _, channels = x.shape
+    sensors = channels % 3 == 0
+    found = []
+    for signals in (x, CHANGE * np.diff(x, axis=1)):
+        if sensors:
+            lengths = np.linalg.norm(signals.reshape(*signals.shape[:2], -1, 3), axis=3)
+            signals = np.concatenate([signals, lengths], 2)
+        mean = signals.mean(1)
+        centred = signals - mean[:, None]
+        found += [mean, signals.std(1), np.abs(centred).mean(1), signals.max(1), signals.min(1)]
+        found.append((signals**2).mean(1))
+        spectrum = np.log1p(np.abs(np.fft.rfft(centred, axis=1)) ** 2)
+        found += [spectrum[:, begin:end].mean(1) for begin, end in itertools.pairwise(BANDS)]
+        found.append(spectrum[:, 1:].max(1))
+        for lag in LAGS:
+            found.append((centred[:, lag:] * centred[:, :-lag]).mean(1) / (signals.var(1) + SMALL))
+    correlated = np.array([np.corrcoef(window.T) for window in x])
+    places = np.arange(channels)
+    before = places - places % 3 + (places - 1) % 3 if sensors else places - 1
+    found.append(correlated[:, places, before])
+    if sensors:
+        mean = x.mean(1).reshape(count, -1, 3)
+        length = np.linalg.norm(mean, axis=2, keepdims=True)
+        found.append((mean / (length + WEAK)).reshape(count, -1))
+    return np.concatenate(found, 1)
+
+
+@pytest.mark.parametrize(("channels", "count"), [(6, 428), (9, 642), (4, 212)])
+def test_the_statistics_are_those_of_numpy(channels: int, count: int) -> None:
+    given = recorded(5, 128, channels)
+    found = statistics(given)
+    assert found.shape == (5, count)
+    np.testing.assert_allclose(found, by_numpy(given), rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("steps", [8, 13, 127, 200, 300, 600])
