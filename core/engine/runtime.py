@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.guardian import Guardian
 from core.engine.messages import OVERTAKEN
 from core.engine.packing import AnswerAsShape, PackedArguments

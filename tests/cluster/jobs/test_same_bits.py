@@ -1,4 +1,4 @@
-"""`mode: sync` gives the same bits whatever the cluster is, and whatever happens to it."""
+"""`mode: sync` gives the golden bits whatever the cluster is, and whatever happens to it."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,9 @@ import pytest
 
 from core.errors import ExitCode
 from tests.cluster.conftest import Pool
-from tests.cluster.jobs.cluster import Cluster, Done
+from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
+from tests.cluster.jobs.golden import golden, recipes
+from tests.cluster.jobs.golden import trained as trained_alone
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -16,6 +18,7 @@ PLAIN = ()
 NORMALIZED = ("model.batch_norm=true", "keep_probability=0.8")
 FP16 = ("codec={name: fp16}",)
 COMMON = ("epochs=3", "slots=4", "validation_subjects=0")
+LONGER = ("epochs=8", *COMMON[1:])
 
 Words = tuple[str, ...]
 
@@ -36,17 +39,16 @@ def trained(cluster: Cluster, *words: str, **how: Any) -> Done:
     return cluster.train("mode=sync", *COMMON, *words, **how)
 
 
-@pytest.fixture(scope="module")
-def alone(clusters: Pool) -> dict[Words, str]:
-    """The digests of `mode: single`, by what was set."""
-    cluster = clusters(4, 3)
-    return {
-        words: bits(trained(cluster, "mode=single", *words)) for words in (PLAIN, FP16, NORMALIZED)
-    }
+@pytest.mark.parametrize("name", recipes())
+def test_one_process_gives_the_golden_bits(name: str) -> None:
+    recipe = recipes()[name]
+    with cluster_of(1, start=False) as cluster:
+        assert trained_alone(cluster, recipe["settings"]) == recipe
 
 
-def test_other_settings_give_other_bits(alone: dict[Words, str]) -> None:
-    assert len(set(alone.values())) == 3
+def test_other_settings_give_other_bits() -> None:
+    found = recipes()
+    assert len({recipe["parameters_sha256"] for recipe in found.values()}) == len(found)
 
 
 @pytest.mark.parametrize(
@@ -62,26 +64,26 @@ def test_other_settings_give_other_bits(alone: dict[Words, str]) -> None:
     ],
 )
 def test_any_number_of_workers_and_servers(
-    cluster: Cluster, alone: dict[Words, str], workers: int, servers: int, of: Words, words: Words
+    cluster: Cluster, workers: int, servers: int, of: Words, words: Words
 ) -> None:
     done = trained(cluster.part(workers, servers), *of, *words)
     assert (done.result["workers"], done.result["ps"]) == (workers, servers)
-    assert bits(done) == alone[of]
+    assert bits(done) == golden((*COMMON, *of))
 
 
-def test_devices_of_one_machine(cluster: Cluster, alone: dict[Words, str]) -> None:
+def test_devices_of_one_machine(cluster: Cluster) -> None:
     device = "device={kind: cpu, ids: [0, 1]}"
     done = trained(cluster, "mode=mirrored", *NORMALIZED, device)
-    assert bits(done) == alone[NORMALIZED]
+    assert bits(done) == golden((*COMMON, *NORMALIZED))
     assert done.result["same_bits"] is True
 
 
 @pytest.mark.parametrize(("workers", "words"), [(1, PLAIN), (3, PLAIN), (3, NORMALIZED)])
 def test_workers_that_exchange_gradients_among_themselves(
-    cluster: Cluster, alone: dict[Words, str], workers: int, words: Words
+    cluster: Cluster, workers: int, words: Words
 ) -> None:
     done = trained(cluster.part(workers, 1), "mode=allreduce", *words)
-    assert bits(done) == alone[words]
+    assert bits(done) == golden((*COMMON, *words))
     wire = done.result["wire"]
     assert wire["pull_bytes_per_step"] + wire["push_bytes_per_step"] < 100, (
         "the parameter server has no part in it"
@@ -92,41 +94,31 @@ def test_a_worker_that_takes_its_shard_along_ends_the_run_which_goes_on_without_
     clusters: Pool,
 ) -> None:
     own = clusters(2, 1)
-    expected = bits(trained(own, "mode=single", "epochs=8"))
-    words = (*COMMON, "mode=allreduce", "epochs=8", "checkpoint.every_updates=15")
+    words = (*LONGER, "mode=allreduce", "checkpoint.every_updates=15")
     with own.held(50, words=words) as job:
         own.kill("worker:1")
         job.let_go(50)
         lost = job.end(ExitCode.SERVER_LOST)
     assert "its part of them too" in lost.errors
     done = own.part(1, 1).train(*words, resumed=lost.run)
-    assert bits(done) == expected
+    assert bits(done) == golden(LONGER)
     assert done.result["resumptions"] == 1
 
 
-EPOCHS = "epochs=8"
-MEAN = (*COMMON, EPOCHS, "averaging={start: 0.5}", "checkpoint.every_updates=25")
-
-
-@pytest.fixture(scope="module")
-def averaged(clusters: Pool) -> str:
-    """The digest of `mode: single` with a mean over the last epochs, which is not that without."""
-    cluster = clusters(4, 3)
-    expected = bits(cluster.train("mode=single", *MEAN))
-    assert expected != bits(trained(cluster, "mode=single", EPOCHS))
-    return expected
+MEAN = (*LONGER, "averaging={start: 0.5}")
 
 
 @pytest.mark.parametrize("mode", ["single", "sync"])
 def test_a_mean_over_the_last_epochs_has_the_same_bits_after_a_kill(
-    cluster: Cluster, averaged: str, mode: str
+    cluster: Cluster, mode: str
 ) -> None:
     """Killed when the mean has begun, and a checkpoint has a part of it."""
-    with cluster.held(130, words=(f"mode={mode}", *MEAN)) as job:
+    words = (f"mode={mode}", *MEAN, "checkpoint.every_updates=25")
+    with cluster.held(130, words=words) as job:
         killed = job.kill()
     assert newest(killed) == 125, "the mean has two of the eight epochs"
-    done = cluster.train(f"mode={mode}", *MEAN, resumed=killed)
-    assert bits(done) == averaged
+    done = cluster.train(*words, resumed=killed)
+    assert bits(done) == golden(MEAN)
     assert done.result["resumptions"] == 1
 
 
@@ -139,15 +131,7 @@ def newest(run: Path) -> int:
 def test_whatever_happens_on_the_way(cluster: Cluster) -> None:
     """A worker returns, Ctrl-C, a killed coordinator; each goes on with other machines."""
     # `auto` is 4 for four workers, would be 2 for two, and stays what the run began with.
-    common = (
-        *COMMON,
-        *NORMALIZED,
-        "epochs=8",
-        "checkpoint.every_updates=15",
-        "slots=auto",
-    )
-    words = ("mode=sync", *common)
-    quiet = bits(trained(cluster, *NORMALIZED, "mode=single", "epochs=8"))
+    words = ("mode=sync", *LONGER, *NORMALIZED, "checkpoint.every_updates=15", "slots=auto")
 
     wide = cluster.part(4, 2)
     with wide.held(10, 40, 70, words=words) as job:
@@ -163,7 +147,7 @@ def test_whatever_happens_on_the_way(cluster: Cluster) -> None:
         job.kill()
 
     done = cluster.train(*words, resumed=run)
-    assert bits(done) == quiet
+    assert bits(done) == golden((*LONGER, *NORMALIZED))
     assert done.result["resumptions"] == 2
     assert done.result["slots"] == {"number": 4, "why": "the run began with it"}
     assert "worker:3 left" in done.log
