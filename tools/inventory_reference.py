@@ -120,9 +120,10 @@ def _section(
     for name, field in section.model_fields.items():
         key = key_of(name, field)
         sections = [found for found in sections_in(field.annotation) if found.model_fields]
-        row = f"| `{key}` | {_kind_and_default(field, sections)} | {_meaning(field)} |"
+        meaning = _meaning(field, sections)
+        row = f"| `{key}` | {_kind_and_default(field, sections)} | {meaning} |"
         if shown is None:
-            if not _stands_below(field, sections):
+            if meaning:
                 rows.append(row)
         elif row in shown:
             elsewhere.setdefault(shown[row], []).append(f"`{key}`")
@@ -159,22 +160,20 @@ def _title(
 
 def _summary(section: type[Section]) -> list[str]:
     """Return the docstring's paragraphs, as wide as the other pages."""
-    paragraphs = inspect.cleandoc(section.__doc__ or "").split("\n\n")
+    paragraphs = str(inspect.getdoc(section)).split("\n\n")
     lines = (
-        textwrap.wrap(paragraph, PAGE_COLUMNS, break_on_hyphens=False) or [""]
-        for paragraph in paragraphs
+        textwrap.wrap(paragraph, PAGE_COLUMNS, break_on_hyphens=False) for paragraph in paragraphs
     )
     return [line for paragraph in lines for line in (*paragraph, "")][:-1]
 
 
-def _meaning(field: FieldInfo) -> str:
-    """Return what a key means; of several sections its `name` chooses one."""
-    return (field.description or "by its key `name`").replace("|", "\\|")
-
-
-def _stands_below(field: FieldInfo, sections: list[type[Section]]) -> bool:
-    """Return whether the heading of a key's only section says all that there is to say."""
-    return len(sections) == 1 and not field.description
+def _meaning(field: FieldInfo, sections: list[type[Section]]) -> str:
+    """Return what a key means, empty where the heading of its section says it."""
+    if field.description:
+        return field.description.replace("|", "\\|")
+    if sections[1:]:
+        return "by its key `name`"
+    return ""
 
 
 def _kind_and_default(field: FieldInfo, sections: list[type[Section]]) -> str:
