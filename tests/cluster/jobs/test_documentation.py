@@ -15,7 +15,7 @@ PAGE = (PROJECT / "docs" / "jobs.md").read_text()
 def test_every_key_of_a_training_result_is_listed() -> None:
     inventory = load(PROJECT / "inventories" / "local.yaml")
     described = TrainRun(JobContext(inventory, Display(quiet=True), Cancel())).result()
-    section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `history.jsonl`")]
+    section = PAGE[PAGE.index("### `result.json`") : PAGE.index("### `model/`")]
     listed = set(
         re.findall(
             r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if "|" in line)
