@@ -166,10 +166,10 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 continue
             role = str(row["task"]).partition(":")[0]
             key = f"{role}_training_{wide}anonymous_mb"
-            most = float(row["training_anonymous_mb"])
+            most = row["training_anonymous_mb"]
             summary[part][key] = max(most, summary[part].get(key, most))
             if role == "ps":
-                summary[part]["ps_idle_anonymous_mb"] = float(row["idle_anonymous_mb"])
+                summary[part]["ps_idle_anonymous_mb"] = row["idle_anonymous_mb"]
     return summary.pop("") | summary
 
 

@@ -26,9 +26,11 @@ from typing import Any
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
+from core.accounts import account_for_roles
 from core.asking import Asked, ChildFailedError
 from core.inventory import Inventory, load
 from core.inventory.templates import free_ports, local_inventory
+from core.server.rights import prepared_folders
 
 MEGABITS = 94.0
 WORKERS = 2
@@ -109,6 +111,8 @@ def roles(
                 WORKERS,
                 "--server",
                 server,
+                "--reads",  # what `benchmarks.links.ours` wrote
+                prepared_folders(account_for_roles())[-1],
                 "--die-with-parent",
             )
             command = [*place.prefix, sys.executable, "-m", f"{task.role}_node", *map(str, flags)]
