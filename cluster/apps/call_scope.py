@@ -14,10 +14,10 @@ from typing_extensions import override
 
 import core.engine.graph_options  # noqa: F401  (before keras)
 from cluster.apps.travels import SEED_STATE
-from core.engine.runtime import anonymous
 from core.lazy import tf
 
 import keras  # isort: skip
+from tensorflow.python.eager.context import anonymous_name
 
 
 def is_seed(variable: Any) -> bool:
@@ -43,8 +43,9 @@ class _Held:
     def __init__(self, value: Any) -> None:
         self._dtype = value.dtype
         self._shape = value.shape
+        # With this name each execution makes a variable of its own.
         self._handle = tf.raw_ops.VarHandleOp(
-            dtype=value.dtype, shape=value.shape, shared_name=anonymous()
+            dtype=value.dtype, shape=value.shape, shared_name=anonymous_name()
         )
         self.write(value)
 

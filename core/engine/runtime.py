@@ -67,13 +67,6 @@ def _context() -> Any:
     return context.context()
 
 
-def anonymous() -> str:
-    """Return the shared name with which each execution makes a variable of its own."""
-    from tensorflow.python.eager import context
-
-    return str(context.anonymous_name())
-
-
 @contextmanager
 def constants_up_to(elements: int) -> Iterator[None]:
     """Write a function's eager tensors of at most so many elements into its graph.
