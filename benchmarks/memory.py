@@ -160,16 +160,17 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """
     summary: dict[str, dict[str, Any]] = {part: {} for part in CASES.values()}
     for case, part in CASES.items():
+        figures = summary[part]
         wide = "" if case.units == NARROW else f"h{case.units}_"
         for row in rows:
             if any(row[key] != value for key, value in asdict(case).items()):
                 continue
-            role = str(row["task"]).partition(":")[0]
+            role = row["task"].partition(":")[0]
             key = f"{role}_training_{wide}anonymous_mb"
             most = row["training_anonymous_mb"]
-            summary[part][key] = max(most, summary[part].get(key, most))
+            figures[key] = max(most, figures.get(key, most))
             if role == "ps":
-                summary[part]["ps_idle_anonymous_mb"] = row["idle_anonymous_mb"]
+                figures["ps_idle_anonymous_mb"] = row["idle_anonymous_mb"]
     return summary.pop("") | summary
 
 
