@@ -17,7 +17,6 @@ from cluster.apps.travels import SEED_STATE
 from core.lazy import tf
 
 import keras  # isort: skip
-from tensorflow.python.eager.context import anonymous_name
 
 
 def is_seed(variable: Any) -> bool:
@@ -43,9 +42,11 @@ class _Held:
     def __init__(self, value: Any) -> None:
         self._dtype = value.dtype
         self._shape = value.shape
-        # With this name each execution makes a variable of its own.
         self._handle = tf.raw_ops.VarHandleOp(
-            dtype=value.dtype, shape=value.shape, shared_name=anonymous_name()
+            dtype=value.dtype,
+            shape=value.shape,
+            # TensorFlow's anonymous_name(): each execution makes a variable of its own.
+            shared_name="cd2c89b7-88b7-44c8-ad83-06c2a9158347",
         )
         self.write(value)
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from core.inventory import load
 from deploy.cluster.tunnel_keys import FILE
-from deploy.render import firewall, wireguard
+from deploy.render import wireguard
 from deploy.render.wireguard import INTERFACE, UNIT
 from tests.deploy.render.wire import Seen, watched
 from tests.lab.environment import environment_seed
@@ -95,11 +94,6 @@ def place(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
         operator.fab("deploy", "trust", "--yes")
         yield Place(lab, operator)
-
-
-def clear_ports(place: Place) -> set[int]:
-    inventory = load(place.operator.inventory, check_interfaces=False)
-    return set(firewall.closed_ports(inventory, NODES[0]))
 
 
 def test_without_it_start_says_what_is_in_clear_and_the_wire_shows_it(place: Place) -> None:

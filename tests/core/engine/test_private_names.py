@@ -30,6 +30,14 @@ def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
     assert os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] == "False"
 
 
+def test_the_name_of_variables_that_each_execution_makes() -> None:
+    from tensorflow.python.eager import context
+
+    from cluster.apps import call_scope
+
+    assert context.anonymous_name() in inspect.getsource(call_scope)
+
+
 def test_an_eager_tensor_becomes_a_constant_of_the_graph_within_the_limit_that_we_set() -> None:
     outside = tf.ones([1000])
 
