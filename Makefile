@@ -3,12 +3,12 @@
 INVENTORY ?= inventories/local.yaml
 ARGS ?=
 PYTHON ?=
-JOBS ?= 2
+JOBS ?= 3
 FLOOR ?=
 BENCHMARKS ?= wire memory pi accuracy kernel faults metrics_cost recordings inference service_floods scaling links tunnelled
 LAB ?= tests/lab/two_nodes tests/lab/test_nodes.py
 python := .venv/bin/python
-pytest := $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+pytest = $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 zig := .cache/zig
 kernel_sources := sha256sum kernels/*.py kernels/native/* kernels/requirements.txt kernels/built/SHA256SUMS tools/compare_kernels.py | LC_ALL=C sort
 
@@ -31,6 +31,7 @@ test: .venv  ## the fast tests: each costs at most a CPU second (FLOOR=recognise
 stories: .venv  ## the dearer tests, one form each
 	@$(pytest) --tier=stories $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
 
+long: JOBS = 2
 long: .venv  ## one long test for each behaviour: whole trainings, killed nodes, browsers
 	@$(pytest) --tier=long $(if $(FLOOR),tests/$(FLOOR)) $(ARGS)
 
