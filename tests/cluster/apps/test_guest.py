@@ -135,7 +135,7 @@ def printed(folder: Path) -> str:
 
 
 REFUSED = """
-import sys, core.engine.runtime
+import sys, core.engine.graph_options
 from pathlib import Path
 from core.errors import UsageError
 from cluster.apps.app import load
