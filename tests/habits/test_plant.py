@@ -42,7 +42,6 @@ def test_the_copy_shares_no_file_with_the_tree(tmp_path: Path) -> None:
     ran(needs.tool("git"), "init", "--quiet", tree)
     (tree / "gate.py").write_text("if known:\n")
     copy = tmp_path / "copy"
-    copy.mkdir()
     copy_tree(tree, copy)
     assert (copy / "gate.py").read_text() == "if known:\n"
     assert not (copy / "gate.py").samefile(tree / "gate.py")

@@ -120,10 +120,9 @@ def test_a_job_that_does_not_end_is_killed(
     tmp_path: Path, deadline_seconds: float, said: str
 ) -> None:
     with job(tmp_path / "journal", "deaf", deadline_seconds) as one:
-        if said:  # it may be killed before it hears the interrupt
-            pid = one.pid()
-        else:
-            pid = interrupted(one)
+        pid = one.pid()
+        if not said:  # else it may be killed before it hears the interrupt
+            interrupted(one)
         os.write(one.terminal, b"\x03")
         code, words = one.end()
         assert gone(pid)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.control.own_state import state_of_services
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
 from deploy.monitor.files import dashboards
@@ -27,7 +28,6 @@ from tests.recognise.service.running import (
     as_json,
     command,
     service,
-    state_of,
 )
 from tests.recognise.service.streaming import labels, send, session
 
@@ -46,12 +46,14 @@ UP = 'up{job="pscluster-service"}'
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One with an inventory and an export."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One with an inventory and an export, whose services keep their state where `fab` looks."""
     made = tmp_path_factory.mktemp("watched")
     (made / "inventory.yaml").write_text(local_inventory(1, 1), encoding="utf-8")
     export(made / "export", SURE)
-    return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.recognise.service.running.state_of", state_of_services)
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def prometheus(folder: Path) -> Iterator[Prometheus]:
 
 def test_every_expression_about_a_service_has_data(prometheus: Prometheus, folder: Path) -> None:
     begun = time.time()
-    phone = ("--name", "phone", "--model", str(of_a_phone(folder / "phone")))
+    phone = str(of_a_phone(folder / "phone"))
     left = {**dict(PANELS), **{name: name for name in OF_SERVICE}}
     assert len(left) > 20
 
@@ -73,7 +75,7 @@ def test_every_expression_about_a_service_has_data(prometheus: Prometheus, folde
 
     with (
         service(folder, "--model", str(folder / "export")) as running,
-        service(folder, *phone) as streamed,
+        service(folder, "--name", "phone", "--model", phone) as streamed,
     ):
         prometheus.until(f"count({UP} == 1) == 2")
         with session(streamed) as (connection, _), running.client() as client:
@@ -92,7 +94,7 @@ def test_every_expression_about_a_service_has_data(prometheus: Prometheus, folde
 def killed(folder: Path) -> Iterator["subprocess.Popen[str]"]:
     """A service that is killed at the end of the block."""
     with subprocess.Popen(
-        command(state_of(folder), "--model", str(folder / "export")),
+        command(state_of_services(folder), "--model", str(folder / "export")),
         env=environment_for_any_folder(),
         text=True,
         stdout=subprocess.PIPE,

@@ -49,8 +49,10 @@ class Place:
 
     def snapshot(self) -> dict[str, str]:
         """The nodes' units, exports and accounts, and the operator's inventory."""
-        nodes = {node: self.on(node, OURS) for node in NODES}
-        return {"inventory": self.operator.inventory.read_text(), **nodes}
+        return {
+            "inventory": self.operator.inventory.read_text(),
+            **{node: self.on(node, OURS) for node in NODES},
+        }
 
     def reached(self, node: str, account: str, addresses: list[str]) -> dict[str, str]:
         """The results of connections of a node's account."""

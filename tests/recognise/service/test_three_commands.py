@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from core.control.own_state import state_of_services
 from tests.lazy import Browser, expect
 from tests.ran import PROJECT, ran
 from tests.recognise.readings import walk
 from tests.recognise.service.phone import connect, phone, play_events, still, wait_until
-from tests.recognise.service.running import READY, Service, state_of
+from tests.recognise.service.running import READY, Service
 from tests.recognise.test_formats import sensor_logger
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -53,7 +54,7 @@ def test_a_phone_sees_itself_after_three_commands(browser: Browser, walks: Path)
         lines = iter(command.stdout.readline, "")
         ready = next((line for line in map(READY.fullmatch, lines) if line), None)
         assert ready is not None, command.communicate()
-        service = Service(command, state_of(walks), ready["address"], 1)
+        service = Service(command, state_of_services(walks), ready["address"], 1)
         with phone(browser, service) as seen:
             connect(seen.page)
             play_events(seen.page, walk(600, seed=11))
