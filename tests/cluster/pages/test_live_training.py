@@ -17,6 +17,8 @@ PATIENCE_MILLISECONDS = 60_000
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import expect  # the lazy one has no options
+
     expect.set_options(timeout=PATIENCE_MILLISECONDS)
     with chromium() as running:
         yield running
