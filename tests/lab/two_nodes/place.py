@@ -18,7 +18,7 @@ HUB = "rpi01"
 
 OURS = """
 systemctl list-units --plain --no-legend --state=active 'pscluster*' | cut -d ' ' -f 1
-sha256sum /etc/systemd/system/pscluster* /etc/exports.d/* /etc/passwd
+find /etc/systemd/system/pscluster* /etc/exports.d /etc/passwd -type f -exec sha256sum {} + | sort
 """
 """Prints what a test may not change on a node; it may leave runs."""
 
