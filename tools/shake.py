@@ -1,10 +1,13 @@
 """Runs the test files of a change several times on a busy machine: `make shake`.
 
     python -m tools.shake [--base COMMIT | --since DATE] [--rounds 3] [--all] [FILES...]
+    python -m tools.shake --whole [--rounds 3]
 
 Without FILES it takes those that differ from where the branch left `main`, what is not committed
 included. Two processes keep the processors busy, and the tests are nicer than they are: a test that
 waits on luck fails. By default it runs the fast tier; `--all` runs every test of the files.
+`--whole` runs every file of the fast tier, two at a time and no nicer than the two: nicer, it takes
+an hour a round.
 """
 
 import argparse
@@ -17,6 +20,7 @@ from pathlib import Path, PurePath
 
 BUSY = 2
 NICE = "10"
+WHOLE = ["--tier=fast", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 NOTHING_COLLECTED = 5
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -76,9 +80,9 @@ def busy(count: int = BUSY) -> Iterator[None]:
             loop.wait()
 
 
-def shaken(words: Sequence[str], rounds: int) -> dict[int, list[str]]:
+def shaken(words: Sequence[str], rounds: int, nice: str = NICE) -> dict[int, list[str]]:
     """Return the failures of each round of pytest."""
-    command = ["nice", "-n", NICE, sys.executable, "-m", "pytest", "-q", "-rfE", *words]
+    command = ["nice", "-n", nice, sys.executable, "-m", "pytest", "-q", "-rfE", *words]
     failures = {}
     for number in range(1, rounds + 1):
         ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -95,17 +99,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_what = parser.add_mutually_exclusive_group()
     of_what.add_argument("--base", help="the files that differ from this commit; default main")
     of_what.add_argument("--since", help="the files changed since then, e.g. '1 week ago'")
+    of_what.add_argument("--whole", action="store_true", help="every file of the fast tier")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="not the fast tier alone")
     parser.add_argument("files", nargs="*", metavar="FILES")
-    given = parser.parse_args(arguments)
-    files = test_files(given.files or changed(given.base, given.since))
-    if not files:
-        print("shake: no file of tests changed")
-        return 0
-    tier = ["-m", ""] if given.all else ["--tier=fast"]
+    options = parser.parse_args(arguments)
+    if options.whole:
+        words, nice = WHOLE, "0"
+    else:
+        files = test_files(options.files or changed(options.base, options.since))
+        if not files:
+            print("shake: no file of tests changed")
+            return 0
+        tier = ["-m", ""] if options.all else ["--tier=fast"]
+        words, nice = [*tier, *files], NICE
     with busy():
-        failures = shaken([*tier, *files], given.rounds)
+        failures = shaken(words, options.rounds, nice)
     for number, failed in failures.items():
         for line in failed:
             print(f"round {number}: {line}")

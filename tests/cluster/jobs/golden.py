@@ -17,7 +17,7 @@ HEADER = "# python -m tests.cluster.jobs.golden writes what `mode: single` ends 
 
 
 def recipes() -> dict[str, dict[str, Any]]:
-    """By name: the settings beside those of `Cluster.train`, and the digest they end with."""
+    """By name: settings (`small` ones add to those of `Cluster.train`), and their figures."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())
     return content
 
@@ -28,17 +28,21 @@ def golden(settings: Sequence[str], figure: str = "parameters_sha256") -> Any:
     return recipe[figure]
 
 
-def trained(cluster: Cluster, settings: Sequence[str]) -> dict[str, Any]:
+def trained(cluster: Cluster, settings: Sequence[str], small: bool = True) -> dict[str, Any]:
     """Train a recipe on the coordinator alone."""
-    result = cluster.train(*settings, "mode=single").result
+    words = cluster.settings(*settings) if small else settings
+    result = cluster.job("train", *words, "jobs.train.mode=single", code=0).result
     ended = {"parameters_sha256": result["parameters_sha256"], "loss": result["final"]["loss"]}
-    return {"settings": settings, **ended}
+    return {"settings": settings, "small": small, **ended}
 
 
 def main() -> None:
     """Train all and write the file."""
     with cluster_of(1, start=False) as cluster:
-        content = {name: trained(cluster, each["settings"]) for name, each in recipes().items()}
+        content = {
+            name: trained(cluster, recipe["settings"], recipe["small"])
+            for name, recipe in recipes().items()
+        }
     FILE.write_text(HEADER + yaml.safe_dump(content, sort_keys=False, width=100))
 
 

@@ -43,7 +43,7 @@ def trained(cluster: Cluster, *words: str, **how: Any) -> Done:
 def test_one_process_gives_the_golden_bits(name: str) -> None:
     recipe = recipes()[name]
     with cluster_of(1, start=False) as cluster:
-        assert trained_alone(cluster, recipe["settings"]) == recipe
+        assert trained_alone(cluster, recipe["settings"], recipe["small"]) == recipe
 
 
 def test_other_settings_give_other_bits() -> None:

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
+from tests.cluster.jobs.cluster import Cluster, cluster_of
+from tests.cluster.jobs.golden import recipes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-SHIPPED = (
-    "jobs.train.data.source=synthetic",
-    "jobs.train.epochs=1",
-    "jobs.train.validation_subjects=0",
-)
+SHIPPED = recipes()["shipped"]
+"""Network, batch and slots as they are shipped."""
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +19,11 @@ def sixteen() -> Iterator[Cluster]:
         yield made
 
 
-def trained(cluster: Cluster, mode: str) -> Done:
-    """Keep network, batch and slots as they are shipped."""
-    done = cluster.job("train", *SHIPPED, f"jobs.train.mode={mode}", code=0)
+@pytest.mark.parametrize(("workers", "servers"), [(1, 1), (2, 1), (3, 2), (4, 2), (16, 2)])
+def test_the_golden_bits(sixteen: Cluster, workers: int, servers: int) -> None:
+    part = sixteen.part(workers, servers)
+    done = part.job("train", *SHIPPED["settings"], "jobs.train.mode=sync", code=0)
     assert done.result["slots"]["number"] == 32
-    return done
-
-
-def test_one_to_sixteen_workers_and_none(sixteen: Cluster) -> None:
-    expected = trained(sixteen, "single").result["parameters_sha256"]
-    print(f"single: {expected}")
-    for workers, servers in ((1, 1), (2, 1), (3, 2), (4, 2), (16, 2)):
-        done = trained(sixteen.part(workers, servers), "sync")
-        print(f"{workers} workers, {servers} servers: {done.result['parameters_sha256']}")
-        assert (done.result["workers"], done.result["ps"]) == (workers, servers)
-        assert done.result["parameters_sha256"] == expected
-        assert done.updates == done.result["updates"]["scheduled"] > 0
+    assert (done.result["workers"], done.result["ps"]) == (workers, servers)
+    assert done.result["parameters_sha256"] == SHIPPED["parameters_sha256"]
+    assert done.updates == done.result["updates"]["scheduled"] > 0
