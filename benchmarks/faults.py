@@ -17,7 +17,7 @@ from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervi
 from benchmarks.report import arguments, publish, tell
 from deploy.common.project import ROOT
 
-WORKERS = 4
+WORKERS = {"full": 4, "quick": 4, "smoke": 2}
 SERVERS = 2
 FAULTS = {"full": (400, 40), "quick": (60, 8), "smoke": (6, 1)}
 """How many at least in each codec, and how many of them to processes."""
@@ -151,7 +151,7 @@ def main() -> None:
     modes = given.modes or MODES[given.size]
     codecs = given.codecs or CODECS[given.size]
     rows = []
-    with supervised_cluster(WORKERS, SERVERS) as cluster:
+    with supervised_cluster(WORKERS[given.size], SERVERS) as cluster:
         counted = [
             name for name in COUNTED if name in codecs or (name == "residual" and "topk" in codecs)
         ]

@@ -25,6 +25,7 @@ INTERVALS_SECONDS = {"full": (5.0, 1.0), "quick": (5.0, 1.0), "smoke": (0.5, 0.2
 """The usual one, and a shorter one."""
 SECONDS = {"full": 60.0, "quick": 15.0, "smoke": 2.0}
 """Of training, about."""
+WORKERS = {"full": 2, "quick": 2, "smoke": 1}
 SETTINGS = (
     "jobs.train.data.source=synthetic",
     "jobs.train.validation_subjects=0",
@@ -147,20 +148,21 @@ def summarize(rows: list[dict[str, Any]], viewers_percent: float) -> dict[str, A
 def main() -> None:
     """Train twice and print the object."""
     parser = arguments("metrics_cost", "CPU seconds of the metrics over all of a training's.")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, help="default 2")
     parser.add_argument(
         "--hidden", type=int, default=32, help="units of a layer: fewer make more steps a second"
     )
     parser.add_argument("--seconds", type=float, help="of training, about; default 60")
     given = parser.parse_args()
     seconds = given.seconds or SECONDS[given.size]
+    workers = given.workers or WORKERS[given.size]
     rows: list[dict[str, Any]] = []
-    with local_cluster(given.workers) as cluster:
+    with local_cluster(workers) as cluster:
         layers = PLAIN_LAYERS.format(given.hidden)
         settings = cluster.about(seconds, [*SETTINGS, layers])
         for every_seconds in INTERVALS_SECONDS[given.size]:
             rows += measure(cluster, settings, every_seconds)
-            for row in rows[-given.workers - 2 :]:
+            for row in rows[-workers - 2 :]:
                 tell(
                     f"every {every_seconds:g} s, {row['task']}: {row['metrics_cpu_seconds']:.3f} of"
                     f" {row['total_cpu_seconds']:.1f} CPU s ({row['percent']:.2f} %),"

@@ -47,7 +47,7 @@ the same."""
 SPLIT = ("keras", "pytorch")
 WHOLE = ("keras_whole", "pytorch_whole")
 OTHERS = (*SPLIT, *WHOLE, "tensorflow", "one_thread", "one_slot")
-ROUNDS = {"full": 5, "quick": 3, "smoke": 1}
+ROUNDS = {"full": 5, "quick": 2, "smoke": 1}
 CELLS = {"full": GRID, "quick": (PLAIN["h32"], PLAIN["h128"]), "smoke": (SMALLEST,)}
 PRODUCTS = 3
 TURN_SECONDS = 0.25
