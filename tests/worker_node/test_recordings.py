@@ -9,14 +9,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from core.data import Dataset, Source, prepare
 from core.data.examples import Data, batches_of, write_examples
 from core.lazy import tf
+from tests.worker_node.batches import Floats
 from worker_node.recordings import Standardization, WorkerWindows, standardized_channels
 
 
-def dataset(tmp_path: Path) -> Dataset:
-    random = np.random.default_rng(1)
-    x = (random.normal(size=(700, 8, 3)) * [1.0, 5.0, 0.0] + [0.0, 100.0, 7.0]).astype(np.float32)
-    y = np.arange(700) % 2
-    np.savez(tmp_path / "d.npz", x_train=x[:600], y_train=y[:600], x_test=x[600:], y_test=y[600:])
+def dataset(tmp_path: Path, x: Floats | None = None) -> Dataset:
+    """These windows or drawn ones; the last hundred are not trained on."""
+    if x is None:
+        drawn = np.random.default_rng(1).normal(size=(700, 8, 3))
+        x = (drawn * [1.0, 5.0, 0.0] + [0.0, 100.0, 7.0]).astype(np.float32)
+    y = np.arange(len(x)) % 2
+    parts = {"x_train": x[:-100], "y_train": y[:-100], "x_test": x[-100:], "y_test": y[-100:]}
+    np.savez(tmp_path / "d.npz", **parts)  # type: ignore[arg-type]
     return prepare(Source("npz", tmp_path / "d.npz", "test"), cache=tmp_path / "cache")
 
 
@@ -33,17 +37,10 @@ def test_mean_and_deviation_are_those_of_the_rows(tmp_path: Path) -> None:
 def test_what_float32_rounds_is_no_movement(tmp_path: Path) -> None:
     """A field that stands still at 48.7 moves by its last bits, 3e-5, and is not scaled."""
     still = np.float32(48.7)
-    x = np.full((40, 8, 3), still)
+    x = np.full((130, 8, 3), still)
     x[::2] += 8 * np.spacing(still)
-    np.savez(
-        tmp_path / "d.npz",
-        x_train=x[:30],
-        y_train=np.arange(30) % 2,
-        x_test=x[30:],
-        y_test=np.arange(10) % 2,
-    )
-    data = prepare(Source("npz", tmp_path / "d.npz", "test"), cache=tmp_path / "cache")
-    assert_array_equal(Standardization.of(data, np.arange(30)).deviation, np.ones(3))
+    found = Standardization.of(dataset(tmp_path, x), np.arange(30))
+    assert_array_equal(found.deviation, np.ones(3))
 
 
 def test_a_worker_sees_standardized_windows_and_their_classes(tmp_path: Path) -> None:
@@ -78,11 +75,7 @@ def test_other_examples_come_as_they_are_with_their_weights(tmp_path: Path, dtyp
         lambda rows, packed: (*worker.gather(rows, packed), worker.gather_weights(rows))
     )
     inputs, targets, weights = graph(tf.constant(rows), tf.constant(nothing))
-    assert (inputs.dtype, targets.dtype, weights.dtype) == (
-        tf.as_dtype(dtype),
-        tf.float32,
-        tf.float32,
-    )
+    assert [each.dtype for each in (inputs, targets, weights)] == [dtype, "float32", "float32"]
     assert_array_equal(inputs, x[rows])
     assert_array_equal(targets, y[rows])
     assert weights.numpy().tolist() == [1, 0, 3]

@@ -133,18 +133,6 @@ class Cluster:
         return total.astype(np.float32)
 
 
-def test_a_gradient_delivered_twice_is_applied_once_and_what_is_kept_of_it_too() -> None:
-    """The second delivery once took the largest value out of the residual."""
-    cluster = Cluster(TopK(1 / 8), size=8, servers=1)
-    gradient = np.arange(8, 0, -1).astype(np.float32)
-    assert [cluster.push(0, 0, gradient), cluster.push(0, 0, gradient)] == [1, 0]
-    assert cluster.applied().tolist() == [8, 0, 0, 0, 0, 0, 0, 0]
-    for identifier in range(1, 8):
-        cluster.push(0, identifier, np.zeros(8, np.float32))
-    assert_array_equal(cluster.applied(), gradient)
-    assert not cluster.rows(0).any()
-
-
 def test_a_warm_up_sends_more_at_first_and_nothing_is_lost_or_doubled() -> None:
     codec = TopK(1 / 8, warmup_epochs=2).within(updates_an_epoch=2)
     cluster = Cluster(codec, size=16, servers=1)
@@ -182,57 +170,6 @@ def test_what_a_worker_adds_is_cut_to_its_share_of_the_norm_over_all_shards() ->
     small = Cluster(codec)
     small.push(0, 0, np.float32(0.01) * gradient)
     assert_array_equal(small.all_there_is(), np.float32(0.01) * gradient)
-
-
-def test_a_batch_that_two_workers_computed_is_kept_by_the_one_whose_push_came_first() -> None:
-    cluster = Cluster(TopK(1 / 8), size=8, servers=1)
-    gradient = np.arange(8, 0, -1).astype(np.float32)
-    assert [cluster.push(1, 0, gradient), cluster.push(0, 0, gradient)] == [1, 0]
-    assert_array_equal(cluster.rows(1)[0], [0, 7, 6, 5, 4, 3, 2, 1])
-    assert not cluster.rows(0).any()
-
-
-def test_a_push_that_reached_one_shard_is_settled_shard_by_shard() -> None:
-    """The worker's call failed between the two, and the update ran again elsewhere."""
-    cluster = Cluster(TopK(1 / 4))
-    gradient = np.arange(1, SIZE + 1, dtype=np.float32)
-    assert cluster.push(0, 0, gradient, reached=(True, False)) == 1
-    assert cluster.push(1, 0, gradient) == 1
-    assert np.count_nonzero(cluster.rows(0)[0, :BLOCK]) == BLOCK - BLOCK // 4
-    assert not cluster.rows(0)[0, BLOCK:].any()
-    assert not cluster.rows(1)[0, :BLOCK].any()
-    assert_array_equal(cluster.all_there_is(), gradient)
-
-
-def test_a_push_whose_sender_has_begun_another_is_refused_and_not_marked() -> None:
-    """A worker was stopped with its push on the way.
-
-    The update runs again, here or elsewhere, and must be applied.
-    """
-    cluster = Cluster(TopK(1 / 4), size=BLOCK, servers=1)
-    shard = cluster.shards.shards[0]
-    sender = np.int64(1 << 40)
-    turn = np.int64(5)
-    update = np.concatenate(
-        [
-            np.zeros(shard.wire.push.words(BLOCK), np.float32),
-            np.array([3, 0, 0], "<i8").view("<f4"),
-            np.array([1.0, 0.1], np.float32),
-            np.array([sender, turn], "<i8").view("<f4"),
-        ]
-    )
-    push = trace(shard.push, tf.TensorSpec([update.size]))
-    take = trace(shard.take_turn, tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64))
-    assert int(take(sender, turn)) == 0
-    assert int(take(sender, turn + 1)) == 0
-    assert int(push(update)[0]) == -1
-    assert cluster.push(0, 3, np.ones(BLOCK, np.float32)) == 1
-    update[-2:] = np.array([turn + 1], "<i8").view("<f4")
-    assert int(push(update)[0]) == 0, "its turn, and applied before"
-    assert int(take(sender, turn + 2)) == 0, "none of its pushes was applied"
-    assert int(take(sender, turn + 1)) == 0, "an earlier call that comes late"
-    update[-2:] = np.array([turn + 2], "<i8").view("<f4")
-    assert int(push(update)[0]) == 0, "the present turn is not set back"
 
 
 def test_a_call_of_an_earlier_generation_changes_neither_shards_nor_memory() -> None:
