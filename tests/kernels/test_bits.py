@@ -35,18 +35,15 @@ def test_a_proof_is_the_same_on_each_kind_of_processor() -> None:
 
 
 def test_each_worker_may_have_any_slots(case: Case) -> None:
+    """A range that is no subtree has a node for each of its subtrees."""
     whole = case.sums()
-    halves = [case.sums((0, 4)), case.sums((4, 4))]
-    assert (halves[0].nodes[0] + halves[1].nodes[0]).tobytes() == whole.nodes.tobytes()
-    for part in ("losses", "hits", "logits"):
-        of_slots = [getattr(half, part) for half in halves]
-        assert np.concatenate(of_slots).tobytes() == getattr(whole, part).tobytes()
-
-
-def test_a_range_that_is_no_subtree_has_a_node_for_each_of_its_subtrees(case: Case) -> None:
     group = case.recipe.group
-    nodes = [*case.sums((0, group)).nodes, *case.sums((group, SLOTS - group)).nodes]
-    assert functools.reduce(np.add, nodes).tobytes() == case.sums().nodes.tobytes()
+    ranges = [case.sums((0, group)), case.sums((group, SLOTS - group))]
+    nodes = np.concatenate([each.nodes for each in ranges])
+    assert functools.reduce(np.add, nodes).tobytes() == whole.nodes.tobytes()
+    for part in ("losses", "hits", "logits"):
+        of_slots = [getattr(each, part) for each in ranges]
+        assert np.concatenate(of_slots).tobytes() == getattr(whole, part).tobytes()
 
 
 def test_slots_apart_add_up_to_the_tree(case: Case) -> None:

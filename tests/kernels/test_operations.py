@@ -18,6 +18,7 @@ from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
 from tests.kernels.networks import CLASSES, SLOTS, Case
+from tests.tables import table
 
 SIZE = 2 * BLOCK + 77
 DRAWS = np.random.default_rng(5)
@@ -139,11 +140,7 @@ def test_a_node_without_leaves_is_zeros() -> None:
     assert found.tobytes() == bytes(4 * (SIZE + 3))
 
 
-UNFIT_NODES = {
-    "a leaf that counts has another width": ([[1.0, 2.0], [1.0]], [1, 1], [2, 2, 0]),
-    "whether each leaf counts": ([[1.0]], [1, 1], [1, 1, 0]),
-    "at most the width trained": ([[1.0]], [1], [2, 1, 0]),
-}
+UNFIT_NODES = table("kernels/unfit", "nodes")
 
 
 @pytest.mark.parametrize("reason", UNFIT_NODES)
@@ -164,17 +161,6 @@ def augmented(windows: Floats, first: int, degrees: float, warp: float) -> Any:
         factors=[degrees, warp],
     )
     return found.numpy()
-
-
-def test_turns_keep_the_length_of_each_sample() -> None:
-    windows = DRAWS.normal(size=(6, 20, 3)).astype(np.float32)
-    turned = augmented(windows, 0, 90.0, 0.0)
-    lengths = [
-        np.linalg.norm(each * STANDARDIZATION[1] + STANDARDIZATION[0], axis=2)
-        for each in (windows, turned)
-    ]
-    np.testing.assert_allclose(lengths[1], lengths[0], rtol=1e-5)
-    assert np.abs(turned - windows).max() > 0.1
 
 
 def test_a_warp_keeps_both_ends_and_the_order_of_time() -> None:
@@ -207,14 +193,7 @@ def layer_operands(*words: int) -> dict[str, Any]:
     }
 
 
-UNFIT_LAYERS: dict[str, tuple[Sequence[int], dict[str, int]]] = {
-    "another number of classes": ((), {"floats": 3}),
-    "no such number of floats": ((), {"floats": 0}),
-    "a power of two": ((), {"slots": 3}),
-    "an instruction is cut off": ((0, 4, 1, 3, 4), {}),
-    "a shape does not fit": ((0, 4, 1, 3, 4, 3, 0, 2, 7, 1, 0, 7, 2, 0), {}),
-    "the shape that the program begins with": ((0, 4, 1, 4, 4, 3, 0), {}),
-}
+UNFIT_LAYERS = table("kernels/unfit", "layers")
 
 
 @pytest.mark.parametrize("reason", UNFIT_LAYERS)

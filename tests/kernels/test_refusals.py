@@ -1,7 +1,6 @@
 """Programs and ranges that do not fit are refused with a reason, whatever they hold."""
 
 import dataclasses
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from kernels.library import UnfitProgramError, loaded
 from tests.kernels.calls import CASES, WORDS, damaged
 from tests.kernels.networks import SLOTS, Case, bytes_of
+from tests.tables import table
 
 
 def test_damaged_programs_are_refused_or_computed() -> None:
@@ -26,11 +26,7 @@ def test_so_is_one_of_any_words(words: list[int]) -> None:
         Case("kth", words=words).sums()
 
 
-RECIPES: dict[str, dict[str, Any]] = {
-    "slots: expected a power of two up to 128": {"slots": 6},
-    "group: expected a power of two of slots": {"group": 3},
-    "windows: not those of the slots": {"batch_size": 20},
-}
+RECIPES = table("kernels/unfit", "recipes")
 
 
 @pytest.mark.parametrize("reason", RECIPES)

@@ -133,10 +133,9 @@ def test_an_exact_pull_of_a_vector_without_statistics_has_every_bit_whatever_the
     assert_array_equal(trace(made.pull)()[0], pulled_with.decode(words, TRAINED))
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_a_second_push_of_an_update_changes_nothing(servers: int) -> None:
-    placed = store(servers)
-    assert placed.send(7) == (servers, 0)
+def test_a_second_push_of_an_update_changes_nothing() -> None:
+    placed = store(2)
+    assert placed.send(7) == (2, 0)
     assert placed.send(7, gradient=99.0, statistics=99.0) == (0, 1)
     trained, statistics = placed.parts()
     assert (trained == 1.0).all()

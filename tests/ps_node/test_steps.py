@@ -210,8 +210,9 @@ def called(function: Callable[..., Any], words: list[float]) -> None:
     trace(function, tf.TensorSpec([len(words)]))(np.array(words, np.float32))
 
 
-def test_one_step_by_hand() -> None:
-    store = placed(3, clip_norm=0.5)
+@pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
+def test_one_step_by_hand(arithmetic: Arithmetic) -> None:
+    store = placed(3, clip_norm=0.5, arithmetic=arithmetic)
     gradients, statistics = slots(0)
     store.contribute(0, 0, 4)
     store.contribute(0, 4, 1)

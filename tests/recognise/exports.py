@@ -58,14 +58,22 @@ def export(
     width = stated.get("width", len(channels))
     content = onnx_model(width)
     (folder / "model.onnx").write_bytes(content)
-    units = stated.get("units", ())
+    units = tuple(stated.get("units", ()))
     described = small.described(content)
     write(
         folder,
         replace(
             described,
             model=Architecture("still-or-moving", {}),
-            input=Input("windows", "float32", STEPS, channels, "g, rad/s", (STEPS, width), units),
+            input=Input(
+                "windows",
+                "float32",
+                STEPS,
+                tuple(channels),
+                "g, rad/s",
+                (STEPS, width),
+                tuple(units),
+            ),
             labels=LABELS,
             sampling_hz=stated.get("sampling_hz", 50.0),
             stride=64,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data.filters import CHANNELS, UNITS
-from tests.recognise.command import Here, events, still_then_walking, text
+from tests.recognise.command import Here, events, text
 from tests.recognise.exports import export
 from tests.recognise.readings import walk
 from tests.recognise.wrong_recordings import WRONG, Change, first
+from tests.tables import table
 
 TOO_SHORT = (first(100), "100 readings, and a window has 2.56 s; record longer")
 
@@ -45,26 +45,11 @@ def one_line(here: Here, *words: object) -> str:
     return line
 
 
-def test_unknown_names_refuse_the_recording_and_known_ones_are_no_fault(
-    here: Here, model: Path, tmp_path: Path
-) -> None:
-    day = tmp_path / "day.csv"
-    names = "# my walk\ntime,acc_x,acc_y,acc_z,gyro_x,gyro_y,gyro_z\n"
-    day.write_text(text(still_then_walking(), names))
-    known = here("--model", model, day)
-    assert (known.returncode, "14 windows" in known.stderr) == (0, True), known.stderr
-    day.write_text(text(still_then_walking(), "time,z,y,x,gz,gy,gx\n"))
-    assert one_line(here, "--model", model, "--to", "json", day).startswith(
-        f"{day}: line 1: expected the names t,ax,ay,az,gx,gy,gz in any order, got 'time,z,y,x,gz"
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("--smooth 3/2", "votes: expected 1 to 2, got 3"),
         ("--smooth many", "--smooth: expected K/N such as 2/3, got 'many'"),
-        ("--hop 9999", "hop: expected 1 to 4096"),
         ("--hop 0", "hop: expected 1 to 4096, got 0"),
         ("--threads 0", "--threads: expected 1 to 64, got 0"),
         ("--longest-gap nan", "longest_gap_seconds: expected 0.05 to 10"),
@@ -83,28 +68,9 @@ def test_a_model_of_other_channels_takes_windows_alone(here: Here, tmp_path: Pat
     assert here("--model", folder, tmp_path / "mine.npz").returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [
-        (
-            {"channels": (), "width": 9},
-            "got one whose training does not say its channels; state it",
-        ),
-        (
-            {"channels": (*CHANNELS[3:6], *CHANNELS[:3], *CHANNELS[6:])},
-            "in this order, got body_gyro_x",
-        ),
-        ({"units": ("m/s2", "m/s2", "m/s2", *UNITS[3:])}, "got m/s2, m/s2, m/s2, rad/s"),
-        (
-            {"sampling_hz": None},
-            "expected a model of 50 Hz or another stated rate, got one whose",
-        ),
-        ({"sampling_hz": 100.0}, "the model has 100"),
-        ({"deviation": 9.8}, "trained in other units than g and rad/s: mean acceleration 17 g"),
-    ],
-)
+@pytest.mark.parametrize(("said", "stated"), table("recognise/models"))
 def test_a_model_of_which_a_fact_is_unknown_or_another_takes_no_readings(
-    here: Here, tmp_path: Path, stated: dict[str, Any], said: str
+    here: Here, tmp_path: Path, said: str, stated: dict[str, Any]
 ) -> None:
     (tmp_path / "day.csv").write_text(text(walk(400)))
     folder = export(tmp_path / "model", **stated)

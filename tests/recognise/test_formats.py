@@ -135,9 +135,9 @@ def as_npz(file: Path, arrays: Mapping[str, np.ndarray]) -> Path:
     return file
 
 
-def refused(file: Path, said: str) -> None:
+def refused(file: Path, said: str, format_name: str | None = None) -> None:
     with pytest.raises(DataError) as caught:
-        looked_at(str(file), Settings())
+        looked_at(str(file), Settings(), format_name)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -156,8 +156,5 @@ def test_what_cannot_be_labelled_is_one_line(
     (tmp_path / "own").mkdir()
     for file in files:
         (tmp_path / "own" / file).write_bytes(zipped({"Accelerometer.csv": b"Time (s)\n"}))
-    with pytest.raises(DataError) as caught:
-        looked_at(str(tmp_path / "own"), Settings(), name)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(tmp_path / "own", said, name)
     assert described(name, FOLDER).files

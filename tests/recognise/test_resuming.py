@@ -249,13 +249,3 @@ def test_damage_is_refused_or_harmless(
     items = pushed(of, walk(60, begin=last + 0.02))
     assert all(np.isfinite(window.channels).all() for window in windows_of(items))
     assert len(items) <= 61
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.text(max_size=60)
-    | st.binary(max_size=200).map(lambda raw: written(b"PSS1" + raw[:4].ljust(8, b"\0") + raw))
-)
-def test_any_text_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^resume: expected .* begin a new session without it$"):
-        resumed(text, ASKED, "har", LABELS)

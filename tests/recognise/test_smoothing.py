@@ -1,11 +1,7 @@
 """Votes of the last windows: when a label is said, when a change is, and how late it is."""
 
-from itertools import groupby
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recognise.stream import Changed, Label, Settings, Smoothing, Window, as_json
 from tests.tables import table
@@ -52,27 +48,6 @@ def test_what_is_said(name: str) -> None:
     }
     expected = {key: case[key] for key in found if key in case}
     assert {key: found[key] for key in expected} == expected
-
-
-@given(
-    st.lists(st.sampled_from([None, 0, 1, 2]), max_size=40),
-    st.sampled_from([(1, 1), (2, 3), (3, 5), (5, 5)]),
-)
-def test_a_label_always_has_its_votes_and_every_change_is_said(
-    votes: list[int | None], rule: tuple[int, int]
-) -> None:
-    needed, of = rule
-    labels, changes = said(votes, Settings(votes=needed, of=of))
-    expected: list[str | None] = []
-    for number in range(len(votes)):
-        recent = votes[max(0, number + 1 - of) : number + 1]
-        enough = [name for index, name in enumerate(LABELS) if recent.count(index) >= needed]
-        expected.append(enough[0] if enough else None)
-    assert [event.label for event in labels] == expected
-    # The labels that were said, each once, are what the changes lead through.
-    through = [name for name, _ in groupby(filter(None, expected))]
-    assert [event.after for event in changes] == through
-    assert [event.before for event in changes] == [None, *through][: len(through)]
 
 
 def test_events_as_json() -> None:

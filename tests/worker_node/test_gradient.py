@@ -10,7 +10,7 @@ from core.engine.codecs.fp32 import Fp32
 from core.lazy import tf
 from core.models.network import Network
 from core.models.tasks import Classification
-from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
+from ps_node.arithmetic import TensorFlowArithmetic
 from ps_node.steps import Nodes
 from tests.worker_node.batches import (
     CHANNELS,
@@ -80,15 +80,6 @@ def test_statistics_are_the_mean_over_slots_of_unequal_size() -> None:
 
 def applied(network: Network, named: Any, inputs: Any, seed: tuple[int, int] = (0, 0)) -> Any:
     return network.apply(named, tf.constant(inputs), training=True, seed=tf.constant(seed))
-
-
-@pytest.mark.parametrize("arithmetic", [LibraryArithmetic(), TensorFlowArithmetic()])
-@pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 5000])
-def test_the_norm_by_blocks_equals_numpy(arithmetic: Arithmetic, size: int) -> None:
-    vector = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    expected = np.linalg.norm(vector.astype(np.float64))
-    found = arithmetic.norm(arithmetic.block_squares(tf.constant(vector), size))
-    assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
 def test_cross_entropy_by_hand() -> None:

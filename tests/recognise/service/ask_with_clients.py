@@ -33,9 +33,8 @@ def through_triton(address: str, token: str, version: str) -> dict[str, Any]:
         found["model_ready"] = client.is_model_ready(MODEL, headers=headers)
         found["version_ready"] = client.is_model_ready(MODEL, version, headers=headers)
         found["other_ready"] = client.is_model_ready("other", headers=headers)
-        found["server"] = client.get_server_metadata(headers=headers)
-        found["model"] = client.get_model_metadata(MODEL, headers=headers)
-        found["version"] = client.get_model_metadata(MODEL, version, headers=headers)
+        found["server"] = client.get_server_metadata(headers=headers)["name"]
+        found["model"] = client.get_model_metadata(MODEL, version, headers=headers)["name"]
         for binary in (False, True):
             given = http.InferInput("windows", WINDOWS.shape, "FP32")
             given.set_data_from_numpy(WINDOWS, binary_data=binary)

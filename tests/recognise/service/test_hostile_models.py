@@ -34,6 +34,7 @@ from tests.recognise.service.running import (
     models_of,
     service,
     state_of,
+    wait_until_served,
 )
 
 POISONED = np.full((1, 8, 3), hostile.POISON, np.float32)
@@ -77,19 +78,25 @@ def killed(running: Service) -> None:
     eventually(partial(gone, latest), "its end")
 
 
-def test_a_version_whose_process_ends_twice_within_a_minute_is_taken_back(tmp_path: Path) -> None:
-    """The process of a version that is trusted is replaced."""
+def killed_twice(running: Service) -> None:
+    for _ in range(2):
+        eventually(lambda: answers(running), "an answer")
+        killed(running)
+
+
+def test_only_a_promoted_version_is_taken_back_when_its_process_ends_twice(tmp_path: Path) -> None:
+    """One that the service began with, or that it went back to, has served before."""
     export(tmp_path / "export")
     with service(tmp_path, "--model", str(tmp_path / "export")) as running:
-        killed(running)
-        eventually(lambda: answers(running), "another process")
+        killed_twice(running)
         hostile.endless(tmp_path / "two")
         assert manage(tmp_path, "promote", "--model", str(tmp_path / "two")).returncode == 0
-        eventually(lambda: running.served == 2, "version 2")
-        for _ in range(2):
-            eventually(lambda: answers(running), "an answer")
-            killed(running)
-        eventually(lambda: running.served == 1 and answers(running), "version 1 again")
+        wait_until_served(running, 2)
+        killed_twice(running)
+        wait_until_served(running, 1)
+        killed_twice(running)
+        eventually(lambda: answers(running), "another process")
+        assert running.served == 1
         assert running.metrics()['takeovers_total{result="taken_back"}'] == 1
 
 

@@ -14,8 +14,8 @@ from recognise.service.limits import Limits, RequestError
 from recognise.service.live import messages
 from recognise.service.tensors import Shape, question
 from tests.recognise.service.exports import export, windows
-from tests.recognise.service.malformed import INFER, requests
-from tests.recognise.service.raw import Answer, exchange, head, post, read
+from tests.recognise.service.malformed import INFER, requests, status_of
+from tests.recognise.service.raw import Answer, exchange, head, post
 from tests.recognise.service.running import Service, as_json
 
 LIMITS = Limits()
@@ -103,16 +103,13 @@ def test_a_long_head_is_refused(running: Service, begin: bytes) -> None:
     assert answers(running)
 
 
-@pytest.mark.parametrize(("said", "sent"), [(49_152, 96), (96, 96), (True, 96), (49_152, 49_153)])
-def test_binary_tensors_that_do_not_fit_their_shape_are_refused(
-    running: Service, said: int, sent: int
-) -> None:
-    tensor = {"name": "windows", "shape": [512, 8, 3], "datatype": "FP32"}
-    size = {"parameters": {"binary_data_size": said}}
+def test_more_bytes_than_a_binary_tensor_has_are_refused(running: Service) -> None:
+    tensor = {"name": "windows", "shape": [1, 8, 3], "datatype": "FP32"}
+    size = {"parameters": {"binary_data_size": 96}}
     text = json.dumps({"inputs": [tensor | size]}).encode()
     length = f"Inference-Header-Content-Length: {len(text)}"
-    asked = post(INFER, running.token, text + bytes(sent), length)
-    refused(exchange(running.port, asked), 400, "has 49152 bytes")
+    asked = post(INFER, running.token, text + bytes(97), length)
+    refused(exchange(running.port, asked), 400, "has 96 bytes")
 
 
 def connected(running: Service) -> socket.socket:
@@ -140,19 +137,7 @@ def test_noise_is_answered_with_a_reason_or_ends_its_connection(
     running: Service, data: st.DataObject
 ) -> None:
     """Every answer but 200 has a reason; the service closes after a request cut short."""
-    noise = data.draw(requests(running.token))
-    with connected(running) as connection:
-        try:
-            connection.sendall(noise)
-            connection.shutdown(socket.SHUT_WR)
-            answer = read(connection)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-    if answer is None or answer.status in (100, 200) or noise.startswith(b"HEAD"):
-        return
-    assert 400 <= answer.status < 600, (noise, answer)
-    assert answer.status != 500, (noise, answer)
-    assert answer.error, (noise, answer)
+    assert status_of(running, data.draw(requests(running.token)))
 
 
 def errors_of(raised: pytest.ExceptionInfo[RequestError]) -> int:

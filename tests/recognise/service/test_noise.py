@@ -19,8 +19,7 @@ from tests.recognise.exports import export as export_of_readings
 from tests.recognise.readings import walk
 from tests.recognise.service.exports import windows
 from tests.recognise.service.frames import ENDING, LAST, Answers, answers, conversations, may_close
-from tests.recognise.service.malformed import INFER, damaged_requests
-from tests.recognise.service.raw import exchange
+from tests.recognise.service.malformed import INFER, requests, status_of
 from tests.recognise.service.running import Service, as_json, served
 from tests.recognise.service.streaming import UPGRADE, labels, send, session
 
@@ -64,22 +63,9 @@ def ends_of(
     return found
 
 
-def status_of(running: Service, request: bytes) -> str:
-    """The status that this request gets, which has a reason."""
-    try:
-        answer = exchange(running.port, request, ends=True)
-    except ConnectionResetError:
-        return "reset"
-    if answer is None:
-        return "closed"
-    assert answer.status != 500, (request, answer)
-    assert answer.status == 200 or answer.error, (request, answer)
-    return str(answer.status)
-
-
 def test_a_hundred_thousand_damaged_requests_leave_the_service_as_it_was(tmp_path: Path) -> None:
     with served(tmp_path) as running:
-        statuses = ends_of(running, damaged_requests(running.token), status_of, REQUESTS)
+        statuses = ends_of(running, requests(running.token), status_of, REQUESTS)
         with running.client() as client:
             assert client.post(INFER, json=as_json(windows(1))).status_code == 200
     assert statuses["400"] > REQUESTS / 10, statuses

@@ -97,15 +97,6 @@ def test_windows_without_an_answer_and_a_fault_behind_them_move_in_their_order(
     asyncio.run(moves())
 
 
-def test_all_windows_are_answered_first_where_there_is_time(folder: Path) -> None:
-    given = walk(222)
-    held = given.rows(slice(215, 222))  # no window needs them yet
-    parts = (given.rows(slice(0, 215)), held)
-    *found, last = asyncio.run(moved(Slow(folder, 10**6), *parts, seconds=30.0))
-    assert plain(found) == plain(wanted(folder, given))
-    assert last["at"] == 221 / 50
-
-
 def test_a_state_beyond_its_size_is_left_out_and_the_client_begins_anew(folder: Path) -> None:
     """60 windows that nobody answered have 276 kB."""
     given = walk(128 + 20 * 60)

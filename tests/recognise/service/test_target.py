@@ -1,7 +1,6 @@
 """The files by which a Prometheus finds services, there while a service answers."""
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -73,11 +72,3 @@ def test_a_folder_that_cannot_be_written_is_a_line_of_the_log(
     (line,) = caplog.messages
     assert "no Prometheus here finds this service" in line
     assert (tmp_path / "targets").read_text() == "a file where a folder has to be"
-
-
-def test_one_after_the_other_leaves_nothing(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        for port in (1, 2, 3):
-            stack.enter_context(announced(tmp_path / "targets", "har", f"http://127.0.0.1:{port}"))
-        assert len(targets(tmp_path)) == 3
-    assert targets(tmp_path) == {}
