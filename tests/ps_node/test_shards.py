@@ -134,7 +134,7 @@ def test_an_exact_pull_of_a_vector_without_statistics_has_every_bit_whatever_the
 
 
 def test_a_second_push_of_an_update_changes_nothing() -> None:
-    placed = store(2)
+    placed = store()
     assert placed.send(7) == (2, 0)
     assert placed.send(7, gradient=99.0, statistics=99.0) == (0, 1)
     trained, statistics = placed.parts()

@@ -237,15 +237,6 @@ def test_the_l2_term_joins_the_mean_of_what_counts(arithmetic: Arithmetic) -> No
     assert_allclose(moved, 0.25 * start()[:TRAINED], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("servers", [1, 2, 3, 4])
-def test_the_norm_has_the_bits_of_the_whole_vectors(servers: int) -> None:
-    store = placed(servers)
-    arithmetic = LibraryArithmetic()
-    total = store.node(*slots(0))[:TRAINED]
-    store.contribute(0, 0, SLOTS)
-    assert store.advance(0) == float(arithmetic.norm(arithmetic.block_squares(total, TRAINED)))
-
-
 def test_with_a_quorum_only_what_counts_is_in_the_mean() -> None:
     some = placed()
     others = placed()

@@ -26,7 +26,7 @@ WINDOWS = np.random.default_rng(0).normal(size=(5, 8, 3)).astype(np.float32)
 def through_triton(address: str, token: str, version: str) -> dict[str, Any]:
     """What tritonclient's HTTP client gets."""
     headers = {"Authorization": f"Bearer {token}"}
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"tensors": [], "heads": []}
     with http.InferenceServerClient(address) as client:
         found["live"] = client.is_server_live()
         found["ready"] = client.is_server_ready()
@@ -52,10 +52,9 @@ def through_triton(address: str, token: str, version: str) -> dict[str, Any]:
                     headers=headers,
                     timeout=5_000_000,
                 )
-                found[f"infer_{binary}_{wanted_binary}"] = _tensors(answer)
-                found[f"head_{binary}_{wanted_binary}"] = {
-                    key: value for key, value in answer.get_response().items() if key != "outputs"
-                }
+                head = answer.get_response()
+                found["tensors"].append(_tensors(answer, head.pop("outputs")))
+                found["heads"].append(head)
         try:
             client.infer(MODEL, [given], headers={})
         except InferenceServerException as problem:
@@ -68,7 +67,7 @@ async def through_kserve(address: str, token: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"}
     base = f"http://{address}"
     client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=30))
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"tensors": []}
     try:
         found["live"] = await client.is_server_live(base, headers=headers)
         found["ready"] = await client.is_server_ready(base, headers=headers)
@@ -81,9 +80,9 @@ async def through_kserve(address: str, token: str) -> dict[str, Any]:
                     MODEL, [given], request_id="two", parameters=dict(parameters)
                 )
                 answer = await client.infer(base, request, model_name=MODEL, headers=dict(headers))
-                found[f"infer_{binary}_{bool(parameters)}"] = {
-                    output.name: _plain(output.as_numpy()) for output in answer.outputs
-                }
+                found["tensors"].append(
+                    {output.name: _plain(output.as_numpy()) for output in answer.outputs}
+                )
         try:
             await client.infer(base, {"inputs": []}, model_name=MODEL, headers=dict(headers))
         except Exception as problem:
@@ -93,11 +92,8 @@ async def through_kserve(address: str, token: str) -> dict[str, Any]:
     return found
 
 
-def _tensors(answer: Any) -> dict[str, Any]:
-    return {
-        output["name"]: _plain(answer.as_numpy(output["name"]))
-        for output in answer.get_response()["outputs"]
-    }
+def _tensors(answer: Any, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {output["name"]: _plain(answer.as_numpy(output["name"])) for output in outputs}
 
 
 def _plain(values: Any) -> list[Any]:

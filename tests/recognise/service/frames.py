@@ -54,8 +54,16 @@ def _in_parts(content: bytes, count: int, last: bool) -> bytes:
 
 
 _NAMES = (
-    *("schema", "times", "acceleration", "rotation", "hop"),
-    *("of", "votes", "token", "resume", "x"),
+    "schema",
+    "times",
+    "acceleration",
+    "rotation",
+    "hop",
+    "of",
+    "votes",
+    "token",
+    "resume",
+    "x",
 )
 _special = [[1e308] * 3, [[0.0, 0.0, 1.0]], [0.0], [None] * 3, 1e308, -0.0]
 _texts = st.one_of(

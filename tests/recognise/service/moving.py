@@ -75,9 +75,9 @@ class Walker:
             self.wrong.append(repr(problem))
 
     @property
-    def labels(self) -> list[dict[str, Any]]:
-        """The labels that came so far."""
-        return [one for one in self.events if one["event"] == "label"]
+    def versions(self) -> list[int]:
+        """The version of each label that came so far."""
+        return [one["version"] for one in self.events if one["event"] == "label"]
 
     def _is_over(self) -> bool:
         return self._sent >= len(self._readings) or self.stop.is_set() or bool(self.wrong)
@@ -180,25 +180,12 @@ def under_way(*clients: Any) -> Iterator[None]:
             thread.join()
 
 
-def wait_for_labels(walkers: Sequence[Walker], more: int, version: int) -> None:
-    """Until each session has so many more labels, the last one of this version."""
-    wanted = [(walker, len(walker.labels) + more) for walker in walkers]
-    for walker, count in wanted:
+def wait_for_answers(clients: Sequence[Walker | Asker], version: int, more: int) -> None:
+    """Until this version gave each client some more labels or answers than it has now."""
+    wanted = [(client, client.versions.count(version) + more) for client in clients]
+    for client, count in wanted:
 
-        def has_them(walker: Walker = walker, count: int = count) -> bool:
-            labels = walker.labels
-            enough = len(labels) >= count and labels[-1]["version"] == version
-            return enough or bool(walker.wrong)
-
-        eventually(has_them, f"{count} labels of version {version}")
-
-
-def wait_for_answers(askers: Sequence[Asker], version: int, more: int = 20) -> None:
-    """Until this version answered some more requests than it has now."""
-    wanted = [(asker, asker.versions.count(version) + more) for asker in askers]
-    for asker, count in wanted:
-
-        def has_them(asker: Asker = asker, count: int = count) -> bool:
-            return asker.versions.count(version) >= count or bool(asker.wrong)
+        def has_them(client: Walker | Asker = client, count: int = count) -> bool:
+            return client.versions.count(version) >= count or bool(client.wrong)
 
         eventually(has_them, f"{count} answers of version {version}")

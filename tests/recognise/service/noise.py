@@ -6,19 +6,26 @@ from hypothesis import strategies as st
 
 Strategy = st.SearchStrategy[Any]
 PIECES = (
-    *(b"\r\n", b"\r\n\r\n", b"\x00", b"-1", b"9" * 30, b"9" * 400, b"[" * 400, b"[[", b"}", b","),
-    *(
-        b"NaN",
-        b"-Infinity",
-        b"1e999",
-        b"1e-999",
-        b"\xff",
-        b"\\ud800",
-        b'"',
-        b": ",
-        b"null",
-        b"true",
-    ),
+    b"\r\n",
+    b"\r\n\r\n",
+    b"\x00",
+    b"-1",
+    b"9" * 30,
+    b"9" * 400,
+    b"[" * 400,
+    b"[[",
+    b"}",
+    b",",
+    b"NaN",
+    b"-Infinity",
+    b"1e999",
+    b"1e-999",
+    b"\xff",
+    b"\\ud800",
+    b'"',
+    b": ",
+    b"null",
+    b"true",
 )
 
 

@@ -1,25 +1,17 @@
 """A phone: a real Chromium whose sensors this process sets, as a person carries it about."""
 
-import os
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
-from core.data.source import find_source
-from core.errors import DataError
 from core.plausible import STANDARD_GRAVITY
 from tests.cluster.pages.browser import Looking, Scheme, watched
 from tests.lazy import Browser, Page, expect
-from tests.recognise.readings import Readings, walk
+from tests.recognise.readings import Readings
 from tests.recognise.service.running import Service
 
-PROJECT = Path(__file__).resolve().parents[3]
-FIRST_STEP = 7496
-"""The line of HAPT's recording 1 at which its person begins to walk."""
 PATIENCE_MILLISECONDS = 30_000
 
 COUNT_SENT = """
@@ -71,26 +63,6 @@ given => new Promise(done => {
 """
 """Dispatches events at their rate: sensor overrides are sampled by Chromium at 60 Hz, and rounded
 to 0.1."""
-
-
-def somebody_walks(count: int) -> tuple[Readings, str]:
-    """Return readings at 50 Hz of a person who walks, and where they are from."""
-    try:
-        source = find_source(None, os.environ, PROJECT, PROJECT / "no-such-cache")
-    except DataError:
-        return walk(count), "invented"
-    if source.kind != "hapt" or source.path is None or not source.path.is_file():
-        return walk(count), "invented"
-    with zipfile.ZipFile(source.path) as archive:
-        acceleration, rotation = (
-            np.loadtxt(
-                archive.open(f"RawData/{sensor}_exp01_user01.txt"),
-                skiprows=FIRST_STEP,
-                max_rows=count,
-            )
-            for sensor in ("acc", "gyro")
-        )
-    return Readings(np.arange(count) / 50, acceleration, rotation), "HAPT, recording 1"
 
 
 @contextmanager

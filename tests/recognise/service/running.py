@@ -3,6 +3,7 @@
 import io
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,9 @@ class Service:
     def client(self) -> httpx.Client:
         headers = self.headers if (self.folder / "token").exists() else {}
         return httpx.Client(base_url=f"http://{self.address}", headers=headers, timeout=30)
+
+    def connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     @property
     def versions(self) -> Versions:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from core.errors import ClusterError
 from deploy.converge import serving
@@ -28,6 +27,7 @@ from recognise.service.certificates import (
     server_certificate,
 )
 from tests.habits import needs
+from tests.recognise.service.signing import Signer, named
 
 NAMES = ("pi3", "pi3.local")
 NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
@@ -136,15 +136,8 @@ def test_openssl_refuses_what_a_stolen_key_signs_for_a_person_or_a_client(
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate(content).subject
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "boss")])
     usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
-    signed = (
-        x509.CertificateBuilder(issuer, name, key.public_key(), 7)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(usage, critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
+    signed = Signer(issuer, authority_key).certificate(named("boss"), key, usage)
     path = tmp_path / "theirs.pem"
     path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     words = ("openssl", "verify", "-purpose", purpose, "-CAfile", tmp_path / PUBLIC, path)

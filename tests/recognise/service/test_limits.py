@@ -1,7 +1,6 @@
 """Refusals of the service and their reasons: sizes, times, connections, and noise."""
 
 import json
-import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -54,7 +53,7 @@ def test_more_bodies_than_there_is_room_for_are_refused(running: Service) -> Non
     )
     with ExitStack() as stack:
         for _ in range(LIMITS.held_bytes // LIMITS.body_bytes):
-            connection = stack.enter_context(connected(running))
+            connection = stack.enter_context(running.connected())
             connection.sendall(announced)
             assert connection.recv(65_536).startswith(b"HTTP/1.1 100")  # its room is taken
         refused(exchange(running.port, announced), 503, "ask again later")
@@ -88,14 +87,6 @@ def test_a_wrong_length_of_the_header_is_refused(running: Service, length: str) 
     refused(exchange(running.port, asked), 400, "Inference-Header-Content-Length: expected")
 
 
-def test_a_body_that_is_compressed_is_refused(running: Service) -> None:
-    refused(
-        exchange(running.port, post(INFER, running.token, b"x", "Content-Encoding: gzip")),
-        415,
-        "not compressed",
-    )
-
-
 @pytest.mark.parametrize("begin", [b"GET /v2 HTTP/1.1\r\nX: ", b"G"])
 def test_a_long_head_is_refused(running: Service, begin: bytes) -> None:
     words = f"expected a request of HTTP/1.1 with a head of at most {LIMITS.head_bytes} bytes"
@@ -112,13 +103,9 @@ def test_more_bytes_than_a_binary_tensor_has_are_refused(running: Service) -> No
     refused(exchange(running.port, asked), 400, "has 96 bytes")
 
 
-def connected(running: Service) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", running.port), timeout=30)
-
-
 def test_a_request_that_ends_within_its_body_leaves_the_service_as_it_was(running: Service) -> None:
     for _ in range(20):
-        with connected(running) as connection:
+        with running.connected() as connection:
             connection.sendall(
                 head(INFER, running.token, f"Content-Length: {LIMITS.body_bytes}") + b"{"
             )

@@ -44,7 +44,7 @@ def test_a_session_goes_on_after_the_restart_says_all_and_no_gap(tmp_path: Path)
     with service(tmp_path / "one", "--model", str(model)) as first:
         running.append(first)
         thread.start()
-        eventually(lambda: len(walker.labels) >= 5 or bool(walker.wrong), "five labels")
+        eventually(lambda: len(walker.versions) >= 5 or bool(walker.wrong), "five labels")
         first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(10) == 0
         running.clear()

@@ -78,7 +78,7 @@ REFUSALS = {1002, 1007, 1008, 1009}
 
 def answered(running: Service, frames: list[bytes]) -> tuple[bytes, Answers]:
     """Return the head of the answer to these frames, and what came up to the close."""
-    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+    with running.connected() as connection:
         connection.sendall(UPGRADE.format(running.token).encode())
         received = heard(connection, b"", lambda content: b"\r\n\r\n" in content)
         head, _, content = received.partition(b"\r\n\r\n")

@@ -19,7 +19,6 @@ from tests.recognise.service.phone import (
     phone,
     play_events,
     record,
-    somebody_walks,
     wait_until,
 )
 from tests.recognise.service.running import Service, served, service
@@ -40,13 +39,11 @@ def test_the_first_label_comes_with_the_first_window(browser: Browser, running: 
     """128 readings at 50 Hz last 2.54 s; the seconds are reported, not asserted."""
     with phone(browser, running) as seen:
         connect(seen.page)
-        given, where = somebody_walks(STEPS + 4 * EACH)
-        play_events(seen.page, given)
+        play_events(seen.page, walk(STEPS + 4 * EACH))
         wait_until(seen.page, "sent.labels.length > 0")
         readings, milliseconds, event = seen.page.evaluate("sent.labels[0]")
         log.warning(
-            "%s: first label after %d readings, %.0f ms: %s",
-            where,
+            "first label after %d readings, %.0f ms: %s",
             readings,
             milliseconds,
             json.dumps(event),

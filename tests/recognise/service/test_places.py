@@ -1,6 +1,5 @@
 """Clients without the token have few places, and take none from those with it."""
 
-import socket as sockets
 from contextlib import suppress
 from functools import partial
 
@@ -68,7 +67,7 @@ def test_a_large_first_message_without_the_token_is_refused(running: Service) ->
 
 
 def test_a_body_without_the_token_is_answered_at_once_and_read_no_further(running: Service) -> None:
-    with sockets.create_connection(("127.0.0.1", running.port), 30) as connection:
+    with running.connected() as connection:
         connection.sendall(floods.HUNG)
         answer = read(connection)
         assert answer is not None

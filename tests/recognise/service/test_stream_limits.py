@@ -71,9 +71,7 @@ def test_connections_beyond_those_get_an_answer_of_http(running: Service) -> Non
     upgrade = UPGRADE.format(running.token).encode()
     with ExitStack() as stack:
         for _ in range(4 * LIMITS.sessions):
-            connection = stack.enter_context(
-                sockets.create_connection(("127.0.0.1", running.port), timeout=30)
-            )
+            connection = stack.enter_context(running.connected())
             connection.sendall(upgrade)
             first = connection.recv(12)
             if first != b"HTTP/1.1 101":
@@ -117,7 +115,7 @@ def test_a_clock_that_runs_ahead_of_the_service_s_is_refused(running: Service) -
 
 def test_pings_that_nobody_reads_end_the_connection(running: Service) -> None:
     ping = b"\x89\xfd" + bytes(4) + b"x" * 125
-    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+    with running.connected() as connection:
         connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
         connection.sendall(UPGRADE.format(running.token).encode())
         assert b" 101 " in connection.recv(1000)
@@ -150,7 +148,7 @@ def test_what_comes_in_one_read_fails_no_session(
     running: Service, content: bytes, code: int
 ) -> None:
     """Each of them raised in the service, which logged a traceback for each connection."""
-    with sockets.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+    with running.connected() as connection:
         connection.sendall(UPGRADE.format(running.token).encode())
         assert b" 101 " in connection.recv(1000)
         connection.sendall(content)

@@ -1,6 +1,5 @@
 """The service over TLS: handshakes, refusals, and a certificate that changes."""
 
-import datetime
 import socket
 import ssl
 import subprocess
@@ -10,9 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from core.errors import UsageError
 from recognise.service import tls
@@ -20,8 +18,8 @@ from recognise.service.certificates import AUTHORITY, PUBLIC
 from recognise.service.limits import Limits
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import PATH, Service, as_json, served
+from tests.recognise.service.signing import Signer, named
 
-DAY = datetime.timedelta(days=1)
 EXPORT = export
 WORDS = ("--tls",)
 
@@ -55,7 +53,7 @@ def test_no_older_version_of_the_protocol(running: Service) -> None:
     ids=["http", "damaged", "zeros"],
 )
 def test_what_is_no_tls_is_closed(running: Service, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+    with running.connected() as connection:
         connection.sendall(sent)
         assert b"HTTP" not in until_closed(connection)
     assert answers(running)
@@ -64,8 +62,7 @@ def test_what_is_no_tls_is_closed(running: Service, sent: bytes) -> None:
 def test_handshakes_that_never_end_keep_nobody_out(running: Service) -> None:
     with ExitStack() as stack:
         silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=30))
-            for _ in range(Limits().connections + 20)
+            stack.enter_context(running.connected()) for _ in range(Limits().connections + 20)
         ]
         assert answers(running)
         assert until_closed(silent[0]) == b""  # the oldest made room
@@ -91,19 +88,9 @@ def pair(folder: Path, name: str = "own", begin: int = -1, end: int = 1) -> tupl
     """A self-signed certificate of `begin` to `end` days from now, and its key."""
     folder.mkdir(exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + begin * DAY)
-        .not_valid_after(now + end * DAY)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    subject = named(name)
+    localhost = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    made = Signer(subject, key).certificate(subject, key, localhost, (begin, end))
     certificate = folder / f"{name}.crt"
     secret = folder / f"{name}.key"
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
