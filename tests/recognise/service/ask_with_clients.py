@@ -53,7 +53,8 @@ def through_triton(address: str, token: str, version: str) -> dict[str, Any]:
                     timeout=5_000_000,
                 )
                 head = answer.get_response()
-                found["tensors"].append(_tensors(answer, head.pop("outputs")))
+                found["tensors"].append(_tensors(answer, head["outputs"]))
+                del head["outputs"]
                 found["heads"].append(head)
         try:
             client.infer(MODEL, [given], headers={})
