@@ -16,7 +16,6 @@ from core.checkpoints import CheckpointStore
 from core.errors import ClusterError
 from tests.core.checkpoints.contents import PROJECT, files, newest, numbered
 from tests.core.server.processes import python
-from tests.habits import needs
 
 REFUSED_AT_A_SIZE = """
 import resource, sys
@@ -55,55 +54,6 @@ def test_a_file_that_does_not_fit_leaves_what_was_there(
     )
     assert child.stdout.count("\n") == 1
     assert files(tmp_path) == before
-
-
-FILL = """
-import sys
-from pathlib import Path
-from core.checkpoints import CheckpointStore, read_newest
-from core.errors import ClusterError
-from tests.core.checkpoints.contents import numbered, version_of
-
-folder = Path(sys.argv[1]) / "checkpoints"
-size, last, refused = 100, -1, []
-with CheckpointStore(folder, keep=2) as store:
-    while len(refused) < 5:
-        before = {path: path.read_bytes() for path in folder.iterdir()}
-        try:
-            store.write(numbered(last + 1, size=size))
-        except ClusterError as problem:
-            refused.append(str(problem))
-            assert {path: path.read_bytes() for path in folder.iterdir()} == before
-            size = size * 3 // 4
-        else:
-            last, size = last + 1, size * 2
-found, damaged = read_newest(folder)
-assert version_of(found) == last and damaged == () and last > 3
-print(*refused, sep="\\n")
-"""
-
-MOUNT = 'mount -t tmpfs -o size=512k pscluster "$1" && '
-
-
-def test_a_full_disk_refuses_until_something_fits(tmp_path: Path) -> None:
-    private = [str(needs.tool("unshare")), "--mount", "sh", "-ec"]
-    if os.geteuid() != 0:
-        private[2:2] = ["--user", "--map-root-user"]
-
-    def mounted(then: str) -> "subprocess.CompletedProcess[str]":
-        words = [*private, MOUNT + then, "sh", str(tmp_path), sys.executable, FILL]
-        return subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
-
-    probe = mounted("true")
-    refused = f"this machine lets nobody mount a disk of their own: {probe.stderr.strip()}"
-    needs.possible(refused if probe.returncode != 0 else "")
-    child = mounted('exec "$2" -c "$3" "$1"')
-    assert child.returncode == 0, child.stderr
-    lines = child.stdout.splitlines()
-    assert len(lines) == 5
-    full = "cannot be written (No space left on device): free some space or change `runs`"
-    assert all(full in line for line in lines)
-    assert not list(tmp_path.iterdir())
 
 
 AS_NOBODY = """

@@ -15,7 +15,7 @@ from core.control.actions import Actions
 from core.control.client import Answer, NoAnswerError, ask, key_of
 from core.control.rules import Rules
 from core.control.server import PROCESS_HEADER
-from core.control.token import VARIABLE
+from core.control.token import KEY_VARIABLE, VARIABLE
 from core.errors import ExitCode
 from core.logs.lines import read_line
 from tests.core.control.asked import obeying
@@ -160,9 +160,13 @@ def test_a_role_ends_for_who_knows_the_token_and_the_next_process_is_told_apart(
         output = role.output()
         assert role.process.returncode == ExitCode.RESTART_ASKED, output
         assert "restart asked for by 127.0.0.1" in output
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv(KEY_VARIABLE, str(own))
     with running("worker_node", *COORDINATOR, ports=ports) as role:
         again = asked(role.metrics_port, "/ready").headers
         assert again[PROCESS_HEADER] not in (None, first.headers[PROCESS_HEADER])
+        assert role.ask("/run/x", "POST")[0] == 403, "an address of this machine is no proof"
+        assert said("/run/x", own).status == 200
 
 
 def test_a_role_that_is_asked_while_it_starts_becomes_ready() -> None:

@@ -181,11 +181,3 @@ def test_roles_that_hold_their_asker_up_are_given_up_at_one_end_for_all(
     waited = [seconds for seconds in left if seconds > 0.0]
     assert max(waited) <= 1.0
     assert len(waited) <= role_restart._MOST_AT_ONCE, "the next ones come when the time is up"
-
-
-@pytest.mark.parametrize("play", [SLOW[1], FLOOD])
-def test_roles_that_say_too_much_are_given_up_too(play: Play) -> None:
-    with playing(play) as port:
-        roles = dict.fromkeys(["ps:0", "worker:0"], f"127.0.0.1:{port}")
-        with pytest.raises(ClusterError, match="are not ready after"):
-            restart_roles(roles, print, RestartPatience(deadline_seconds=0.5))

@@ -205,13 +205,6 @@ def test_a_file_that_takes_a_part_gets_the_rest() -> None:
 TABLE = {"exp/table.csv": b"1,2\n", "__MACOSX/exp/table.csv": b"x", "exp/other": b"y"}
 
 
-def test_one_file_is_taken_out_of_an_archive(path: Path) -> None:
-    made = write_zip(path, TABLE)
-    unpack(made, "table.csv", path.with_name("table.csv"), 100, silent)
-    assert path.with_name("table.csv").read_bytes() == b"1,2\n"
-    assert leftovers(path) == ["set.zip", "table.csv"]
-
-
 @pytest.mark.parametrize(
     ("files", "damage", "said"),
     [

@@ -112,15 +112,6 @@ def test_rounding_up_to_a_power_of_two_takes_the_small_values_along() -> None:
     assert there_and_back([2.0 - 2.0**-20, 3 * 2.0**-38]).tolist() == [2.0, 4 * 2.0**-38]
 
 
-@some
-@given(values=vectors([2 * BLOCK + 1, 3 * BLOCK]), cuts=st.lists(st.integers(1, 2), unique=True))
-def test_cutting_at_block_borders_does_not_change_a_bit(values: Vector, cuts: list[int]) -> None:
-    parts = np.split(values, [cut * BLOCK for cut in sorted(cuts)])
-    assert_same_bits(
-        np.concatenate([there_and_back(part) for part in parts]), there_and_back(values)
-    )
-
-
 def test_zeros_keep_their_signs_and_denormals_become_zeros() -> None:
     values = [0.0, -0.0, 1.1e-38, -1.1e-38, 1.4e-45, -1.4e-45]
     for among in (values, [*values, 1.0]):

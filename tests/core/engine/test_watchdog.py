@@ -55,13 +55,6 @@ def test_a_process_that_is_gone_has_no_sockets(start: Start) -> None:
     assert cut(process.pid, {("127.0.0.1", 1)}) == 0
 
 
-def test_a_cut_ends_a_wait_for_a_stopped_server(start: Start, server: Server) -> None:
-    waiter = server.waiter(start)
-    server.stop()
-    assert cut(waiter.pid, {server.at}) == 1
-    assert line_of(waiter) == "0", "end of file, where there would have been none for ever"
-
-
 def test_one_that_is_cut_off_on_purpose_is_neither_killed_nor_kept_away(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

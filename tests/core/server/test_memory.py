@@ -44,11 +44,6 @@ class Group:
         (folder / "memory.stat").write_text(statistics)
 
 
-SERVICE = "system.slice/ps.service"
-VERSION_1 = "5:devices:/\n4:cpu,memory:/job\n0::/\n"
-UNLIMITED = Group("memory", "9223372036854771712", 5000, version=1)
-
-
 @pytest.mark.parametrize("row", table("core/server/tables", "memory"))
 def test_the_narrowest_of_machine_and_groups_bounds_and_page_cache_does_not_count(
     tmp_path: Path, row: dict[str, Any]
