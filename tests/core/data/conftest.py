@@ -1,14 +1,16 @@
-"""Where the real recordings lie, for the tests that read them."""
+"""Where the real recordings lie, for the tests that read them, and `fab data show`."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.data.archive import file_digest
+from core.data.show import __main__ as command
 from core.data.source import Source, find_source
 from core.errors import DataError
-from tests.core.data.desk import Desk
+from tests.core.data.desk import Desk, Show
 from tests.habits import needs
 
 PUBLISHED_SHA256 = "a8954d1707c250290bc041f54688c804cb836b433651b3380cc0fe2cce2bb480"
@@ -38,3 +40,15 @@ def published() -> Source:
 def desk(tmp_path: Path) -> Desk:
     """A folder for the recordings of one test, and its cache."""
     return Desk(tmp_path)
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Runs `fab data show` with these words: what it says, if its exit code is `code`."""
+
+    def run(*words: object, code: int = 0) -> Any:
+        capsys.readouterr()
+        assert command.main([*map(str, words)]) == code
+        return capsys.readouterr()
+
+    return run

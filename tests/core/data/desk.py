@@ -17,7 +17,9 @@ from tests.tables import table
 
 ASKED = ("window_steps", "window_stride", "seed", "progress")
 """What `prepare` takes beside the options of a kind."""
-INPUTS: dict[str, list[dict[str, Any]]] = table("core/data/inputs")
+Show = Callable[..., Any]
+"""Gives what a command has said, `out` and `err`."""
+INPUTS: dict[str, list[Any]] = table("core/data/inputs")
 
 
 def wrong(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -14,20 +14,12 @@ from hypothesis import strategies as st
 from core.data.archive import FolderTree, open_tree, open_zip
 from tests.core.data.desk import Desk, refused, write
 from tests.core.data.makers import uci_har_files, write_folder
+from tests.tables import table
 
 CLASSES = "train/y_train.txt"
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("../outside.txt", "names a file outside the archive ... do not trust"),
-        ("/etc/outside.txt", "names a file outside the archive ... do not trust"),
-        ("a/../../outside.txt", "names a file outside the archive ... do not trust"),
-        ("..\\outside.txt", "names a file outside the archive ... do not trust"),
-        ("", "set.zip: an entry of the archive has no name"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), table("core/data/tables", "entries").items())
 def test_names_outside_the_archive_and_none_are_refused(desk: Desk, name: str, said: str) -> None:
     with refused(said), open_tree(with_an_entry(desk, name)) as tree:
         tree.names()

@@ -15,23 +15,12 @@ from core.data.examples import Batch, Data
 from core.lazy import tf
 from tests.core.data.desk import has
 from tests.core.data.given_examples import CLASSES, IMAGES, RANDOM, TAGS, WORDS, cut, data, written
+from tests.tables import table
 
 TRAIN, TEST = slice(20), slice(20, None)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "stored"),
-    [
-        ("uint8", "uint8"),
-        ("float64", "float32"),
-        (">f4", "float32"),
-        ("float16", "float16"),
-        ("int64", "int64"),
-        ("bool", "uint8"),
-        ("uint32", "int64"),
-        ("int16", "int16"),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "stored"), table("core/data/tables", "stored").items())
 @pytest.mark.parametrize("shape", [(), (7,), (5, 4, 3), (2, 2, 2, 2)])
 def test_any_rank_and_dtype_comes_back_as_it_was(
     tmp_path: Path, dtype: str, stored: str, shape: tuple[int, ...]

@@ -205,25 +205,14 @@ def test_a_file_that_takes_a_part_gets_the_rest() -> None:
 TABLE = {"exp/table.csv": b"1,2\n", "__MACOSX/exp/table.csv": b"x", "exp/other": b"y"}
 
 
-@pytest.mark.parametrize(
-    ("files", "damage", "said"),
-    [
-        ({"exp/other": b"y"}, None, "expected one table.csv, got 0"),
-        ({"a/table.csv": b"1", "b/table.csv": b"2"}, None, "expected one table.csv, got 2"),
-        ({"table.csv": b"1" * 101}, None, "unpacks to 101 bytes, more than 100; do not trust"),
-        ({"../table.csv": b"1"}, None, "names a file outside the archive"),
-        ({"table.csv": b"1" * 90}, slice(20, None), "not a complete zip archive"),
-        ({"table.csv": bytes(range(90))}, slice(45, 49), "cannot be unpacked"),
-    ],
-)
-def test_a_wrong_archive_leaves_nothing(
-    path: Path, files: dict[str, bytes], damage: slice | None, said: str
-) -> None:
+@pytest.mark.parametrize("row", table("core/data/tables", "wrong archives"))
+def test_a_wrong_archive_leaves_nothing(path: Path, row: dict[str, Any]) -> None:
+    files = {name: text.encode() for name, text in row["files"].items()}
     content = bytearray(write_zip(path, files).read_bytes())
-    if damage is not None:
-        content[damage] = b"" if damage.stop is None else bytes(4)
+    begin, end, zeros = row.get("damage", (0, 0, 0))
+    content[begin:end] = bytes(zeros)
     path.write_bytes(content)
-    with refused(said):
+    with refused(row["says"]):
         unpack(path, "table.csv", path.with_name("table.csv"), 100, silent)
     assert leftovers(path) == ["set.zip"]
 

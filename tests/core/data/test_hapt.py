@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.data.desk import Desk, damaged, has, refused, wrong
+from tests.core.data.desk import INPUTS, Desk, damaged, has, refused, wrong
 from tests.core.data.makers import SEGMENT_ROWS, hapt_files, table, write_zip
 
 SEGMENTS = "RawData/labels.txt"
@@ -35,16 +35,7 @@ def test_zip_prefixed_zip_nested_zip_and_folder_give_the_same_windows(desk: Desk
     )
 
 
-@pytest.mark.parametrize(
-    ("window_steps", "window_stride", "per_segment"),
-    [
-        (SEGMENT_ROWS, 1, 1),
-        (SEGMENT_ROWS - 1, 1, 2),
-        (1, SEGMENT_ROWS, 1),
-        (100, 100, 3),
-        (101, 100, 2),
-    ],
-)
+@pytest.mark.parametrize(("window_steps", "window_stride", "per_segment"), INPUTS["segments"])
 def test_first_and_last_row_of_a_segment_belong_to_it(
     desk: Desk, window_steps: int, window_stride: int, per_segment: int
 ) -> None:

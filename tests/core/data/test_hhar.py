@@ -2,10 +2,7 @@
 
 import hashlib
 import itertools
-import operator
 import zipfile
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ import pytest
 
 from benchmarks.synthetic_hhar import NULL
 from core.data import Dataset
-from core.data.recordings import Cutting, cut
 from tests.core.data.desk import Desk, has, wrong
 from tests.core.data.hhar_rows import (
     CUT,
@@ -22,61 +18,40 @@ from tests.core.data.hhar_rows import (
     NAME,
     STEPS,
     STRIDE,
-    Row,
     people,
     row,
     stretch,
     text,
 )
 from tests.habits import needs
+from tests.tables import table
 
 COLUMNS = HEAD.split(",")
 ACTIVITIES = ("bike", "sit", "stand", "walk", "stairsup", "stairsdown", NULL)
-LONGEST_GAP_MS = 1000
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "data" / "hhar_sample"
 
 
-Windows = dict[tuple[str, ...], list[list[float]]]
-
-
-def windows_of(rows: Sequence[Row], *columns: int) -> Windows:
-    """What the module promises, the slow way: x of each window by the row's text in `columns`."""
-    found: Windows = defaultdict(list)
-    for _, own in itertools.groupby(sorted(rows, key=PAIR), PAIR):
-        stretches: list[list[Row]] = []
-        before = None
-        for values in own:
-            if (
-                before is None
-                or values[9] != before[9]
-                or abs(int(values[1]) - int(before[1])) > LONGEST_GAP_MS
-            ):
-                stretches.append([])
-            stretches[-1].append(values)
-            before = values
-        for one in stretches:
-            x = np.array([values[3] for values in one], np.float32)
-            windows = cut(x[:, None], Cutting(STEPS, STRIDE, 0))[..., 0]
-            found[tuple(one[0][column] for column in columns)] += windows.tolist()
-    return found
-
-
-PAIR = operator.itemgetter(6, 8)
-"""The person and the device of a row."""
-
-
 def test_windows_stay_within_one_person_device_activity_and_time(desk: Desk) -> None:
-    """Rows of several devices alternate, across the chunks that a file is read in."""
+    """Rows of several devices alternate, across the chunks that a file is read in.
+
+    The x of the rows of a stretch counts up from a hundred of its own.
+    """
     random = np.random.default_rng(3)
+    expected: list[tuple[float, str, str]] = []
     queues = []
+    beginnings = itertools.count(0, 100)
     for user, device in itertools.product("abcde", ("s3_1", "nexus4_2", "s3mini_1")):
         own = []
         ms = 0
-        for activity in random.choice(ACTIVITIES, 12):
-            for step in random.choice([0, 5, 10, 900, 1000], random.integers(5, 90)):
+        for activity, pause in itertools.product(random.permutation(ACTIVITIES), (1001, 5)):
+            steps = random.choice([0, 5, 10, 900, 1000], random.integers(5, 90))
+            begin = next(beginnings)
+            for x, step in enumerate(steps, begin):
                 ms += int(step)
-                own.append(row(user, device, str(activity), ms, float(random.normal())))
-            ms += int(random.choice([5, 1001, 60_000]))
+                own.append(row(user, device, str(activity), ms, x))
+            ms += pause
+            last = begin + len(steps) - STEPS
+            expected += [(x, user, str(activity)) for x in range(begin, last + 1, STRIDE)]
         queues.append(own)
     rows = []
     while queues:
@@ -85,19 +60,15 @@ def test_windows_stay_within_one_person_device_activity_and_time(desk: Desk) -> 
         rows += own[:count]
         del own[:count]
         queues = [queue for queue in queues if queue]
-    expected = windows_of(rows, 6, 9)
 
     dataset = desk.read(NAME, text(rows), **CUT)
 
-    assert dataset.rows == sum(map(len, expected.values())) > 300
-    got: Windows = defaultdict(list)
-    names = dataset.held_out.groups
-    targets = zip(dataset.subjects(), dataset.classes(), strict=True)
-    for window, (group, label) in zip(dataset.windows()[:, :, 0], targets, strict=True):
-        got[names[group], dataset.labels[label]].append(window.tolist())
-    assert {key: sorted(windows) for key, windows in got.items()} == {
-        key: sorted(windows) for key, windows in expected.items() if windows
-    }
+    x = dataset.windows()[:, :, 0]
+    assert (np.diff(x, axis=1) == 1).all()
+    users = np.array(dataset.held_out.groups)[dataset.subjects()]
+    activities = np.array(dataset.labels)[dataset.classes()]
+    assert sorted(zip(x[:, 0], users, activities, strict=True)) == sorted(expected)
+    assert dataset.rows > 300
 
 
 @pytest.fixture
@@ -190,24 +161,13 @@ def test_a_wrong_line_is_named_and_nothing_is_left(desk: Desk, row: dict[str, An
     desk.refuses(f"{NAME}{row['says']}", NAME, text(rows), **CUT)
 
 
-DIGESTS = {
-    ("Phones_accelerometer.csv", 200, 20, True): "ee7686f9e3dd8789cf547d91898a6a31",
-    ("Phones_accelerometer.csv", 128, 64, True): "2b4e073ff1ae5d569ddac4066d36caac",
-    ("Phones_accelerometer.csv", 200, 20, False): "23a2836fc7a350e0ad35fdada5fe1801",
-    ("Phones_gyroscope.csv", 128, 64, True): "096f74766e4444dc2e7e5d81",
-}
-"""The begin of the SHA-256 of all windows, by file, steps, stride and `null_class`."""
-
-
-@pytest.mark.parametrize("row", DIGESTS)
-def test_published_readings_give_the_same_windows_to_the_bit(
-    desk: Desk, row: tuple[str, int, int, bool]
-) -> None:
+@pytest.mark.parametrize("row", table("core/data/tables", "digests of hhar"))
+def test_published_readings_give_the_same_windows_to_the_bit(desk: Desk, row: list[Any]) -> None:
     if not SAMPLES.is_dir():
         needs.skip("the samples of HHAR are not in ../shared/data")
-    name, steps, stride, null = row
+    name, steps, stride, null, digest = row
     cut = {"window_steps": steps, "window_stride": stride, "null_class": null}
     dataset = desk.read(SAMPLES / "paipradeep" / name, **cut, split="random")
     has(dataset, labels=ACTIVITIES if null else ACTIVITIES[:-1])
-    digest = hashlib.sha256(dataset.windows().tobytes()).hexdigest()
-    assert digest.startswith(DIGESTS[row])
+    found = hashlib.sha256(dataset.windows().tobytes()).hexdigest()
+    assert found.startswith(digest)

@@ -47,9 +47,8 @@ BOMB = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 64, 600)
     ("name", "content", "said"),
     [
         ("x_train.npy", b"1,2,3\n", "own.npz: x_train: not an array in .npy format"),
-        ("y_test.npy", b"1,2,3\n", "own.npz: y_test: not an array in .npy format"),
-        ("subject_train.npy", b"1,2,3\n", "own.npz: subject_train: not an array in .npy format"),
         ("labels.npy", b"1,2,3\n", "own.npz: labels: not an array in .npy format"),
+        ("../x_train.npy", b"", "names a file outside the archive"),
         ("", b"x", "own.npz: an entry of the archive has no name"),
         (
             "x_train.npy",
@@ -131,11 +130,6 @@ def test_whatever_a_member_claims_ends_in_one_error_or_in_data(
     content = b"\x93NUMPY" + version + length + words + body
     desk = Desk(tmp_path_factory.mktemp("fuzz"))
     desk.tried(packed(desk.folder / "own.npz", {name: content}))
-
-
-def test_an_npz_is_a_zip_like_others(desk: Desk) -> None:
-    packed(desk.folder / "odd.npz", {"../x_train.npy": b""})
-    desk.refuses("names a file outside the archive", "odd.npz")
 
 
 def test_a_small_npz_that_unpacks_to_much_is_refused(desk: Desk) -> None:

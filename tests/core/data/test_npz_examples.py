@@ -120,13 +120,6 @@ def test_what_cannot_be_used_is_one_error_that_names_array_and_remedy(
     desk.refuses(f"own.npz: ... {row['says']}", "own.npz", changed(examples(*ARRAY), row))
 
 
-def test_a_number_that_is_none_is_found_by_its_index(desk: Desk) -> None:
-    content = examples(*ARRAY, dtype="float32")
-    content["x_test"][2, 3, 4, 1] = np.inf
-    said = "own.npz: x_test[2, 3, 4, 1]: expected a finite float32 number, got inf"
-    desk.refuses(said, "own.npz", content)
-
-
 def test_a_member_that_is_cut_short_or_damaged_is_named(desk: Desk) -> None:
     path = desk.write("whole.npz", {})
     np.savez(path, **examples(*ARRAY))

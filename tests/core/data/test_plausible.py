@@ -1,6 +1,5 @@
 """Units that readings can be in, at every way in."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,14 @@ from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
 from tests.tables import table as rows
 
+PROBLEMS = {"acceleration": acceleration_problem, "rotation": rotation_problem}
 
-@pytest.mark.parametrize(
-    ("problem", "magnitude", "said"),
-    [
-        (acceleration_problem, 0.3, None),
-        (acceleration_problem, 1.0, None),
-        (acceleration_problem, 4.0, None),
-        (acceleration_problem, 9.81, "is the unit g?"),
-        (acceleration_problem, 0.1, "is the unit g?"),
-        (acceleration_problem, 0.0, "exactly 0"),
-        (rotation_problem, 1e-3, None),
-        (rotation_problem, 2.3, None),
-        (rotation_problem, 35.0, "is the unit rad/s?"),
-        (rotation_problem, 0.0, "no gyroscope"),
-    ],
-)
+
+@pytest.mark.parametrize(("kind", "magnitude", "said"), rows("core/data/tables", "plausible"))
 def test_about_one_g_and_turns_of_some_radians_are_plausible(
-    problem: Callable[[float], str | None], magnitude: float, said: str | None
+    kind: str, magnitude: float, said: str | None
 ) -> None:
-    found = problem(magnitude)
+    found = PROBLEMS[kind](magnitude)
     assert found is None if said is None else said in str(found)
 
 

@@ -15,13 +15,12 @@ import pytest
 from benchmarks.synthetic_hhar import write_hhar
 from core.data import Dataset, find_source
 from core.data.examples import Data
-from core.data.show import __main__ as command
 from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
 from core.data.show.terminal import BLOCKS, PLAIN, lines, sparkline
 from core.data.show.wrong import named_lines
 from core.logs import bars
-from tests.core.data.desk import Desk
+from tests.core.data.desk import Desk, Show
 from tests.core.data.given_examples import written
 from tests.core.data.hhar_rows import NAME
 
@@ -124,34 +123,28 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_shows_a_file_and_writes_a_page(
-    recorded: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    recorded: Path, tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.logs.bars.time.monotonic", lambda: 0.0)
     out = tmp_path / "page.html"
-    words = [str(recorded), "--window-steps=100"]
-    assert command.main([*words, f"--out={out}", '--options={"groups": "device"}']) == 0
-    said = capsys.readouterr()
+    words = (recorded, "--window-steps=100")
+    said = show(*words, f"--out={out}", '--options={"groups": "device"}')
     assert "nexus4_1" in said.out
     assert said.err == "", "what takes a moment needs no progress"
     assert "<h2>Windows</h2>" in out.read_text()
-    assert command.main([*words, "--json", "--each", "0"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(show(*words, "--json", "--each", "0").out)
     assert found["windows"] == []
     assert {row["name"] for row in found["groups"]} == {"a", "b", "c"}
 
 
 def test_a_wrong_line_is_shown_with_its_neighbours(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Path, tmp_path: Path, show: Show
 ) -> None:
     path = tmp_path / NAME
     rows = recorded.read_text().splitlines()[:200]
     rows[49] = rows[49].replace(rows[49].split(",")[3], "\x1b[31mhigh", 1)
     path.write_text("\n".join(rows) + "\n")
-    assert command.main([str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()
+    said = show(path, code=2).err.splitlines()
     assert said[0].startswith(f"{path}:50: x: expected a number, got ")
     assert [line.split(":")[0] for line in said[1:]] == ["  48", "  49", "> 50", "  51", "  52"]
     assert "\x1b" not in "".join(said)

@@ -3,17 +3,13 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import count
-from operator import add, mul
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.data.described.known_formats import described
-from core.data.show import __main__ as command
 from core.data.show import recording
 from core.data.show.looks import RecordingLook
 from core.data.show.page import page
@@ -26,10 +22,12 @@ from tests.core.data.described.movement import (
     STEPS,
     Form,
     Row,
+    by_formulas,
     put,
     rows_of,
 )
-from tests.core.data.described.test_known_formats import ROWS, sample
+from tests.core.data.described.test_known_formats import BY_NAME, sample
+from tests.core.data.desk import Show
 from tests.tables import table
 
 WINDOWS = ("--window-steps=32", "--window-stride=16")
@@ -82,23 +80,13 @@ def test_pauses_and_times_out_of_order_are_counted_and_drawn(tmp_path: Path) -> 
     assert min(session.rates) == 0.0
 
 
-FORMULAS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "times": mul,
-    "plus": add,
-    "is": lambda other, value: other,
-    "positive is": lambda other, value: other if value > 0 else value,
-}
-
-
 @pytest.mark.parametrize("row", table("core/data/tables", "looks wrong").values())
 def test_what_looks_wrong_is_said_with_the_likely_cause(
     row: dict[str, Any], tmp_path: Path
 ) -> None:
-    of = {
-        column: partial(FORMULAS[formula], number)
-        for column, (formula, number) in row.get("of", {}).items()
-    }
-    found = look(tmp_path / "own", form=Form(of=of), **row.get("format", {}))
+    found = look(
+        tmp_path / "own", form=Form(of=by_formulas(row.get("of", {}))), **row.get("format", {})
+    )
     assert any(re.search(row["says"], one) for one in found.wrong), found.wrong
 
 
@@ -152,17 +140,15 @@ def test_page_and_terminal_show_the_same_and_escape_what_a_file_says(tmp_path: P
 
 
 def test_an_app_s_files_are_found_shown_and_cut_with_no_word_on_their_format(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, show: Show
 ) -> None:
-    folder = sample(next(row for row in ROWS if row["format"] == "sensor-logger"), tmp_path / "set")
-    assert command.main([str(folder), *WINDOWS, "--out=page.html"]) == 0
-    said = capsys.readouterr().out
+    folder = sample(BY_NAME["sensor-logger"], tmp_path / "set")
+    said = show(folder, *WINDOWS, "--out=page.html").out
     assert "(fits the format sensor-logger)" in said
     assert "22 training and 22 test windows of 32 x 6" in said
     shown = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert shown.index("Some seconds of each class") < shown.index("<h2>Windows</h2>")
-    assert command.main([str(next(folder.rglob("*.zip"))), *WINDOWS, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(show(next(folder.rglob("*.zip")), *WINDOWS, "--json").out)
     assert (found["format"], found["recordings"]["readings"]) == ("sensor-logger", 200)
     assert found["recordings"]["asked"] == [
         "who, and what was done: name a folder with {person}/{label}/*.zip/{sensor}.csv"
@@ -170,84 +156,66 @@ def test_an_app_s_files_are_found_shown_and_cut_with_no_word_on_their_format(
 
 
 def test_recordings_whose_windows_cannot_be_cut_are_shown_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, show: Show
 ) -> None:
-    row = next(row for row in ROWS if row["format"] == "edge-impulse-csv")
-    folder = sample(row, tmp_path / "set")
-    assert command.main([str(folder), *WINDOWS, "--json"]) == 2
-    said = capsys.readouterr()
+    folder = sample(BY_NAME["edge-impulse-csv"], tmp_path / "set")
+    said = show(folder, *WINDOWS, "--json", code=2)
     found = json.loads(said.out)
     assert "nothing says the rate of windows" in found["problem"]
     assert "nothing says the rate of windows" in said.err
     rate = '--options={"sampling_hz": 50.0}'
-    assert command.main([str(folder), *WINDOWS, rate, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(show(folder, *WINDOWS, rate, "--json").out)
     assert found["recordings"]["asked"] == []
     assert [row["label"] for row in found["classes"]] == ["idle", "wave"]
 
 
 def test_a_person_chooses_where_several_fit_or_the_shape_alone_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, show: Show
 ) -> None:
-    folder = sample(next(row for row in ROWS if row["format"] == "serial"), tmp_path / "set")
-    assert command.main([str(folder)]) == 2
-    assert "no names that say it; give --format serial if it is that" in capsys.readouterr().err
+    folder = sample(BY_NAME["serial"], tmp_path / "set")
+    assert "no names that say it; give --format serial if it is that" in show(folder, code=2).err
     head = b"time,gFx,gFy,gFz,wx,wy,wz,timestamp,accX,accY,accZ\n"
     both = b"".join(b"%.2f,0,0,1,0,0,0,%d,0,0,9\n" % (row / 50, 20 * row) for row in range(9))
     put(tmp_path / "both", {"anna/walk/r.csv": head + both}, {})
     (tmp_path / "both" / "format.yaml").unlink()
-    assert command.main([str(tmp_path / "both")]) == 2
-    said = capsys.readouterr().err
+    said = show(tmp_path / "both", code=2).err
     assert "fits the formats edge-impulse-csv and physics-toolbox; choose one with" in said
 
 
-def test_many_channels_are_drawn_too_and_a_pipe_is_not_opened(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = sample(next(row for row in ROWS if row["format"] == "mhealth"), tmp_path / "set")
-    assert command.main([str(folder), *WINDOWS, "--out=page.html"]) == 0
-    said = capsys.readouterr().out
+def test_many_channels_are_drawn_too_and_a_pipe_is_not_opened(tmp_path: Path, show: Show) -> None:
+    folder = sample(BY_NAME["mhealth"], tmp_path / "set")
+    said = show(folder, *WINDOWS, "--out=page.html").out
     assert said.count("  ankle_gyro_z ") == 4, "an excerpt and a window of each class"
     assert "<svg" in (tmp_path / "page.html").read_text(encoding="utf-8")
     os.mkfifo(folder / "pipe.log")
-    assert command.main([str(folder), *WINDOWS]) == 2
-    refused = capsys.readouterr()
+    refused = show(folder, *WINDOWS, code=2)
     assert "pipe.log: expected a file, got something else" in refused.err
     assert refused.out.count("  ankle_gyro_z ") == 2
 
 
 def test_a_draft_is_written_once_and_over_an_older_one_only_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, show: Show
 ) -> None:
     (tmp_path / "own.csv").write_bytes(Form().bytes_of(EVERYONE))
-    assert command.main(["own.csv", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(show("own.csv", "--json").out)
     assert (found["draft"], len(found["questions"])) == ("format.yaml", 4)
     draft = (tmp_path / "format.yaml").read_text(encoding="utf-8")
     (tmp_path / "format.yaml").write_text("mine", encoding="utf-8")
-    assert command.main(["own.csv"]) == 2
-    assert "format.yaml: is there already; use it with --format" in capsys.readouterr().err
+    assert "format.yaml: is there already; use it with --format" in show("own.csv", code=2).err
     assert (tmp_path / "format.yaml").read_text(encoding="utf-8") == "mine"
-    assert command.main(["own.csv", "--force"]) == 0
-    said = capsys.readouterr().out
+    said = show("own.csv", "--force").out
     assert "own.csv fits no known format; a draft of one is in format.yaml" in said
     assert "next: answer them, then fab data show own.csv --format format.yaml" in said
     assert (tmp_path / "format.yaml").read_text(encoding="utf-8") == draft
     asked = '--options={"format": "format.yaml"}'
-    assert command.main(["own.csv", asked]) == 2
-    assert "(4 open)" in capsys.readouterr().err
+    assert "(4 open)" in show("own.csv", asked, code=2).err
 
 
-def test_a_draft_is_made_of_whatever_has_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_draft_is_made_of_whatever_has_numbers(tmp_path: Path, show: Show) -> None:
     rows = "".join(f"{row % 7},{row % 5},{'ab'[row % 2]}\n" for row in range(60))
     (tmp_path / "table.csv").write_text(f"u,v,label\n{rows}", encoding="utf-8")
-    assert command.main(["table.csv", "--draft=other.yaml"]) == 0
+    show("table.csv", "--draft=other.yaml")
     assert "hertz:  # ? readings a second" in (tmp_path / "other.yaml").read_text(encoding="utf-8")
     (tmp_path / "words.txt").write_text("no numbers\n", encoding="utf-8")
-    capsys.readouterr()
-    assert command.main(["words.txt"]) == 2
-    assert "not a recording of a known kind" in capsys.readouterr().err
-    assert command.main(["absent.csv"]) == 2
-    assert "no such file or folder" in capsys.readouterr().err
+    assert "not a recording of a known kind" in show("words.txt", code=2).err
+    assert "no such file or folder" in show("absent.csv", code=2).err

@@ -47,10 +47,7 @@ def test_each_place_is_asked_before_the_next(project: Path, desk: Desk) -> None:
     ("below", "content", "kind"),
     [
         ("", hapt_files(), "hapt"),
-        ("HAPT Data Set", hapt_files(), "hapt"),
-        ("hapt", hapt_files(), "hapt"),
         ("hapt/HAPT Data Set", hapt_files(), "hapt"),
-        ("UCI HAR Dataset", uci_har_files(), "uci-har"),
         ("downloads/UCI HAR Dataset", uci_har_files(), "uci-har"),
         ("mine.npz", {"x": np.zeros(1)}, "npz"),
     ],

@@ -1,5 +1,7 @@
 """Held-out people are held out whole."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from core.data import split_validation
 from core.data.folds import folds_of
 from core.data.split import held_out_whole
-from tests.core.data.desk import refused
+from tests.core.data.desk import refused, wrong
 
 SUBJECTS = np.repeat(np.array([3, 5, 8, 13], dtype=np.int32), 5)
 
@@ -39,26 +41,14 @@ def test_the_seed_draws_the_people_and_a_list_names_them() -> None:
 
 
 CLASSES = np.repeat(np.array([0, 1], np.int32), 10)
-KEY = "jobs.train.validation_subjects: "
 
 
-@pytest.mark.parametrize(
-    ("subjects", "held_out", "said"),
-    [
-        (SUBJECTS, 4, KEY + "expected 0 to 3 of the 4 ... , got 4; set it to 3 or less"),
-        (SUBJECTS, -1, "expected 0 to 3 of the 4 training subjects, ... , got -1"),
-        (SUBJECTS, [5, 6], "6 is not a training subject; choose among 3, 5, 8, 13"),
-        (SUBJECTS, [3, 5, 8, 13], "would leave nothing to train on"),
-        (SUBJECTS, [8, 13], "expected training rows of at least 2 classes, got class 0"),
-        (SUBJECTS * 0, 3, KEY + "the training part has one subject, ... set it to 0"),
-        (np.full(20, -1), [4], "do not say who was recorded"),
-    ],
-)
-def test_impossible_requests_are_one_error(
-    subjects: np.ndarray, held_out: int | list[int], said: str
-) -> None:
-    with refused(said):
-        split_validation(subjects, held_out, 0, CLASSES)
+@wrong("split")
+def test_impossible_requests_are_one_error(row: dict[str, Any]) -> None:
+    people = row["people"]
+    subjects = np.repeat(np.array(people, np.int32), 20 // len(people))
+    with refused(row["says"]):
+        split_validation(subjects, row["held out"], 0, CLASSES)
 
 
 def test_what_is_almost_impossible_is_possible() -> None:

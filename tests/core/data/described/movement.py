@@ -7,6 +7,8 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from operator import add, mul
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import yaml
 
 from core.data import Dataset, prepare
 from core.data.source import DESCRIBED, Source
+from tests.tables import table
 
 PEOPLE = ("anna", "bert", "cleo")
 LABELS = ("rest", "walk")
@@ -74,16 +77,23 @@ class Form:
         return self.separator.join(cells) + self.after
 
 
-EVERYONE = [row for person in PEOPLE for row in rows_of(person)]
-DESCRIBED_SO: Mapping[str, Any] = {
-    "time": {"column": "time", "hertz": HERTZ},
-    "channels": [
-        {"name": "acc", "columns": ["ax", "ay", "az"], "unit": "g"},
-        {"name": "gyro", "columns": ["gx", "gy", "gz"], "unit": "rad/s"},
-    ],
-    "label": {"column": "label"},
-    "person": {"column": "person"},
+FORMULAS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "times": mul,
+    "plus": add,
+    "rounded times": lambda factor, value: round(factor * value),
+    "is": lambda other, value: other,
+    "positive is": lambda other, value: other if value > 0 else value,
+    "large is": lambda other, value: other if value > 1.8 else value,
 }
+
+
+def by_formulas(given: Mapping[str, tuple[str, Any]]) -> dict[str, Callable[[Any], Any]]:
+    """What becomes of the values of these columns."""
+    return {column: partial(FORMULAS[name], value) for column, (name, value) in given.items()}
+
+
+EVERYONE = [row for person in PEOPLE for row in rows_of(person)]
+DESCRIBED_SO: Mapping[str, Any] = table("core/data/tables", "described so")
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
@@ -102,6 +112,12 @@ def put(folder: Path, files: Mapping[str, bytes], description: Mapping[str, Any]
         (folder / name).write_bytes(content)
     (folder / "format.yaml").write_text(yaml.safe_dump(dict(description)), encoding="utf-8")
     return folder
+
+
+def one_file(folder: Path, content: bytes | None = None, name: str = "r.csv") -> Path:
+    """Write a folder with one described file: by default the readings of everyone."""
+    content = Form().bytes_of(EVERYONE) if content is None else content
+    return put(folder, {name: content}, {"files": "r.csv", **DESCRIBED_SO})
 
 
 def windows_of(folder: Path, window_steps: int = 32, **options: Any) -> Dataset:

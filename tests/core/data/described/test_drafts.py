@@ -6,6 +6,7 @@ import re
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import cbor2
 import numpy as np
@@ -23,6 +24,7 @@ from tests.core.data.described.movement import (
     HERTZ,
     Form,
     Row,
+    by_formulas,
     objects,
     packed,
     put,
@@ -34,6 +36,7 @@ from tests.core.data.described.test_forms import FORMS, LAST_PLACE, PLAIN, Made,
 from tests.core.data.described.test_forms import described as whole
 from tests.core.data.described.test_known_formats import ROWS, sample
 from tests.core.data.desk import refused
+from tests.tables import table
 
 NAMELESS = ("ku-har", "serial")
 """Formats without a name of a column or a file: their shape alone is known."""
@@ -52,11 +55,17 @@ OTHERS = {
 UNITS = {"m/s2": ("m/s2", "rad/s"), "mg": ("mg", "rad/s"), "deg/s": ("g", "deg/s")}
 
 
-def draft(folder: Path, files: Mapping[str, bytes]) -> Draft | None:
-    """The draft of files in a folder."""
+def draft_or_none(folder: Path, files: Mapping[str, bytes]) -> Draft | None:
+    """The draft of files in a folder; None where there is no table."""
     put(folder, files, {})
     (folder / "format.yaml").unlink()
     return draft_of(folder.name, list(members_of(folder)))
+
+
+def draft(folder: Path, files: Mapping[str, bytes]) -> Draft:
+    found = draft_or_none(folder, files)
+    assert found is not None
+    return found
 
 
 def answered(found: str, acceleration: str, rotation: str) -> str:
@@ -107,7 +116,6 @@ def test_an_answered_draft_gives_the_windows_of_the_description(name: str, tmp_p
     made: Made = FORMS[name]
     expected = windows_of(put(tmp_path / "plain", *whole(text(PLAIN))))
     found = draft(tmp_path / "own", made[0])
-    assert found is not None
     said = answered(found.text, *UNITS.get(name, ("g", "rad/s")))
     if name == "a file a sensor":
         said = said.replace('"{sensor}.csv"', '"{person}/{sensor}.csv"')
@@ -120,7 +128,6 @@ def test_an_answered_draft_gives_the_windows_of_the_description(name: str, tmp_p
 
 def test_a_draft_is_refused_with_all_its_questions_until_they_are_answered(tmp_path: Path) -> None:
     found = draft(tmp_path / "own", {"r.csv": PLAIN.bytes_of(EVERYONE)})
-    assert found is not None
     path = tmp_path / "own" / "format.yaml"
     path.write_text(found.text, encoding="utf-8")
     with refused("format.yaml:12: unit: g, m/s2 ... line 15: unit: ... line 17: column: what was"):
@@ -134,37 +141,22 @@ def test_a_draft_is_refused_with_all_its_questions_until_they_are_answered(tmp_p
     assert (form.time.column, form.time.unit, form.time.hertz) == ("time", "s", HERTZ)
 
 
-@pytest.mark.parametrize(
-    ("names", "of", "says", "asks"),
-    [
-        (("time (ms)", "Acc x (m/s^2)", "Acc y (m/s^2)", "Acc z (m/s^2)"), {}, "unit: m/s2", ""),
-        (("time", "x (G)", "y (G)", "z (G)"), {}, "unit: s", "unit: g, m/s2"),
-        (("time", "seconds", "x", "y", "z"), {}, "", "column: one of time (0.0"),
-        (("time", "x", "y", "z"), {"time": lambda t: round(t * 25)}, "", "unit: of that"),
-        (("x", "y", "z"), {}, 'columns: ["x", "y", "z"]', "hertz: readings a second; no column"),
-        (("time", "x", "note"), {"note": lambda _: "a: b\x07"}, '- name: "x"', "note (a: b?)"),
-        (("time", "x", "x"), {}, "names that come twice: time, x, x", "values such as"),
-        (("time", "x", "y", "z"), {"x": lambda v: "" if v > 0 else v}, "mean length", "unit: g"),
-        (("time", "x"), {"x": lambda v: "N/A" if v > 1.8 else v}, "x has words among its", ""),
-    ],
-)
-def test_what_is_found_and_what_is_asked(
-    names: tuple[str, ...], of: dict[str, object], says: str, asks: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("row", table("core/data/tables", "drafts"))
+def test_what_is_found_and_what_is_asked(row: dict[str, Any], tmp_path: Path) -> None:
     sources = {"x": "ax", "y": "ay", "z": "az", "seconds": "time"}
     rows = [
         {
-            name: row.get(sources.get(name, name), row["time"] if "time" in name else row["ax"])
-            for name in names
+            **{name: one["time" if "time" in name else "ax"] for name in row["names"]},
+            **{name: one[source] for name, source in sources.items()},
+            "time (ms)": 1000 * float(one["time"]),
         }
-        for row in rows_of("anna")
+        for one in rows_of("anna")
     ]
-    rows = [{**row, "time (ms)": 1000 * float(row.get("time (ms)") or 0)} for row in rows]
-    found = draft(tmp_path / "own", {"r.csv": Form(names=names, of=of).bytes_of(rows)})  # type: ignore[arg-type]
-    assert found is not None
-    assert says in found.text
+    form = Form(names=row["names"], of=by_formulas(row.get("of", {})))
+    found = draft(tmp_path / "own", {"r.csv": form.bytes_of(rows)})
+    assert row.get("says", "") in found.text
     questions = [asked for _, asked in open_questions(found.text)]
-    assert any(asks in asked for asked in questions)
+    assert any(row.get("asks", "") in asked for asked in questions)
     assert yaml.safe_load(found.text)["channels"], "a draft is YAML"
 
 
@@ -183,7 +175,6 @@ def of_sensors(rows: list[Row]) -> list[Row]:
 def test_a_document_of_several_sensors_has_channels_of_each(tmp_path: Path) -> None:
     files = {f"{person}.json": objects(of_sensors(rows_of(person))) for person in ("anna", "bert")}
     found = draft(tmp_path / "own", files)
-    assert found is not None
     said = answered(found.text, "g", "rad/s").replace('"*.json"', '"{person}.json"')
     said = said.replace(
         "label:\n  column: null", "label:\n  intervals: {file: l.csv, begin: b, label: w}"
@@ -204,7 +195,6 @@ def test_lists_with_names_beside_them_have_the_rate_that_the_file_says(
     if ending == "cbor":
         content = cbor2.dumps(json.loads(content))
     found = draft(tmp_path / "own", {name.replace("json", ending): content})
-    assert found is not None
     assert f"hertz: {HERTZ:g}  # the rate that the files say" in found.text
     assert 'columns: ["ax", "ay", "az"]' in found.text
 
@@ -214,11 +204,8 @@ def test_a_draft_names_what_no_reader_could_take(tmp_path: Path) -> None:
     timeless = draft(tmp_path / "a", {"r.json": objects(rows)})
     newest = draft(tmp_path / "b", {"r.csv": PLAIN.bytes_of(EVERYONE[:80][::-1])})
     words = draft(tmp_path / "c", {"r.csv": b"t,x\n" + b"".join(b"%d,0xf\n" % t for t in range(9))})
-    assert timeless is not None
     assert 'sensor: "acc"' in timeless.text
-    assert newest is not None
     assert "time falls: write the oldest reading first" in newest.text
-    assert words is not None
     assert "channels:  # ? no column but the time has numbers" in words.text
 
 
@@ -240,7 +227,6 @@ def test_sensors_in_the_names_of_files(name: str, pattern: str, tmp_path: Path) 
             form = Form(names=("time", *(f"{word}{axis}" for axis in "xyz")))
             files[name.format(person=person, sensor=sensor)] = form.bytes_of(rows_of(person))
     found = draft(tmp_path / "own", files)
-    assert found is not None
     assert pattern in found.text
     assert 'sensor: "Gyroscope"' in found.text
 
@@ -250,7 +236,6 @@ def test_any_name_of_a_column_comes_back_from_the_draft(tmp_path: Path) -> None:
     head = ";".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in names)
     rows = "".join(f"{';'.join([str(row % 7)] * len(names))}\n" for row in range(9))
     found = draft(tmp_path / "own", {"r.csv": f"{head}\n{rows}".encode()})
-    assert found is not None
     document = parse(found.text, "a draft")
     assert document.problems == []
     assert [channel["columns"] for channel in document.value["channels"]] == names
@@ -260,7 +245,6 @@ def test_any_name_of_a_column_comes_back_from_the_draft(tmp_path: Path) -> None:
 def test_files_of_labels_beside_the_readings_are_named(tmp_path: Path) -> None:
     files, _ = FORMS["intervals of time"]
     found = draft(tmp_path / "own", files)
-    assert found is not None
     assert "# Files of another form: own/anna/labels.csv" in found.text
     assert 'files: "r.csv"' in found.text
 
@@ -280,7 +264,9 @@ def test_files_of_labels_beside_the_readings_are_named(tmp_path: Path) -> None:
     ids=["empty", "words", "zip", "parquet", "matlab", "object", "deep", "zeros"],
 )
 def test_what_is_no_table_has_no_draft(content: bytes, tmp_path: Path) -> None:
-    assert draft(tmp_path / "own", {"r.dat": content, "b.zip": zipped({"c": content})}) is None
+    assert (
+        draft_or_none(tmp_path / "own", {"r.dat": content, "b.zip": zipped({"c": content})}) is None
+    )
 
 
 def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
@@ -293,10 +279,10 @@ def test_an_array_that_unpacks_to_more_than_is_read_is_not_loaded(tmp_path: Path
     np.savez_compressed(stream, a=np.zeros((5_000_000, 1)))
     matlab = io.BytesIO()
     savemat(matlab, {"a": np.zeros((5_000_000, 1))}, do_compression=True)
-    assert draft(tmp_path / "other", {"a.mat": matlab.getvalue()}) is None
+    assert draft_or_none(tmp_path / "other", {"a.mat": matlab.getvalue()}) is None
     tracemalloc.start()
     try:
-        assert draft(tmp_path / "own", {"a.npz": stream.getvalue()}) is None
+        assert draft_or_none(tmp_path / "own", {"a.npz": stream.getvalue()}) is None
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -306,5 +292,4 @@ def test_of_a_large_file_the_beginning_is_read(tmp_path: Path) -> None:
     line = b"%d,%d,2,3\n"
     content = b"t,x,y,z\n" + b"".join(line % (20 * row, row % 7) for row in range(400_000))
     found = draft(tmp_path / "own", {"r.csv.gz": packed(content)})
-    assert found is not None
     assert 4_000 - 2 <= len(found.columns[0].numbers) <= 4_000  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from tests.core.data.described.movement import (
     EVERYONE,
     PEOPLE,
     Form,
+    one_file,
     put,
     rows_of,
     windows_of,
@@ -17,6 +18,7 @@ from tests.core.data.described.movement import (
 )
 from tests.core.data.described.test_forms import described, sensors
 from tests.core.data.desk import refused, says
+from tests.tables import table
 
 BY_PERSON = {**DESCRIBED_SO, "files": "{person}.csv", "person": {}}
 WHOSE = "who,from,until,what\n"
@@ -36,16 +38,7 @@ def everyones(*rows: str) -> str:
     return "".join(f"{who},{row}\n" for who in PEOPLE for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (["0,3.18,rest", "1,1.5,walk"], "'walk' from 1 s begins within that of 'rest', ... 3.18"),
-        (["0,1.58,rest", "3.18,1.6,walk"], "'walk' from 3.18 s ends before it, at 1.6; correct it"),
-        (["0,1.58,rest", "1.6,,walk"], "labels.txt:3: until: expected a number, got ''; correct"),
-        (["0,1.58,rest", ",,walk"], "labels.txt:3: from: expected a number, got ''; correct"),
-        (["9e9,9.1e9,rest"], "anna: no interval has a reading: ... from 9000000000 ... unit"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "said"), table("core/data/tables", "intervals"))
 def test_intervals_that_contradict(rows: list[str], said: str, tmp_path: Path) -> None:
     folder = with_intervals(tmp_path / "own", everyones(*rows), end="until")
     with refused(said):
@@ -82,12 +75,12 @@ def test_sensors_of_two_clocks(late: float, said: str, tmp_path: Path) -> None:
 
 def test_files_of_one_name(tmp_path: Path) -> None:
     content = Form().bytes_of(EVERYONE)
-    said = {"files": "r.csv", **DESCRIBED_SO}
     twice = zipped({"r.csv": content, "r.csx": content}).replace(b"r.csx", b"r.csv")
     with refused("has 'r.csv' twice, and one would hide the other; pack it again"):
-        windows_of(put(tmp_path / "own", {"x.zip": twice}, said))
+        windows_of(one_file(tmp_path / "own", twice, "x.zip"))
+    folder = one_file(tmp_path / "other")
     with refused("r.csv and ... r.csv.gz would be one recording; move one away"):
-        windows_of(put(tmp_path / "other", {"r.csv": content, "r.csv.gz": b""}, said))
+        windows_of(one_file(folder, b"", "r.csv.gz"))
 
 
 def test_folders_behind_links(tmp_path: Path) -> None:

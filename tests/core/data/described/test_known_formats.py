@@ -20,12 +20,9 @@ from tests.core.data.described.movement import zipped
 from tests.tables import table
 
 ROWS: list[dict[str, Any]] = table("core/data/described/formats")
-GRAVITY = 9.80665
-ACCELERATION = (0.01, -0.02, 1.0)
-STILL = (0.01, -0.02, 0.25)
-OF_GRAVITY = (0.0, 0.0, 0.75)
-"""Together the acceleration."""
-ROTATION = (0.1, -0.2, 0.3)
+BY_NAME = {row["format"]: row for row in ROWS}
+VECTORS: dict[str, tuple[list[float], float]] = table("core/data/tables", "vectors")
+"""What a sample is filled with: three numbers, and their factor."""
 SECONDS = 4
 DAMAGE = (b"", b",", b";", b"\n", b'"', b"\0", b"nan", b"1e999", b"\xff", b"{", b"-", b"9" * 30)
 STEPS = 20
@@ -36,25 +33,16 @@ def values(row: dict[str, Any], step: int) -> dict[str, Any]:
     """What a line of the sample is filled with."""
     time = step / row["hertz"]
     between = str(row.get("between", ","))
-
-    def three(sensor: tuple[float, ...], factor: float) -> str:
-        return between.join(repr(value * factor) for value in sensor)
-
+    vectors = {
+        name: between.join(repr(value * factor) for value in vector)
+        for name, (vector, factor) in VECTORS.items()
+    }
     return {
+        **vectors,
         "row": step,
         "s": f"{time:.4f}",
         "ms": round(time * 1e3),
         "ns": 1_700_000_000_000_000_000 + round(time * 1e9),
-        "g": three(ACCELERATION, 1.0),
-        "mg": three(ACCELERATION, 1e3),
-        "ms2": three(ACCELERATION, GRAVITY),
-        "still": three(STILL, 1.0),
-        "still_ms2": three(STILL, GRAVITY),
-        "gravity": three(OF_GRAVITY, 1.0),
-        "gravity_ms2": three(OF_GRAVITY, GRAVITY),
-        "rad": three(ROTATION, 1.0),
-        "deg": three(ROTATION, 180 / np.pi),
-        "uT": three((20.0, -5.0, 40.0), 1.0),
         "opportunity_1": " ".join(["NaN"] * 36),
         "opportunity_2": " ".join(["7"] * 203),
     }
@@ -185,15 +173,14 @@ def test_a_sample_of_the_format_is_read(row: dict[str, Any], tmp_path: Path) -> 
     assert (found.sampling_hz, found.channels) == (row.get("rate", row["hertz"]), row["channels"])
     each = row["hertz"] * SECONDS // STEPS
     assert found.rows == each * len(row["people"]) * len(kept)
-    known = {"acc": ACCELERATION, "gyro": ROTATION}
-    for name in ("acc", "gyro"):
+    for name, (vector, _) in (("acc", VECTORS["g"]), ("gyro", VECTORS["rad"])):
         places = [
             place
             for place, channel in enumerate(found.channel_names)
             if channel.rpartition("_")[0].endswith(name)
         ]
         means = found.windows().mean(axis=(0, 1))[places]
-        assert means == pytest.approx(known[name] * (len(places) // 3), abs=1e-5)
+        assert means == pytest.approx(vector * (len(places) // 3), abs=1e-5)
 
 
 def test_each_format_has_a_sample_an_origin_a_licence_and_a_line_of_the_page() -> None:

@@ -16,6 +16,7 @@ from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
     Form,
+    one_file,
     put,
     windows_of,
 )
@@ -60,10 +61,9 @@ def test_memory_is_not_that_of_the_samples(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(CHANNELS)]
     channels = [{"name": name, "columns": name, "unit": "none"} for name in names]
     described = {
+        **DESCRIBED_SO,
         "time": {"column": "t", "unit": "ms", "hertz": 100},
         "channels": channels,
-        "label": {"column": "label"},
-        "person": {"column": "person"},
         "files": "r.csv",
     }
     folder = put(tmp_path / "own", {"r.csv": b""}, described)
@@ -103,20 +103,18 @@ def test_a_file_in_a_folder_may_be_larger_than_what_is_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "LARGEST_TEXT_BYTES", 1000)
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    assert windows_of(put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)).rows == 24
+    assert windows_of(one_file(tmp_path / "own")).rows == 24
 
 
 def test_a_line_without_an_end_and_a_bomb_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = Form().bytes_of(EVERYONE[:3])
-    said = {"files": "r.csv", **DESCRIBED_SO}
     long = head + b"1" * (text_bytes.LONGEST_LINE_BYTES + text_bytes.AT_ONCE_BYTES)
     with refused("r.csv: a line has more than 16384 bytes"):
-        windows_of(put(tmp_path / "own", {"r.csv": long}, said))
+        windows_of(one_file(tmp_path / "own", long))
     monkeypatch.setattr(text_bytes, "SUSPICIOUS_BYTES", 1000)
     bomb = gzip.compress(head + b"\n" * 1_000_000)
-    folder = put(tmp_path / "bomb", {"r.csv.gz": bomb}, said)
+    folder = one_file(tmp_path / "bomb", bomb, "r.csv.gz")
     with refused("r.csv.gz: unpacks to more than 200 times its size"):
         windows_of(folder)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.data import Dataset, prepare
+from core.data import prepare
 from core.data.described.known_formats import described
 from core.data.filters import CHANNELS, UNITS, channels_by
 from core.data.recordings import Cutting, cut
@@ -23,6 +23,7 @@ from tests.core.data.described.movement import (
     NAMES,
     Form,
     objects,
+    one_file,
     put,
     windows_of,
     zipped,
@@ -96,7 +97,7 @@ def test_archives_that_cannot_be_trusted(tmp_path: Path) -> None:
         (zipped({"../r.csv": b"x"}), "names a file outside the archive"),
         (deep, "archives in more than 3 others; unpack them"),
     ):
-        folder = put(tmp_path / "own", {"x.zip": content}, {"files": "r.csv", **DESCRIBED_SO})
+        folder = one_file(tmp_path / "own", content, "x.zip")
         with refused(said):
             windows_of(folder)
 
@@ -107,8 +108,7 @@ def test_a_share_of_damaged_lines_is_counted_and_bounded(share: float, tmp_path:
     lines = Form().bytes_of(EVERYONE).splitlines()
     for number in range(20, 20 + damaged):
         lines[number] = b"?"
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    folder = put(tmp_path / "own", {"r.csv": b"\n".join(lines)}, said)
+    folder = one_file(tmp_path / "own", b"\n".join(lines))
     most = damaged / len(EVERYONE) * share
     if share < 1.0:
         with refused("r.csv:21: ... 10 of 480 lines are no readings"):
@@ -121,29 +121,24 @@ def test_faults_of_time_are_counted_as_a_stream_counts_them(tmp_path: Path) -> N
     rows = [row for row in EVERYONE if row["person"] == "anna"]
     others = [row for row in EVERYONE if row["person"] != "anna"]
     jumped = [*rows[:30], rows[29], rows[25], *rows[30:60], *rows[100:130], *rows[10:30]]
-    said = {"files": "r.csv", **DESCRIBED_SO}
     content = Form().bytes_of([*jumped, *others])
-    note = windows_of(put(tmp_path / "own", {"r.csv": content}, said)).held_out.note
+    note = windows_of(one_file(tmp_path / "own", content)).held_out.note
     says(note, "1 clock_jump, 1 doubled, 1 gap, 1 late")
 
 
 def test_readings_with_the_newest_first_are_refused(tmp_path: Path) -> None:
     """Without their times they would be movements that run backwards."""
-    content = Form().bytes_of(EVERYONE[::-1])
-    folder = put(tmp_path / "own", {"r.csv": content}, {"files": "r.csv", **DESCRIBED_SO})
+    folder = one_file(tmp_path / "own", Form().bytes_of(EVERYONE[::-1]))
     with refused("the newest reading is first; write the oldest first"):
         windows_of(folder)
 
 
 def test_windows_of_which_most_samples_have_a_label(tmp_path: Path) -> None:
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
-
-    def read(share: float) -> Dataset:
-        return windows_of(folder, label_share=share)
+    folder = one_file(tmp_path / "own")
 
     # 160 samples are 9 windows of 32 at stride 16; the fifth spans both labels, 16 to 16.
-    assert (read(1.0).rows, read(0.51).rows) == (3 * 8, 3 * 8)
+    for share in (1.0, 0.51):
+        assert windows_of(folder, label_share=share).rows == 3 * 8
     other = prepare(
         Source(DESCRIBED, folder, ""),
         window_steps=50,
@@ -156,8 +151,7 @@ def test_windows_of_which_most_samples_have_a_label(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_describes_itself_needs_no_flag(tmp_path: Path) -> None:
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
+    folder = one_file(tmp_path / "own")
     assert find_source(str(folder), {}, tmp_path, tmp_path).kind == DESCRIBED
     (folder / "format.yaml").unlink()
     with pytest.raises(DataError):
@@ -166,8 +160,7 @@ def test_a_folder_that_describes_itself_needs_no_flag(tmp_path: Path) -> None:
 
 def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
     """Bit for bit what the reader of HAPT makes of the same readings, in both directions."""
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    folder = put(tmp_path / "own", {"r.csv": Form().bytes_of(EVERYONE)}, said)
+    folder = one_file(tmp_path / "own")
     for filters in ("two-way", "causal"):
         found = windows_of(folder, nine_channels=True, filters=filters)
         assert (found.channel_names, found.units) == (CHANNELS, UNITS)
@@ -179,16 +172,14 @@ def test_the_nine_channels_are_those_of_a_plain_filter(tmp_path: Path) -> None:
 
 
 def test_nine_channels_that_cannot_be_made(tmp_path: Path) -> None:
-    said = {"files": "r.csv", **DESCRIBED_SO}
-    files = {"r.csv": Form().bytes_of(EVERYONE)}
-    folder = put(tmp_path / "own", files, said)
+    folder = one_file(tmp_path / "own")
     with refused("sampling_hz: the nine channels have 50 Hz, got 25; leave one of the two out"):
         windows_of(folder, nine_channels=True, sampling_hz=25.0)
     with refused("filters: described channels are not filtered, so causal would change nothing"):
         windows_of(folder, filters="causal")
     for number, missing in enumerate(("a rotation", "an acceleration with gravity")):
         one = [DESCRIBED_SO["channels"][number]]
-        put(folder, files, {**said, "channels": one})
+        put(folder, {}, {**DESCRIBED_SO, "files": "r.csv", "channels": one})
         with refused(f"nine channels need ... the format has not {missing}; record with"):
             windows_of(folder, nine_channels=True)
 

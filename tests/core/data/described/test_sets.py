@@ -10,27 +10,18 @@ import yaml
 from core.data import Dataset, prepare
 from core.data.folds import folds_of
 from core.data.source import find_source
-from tests.core.data.described.test_known_formats import ROWS, sample
+from tests.core.data.described.test_known_formats import BY_NAME, sample
 from tests.core.data.desk import refused
 from tests.tables import table
 
-FORMS = {row["format"]: row for row in ROWS}
-WORDS = {
-    "motionsense": {"walking": "walk", "standing": "stand"},
-    "usc-had": {"walking forward": "walk", "elevator down": "stand"},
-    "pamap2": {"walking": "walk", "rope jumping": "stand"},
-}
-SETS: dict[str, dict[str, Any]] = {
-    name: {"data": name, "format": name, "labels": words} for name, words in WORDS.items()
-}
-SETS["pamap2"]["channels"] = {"chest_acc": "acc", "chest_gyro": "gyro"}
+SETS: dict[str, dict[str, Any]] = table("core/data/tables", "sets")
 
 
 def written(folder: Path, **changes: Any) -> Path:
     """Made-up samples of three sets in their published forms, and the file that names them."""
     for name in SETS:
         if not (folder / name).exists():
-            sample(FORMS[name], folder / name)
+            sample(BY_NAME[name], folder / name)
     path = folder / "sets.yaml"
     path.write_text(yaml.safe_dump({"hertz": 50, "sets": SETS, **changes}), encoding="utf-8")
     return path
