@@ -1,6 +1,6 @@
 """Networks and augmentation over any set of sensors: which channels are vectors is stated."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,23 +8,17 @@ import pytest
 from core.inventory.fields import Choice
 from core.inventory.training_sections import AugmentSettings
 from core.lazy import tf
-from core.models.augmentation import Augmentation
 from core.models.native import NativeNetwork, SlotsOfBatch
 from core.models.network import Problem, build
 from core.models.spectral import SpectralModel
+from tests.core.models.test_augmentation import augmented as by_tensorflow
 from tests.core.models.test_networks import EVERY
 from tests.core.models.test_spectral import recorded, statistics
 from tests.core.models.yardstick import Vector, close, logits
+from tests.tables import table
 from worker_node.native_gradient import augmented
 
-SETS: dict[str, tuple[int, int, tuple[int, ...]]] = {
-    "one sensor at 20 Hz": (40, 3, (0,)),
-    "no sensor": (64, 3, ()),
-    "nine axes at 100 Hz": (100, 9, (0, 3, 6)),
-    "light, acceleration, heart rate, field": (50, 8, (1, 5)),
-    "thirty channels at 200 Hz": (200, 30, (0, 3, 7, 10, 14, 20, 23, 27)),
-}
-"""Each with steps, channels, and the first channels of its vectors."""
+SETS = table("core/models/tables", "sensors")
 MIXED = Problem((32, 8), 4, vectors=(1, 5))
 AXES = [1, 2, 3, 5, 6, 7]
 OTHERS = [0, 4]
@@ -37,7 +31,9 @@ def test_every_network_answers_alike_in_tensorflow_and_the_library(
     name: str, config: Choice
 ) -> None:
     steps, channels, vectors = SETS[name]
-    network = build(config, window_steps=steps, channels=channels, classes=3, vectors=vectors)
+    network = build(
+        config, window_steps=steps, channels=channels, classes=3, vectors=tuple(vectors)
+    )
     given = recorded(4, steps, channels)
     vector = network.initial(0)
     size = network.layout.trained_size
@@ -68,29 +64,28 @@ def test_a_sensor_has_one_scale_and_another_channel_its_own() -> None:
     close(scale, np.array([1, 1 / size, 2 / size, 4 / size, 1, 1, 1, 1]))
 
 
-def changed(way: str, windows: Vector, problem: Problem, moments: Vector, **asked: float) -> Vector:
-    """Windows in their own units in, and out."""
-    settings = AugmentSettings(**{"rotation_degrees": 0.0, "time_warp": 0.0, **asked})
-    seed = tf.constant((1, 2), tf.int32)
+def by_library(windows: Vector, problem: Problem, moments: Vector, **asked: float) -> Vector:
+    """Windows in their own units in, and out, as the library turns them."""
+    cut = SlotsOfBatch(len(windows), 1, 0, 1, tf.constant((1, 2), tf.int32))
     standard = tf.constant((windows - moments[0]) / moments[1])
-    if way == "library":
-        cut = SlotsOfBatch(len(windows), 1, 0, 1, seed)
-        found: Any = augmented(problem, settings, standard, tf.constant(moments), cut)
-    else:
-        of = Augmentation.of(settings, problem)
-        assert of is not None
-        found = of(standard, tf.constant(moments), seed)
+    settings = AugmentSettings(**asked)
+    found = augmented(problem, settings, standard, tf.constant(moments), cut)
     raw: Vector = found.numpy() * moments[1] + moments[0]
     return raw
 
 
-@pytest.mark.parametrize("way", ["library", "tensorflow"])
-def test_vectors_are_turned_as_if_they_stood_alone_and_other_channels_are_not(way: str) -> None:
+@pytest.mark.parametrize("changed", [by_library, by_tensorflow])
+def test_vectors_are_turned_as_if_they_stood_alone_and_other_channels_are_not(
+    changed: Callable[..., Vector],
+) -> None:
     windows = recorded(20, 32, 8)
-    found = changed(way, windows, MIXED, MOMENTS, rotation_degrees=90.0)
+    found = changed(windows, problem=MIXED, moments=MOMENTS, rotation_degrees=90.0)
     close(found[..., OTHERS], windows[..., OTHERS])
     alone = changed(
-        way, windows[..., AXES], Problem((32, 6), 4), MOMENTS[:, AXES], rotation_degrees=90.0
+        windows[..., AXES],
+        problem=Problem((32, 6), 4),
+        moments=MOMENTS[:, AXES],
+        rotation_degrees=90.0,
     )
     np.testing.assert_array_equal(found[..., AXES], alone)
     assert np.abs(alone - windows[..., AXES]).max() > 0.5

@@ -12,18 +12,23 @@ from tests.core.models.yardstick import Vector, close
 
 PROBLEM = Problem((32, 6), 4)
 STANDARDIZATION = np.stack([np.linspace(-1, 1, 6), np.linspace(1, 3, 6)]).astype(np.float32)
-MEAN, DEVIATION = STANDARDIZATION
 WINDOWS = np.random.default_rng(3).normal(0.3, 1.0, (50, 32, 6)).astype(np.float32)
 
 
-def augmented(windows: Vector, seed: tuple[int, int] = (1, 2), **settings: float) -> Vector:
+def augmented(
+    windows: Vector,
+    seed: tuple[int, int] = (1, 2),
+    problem: Problem = PROBLEM,
+    moments: Vector = STANDARDIZATION,
+    **settings: float,
+) -> Vector:
     """Windows in their own units in, and out."""
-    of = Augmentation.of(AugmentSettings(**settings), PROBLEM)
+    of = Augmentation.of(AugmentSettings(**settings), problem)
     assert of is not None
     traced = tf.function(of, autograph=False)
-    standard = tf.constant((windows - MEAN) / DEVIATION)
-    found = traced(standard, tf.constant(STANDARDIZATION), tf.constant(seed, tf.int32))
-    raw: Vector = found.numpy() * DEVIATION + MEAN
+    standard = tf.constant((windows - moments[0]) / moments[1])
+    found = traced(standard, tf.constant(moments), tf.constant(seed, tf.int32))
+    raw: Vector = found.numpy() * moments[1] + moments[0]
     return raw
 
 

@@ -15,15 +15,9 @@ from core.models.instance_norm import InstanceNorm
 from core.models.network import BuiltIn, Problem
 from core.models.tensorflow_operations import TensorFlowOperations
 from tests.core.models.yardstick import close, drawn, logits, small
+from tests.tables import table
 
-SMALL: dict[str, dict[str, int]] = {
-    "thesis": {"hidden": 8},
-    "residual": {"hidden": 8, "layers": 1},
-    "dblstm": {"units": 8, "layers": 1},
-    "conv-lstm": {"filters": 8, "hidden": 8, "layers": 1},
-    "kth": {"hidden": 8, "layers": 1},
-    "hybrid": {"filters": 8, "hidden": 8, "layers": 1, "statistics_hidden": 8},
-}
+SMALL = table("core/models/tables", "recurrent")
 WINDOWS = 2 * drawn(1, 3, 16, 6) + np.float32(0.5)
 PROBLEM = Problem((16, 6), 4)
 

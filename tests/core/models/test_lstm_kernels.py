@@ -42,16 +42,15 @@ def run(kernel: Any, values: Results) -> Results:
     ]
 
 
-def run_keras(values: Results, *, backward: bool = False) -> Results:
+def run_keras(values: Results) -> Results:
     inputs, weights, bias, direction = values
     hidden = bias.size // 4
-    layer = keras.layers.LSTM(hidden, return_sequences=True, go_backwards=backward)
+    layer = keras.layers.LSTM(hidden, return_sequences=True)
     layer.build((None, None, len(weights) - hidden))
     layer.set_weights([weights[:-hidden], weights[-hidden:], bias])
 
     def kernel(given: tf.Tensor) -> tf.Tensor:
-        outputs = tf.transpose(layer(tf.transpose(given, [1, 0, 2])), [1, 0, 2])
-        return tf.reverse(outputs, [0]) if backward else outputs
+        return tf.transpose(layer(tf.transpose(given, [1, 0, 2])), [1, 0, 2])
 
     given = tf.Variable(inputs)
     with tf.GradientTape() as tape:
@@ -66,16 +65,6 @@ def run_keras(values: Results, *, backward: bool = False) -> Results:
 def test_a_kernel_equals_keras(kernel: str, features: int, hidden: int) -> None:
     values = operands(features, hidden)
     close(run(getattr(lstm_kernels, kernel), values), run_keras(values))
-
-
-@pytest.mark.parametrize("hidden", [8, 65])
-def test_backward_equals_keras_reading_from_the_end(hidden: int) -> None:
-    values = operands(hidden, hidden)
-
-    def kernel(*given: tf.Tensor) -> tf.Tensor:
-        return lstm_kernels.lstm(*given, backward=True)
-
-    close(run(kernel, values), run_keras(values, backward=True))
 
 
 @pytest.mark.parametrize(

@@ -12,30 +12,19 @@ import pytest
 from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
 from core.lazy import tf
-from core.models.conv_lstm import ConvolutionalModel
 from core.models.dblstm import DeepBidirectionalModel
-from core.models.hybrid import HybridModel
 from core.models.kth import KthModel
 from core.models.network import Network
-from core.models.residual import ResidualModel
-from core.models.spectral import SpectralModel
-from core.models.thesis import ThesisModel
 from experiments.tables.paper import paper_table
 from tests.core.models.yardstick import gradient_function, logits, small, windows
 from tests.tables import table
 
-EVERY: list[ModelConfig] = [
-    ThesisModel(
-        hidden=8, n_layers_in_highway=2, n_stacked_layers=2, bidirectional=True, batch_norm=True
-    ),
-    ResidualModel(hidden=8, layers=2),
-    DeepBidirectionalModel(units=8),
-    DeepBidirectionalModel(units=8, layers=1),
-    ConvolutionalModel(filters=8, hidden=8),
-    KthModel(hidden=8),
-    SpectralModel(hidden=8),
-    HybridModel(filters=8, hidden=8, statistics_hidden=8),
-]
+
+def of_row(row: dict[str, Any]) -> ModelConfig:
+    return MODELS[row["name"]].Options.model_validate(row)
+
+
+EVERY = [of_row(row) for row in table("core/models/tables", "every")]
 COUNTS = table("core/models/parameters")
 every = pytest.mark.parametrize("config", EVERY, ids=lambda config: config.name)
 
@@ -46,8 +35,7 @@ def classic(config: ModelConfig) -> Network:
 
 @pytest.mark.parametrize("row", COUNTS, ids=str)
 def test_parameter_counts_on_the_classic_channels(row: dict[str, Any]) -> None:
-    options = MODELS[row["model"]["name"]].Options.model_validate(row["model"])
-    network = classic(options)
+    network = classic(of_row(row["model"]))
     assert network.layout.trained_size == row["parameters"]
     assert network.describe()["parameters"] == row["parameters"]
 

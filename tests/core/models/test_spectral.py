@@ -152,7 +152,3 @@ def test_what_is_never_trained_is_handed_back_and_not_differentiated(
     output = passed(network, batch, vector, training=True)
     untrained = {slot.spec.name for slot in network.layout.slots if not slot.spec.trained}
     assert set(output.statistics) == untrained
-
-
-def test_without_a_hidden_layer_it_is_linear_in_the_statistics() -> None:
-    assert small(SpectralModel(hidden=0), 128, 9, 6).layout.trained_size == 6 * (642 + 1)

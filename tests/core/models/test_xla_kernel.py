@@ -15,6 +15,7 @@ from core.models.kernels import compiled_by_xla, for_xla
 from tests.core.models.test_lstm_kernels import operands, run, with_gradients
 from tests.core.models.yardstick import close, small
 from tests.lazy import lstm_kernels as kernels
+from tests.tables import table
 from worker_node.gradient import GradientOfBatch
 
 BATCH = 6
@@ -87,16 +88,7 @@ def gradient_of(model: dict[str, object], **others: object) -> list[Any]:
     return [value.numpy() for value in found(windows, targets)]
 
 
-SMALL = {"hidden": 8, "layers": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("thesis", {"hidden": 8, "n_stacked_layers": 1, "bidirectional": True, "batch_norm": True}),
-        ("kth", SMALL),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), table("core/models/tables", "by xla").items())
 def test_the_gradient_of_a_network_is_that_of_the_fused_kernels(
     name: str, options: dict[str, object]
 ) -> None:
