@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from core.cage.kernel import (
     Instruction,
 )
 from tests.habits import needs
+from tests.tables import table
 
 EPERM = ERRNO | errno.EPERM
 X86 = "x86_64"
@@ -81,26 +81,26 @@ def test_another_machines_manner_is_refused(machine: str) -> None:
     assert decided(program, MACHINES[machine].architecture, calls.X32 | 39) == EPERM
 
 
+NUMBERS = {
+    **calls.EXECUTE,
+    **calls.SOCKETS,
+    **calls.BY_PROCESS,
+    **calls.TERMINALS,
+    "clone": calls.CLONE,
+    "clone3": calls.CLONE3,
+}
+ANSWERS = {"allowed": ALLOW, "EPERM": EPERM, "ENOSYS": ERRNO | errno.ENOSYS}
+
+
 @pytest.mark.parametrize("machine", [X86, ARM])
-def test_arguments_decide_sockets_threads_and_signals(machine: str) -> None:
-    column = COLUMN[machine]
-    own = MACHINES[machine].architecture
+@pytest.mark.parametrize(("call", "arguments", "answer"), table("core/cage/tables", "calls"))
+def test_arguments_decide_sockets_threads_and_signals(
+    machine: str, call: str, arguments: dict[str, int], answer: str
+) -> None:
     program = calls.instructions(machine, may_execute=True, signals_only_to=77)
-    socket = calls.SOCKETS["socket"][column]
-    assert [decided(program, own, socket, family) for family in calls.FAMILIES] == [ALLOW] * 4
-    for family in (17, 40, 38, 0):  # packet, vsock, crypto, none
-        assert decided(program, own, socket, family) == EPERM
-    assert decided(program, own, socket, 2, calls.MULTIPATH) == EPERM
-    thread = 0x3D0F00  # pthread_create's flags
-    assert decided(program, own, calls.CLONE[column], thread) == ALLOW
-    assert decided(program, own, calls.CLONE[column], thread | 0x10000000) == EPERM
-    assert decided(program, own, calls.CLONE3[column]) == ERRNO | errno.ENOSYS
-    kill = calls.BY_PROCESS["kill"][column]
-    assert decided(program, own, kill, 77) == ALLOW
-    assert decided(program, own, kill, 78) == EPERM
-    assert decided(program, own, calls.EXECUTE["execve"][column]) == ALLOW
-    ioctl = calls.TERMINALS["ioctl"][column]
-    assert decided(program, own, ioctl, third=termios.TIOCSTI) == EPERM
+    number = NUMBERS[call][COLUMN[machine]]
+    found = decided(program, MACHINES[machine].architecture, number, **arguments)
+    assert found == ANSWERS[answer]
 
 
 HEADER = Path("/usr/include/asm-generic/unistd.h")
@@ -135,7 +135,10 @@ def test_the_numbers_are_those_of_the_kernels_tables() -> None:
 CHILD = """
 import ctypes, errno, json, os, socket, subprocess, sys, threading
 from core.cage import calls
-calls.forbid(**json.loads(sys.argv[1]))
+given = json.loads(sys.argv[1])
+if given.pop("own", False):
+    given["signals_only_to"] = os.getpid()
+calls.forbid(**given)
 answers = {}
 def tried(name, work):
     try:
@@ -162,15 +165,9 @@ print(json.dumps(answers))
 
 
 def in_child(**given: object) -> dict[str, object]:
-    if given.pop("own", False):
-        code = "import os\n" + CHILD.replace(
-            "calls.forbid(", "calls.forbid(signals_only_to=os.getpid(), "
-        )
-    else:
-        code = CHILD
     unshare = calls.FORBIDDEN["unshare"][COLUMN[os.uname().machine]]
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(given), json.dumps([unshare, 0x10000000])],
+        [sys.executable, "-c", CHILD, json.dumps(given), json.dumps([unshare, 0x10000000])],
         capture_output=True,
         text=True,
         check=False,

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from core.cage import kernel, landlock
 from core.cage.landlock import Rights
 from tests.habits import needs
+from tests.tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,7 @@ PYTHON = (sys.prefix, sys.base_prefix, str(Path(landlock.__file__).parents[2]))
 """What a child needs to go on importing."""
 
 CHILD = """
-import json, os, signal, socket, sys
+import errno, json, os, signal, socket, sys
 from pathlib import Path
 from core.cage.landlock import Rights, enter
 given = json.loads(sys.argv[1])
@@ -49,12 +51,12 @@ def tried(kind, *words):
             case "execute":
                 return os.waitpid(os.posix_spawn(words[0], words, {}), 0)[1]
     except OSError as problem:
-        return f"errno {problem.errno}"
+        return errno.errorcode[problem.errno]
 print(json.dumps([held.abi, *(tried(*one) for one in tries)]))
 """
 
 
-def caged(rights: dict[str, object], *tries: tuple[object, ...]) -> list[object]:
+def caged(rights: dict[str, object], *tries: Sequence[object]) -> list[object]:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, json.dumps(rights), json.dumps(tries)],
         capture_output=True,
@@ -67,39 +69,19 @@ def caged(rights: dict[str, object], *tries: tuple[object, ...]) -> list[object]
     return answers[1:]
 
 
-REFUSED = f"errno {errno.EACCES}"
-
-
 def test_a_caged_process_reads_and_changes_what_it_may_and_nothing_else(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    outside = tmp_path / "outside"
-    read = tmp_path / "read"
-    for folder in (inside, outside, read):
+    folders = {name: tmp_path / name for name in ("inside", "outside", "read")}
+    for folder in folders.values():
         folder.mkdir()
         (folder / "file").write_text("words")
+    tries = table("core/cage/tables", "tries")
     answers = caged(
-        {"read": [*PYTHON, str(read)], "write": [str(inside)]},
-        ("read", str(read / "file")),
-        ("list", str(read)),
-        ("write", str(inside / "new")),
-        ("rename", str(inside / "new"), str(inside / "newer")),
-        ("unlink", str(inside / "newer")),
-        ("write", str(read / "file")),
-        ("unlink", str(read / "file")),
-        ("read", str(outside / "file")),
-        ("list", str(outside)),
-        ("write", str(outside / "file")),
-        ("truncate", str(outside / "file")),
-        ("mkdir", str(outside / "folder")),
-        ("rename", str(inside / "file"), str(outside / "moved")),
-        ("read", f"/proc/self/root{outside}/file"),
-        ("read", f"/proc/{os.getpid()}/environ"),
+        {"read": [*PYTHON, str(folders["read"])], "write": [str(folders["inside"])]},
+        *([word.format(**folders, process=os.getpid()) for word in words] for words, _ in tries),
     )
-    assert answers[:5] == ["words", ["file"], 1, None, None]
-    assert answers[5:12] == [REFUSED] * 7
-    assert answers[12] in (REFUSED, f"errno {errno.EXDEV}")
-    assert answers[13:] == [REFUSED] * 2
-    assert (outside / "file").read_text() == "words"
+    for answer, (words, possible) in zip(answers, tries, strict=True):
+        assert answer in possible, words
+    assert (folders["outside"] / "file").read_text() == "words"
 
 
 def test_a_caged_process_does_not_execute_what_it_may_write(tmp_path: Path) -> None:
@@ -115,7 +97,7 @@ def test_a_caged_process_does_not_execute_what_it_may_write(tmp_path: Path) -> N
         ("execute", str(tmp_path / "read/true")),
         ("execute", str(tmp_path / "write/true")),
     )
-    assert answers == [0, REFUSED]
+    assert answers == [0, "EACCES"]
 
 
 def test_ports_are_those_of_the_rights() -> None:
@@ -131,18 +113,18 @@ def test_ports_are_those_of_the_rights() -> None:
             ("bind", 0),
         )
         unlimited = caged({"read": PYTHON}, ("connect", refused), ("bind", 0))
-    assert answers == [None, REFUSED, REFUSED]
+    assert answers == [None, "EACCES", "EACCES"]
     assert unlimited == [None, None]
 
 
-def test_signals_and_abstract_sockets_stay_inside(tmp_path: Path) -> None:
+def test_signals_and_abstract_sockets_stay_inside() -> None:
     needs.cage(landlock.SCOPED)
     name = f"cage-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + name)
         listener.listen()
         answers = caged({"read": PYTHON}, ("kill", os.getpid()), ("abstract", name))
-    assert answers == [f"errno {errno.EPERM}"] * 2
+    assert answers == ["EPERM"] * 2
 
 
 def test_a_missing_path_is_an_error_unless_the_caller_says_otherwise(tmp_path: Path) -> None:
@@ -152,30 +134,12 @@ def test_a_missing_path_is_an_error_unless_the_caller_says_otherwise(tmp_path: P
     assert landlock.existing(tmp_path, missing) == (tmp_path,)
 
 
-def test_a_child_may_enter_between_fork_and_exec(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("words")
-    with landlock.Cage(Rights(read=landlock.existing("/usr", "/bin", "/lib", "/lib64"))) as cage:
-        done = subprocess.run(
-            ["/usr/bin/cat", str(secret)], preexec_fn=cage.enter, capture_output=True, check=False
-        )
-    assert done.returncode != 0
-    assert b"Permission denied" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOSYS, "built without Landlock"),
-        (errno.EOPNOTSUPP, "`lsm=`"),
-        (errno.EPERM, "filter of system calls"),
-        (errno.EIO, os.strerror(errno.EIO)),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), table("core/cage/tables", "kernels").items())
 def test_a_kernel_without_it_says_why(
-    monkeypatch: pytest.MonkeyPatch, number: int, words: str
+    monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
     def refuse(*arguments: object) -> int:
+        number = getattr(errno, name)
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(landlock, "call", refuse)
@@ -185,10 +149,7 @@ def test_a_kernel_without_it_says_why(
         assert words in cage.held.line
 
 
-@pytest.mark.parametrize(
-    ("version", "gaps"),
-    [(1, 4), (2, 4), (3, 3), (4, 2), (5, 1), (6, 0), (7, 0)],
-)
+@pytest.mark.parametrize(("version", "gaps"), table("core/cage/tables", "gaps").items())
 def test_every_abi_says_what_it_does_not_cover(
     monkeypatch: pytest.MonkeyPatch, version: int, gaps: int
 ) -> None:

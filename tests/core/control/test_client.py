@@ -16,6 +16,7 @@ from core.errors import ClusterError
 from deploy.jobs.node_job import role_restart
 from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
 from tests.core.server.processes import HANG_SECONDS
+from tests.tables import table
 
 Play = Callable[[socket.socket, threading.Event], None]
 
@@ -77,15 +78,10 @@ def saying(words: bytes) -> Play:
         (FLOOD, f"at most {MOST_BODY_BYTES} bytes"),
         (ENDLESS_HEADERS, "headers of at most 16384 bytes"),
         (saying(OK + b"a: b\r\n" * 101 + b"\r\n"), "more than 100 headers"),
-        (
-            saying(OK + b"Content-Length: 99999999\r\n\r\n"),
-            f"at most {MOST_BODY_BYTES} bytes",
+        *(
+            (saying(answer.encode()), words)
+            for answer, words in table("core/control/tables", "no answers")
         ),
-        (saying(OK + b"Content-Length: 10\r\n\r\nabc"), "ended after 3 of 10 bytes"),
-        (saying(b"HTTP/1.0 200 O"), "before the end of the headers"),
-        (saying(b""), "after 0 bytes"),
-        (saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "in one piece"),
-        (saying(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "SSH-2.0"),
     ],
 )
 def test_what_is_no_bounded_answer_is_one_error(play: Play, words: str) -> None:

@@ -15,6 +15,7 @@ from core.control.messages import Reply, Request
 from core.control.server import Computation, Pool, Server
 from tests.core.control.crowd import crowd
 from tests.core.server.processes import HANG_SECONDS, asked, python
+from tests.tables import table
 
 SHORT_OF_DESCRIPTORS = """
 import logging, resource, sys, time
@@ -145,22 +146,15 @@ def test_who_does_not_read_the_answer_is_let_go(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 4000, 431),
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n", 431),
-        (b"GET /" + b"x" * 20_000, 431),
-        (b"POST / HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", 413),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 411),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 411),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
-        (b"GET\r\n\r\n", 400),
-        (b"\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
-        (b"GET / HTTP/9.9\r\n\r\n", 505),
+        *table("core/control/tables", "no requests"),
+        ("GET / HTTP/1.1\r\n" + "a: b\r\n" * 4000, 431),
+        ("GET / HTTP/1.1\r\n" + "a: b\r\n" * 101 + "\r\n", 431),
+        ("GET /" + "x" * 20_000, 431),
     ],
 )
-def test_what_is_too_much_or_no_request_is_refused(words: bytes, status: int) -> None:
+def test_what_is_too_much_or_no_request_is_refused(words: str, status: int) -> None:
     with serving() as running:
-        with connected(running, words) as connection:
+        with connected(running, words.encode()) as connection:
             assert ended(connection).startswith(f"HTTP/1.0 {status} ".encode())
         assert get(running) == "here\n"
 

@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry
 from core.metrics import accelerator
 from core.metrics.accelerator import LONGEST_LOOK_SECONDS, Gpu, GpuCollector
 from core.metrics.instruments import Identity
-from core.metrics.process import Cost
-from core.metrics.standard import register
+from tests.core.server.test_exporter import registered
 
 
 class Nvml:
@@ -93,15 +92,7 @@ def test_a_machine_without_the_library_has_every_other_figure(
         Gpu(0)
     registry = CollectorRegistry()
     identity = Identity("worker", 0)
-    meter = register(
-        registry,
-        identity,
-        metrics_port=1,
-        server="lean",
-        ready=lambda: True,
-        cost=Cost(identity),
-        gpu=0,
-    )
+    meter = registered(registry, identity, gpu=0)
     names = {family.name for family in registry.collect()}
     meter.close()
     assert "pscluster_ready" in names

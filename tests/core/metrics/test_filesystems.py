@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -31,9 +30,6 @@ def gate() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-Ask: TypeAlias = Callable[[str], os.statvfs_result]
 
 
 def statvfs(folder: str) -> os.statvfs_result:

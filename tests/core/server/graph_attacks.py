@@ -23,6 +23,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import tensorflow as tf
 
+from tests.tables import table
+
+PATHS = table("core/server/attacks")
 SECRET = b"the secret words of another"
 TIMEOUT = tf.compat.v1.RunOptions(timeout_in_ms=5000)
 raw = tf.raw_ops
@@ -48,46 +51,33 @@ class Attacks:
             session.run(begin)
             return session.run(wanted, options=TIMEOUT)
 
+    def path(self, template: str) -> str:
+        return template.format(there=self.there, victim=self.victim, own=os.getpid())
+
     def reads(self) -> dict[str, Callable[[], Any]]:
         """Graphs that answer the secret."""
-        secret = str(self.there / "secret")
-        through = f"/proc/{self.victim}"
         return {
-            "ReadFile": lambda: raw.ReadFile(filename=secret),
-            "ReadFile of a link": lambda: raw.ReadFile(filename=str(self.there / "link")),
-            "ReadFile upwards": lambda: raw.ReadFile(filename=f"/usr/lib/../..{secret}"),
-            "ReadFile by own root": lambda: raw.ReadFile(filename=f"/proc/self/root{secret}"),
-            "ReadFile by another's root": lambda: raw.ReadFile(filename=f"{through}/root{secret}"),
-            "ReadFile by another's folder": lambda: raw.ReadFile(filename=f"{through}/cwd/secret"),
-            "ReadFile of an environ": lambda: raw.ReadFile(filename=f"{through}/environ"),
+            **{
+                f"ReadFile {name}": partial(raw.ReadFile, filename=self.path(template))
+                for name, template in PATHS["ReadFile"].items()
+            },
             "ImmutableConst": lambda: raw.ImmutableConst(
-                dtype=tf.uint8, shape=[len(SECRET)], memory_region_name=secret
+                dtype=tf.uint8, shape=[len(SECRET)], memory_region_name=str(self.there / "secret")
             ),
         }
 
     def lists(self) -> dict[str, Callable[[], Any]]:
         """Graphs that answer names."""
-        through = f"/proc/{self.victim}/root{self.there}/s*"
         return {
-            "MatchingFiles": lambda: raw.MatchingFiles(pattern=str(self.there / "*")),
-            "MatchingFiles by another's root": lambda: raw.MatchingFiles(pattern=through),
+            f"MatchingFiles {name}": partial(raw.MatchingFiles, pattern=self.path(template))
+            for name, template in PATHS["MatchingFiles"].items()
         }
 
     def writes(self) -> dict[str, tuple[Path, str]]:
         """By name: a file, and what a graph calls it that writes it."""
-        there = self.there
-        temporary = Path(f"/tmp/pscluster-attack-{os.getpid()}")
-        in_memory = Path(f"/dev/shm/pscluster-attack-{os.getpid()}")
-        order = Path(f"/proc/{self.victim}/oom_score_adj")
         return {
-            "WriteFile": (there / "one", f"{there}/one"),
-            "WriteFile in a new folder": (there / "new/one", f"{there}/new/one"),
-            "WriteFile over another's": (there / "state", f"{there}/state"),
-            "WriteFile by another's root": (there / "two", f"/proc/{self.victim}/root{there}/two"),
-            "WriteFile by own root": (there / "three", f"/proc/self/root{there}/three"),
-            "WriteFile among temporary files": (temporary, str(temporary)),
-            "WriteFile in memory": (in_memory, str(in_memory)),
-            "WriteFile to another's place in the queue of the killed": (order, str(order)),
+            f"WriteFile {name}": (Path(self.path(file)), self.path(called_so))
+            for name, (file, called_so) in PATHS["WriteFile"].items()
         }
 
     def moves(self) -> bool:

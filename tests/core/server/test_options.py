@@ -23,15 +23,7 @@ def test_a_role_from_flags_alone() -> None:
     assert role("ps", "--host", "::1").address == "[::1]:2222"
 
 
-@pytest.mark.parametrize(
-    ("host", "guard"),
-    [
-        ("127.0.0.1", "loopback"),
-        ("localhost", "loopback"),
-        ("::1", "loopback"),
-        ("192.168.1.26", "none"),
-    ],
-)
+@pytest.mark.parametrize(("host", "guard"), table("core/server/tables", "guards").items())
 def test_a_loopback_host_is_guarded_unless_told_otherwise(host: str, guard: str) -> None:
     assert role("ps", "--host", host).guard == guard
     assert role("ps", "--host", host, "--guard", "none").guard == "none"

@@ -6,32 +6,17 @@ import pytest
 from core.server.probe import EMPTY_SETTINGS_FRAME, PREFACE, answers
 from tests.core.server.processes import HANG_SECONDS
 from tests.ports import free_ports
-
-SETTINGS_ACKNOWLEDGED = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
-GO_AWAY = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0])
+from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("reply", "answered"),
-    [
-        (EMPTY_SETTINGS_FRAME, True),
-        (b"", False),
-        (b"\x00\x00", False),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False),
-        (SETTINGS_ACKNOWLEDGED, False),
-        (GO_AWAY, False),
-        (EMPTY_SETTINGS_FRAME[:-1], False),
-    ],
-)
-def test_a_server_that_sends_its_settings_answers_and_no_other(
-    reply: bytes, answered: bool
-) -> None:
+@pytest.mark.parametrize(("reply", "answered"), table("core/server/tables", "probes"))
+def test_a_server_that_sends_its_settings_answers_and_no_other(reply: str, answered: bool) -> None:
     def serve() -> bytes:
         connection, _ = listener.accept()
         with connection:
             connection.settimeout(HANG_SECONDS)
             heard = connection.recv(len(PREFACE) + len(EMPTY_SETTINGS_FRAME), socket.MSG_WAITALL)
-            connection.sendall(reply)
+            connection.sendall(bytes.fromhex(reply))
             return heard
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:

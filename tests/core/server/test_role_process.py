@@ -14,16 +14,9 @@ from tests.core.server.processes import (
     child_of_a_shell,
     ended,
     place,
-    ready,
     running,
 )
 from tests.ports import free_ports
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> str:
-    """A copy of the shipped inventory, which may have a person's cluster beside it."""
-    return str(shutil.copy(PROJECT / "inventories" / "local.yaml", tmp_path))
 
 
 def sample(text: str, name: str) -> float:
@@ -104,21 +97,9 @@ def test_a_role_whose_parent_is_another_does_not_start() -> None:
     assert "the parent process 1 ended while this one started" in "\n".join(lines)
 
 
-def test_a_role_finds_its_place_in_an_inventory_and_starts_over_without_it(local: str) -> None:
-    port, metrics_port = free_ports(2)
-    override = f"nodes.localhost.roles.2.worker={{port: {port}, metrics_port: {metrics_port}}}"
-    flags = ["--inventory", local, "--task", "1", "--set", override]
-    with ready("worker_node", flags, port, metrics_port) as role:
-        assert answers("127.0.0.1", port, HANG_SECONDS)
-        arguments = Path(f"/proc/{role.process.pid}/cmdline").read_text().split("\0")
-        role.process.terminate()
-        assert f"worker:1 127.0.0.1:{port}: ready after" in role.output()
-    assert "--inventory" not in arguments
-    assert arguments[arguments.index("--peers") + 1] == "2"
-    assert arguments[arguments.index("--guard") + 1] == "loopback"
-
-
-def test_a_task_the_inventory_lacks_is_one_line(local: str) -> None:
-    code, (line,) = ended("worker_node", "--inventory", local, "--task", "7")
+def test_a_task_the_inventory_lacks_is_one_line(tmp_path: Path) -> None:
+    # A copy: the shipped one may have a person's cluster beside it.
+    inventory = shutil.copy(PROJECT / "inventories" / "local.yaml", tmp_path)
+    code, (line,) = ended("worker_node", "--inventory", str(inventory), "--task", "7")
     assert code == ExitCode.BAD_USAGE
     assert line.startswith("worker:7: ")

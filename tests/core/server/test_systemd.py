@@ -55,12 +55,17 @@ def test_a_role_reports_its_life_also_after_it_has_read_its_inventory(tmp_path: 
                 assert wait(process, word)
             assert wait.heard[0] == "STATUS=loading TensorFlow"
             assert f"STATUS=serving on port {port}" in wait.heard
+            arguments = Path(f"/proc/{process.pid}/cmdline").read_text()
+            assert "\0--peers\x002\0" in arguments
+            assert "\0--guard\0loopback\0" in arguments
+            assert "--inventory" not in arguments
             process.terminate()
             assert wait(process, "STOPPING=1")
         finally:
             process.terminate()
             output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == ExitCode.DONE, output
+    assert f"worker:1 127.0.0.1:{port}: ready after" in output
 
 
 def test_a_process_that_is_not_meant_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
