@@ -30,16 +30,7 @@ def parts(count: int, wanted: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("count", "sum_of_all"),
-    [
-        (1, "0"),
-        (2, "(0+1)"),
-        (3, "((0+1)+2)"),
-        (5, "(((0+1)+(2+3))+4)"),
-        (6, "(((0+1)+(2+3))+(4+5))"),
-    ],
-)
+@pytest.mark.parametrize(("count", "sum_of_all"), table("core/consistency/tables", "sums").items())
 def test_neighbours_are_paired_and_an_odd_one_is_carried_up(count: int, sum_of_all: str) -> None:
     assert tree_sum(leaves(count), written) == sum_of_all
 

@@ -46,3 +46,9 @@ def watchdog_of(start: Start) -> Callable[..., Process]:
 @pytest.fixture
 def server(start: Start) -> Server:
     return Server(start)
+
+
+@pytest.fixture
+def healthy(start: Start) -> Server:
+    """A second one."""
+    return Server(start)

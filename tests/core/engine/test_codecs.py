@@ -184,15 +184,15 @@ def test_a_shard_without_values_sends_nothing_and_stateless_is_what_keeps_nothin
 
 
 @pytest.mark.parametrize(
-    ("config", "codec", "name"),
+    ("config", "codec"),
     [
-        (Fp32Codec(), Fp32(), "fp32"),
-        (Fp16Codec(), FP16, "fp16"),
-        (TopKCodec(), TopK(0.01, 0.9), "topk"),
-        (TopKCodec(density=0.5, momentum=0.0), TopK(0.5, 0.0), "topk"),
-        (TopKCodec(clip_norm=2.0, warmup_epochs=4), TopK(0.01, 0.9, 2.0, 4), "topk"),
+        (Fp32Codec(), Fp32()),
+        (Fp16Codec(), FP16),
+        (TopKCodec(), TopK(0.01, 0.9)),
+        (TopKCodec(density=0.5, momentum=0.0), TopK(0.5, 0.0)),
+        (TopKCodec(clip_norm=2.0, warmup_epochs=4), TopK(0.01, 0.9, 2.0, 4)),
     ],
 )
-def test_the_inventory_s_codecs_are_the_engine_s(config: Any, codec: Codec, name: str) -> None:
+def test_the_inventory_s_codecs_are_the_engine_s(config: Any, codec: Codec) -> None:
     assert codec_of(config) == codec
-    assert codec.name == name
+    assert codec.name == config.name

@@ -9,6 +9,7 @@ from core.engine.membership import Membership
 from core.engine.messages import (
     Answered,
     DrainAsked,
+    Event,
     Failed,
     Item,
     Joined,
@@ -35,6 +36,17 @@ WAYS: dict[Phase, tuple[Cause, ...]] = {
 """What leads an absent worker into each phase."""
 
 
+EVENTS: dict[Cause, list[Event]] = {
+    Cause.ANSWERED: [Answered(0)],
+    Cause.JOINED: [Joined(0)],
+    Cause.JOIN_FAILED: [JoinFailed(0, "gone")],
+    Cause.ALIVE: [Probed(0, True)],
+    Cause.SILENT: [Probed(0, False), Silent(0)],
+    Cause.DRAIN_ASKED: [DrainAsked(0)],
+}
+"""What happens to worker 0, whatever it does."""
+
+
 class Case:
     """Worker 0 of a membership in some phase at time 1, beside worker 1, which is idle."""
 
@@ -53,12 +65,6 @@ class Case:
         """Make happen what `cause` says, whatever the phase."""
         attempt = self.worker.attempt or 0
         match cause:
-            case Cause.ANSWERED:
-                self.core.handle(Answered(0), self.now)
-            case Cause.JOINED:
-                self.core.handle(Joined(0), self.now)
-            case Cause.JOIN_FAILED:
-                self.core.handle(JoinFailed(0, "gone"), self.now)
             case Cause.DISPATCHED:
                 self.core.give(0, Item(1, "update"), self.now)
             case Cause.REPLIED:
@@ -68,13 +74,9 @@ class Case:
             case Cause.OVERDUE:
                 self.now = self.worker.due
                 self.core.tick(self.now)
-            case Cause.ALIVE:
-                self.core.handle(Probed(0, True), self.now)
-            case Cause.SILENT:
-                self.core.handle(Probed(0, False), self.now)
-                self.core.handle(Silent(0), self.now)
-            case Cause.DRAIN_ASKED:
-                self.core.handle(DrainAsked(0), self.now)
+            case _:
+                for event in EVENTS[cause]:
+                    self.core.handle(event, self.now)
 
 
 @pytest.mark.parametrize("before", Phase)

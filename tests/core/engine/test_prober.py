@@ -21,16 +21,18 @@ Address = tuple[str, int]
 
 
 @pytest.fixture
-def silent() -> Iterator[list[Address]]:
+def listeners() -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(CROWD)]
+
+
+@pytest.fixture
+def silent(listeners: list[socket.socket]) -> list[Address]:
     """Addresses of stopped processes.
 
     The kernel completes the handshake, and nobody ever answers.
     """
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()
-            for _ in range(CROWD)
-        ]
+    return [listener.getsockname() for listener in listeners]
 
 
 @pytest.fixture
@@ -65,14 +67,11 @@ def test_those_that_answer_are_told_from_those_that_do_not(
     assert answering(everybody, 1.0) == {"healthy"}
 
 
-def test_all_are_asked_at_the_same_time() -> None:
+def test_all_are_asked_at_the_same_time(listeners: list[socket.socket]) -> None:
     """None of them answers before each has been asked."""
-    with ExitStack() as stack:
-        listeners = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(CROWD)
-        ]
 
-        def serve() -> None:
+    def serve() -> None:
+        with ExitStack() as stack:
             connections = []
             for listener in listeners:
                 listener.settimeout(WAIT_SECONDS)
@@ -80,11 +79,11 @@ def test_all_are_asked_at_the_same_time() -> None:
             for connection in connections:
                 connection.sendall(EMPTY_SETTINGS_FRAME)
 
-        everybody = {str(k): each.getsockname() for k, each in enumerate(listeners)}
-        with ThreadPoolExecutor(1) as pool:
-            served = pool.submit(serve)
-            assert answering(everybody, WAIT_SECONDS) == set(everybody)
-            served.result()
+    everybody = {str(k): each.getsockname() for k, each in enumerate(listeners)}
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        assert answering(everybody, WAIT_SECONDS) == set(everybody)
+        served.result()
 
 
 def test_a_name_that_nobody_knows_does_not_answer() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.core.server.processes import HANG_SECONDS
 from tests.habits.leaks import PROJECT
+from tests.tables import table
 
 LOADING_SECONDS = 110
 """Until the process has loaded TensorFlow. Measured beside a dozen busy processes on two cores: 41
@@ -68,17 +69,7 @@ def exactly_once(story: dict[str, Any]) -> bool:
     return bool(story["minimum"] == story["maximum"] == story["applied"] == story["scheduled"] > 0)
 
 
-EVERYBODY = [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "facts", "workers"),
-    [
-        ("absent_at_connect", {"joined": 2}, {"first": [0, 1], "third": EVERYBODY}),
-        ("stopped_while_tracing", {"joined": 2}, {"first": [0, 2], "second": EVERYBODY}),
-        ("stopped_while_joining", {}, {"first": [0, 2], "second": EVERYBODY}),
-    ],
-)
+@pytest.mark.parametrize(("name", "facts", "workers"), table("core/engine/tables", "away"))
 def test_a_worker_that_does_not_answer_delays_no_other_and_joins_when_it_does(
     name: str, facts: dict[str, int], workers: dict[str, list[int]]
 ) -> None:
@@ -138,7 +129,7 @@ def test_a_late_push_of_a_worker_that_was_given_up_is_dropped_at_the_shards() ->
     assert story["waits_for"], "worker 1 was never met in mid-step"
     assert story["late_replies"] >= 1
     assert story["duplicates_dropped"] >= 1
-    assert story["worked"]["second"] == EVERYBODY
+    assert story["worked"]["second"] == [0, 1, 2]
 
 
 def test_a_parameter_server_that_dies_ends_the_run_with_an_error_that_names_it() -> None:

@@ -75,9 +75,8 @@ def test_one_that_is_cut_off_on_purpose_is_neither_killed_nor_kept_away(
 
 
 def test_a_silent_coordinator_is_freed_of_the_server_that_does_not_answer_and_of_no_other(
-    start: Start, server: Server, watchdog_of: Callable[..., Process]
+    start: Start, server: Server, healthy: Server, watchdog_of: Callable[..., Process]
 ) -> None:
-    healthy = Server(start)
     waiter = server.waiter(start)
     patient = healthy.waiter(start)
     server.stop()
@@ -184,9 +183,8 @@ def test_a_call_that_must_not_hang_is_made_without_heartbeats(
 
 
 def test_a_guarded_server_that_stops_is_cut_off_while_the_coordinator_is_well(
-    start: Start, server: Server, watchdog_of: Callable[..., Process]
+    start: Start, server: Server, healthy: Server, watchdog_of: Callable[..., Process]
 ) -> None:
-    healthy = Server(start)
     waiter = server.waiter(start)
     patient = healthy.waiter(start)
     guarded = (f"guard ps:0 {healthy.words}", f"guard ps:1 {server.words}")

@@ -15,6 +15,7 @@ from core.exported.description import Format
 from core.exported.onnx_tensors import refuse_other_files
 from tests.core.exported import small
 from tests.lazy import onnx
+from tests.tables import table
 
 
 @pytest.fixture
@@ -41,20 +42,7 @@ def test_another_shape_is_refused(folder: Path, shape: tuple[int, ...]) -> None:
         open_model(folder).logits(np.zeros(shape, np.float32))
 
 
-REFUSED = "the runtime refuses it"
-
-
-@pytest.mark.parametrize(
-    ("kind", "missing", "said"),
-    [
-        ("savedmodel", None, "needs TensorFlow: export the run with --to onnx"),
-        ("keras", None, "needs TensorFlow: export the run with --to onnx"),
-        ("onnx", "onnxruntime", "`pip install onnxruntime`"),
-        ("litert", "ai_edge_litert.interpreter", "`pip install ai-edge-litert`"),
-        ("onnx", None, REFUSED),
-        ("litert", None, REFUSED),
-    ],
-)
+@pytest.mark.parametrize(("kind", "missing", "said"), table("core/exported/tables", "unopened"))
 def test_what_cannot_be_opened_is_refused_in_one_line_with_the_remedy(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -14,6 +14,7 @@ from core.inventory.templates import local_inventory
 from core.registry import IncompleteExtensionError, Registry
 from tests.core.inventory.cases import PROJECT
 from tests.ran import python
+from tests.tables import table
 
 PAGES = PROJECT / "docs" / "how-to-add"
 KINDS = ("mode", "codec", "optimizer", "model", "reader")
@@ -81,27 +82,10 @@ class Facts:
 PLACE = "extension_folder_of_a_test"
 
 
-ABSTRACT = """from abc import ABC, abstractmethod
-class Toy(Facts, ABC):
-    name, cost = 'toy', 3
-    @abstractmethod
-    def turn(self): ..."""
+EXTENSIONS = table("core/inventory/tables", "extensions")
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        ("class Toy(Facts): name = 'toy'", rf"{PLACE}\.toy: the gear Toy .* `cost`"),
-        (
-            "class Toy(Facts): name, cost = 'tool', 3",
-            "expected `name = 'toy'` as listed, got 'tool'",
-        ),
-        ("class Toy: name, cost = 'toy', 3", "expected a class that inherits from Facts"),
-        ("class Other(Facts): name, cost = 'toy', 3", "expected a class that inherits from Facts"),
-        (ABSTRACT, "the gear Toy does not define turn"),
-    ],
-    ids=["fact", "name", "base", "class", "method"],
-)
+@pytest.mark.parametrize(("module", "message"), EXTENSIONS.values(), ids=EXTENSIONS)
 def test_an_incomplete_extension_is_refused_by_module_and_fact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from core.documents.problem import LISTED_PROBLEMS
 from core.inventory import Inventory, InventoryError, Machine, load
 from tests.core.inventory.cases import PROJECT, THREE_NODES, machine, read
+from tests.tables import table
 
 THESIS = (PROJECT / "inventory.yaml").read_text(encoding="utf-8")
 LOCAL = (PROJECT / "inventories" / "local.yaml").read_text(encoding="utf-8")
@@ -41,10 +42,7 @@ trees = st.recursive(
 )
 machines = st.sampled_from(MACHINES)
 quickly = settings(max_examples=100, deadline=None)
-PATHS = ["cluster", "storage", "interface", "ssh", "ports", "ports.worker", "jobs", "jobs.pi"]
-PATHS += ["nodes", "nodes.0", "nodes.0.name", "nodes.0.roles", "nodes.0.roles.0"]
-TRAIN = ["", ".recipe", ".model", ".model.name", ".optimizer.name", ".validation_subjects"]
-PATHS += [f"jobs.train{key}" for key in TRAIN]
+PATHS = table("core/inventory/tables", "paths")
 
 
 def written(value: Any, flow: bool = False) -> str:

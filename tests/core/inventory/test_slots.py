@@ -35,15 +35,7 @@ def test_auto_is_one_a_core_or_for_a_shared_step_a_power_of_two(kind: str, name:
 
 
 @pytest.mark.parametrize(
-    ("batch", "batch_norm", "number"),
-    [
-        (100, False, 32),
-        (32, False, 32),
-        (31, False, 16),
-        (1, False, 1),
-        (100, True, 4),
-        (3, True, 2),
-    ],
+    ("batch", "batch_norm", "number"), table("core/inventory/tables", "slots of the library")
 )
 def test_the_library_s_slots_follow_the_recipe_alone(
     batch: int, batch_norm: bool, number: int
@@ -71,12 +63,7 @@ def test_any_batch_can_be_cut_into_it(mode: str, batch_size: int, count: int, co
 
 
 @pytest.mark.parametrize(
-    ("mode", "count", "cores", "why"),
-    [
-        ("async", 3, [4, 4, 16], "one a core: 2 of 3 workers have 4 each"),
-        ("sync", 16, PIS, "one for each of 16 workers, a power of two"),
-        ("async", 2, [], "no worker said how many cores it has: 4 are usual"),
-    ],
+    ("mode", "count", "cores", "why"), table("core/inventory/tables", "reasons of slots")
 )
 def test_why_names_the_cores_or_the_workers(
     mode: str, count: int, cores: list[int], why: str
@@ -98,13 +85,7 @@ def test_a_job_that_is_still_auto_has_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "number", "workers", "words"),
-    [
-        ("sync", 64, 100, ["36 of them compute no part", "64 are the most"]),
-        ("allreduce", 4, 16, ["12 of them compute no part", "slots to 16"]),
-        ("sync", 16, 16, []),
-        ("async", 1, 100, []),
-    ],
+    ("mode", "number", "workers", "words"), table("core/inventory/tables", "without a part")
 )
 def test_workers_without_a_part_of_a_step_are_named(
     mode: str, number: int, workers: int, words: list[str]

@@ -3,31 +3,10 @@
 import pytest
 
 from core.documents.yaml_document import parse
+from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("no", "no"),
-        ("on", "on"),
-        ("true", True),
-        ("2e-3", 0.002),
-        ("1E3", 1000.0),
-        ("010", 10),
-        ("0x1F", 31),
-        ("0o17", 15),
-        ("100_000_000", 100_000_000),
-        ("22:22", "22:22"),
-        ("192.168.1.26", "192.168.1.26"),
-        ("2026-11-20", "2026-11-20"),
-        ("-.inf", float("-inf")),
-        ("+.INF", float("inf")),
-        ("~", None),
-        ("'5'", "5"),
-        ("!!str 5", "5"),
-        ("'a: [b'", "a: [b"),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), table("core/inventory/tables", "scalars"))
 def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     document = parse(f"key: {text}\n", "mine.yaml")
 

@@ -18,6 +18,7 @@ from core.logs.lines import (
     read_line,
 )
 from tests.ran import python
+from tests.tables import table
 
 AT = 1795305600.9876
 WORKER = Speaker("worker:3", "192.168.1.19:2223", "20261121T224500Z-train")
@@ -158,20 +159,7 @@ def test_nothing_that_is_read_raises(text: str) -> None:
     read_line(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            '{"time": "2026-11-22T00:00:00.987Z"}',
-            '{"time": 3, "message": "x"}',
-            "{" * 100_000,
-            "[]",
-            "{}",
-            "null",
-        ),
-        *("2026-13-22T00:00:00.987Z INFO ps:0: x", "2026-13-22 00:00:00.987: I x", "    more", ""),
-    ],
-)
+@pytest.mark.parametrize("text", [*table("core/logs/tables", "no lines"), "{" * 100_000])
 def test_what_is_no_line(text: str) -> None:
     assert read_line(text) is None
 

@@ -37,11 +37,9 @@ def test_accuracy_decides_and_the_loss_where_there_is_none(case: dict[str, Any])
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["epoch", "loss"], "names of their own, got epoch, loss"),
+        *CASES["confused"],
         ([str(at) for at in range(MOST_OTHERS + 1)], "at most 32 other figures, got 33"),
-        ([""], "1 to 100 printable characters, got ''"),
         (["x" * 101], "1 to 100 printable characters"),
-        (["r\n2"], "1 to 100 printable characters"),
     ],
 )
 def test_names_that_would_be_confused_are_refused(names: list[str], words: str) -> None:

@@ -11,24 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ClusterError
-from core.status import history
+from core.status import events, history
 from core.status.apply import replay
 from core.status.condensed import counted, events_of
 from core.status.events import (
-    Calibrated,
-    CheckpointWritten,
-    Diverged,
     Ended,
-    FaultInjected,
     FiguresComputed,
-    Noted,
-    Planned,
-    Restored,
     Resumed,
     Stamped,
-    StoppedEarly,
-    TrafficCounted,
-    UpdatesCounted,
 )
 from core.status.history import (
     KEPT,
@@ -91,20 +81,12 @@ def test_what_was_appended_one_by_one_comes_back_too(tmp_path: Path) -> None:
     same(replay(read_events(tmp_path)).view(60.0), everything.view(60.0))
 
 
+PAST = table("core/status/past_runs")
 REGRESSION = Figures(loss=2.5, others={"r2": 0.5, "mae": 1.25})
 COUNTS = (ClassCount("rain", 5, 1, 2),)
 MIX_UPS = (MixUp("rain", "snow", 2),)
 ONE_OF_EACH: list[Stamped] = [
-    (1.5, Noted("warning", "hot")),
-    (2.0, Planned(3, 1, 0.01)),
-    (3.0, UpdatesCounted(5, 1, 2, 1)),
-    (4.0, TrafficCounted(1000, 2000, 5)),
-    (5.0, CheckpointWritten(0.2, 4096, 5)),
-    (6.0, Diverged("the loss is nan")),
-    (7.0, FaultInjected("kill-worker", "worker:1")),
-    (8.0, Calibrated({"worker:0": 2e6})),
-    (9.0, Restored(1, 0)),
-    (10.0, StoppedEarly("train", 12, 7, 5)),
+    *((at, getattr(events, name)(*given)) for at, name, *given in PAST["one of each"]),
     (11.0, FiguresComputed("test", REGRESSION, counts=COUNTS, mix_ups=MIX_UPS)),
 ]
 
@@ -195,7 +177,6 @@ def test_a_foreign_line_is_an_event_of_its_types_or_none(data: st.DataObject) ->
     json.dumps(finite(state.view(60.0).__dict__), default=lambda part: part.__dict__)
 
 
-PAST = table("core/status/past_runs")
 NOTED = {"event": "noted", "time": "2026-01-01T00:00:00Z", "seconds": 1.0, "kind": "x"}
 FOREIGN = {
     **PAST["foreign"],

@@ -24,7 +24,10 @@ def test_every_field_has_a_meaning() -> None:
     assert not without
 
 
-@pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
+of_both_jobs = pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
+
+
+@of_both_jobs
 def test_an_answer_fits_the_schema(played: Played) -> None:
     answer = json.loads(json.dumps(view.described(played.view(60.0))))
     schema = reference.schema()
@@ -34,7 +37,7 @@ def test_an_answer_fits_the_schema(played: Played) -> None:
         jsonschema.validate({**answer, "nodes": "rpi11"}, schema)
 
 
-@pytest.mark.parametrize("played", [whole(), pi()], ids=["train", "pi"])
+@of_both_jobs
 def test_a_line_of_the_history_fits_its_schema(played: Played) -> None:
     fits = jsonschema.Draft202012Validator(reference.history_schema()).is_valid
     lines = [json.loads(line_of(event, at, STARTED)) for at, event in played.kept]
