@@ -63,11 +63,11 @@ def test_windows_stay_within_one_person_device_activity_and_time(desk: Desk) -> 
 
     dataset = desk.read(NAME, text(rows), **CUT)
 
-    x = dataset.windows()[:, :, 0]
-    assert (np.diff(x, axis=1) == 1).all()
+    windows = dataset.windows()[:, :, 0]
+    assert (np.diff(windows, axis=1) == 1).all()
     users = np.array(dataset.held_out.groups)[dataset.subjects()]
     activities = np.array(dataset.labels)[dataset.classes()]
-    assert sorted(zip(x[:, 0], users, activities, strict=True)) == sorted(expected)
+    assert sorted(zip(windows[:, 0], users, activities, strict=True)) == sorted(expected)
     assert dataset.rows > 300
 
 
