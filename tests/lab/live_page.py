@@ -1,10 +1,7 @@
 """The live page of sixteen nodes, and the report of their training, as a browser shows them."""
 
-import json
-import urllib.request
-
 from tests.cluster.pages.browser import chromium, looking, picture
-from tests.lab.sixteen_pis import HUB, NODES, SixteenPis
+from tests.lab.sixteen_pis import HUB, SixteenPis
 from tests.lab.tunnel import brought_here
 from tests.lazy import expect
 
@@ -19,24 +16,9 @@ def a_training_on_the_page(cluster: SixteenPis) -> None:
         training.wait_for("train: epoch   8/12")
         with brought_here(cluster.lab, HUB, 9203) as address, looking(browser, address) as seen:
             expect(seen.page.locator("canvas:visible")).not_to_have_count(0)
-            status = json.loads(urllib.request.urlopen(f"{address}api/status", timeout=10).read())
             picture(seen.page, "page")
             seen.looks_well()
         training.end(0)
-    assert (status["state"], status["job"], status["train"]["planned_epochs"]) == (
-        "running",
-        "train",
-        12,
-    )
-    assert {node["name"] for node in status["nodes"]} == set(NODES)
-    states = {role["task"]: role["state"] for node in status["nodes"] for role in node["roles"]}
-    assert len(states) == 18
-    assert {state for task, state in states.items() if task.startswith("worker")} <= {
-        "busy",
-        "idle",
-        "suspect",
-        "slow",
-    }
     report = max(
         operator.folder.glob("runs/*-train/report.html"), key=lambda path: path.parent.name
     )

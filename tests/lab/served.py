@@ -34,13 +34,12 @@ def versions_come_and_go(
     logits of version 1.
     """
     node, address = at
-    named = ("--inventory", str(operator.inventory))
     for number in (1, 2):
         export(folder / str(number), float(number))
 
-    assert f"{node}: har: version 1" in promoted(operator, folder / "1", named)
+    assert f"{node}: har: version 1" in promoted(operator, folder / "1")
     eventually(operator.well, "the first version is served", SECONDS)
-    token = operator.fab("service", "token", *named).stdout.split()[-1]
+    token = operator.fab("service", "token").stdout.split()[-1]
     authority = lab.ssh(node, "cat /etc/pscluster/service/authority.crt").stdout
     body = json.dumps(as_json(windows(2), outputs=[{"name": "logits"}]))
     words = shlex.join(
@@ -55,16 +54,13 @@ def versions_come_and_go(
     assert np.allclose(
         np.reshape(found["outputs"][0]["data"], (2, 2)), logits(windows(2)), rtol=1e-4, atol=1e-5
     )
-    promoted(operator, folder / "2", named)
+    promoted(operator, folder / "2")
     eventually(lambda: answer()["model_version"] == "2", "the new version is served", SECONDS)
-    assert "current" in operator.fab("service", "list", *named).stdout
-    operator.fab("service", "rollback", *named)
+    assert "current" in operator.fab("service", "list").stdout
+    operator.fab("service", "rollback")
     eventually(lambda: answer()["model_version"] == "1", "the version before is served", SECONDS)
     before = main_process(lab, node)
-    assert (
-        f"{node}: service ready"
-        in operator.fab("deploy", "restart", "--role", "service", *named).stdout
-    )
+    assert f"{node}: service ready" in operator.fab("deploy", "restart", "--role", "service").stdout
     assert main_process(lab, node) not in (before, "0")
     assert answer()["model_version"] == "1"  # at once: the restart ended when the service was ready
     metrics = shlex.join(["python3", "-c", _READ, f"http://{address}:9204/metrics"])
@@ -78,6 +74,6 @@ def main_process(lab: Lab, node: str) -> str:
     ).stdout.strip()
 
 
-def promoted(operator: Operator, folder: Path, named: tuple[str, ...]) -> str:
+def promoted(operator: Operator, folder: Path) -> str:
     """What the promotion of an export says."""
-    return operator.fab("service", "promote", "--model", str(folder), *named).stdout
+    return operator.fab("service", "promote", "--model", str(folder)).stdout

@@ -7,17 +7,15 @@ import base64
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pytest
 
 from core.inventory import load
 from deploy.converge.monitor import MONITOR_PASSWORD
 from deploy.monitor.ready import USER
-from tests.lab.environment import environment_seed
-from tests.lab.lab import Lab
+from tests.lab import deployed
+from tests.lab.deployed import trusted
 from tests.lab.node import LabNode
-from tests.lab.operator import Operator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -29,12 +27,8 @@ PI = ("job", "pi", "--set", "jobs.pi.samples=1000000")
 MARK = "/root/PWNED"
 
 
-@dataclass(frozen=True)
-class Place:
-    """The lab, its operator, and the attacked node."""
-
-    lab: Lab
-    operator: Operator
+class Place(deployed.Place):
+    """Three nodes, the first of which is attacked."""
 
     @property
     def hub(self) -> LabNode:
@@ -43,7 +37,7 @@ class Place:
 
     def as_root(self, script: str, *words: str) -> str:
         """The output of a script there."""
-        return self.hub.execute("sh", "-c", script, "sh", *words).stdout.strip()
+        return self.on(HUB, script, *words)
 
     def as_account(self, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """Runs a script as the account there; it may fail."""
@@ -83,15 +77,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    layer = environment_seed()
-    with Lab.up(3, seeds={f"rpi0{number}": layer for number in (1, 2, 3)}) as lab:
-        operator = Operator(lab, tmp_path_factory.mktemp("operator"))
-        words = [*operator.tool, "init", "--hosts", "192.168.1.16-18"]
-        written = subprocess.run(words, capture_output=True, text=True, check=True)
-        operator.inventory.write_text(
-            written.stdout.replace("node0", "rpi0").replace("node-", "rpi0")
-        )
-        operator.fab("deploy", "trust", "--yes")
+    with trusted(tmp_path_factory.mktemp("operator"), 3) as (lab, operator):
         operator.fab("deploy", "start", "--no-jobs")
         operator.fab(*PI)
         yield Place(lab, operator)
@@ -211,56 +197,6 @@ def test_a_start_goes_through_no_link_that_the_account_left(place: Place, folder
     assert (place.owner(STATE), place.owner(JOBS)) == ("root 755",) * 2
     assert place.owner(f"{STATE}/home") == f"{ACCOUNT} 750"
     place.operator.fab(*PI)
-
-
-def test_a_job_is_submitted_through_no_link_and_removes_nothing_there(place: Place) -> None:
-    treasure = "/root/treasure"
-    place.as_root(
-        f'mkdir -p {treasure}; for n in $(seq 10 99); do touch "{treasure}/20200101T00$n-pi"; done'
-    )
-    with place.of_an_older_version():
-        assert (
-            place.as_account(f"mv {JOBS} {STATE}/kept && ln -s {treasure} {JOBS}").returncode == 0
-        )
-        said = place.operator.fab(*PI, code=1)
-        assert "no job can be submitted" in said.text
-    assert place.as_root(f"ls {treasure} | wc -l") == "90"
-    assert place.owner(treasure) == "root 755"
-
-
-def test_the_log_of_a_job_is_opened_as_the_account(place: Place) -> None:
-    """Root does not open `output.log`, no matter which side wins the race."""
-    swap = (
-        f'while :; do for job in {JOBS}/*/; do ln -sfn /etc/cron.d/pwned "$job/output.log"'
-        " 2>/dev/null; done; done"
-    )
-    switch = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups", "timeout", "120")
-    with subprocess.Popen(place.hub.command(*switch, "sh", "-c", swap)):
-        try:
-            said = [place.operator.fab(*PI, code=None, timeout_seconds=120) for _ in range(2)]
-        finally:
-            place.as_root("pkill -KILL -u $1 -f 'ln -sf[n]'", ACCOUNT)
-    place.as_root("[ ! -e /etc/cron.d/pwned ]")
-    assert place.as_account(f"find {JOBS} -name output.log -type l").stdout
-    refused = [one.text for one in said if one.code]
-    assert all("its log cannot be opened" in text for text in refused)
-    place.as_account(f"find {JOBS} -name output.log -type l -delete")
-    place.operator.fab(*PI)
-
-
-def test_a_clock_that_is_set_back_removes_no_newer_job(place: Place) -> None:
-    """Ids begin with the time; the job submitted first goes first."""
-    place.operator.fab(*PI)
-    newest = place.job()
-    earlier = "20200101T0000-pi"
-    place.as_root(
-        f"mv {JOBS}/{newest} {JOBS}/{earlier}; sed -i 's/^{newest}$/{earlier}/' {JOBS}/.order"
-    )
-    place.operator.fab(*PI)
-    order = place.as_root(f"cat {JOBS}/.order").split()
-    assert order[-2] == earlier
-    listed = [job["id"] for job in place.operator.fab("job", "list", "--json").json()["jobs"]]
-    assert listed[-2:] == order[-2:]
 
 
 APP = """

@@ -5,7 +5,6 @@ One scenario, in the order of the file: a lab of seven untouched nodes, of which
 
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from deploy.cluster.connection import NodeConnection
 from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
 from deploy.converge.firewall import Firewall
-from tests.lab.environment import environment_seed
-from tests.lab.lab import Lab
+from tests.lab.deployed import Place, trusted
 from tests.lab.node import USER
 from tests.lab.oddities import Oddity
 from tests.lab.operator import Done, Operator
@@ -46,86 +44,21 @@ UNDONE_SECONDS = 60.0 + 30.0
 """The time until rules that lock us out are undone, with a margin for a busy machine."""
 
 
-@dataclass(frozen=True)
-class Patient:
-    """The lab and its operator."""
-
-    lab: Lab
-    operator: Operator
-
-
 @pytest.fixture(scope="module")
-def patient(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
-    layer = environment_seed()
-    names = [f"rpi{number:02d}" for number in range(1, 8)]
-    with Lab.up(len(names), oddities_of=ODDITIES, seeds=dict.fromkeys(names, layer)) as lab:
-        folder = tmp_path_factory.mktemp("operator")
-        operator = Operator(lab, folder)
-        written = subprocess.run(
-            [*operator.tool, "init", "--hosts", "192.168.1.16-22"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
-        operator.fab("deploy", "trust", "--yes")
+def patient(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with trusted(tmp_path_factory.mktemp("operator"), 7, oddities_of=ODDITIES) as (lab, operator):
         lab.node(DARK).crash()
-        yield Patient(lab, operator)
+        yield Place(lab, operator)
 
 
-def test_check_says_everything_at_once(patient: Patient) -> None:
-    found = patient.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
-    problems = [(one.get("node"), one["line"]) for one in found if one["level"] == "problem"]
-    assert {name for name, _ in problems} == SAID.keys()
+def test_check_says_everything_at_once(patient: Place) -> None:
+    problems = patient.problems()
+    assert {one.get("node") for one in problems} == SAID.keys()
     for name, part in SAID.items():
-        assert any(part in line for node, line in problems if node == name), name
+        assert any(part in one["line"] for one in problems if one["node"] == name), name
 
 
-def test_without_its_parameter_server_nothing_is_touched(patient: Patient) -> None:
-    hub = patient.lab.node(HUB)
-    hub.crash()
-    try:
-        said = patient.operator.fab("deploy", "start", *FEW, code=3)
-    finally:
-        hub.boot()
-        hub.wait_until_reachable()
-    assert (
-        f"nothing was changed: ps:0 is on {HUB}; coordinator:0 is on {HUB}; {HUB} is the storage"
-        " server" in said.text
-    )
-    recap = patient.operator.recap()
-    assert recap["changed"] == 0
-    assert recap["notes"]
-    assert (
-        patient.lab.ssh(WELL, "ls -d /etc/pscluster /opt/pscluster/current", check=False).stdout
-        == ""
-    )
-
-
-def test_an_interface_that_is_not_there_is_named(patient: Patient) -> None:
-    said = patient.operator.fab("deploy", "plan", *FEW, "--set", "interface=wlan0", code=3)
-    assert (
-        f"{WELL}: network: wlan0 has no IPv4 address, and the inventory says 192.168.1.17"
-        in said.text
-    )
-
-
-def test_sudo_with_a_password_is_told_with_the_line_that_mends_it(patient: Patient) -> None:
-    node = patient.lab.node(WELL)
-    rule = "/etc/sudoers.d/010_pi-nopasswd"
-    node.execute("mv", rule, "/root/rule")
-    try:
-        found = patient.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
-    finally:
-        node.execute("mv", "/root/rule", rule)
-    (line,) = [
-        one["line"] for one in found if one.get("node") == WELL and one["level"] == "problem"
-    ]
-    assert "pi may not use sudo without a password" in line
-    assert "echo 'pi ALL=(ALL) NOPASSWD: ALL' | sudo tee /etc/sudoers.d/" in line
-
-
-def test_a_start_that_is_killed_or_interrupted_is_simply_run_again(patient: Patient) -> None:
+def test_a_start_that_is_killed_or_interrupted_is_simply_run_again(patient: Place) -> None:
     operator = patient.operator
     with operator.running("deploy", "start", "--no-jobs", *FEW) as killed:
         killed.wait_for("looking at the nodes\n")
@@ -148,7 +81,7 @@ def test_a_start_that_is_killed_or_interrupted_is_simply_run_again(patient: Pati
     assert "7 nodes: 2 ok, 5 failed; 0 changed" in again.text
 
 
-def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
+def test_a_retry_goes_for_those_that_failed_alone(patient: Place) -> None:
     lab = patient.lab
     operator = patient.operator
     python = Path(lab.plan.image, "usr/bin/python3.11").read_bytes()
@@ -173,7 +106,7 @@ def test_a_retry_goes_for_those_that_failed_alone(patient: Patient) -> None:
     assert [name for name, row in rows.items() if not row["well"]] == ["rpi03", "rpi05"]
 
 
-def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Patient) -> None:
+def test_rules_that_lock_us_out_are_undone_by_themselves(patient: Place) -> None:
     lab = patient.lab
     node = patient.lab.node(WELL)
     listing = ("nft", "list", "table", "inet", "pscluster")

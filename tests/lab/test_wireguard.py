@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ from deploy.cluster.tunnel_keys import FILE
 from deploy.render import wireguard
 from deploy.render.wireguard import INTERFACE, UNIT
 from tests.deploy.render.wire import Seen, watched
-from tests.lab.environment import environment_seed
-from tests.lab.lab import Lab
-from tests.lab.operator import Operator
+from tests.lab import deployed
+from tests.lab.deployed import trusted
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -49,22 +47,14 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@dataclass(frozen=True)
-class Place:
-    """The lab and its operator."""
-
-    lab: Lab
-    operator: Operator
+class Place(deployed.Place):
+    """Two nodes whose cables a test can read."""
 
     @contextmanager
     def wire(self) -> Iterator[Seen]:
         """What the cable of a worker's node carries."""
         with watched(self.lab.places.cable(OTHER)) as seen:
             yield seen
-
-    def on(self, node: str, script: str) -> str:
-        """The output of a script of root's on a node."""
-        return self.lab.node(node).execute("sh", "-c", script).stdout.strip()
 
     def pinned(self) -> dict[str, str]:
         """The public keys beside the host keys."""
@@ -85,15 +75,9 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(lab_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    layer = environment_seed()
-    seeds = dict.fromkeys(NODES, layer)
-    with Lab.up(len(NODES), seeds=seeds, mbit_per_second=LINK_MBIT_PER_SECOND) as lab:
-        operator = Operator(lab, tmp_path_factory.mktemp("operator"))
-        words = [*operator.tool, "init", "--hosts", "192.168.1.16-17"]
-        written = subprocess.run(words, capture_output=True, text=True, check=True)
-        operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
-        operator.fab("deploy", "trust", "--yes")
-        yield Place(lab, operator)
+    folder = tmp_path_factory.mktemp("operator")
+    with trusted(folder, len(NODES), mbit_per_second=LINK_MBIT_PER_SECOND) as found:
+        yield Place(*found)
 
 
 def test_without_it_start_says_what_is_in_clear_and_the_wire_shows_it(place: Place) -> None:
@@ -138,19 +122,6 @@ def test_a_scan_of_every_port_finds_ssh_alone(place: Place) -> None:
     )
     done = subprocess.run(neighbour, capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout.split() == ["22"]
-
-
-def test_a_key_that_changed_is_refused_until_a_new_pair_is_asked_for(place: Place) -> None:
-    before = place.pinned()
-    place.on(OTHER, f"wg genkey >{wireguard.PRIVATE}")
-    said = place.operator.fab("deploy", "start", "--no-jobs", code=3).text
-    assert f"`fab deploy start --new-keys {OTHER}`" in said
-    assert place.pinned() == before
-    place.operator.fab("deploy", "start", "--no-jobs", "--new-keys", OTHER)
-    after = place.pinned()
-    assert after[NODES[0]] == before[NODES[0]]
-    assert after[OTHER] not in (before[OTHER], "")
-    place.trained()
 
 
 def test_the_tunnel_comes_up_with_the_node_and_again_when_its_process_dies(place: Place) -> None:

@@ -4,12 +4,10 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.environment import environment_seed
-from tests.lab.lab import Lab
-from tests.lab.operator import Operator
+from tests.lab import deployed
+from tests.lab.deployed import trusted
 
 NODES = ("rpi01", "rpi02")
 HUB = "rpi01"
@@ -36,16 +34,8 @@ CONNECT = (
 )
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(deployed.Place):
     """The cluster without any job."""
-
-    lab: Lab
-    operator: Operator
-
-    def on(self, node: str, script: str) -> str:
-        """The output of a script of root's on a node."""
-        return self.lab.node(node).execute("sh", "-c", script).stdout.strip()
 
     def snapshot(self) -> dict[str, str]:
         """The nodes' units, exports and accounts, and the operator's inventory."""
@@ -68,16 +58,6 @@ class Place:
 @contextmanager
 def started(folder: Path) -> Iterator[Place]:
     """The two nodes, up and deployed from an operator's `folder`."""
-    layer = environment_seed()
-    with Lab.up(len(NODES), seeds=dict.fromkeys(NODES, layer)) as lab:
-        operator = Operator(lab, folder)
-        written = subprocess.run(
-            [*operator.tool, "init", "--hosts", "192.168.1.16-17"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        operator.inventory.write_text(written.stdout.replace("node0", "rpi0"))
-        operator.fab("deploy", "trust", "--yes")
+    with trusted(folder, len(NODES)) as (lab, operator):
         operator.fab("deploy", "start", "--no-jobs")
         yield Place(lab, operator)

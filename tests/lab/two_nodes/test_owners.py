@@ -60,12 +60,10 @@ def test_a_worker_that_does_not_reach_its_servers_is_named(
 ) -> None:
     operator = place.operator
     with changed(place, node, there, back):
-        found = operator.fab("deploy", "check", "--json", code=1).json()["findings"]
+        found = place.problems()
         rows = operator.status(code=3)
         began = operator.fab("deploy", "start", "--no-jobs", code=3)
-    assert any(
-        says in one["line"] for one in found if one["level"] == "problem" and one["node"] == OTHER
-    ), found
+    assert any(says in one["line"] for one in found if one["node"] == OTHER), found
     assert says in rows[OTHER]["trouble"]
     assert rows[HUB]["well"]
     assert says in began.text
@@ -86,14 +84,11 @@ def test_what_the_owner_serves_on_a_node_stays_open(place: Place) -> None:
         eventually(lambda: len(open_to_strangers(place.lab, [9100, 2049])) == 2, "both answer")
         assert open_to_strangers(place.lab, [9100, 2049]) == [f"{OTHER}:9100", f"{OTHER}:2049"]
         with_exporter = ("--set", "deployment.node_exporter=true")
-        found = place.operator.fab("deploy", "check", "--json", *with_exporter, code=1).json()[
-            "findings"
-        ]
+        found = place.problems(*with_exporter)
     finally:
         place.on(OTHER, f"systemctl stop {' '.join(names.values())}")
-    lines = [one["line"] for one in found if one["level"] == "problem"]
-    assert len(lines) == 1
-    assert "port 9100 of the node exporter is taken by process" in lines[0]
+    (problem,) = found
+    assert "port 9100 of the node exporter is taken by process" in problem["line"]
 
 
 def test_an_export_of_the_owner_whose_folder_is_gone_stops_no_start(place: Place) -> None:
@@ -113,11 +108,11 @@ def test_an_export_of_the_owner_whose_folder_is_gone_stops_no_start(place: Place
 def test_an_empty_folder_in_the_place_of_the_shared_one_is_noticed(place: Place) -> None:
     """As after a boot without the disk."""
     with changed(place, HUB, "mount -t tmpfs none /srv/pscluster", "umount /srv/pscluster"):
-        found = place.operator.fab("deploy", "check", "--json", code=1).json()["findings"]
+        found = place.problems()
         rows = place.operator.status(code=3)
         place.operator.fab("deploy", "start", "--no-jobs", code=3)
         assert place.on(HUB, "ls -A /srv/pscluster") == ""
     says = "/srv/pscluster is not the folder of the first start"
-    assert any(says in one["line"] for one in found if one["level"] == "problem")
+    assert any(says in one["line"] for one in found)
     assert says in rows[HUB]["trouble"]
     place.operator.fab("deploy", "start", "--no-jobs")
