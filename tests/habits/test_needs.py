@@ -16,7 +16,6 @@ MAY = {
     "tests/habits/needs.py": "the one place",
     "tests/habits/test_needs.py": "this contract",
     "tests/lab/requirements.py": "lists what a lab needs; tests/lab/conftest.py asks `needs`",
-    "tests/lab_kernel/requirements.py": "no test, a program of its own",
 }
 
 

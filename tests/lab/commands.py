@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+"""Before a command: mounts and processes of its own, which end with it."""
 HANG_SECONDS = 600.0
 """Only a bootstrap over a slow line takes this long."""
 

@@ -1,26 +1,14 @@
-"""Containers on one machine: the image in the project's store, and roles in containers as pods.
-
-`python -m tests.lab.containers` measures the start of a parameter server, in a container and
-without one in turns.
-"""
+"""Containers on one machine: the image in the project's store, and roles in containers as pods."""
 
 import os
-import re
 import signal
-import statistics
 import subprocess
-import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from tests.lab.commands import LabError
 from tests.lab.requirements import OF_CONTAINERS
 from tools import build_image
 
@@ -83,13 +71,9 @@ class Boxes:
         boxes._settings.write_text(_SETTINGS)
         _run("ip", "netns", "add", boxes.name)
         try:
-            for address in ("lo", *ADDRESSES.values()):
-                words = (
-                    ("link", "set", "lo", "up")
-                    if address == "lo"
-                    else ("address", "add", f"{address}/32", "dev", "lo")
-                )
-                _run("ip", "-n", boxes.name, *words)
+            _run("ip", "-n", boxes.name, "link", "set", "lo", "up")
+            for address in ADDRESSES.values():
+                _run("ip", "-n", boxes.name, "address", "add", f"{address}/32", "dev", "lo")
             yield boxes
         finally:
             boxes._end_all()
@@ -100,67 +84,22 @@ class Boxes:
         """Start a parameter server or a worker, with the words of its StatefulSet."""
         return self.start(role, _role_words(role), volumes)
 
-    def bare(self) -> Box:
-        """The parameter server of `role` without a container, in the same namespace."""
-        log = self.folder / f"bare-{len(self._started)}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                ("ip", "netns", "exec", self.name, sys.executable, "-m", *_role_words("ps")),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PSCLUSTER_TOKEN": TOKEN},
-            )
-        self._started.append(Box("bare", process, log))
-        return self._started[-1]
-
     def start(self, kind: str, words: Sequence[str], volumes: Sequence[str] = ()) -> Box:
         """Start `python -m words` in a container: non-root, read-only, with a memory limit."""
-        podman = (
-            *(
-                "podman",
-                *STORE.flags,
-                "--tmpdir",
-                str(self.folder / "podman"),
-                "run",
-                "--rm",
-                "--pull",
-                "never",
-            ),
-            *("--network", f"ns:/run/netns/{self.name}", "--cgroup-parent", self.parent),
-            *(
-                "--read-only",
-                "--read-only-tmpfs=false",
-                "--tmpfs",
-                "/tmp:rw,size=256m",
-                "--user",
-                f"{UID}:{UID}",
-            ),
-            *(
-                "--cap-drop",
-                "all",
-                "--security-opt",
-                "no-new-privileges",
-                "--memory",
-                f"{MEGABYTES[kind]}m",
-            ),
-            # Podman's own limits are above those that a container manager around this machine may
-            # allow.
-            *(
-                "--ulimit",
-                "nofile=4096:4096",
-                "--ulimit",
-                "nproc=4096:4096",
-                "--env",
-                "PSCLUSTER_TOKEN",
-            ),
-            *(word for volume in volumes for word in ("--volume", volume)),
-            *(build_image.TAG, *words),
-        )
+        # Podman's own limits may be above those of a container manager around this machine.
+        podman = f"""\
+            podman {" ".join(STORE.flags)} --tmpdir {self.folder / "podman"} run --rm --pull never
+            --network ns:/run/netns/{self.name} --cgroup-parent {self.parent} --user {UID}:{UID}
+            --read-only --read-only-tmpfs=false --tmpfs /tmp:rw,size=256m
+            --cap-drop all --security-opt no-new-privileges --memory {MEGABYTES[kind]}m
+            --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --env PSCLUSTER_TOKEN
+        """
+        mounted = (f"--volume={volume}" for volume in volumes)
+        command = (*podman.split(), *mounted, build_image.TAG, *words)
         log = self.folder / f"{kind}-{len(self._started)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                (*_APART, "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *podman),
+                (*_APART, "sh", "-c", f'{_pure_groups()}exec "$@"', "sh", *command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -173,12 +112,10 @@ class Boxes:
         self._started.append(Box(kind, process, log))
         return self._started[-1]
 
-    def status_of(self, method: str, role: str, path: str, *headers: str) -> int:
-        """The HTTP status of a request from within the namespace; 0 without an answer."""
-        url = f"http://{ADDRESSES[role]}:{PORTS[role][1]}{path}"
-        program = "import sys,tests.lab.containers as c; print(c.asked(*sys.argv[1:]))"
-        said = self.inside(sys.executable, "-c", program, method, url, *headers)
-        return int(said.split()[-1])
+    def ready(self, role: str) -> bool:
+        """Whether the role answers so."""
+        url = f"http://{ADDRESSES[role]}:{PORTS[role][1]}/ready"
+        return self.inside("sh", "-c", f"curl -sf -m 3 {url} >/dev/null && echo yes || :") != ""
 
     def inside(self, *words: str) -> str:
         """Return what a command of this machine prints among the addresses of the containers."""
@@ -239,59 +176,10 @@ class Boxes:
                         inner.rmdir()
 
 
-def asked(method: str, url: str, *headers: str) -> int:
-    """The HTTP status; 0 without an answer."""
-    named = dict(header.split(": ", 1) for header in headers)
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, method=method, headers=named), timeout=3
-        ) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code
-    except OSError:
-        return 0
-
-
-def measure(times: int = 5) -> Mapping[str, Sequence[float]]:
-    """Seconds from the call to the line `ready after`, in turns."""
-    found: dict[str, list[float]] = {"bare": [], "container": []}
-    with tempfile.TemporaryDirectory() as folder, Boxes.up(Path(folder)) as boxes:
-        for _ in range(times):
-            for name in found:
-                begun = time.time()
-                if name == "bare":
-                    box = boxes.bare()
-                else:
-                    box = boxes.role("ps")
-                found[name].append(_ready_at(box) - begun)
-                box.process.send_signal(signal.SIGTERM)
-                box.wait(_ENDING_SECONDS)
-    return found
-
-
-def _ready_at(box: Box) -> float:
-    end = time.monotonic() + 4 * _ENDING_SECONDS
-    while (line := re.search(r"^(\S+Z) INFO .*ready after", box.log.read_text(), re.M)) is None:
-        if time.monotonic() > end or box.process.poll() is not None:
-            raise LabError(f"the parameter server did not start: {box.log.read_text()}")
-        time.sleep(0.01)
-    return datetime.fromisoformat(line[1]).timestamp()
-
-
-def _role_words(role: str) -> tuple[str, ...]:
+def _role_words(role: str) -> list[str]:
     port, metrics = PORTS[role]
-    flags = (
-        "--task",
-        "0",
-        "--host",
-        ADDRESSES[role],
-        "--port",
-        str(port),
-        "--metrics-port",
-        str(metrics),
-    )
-    return (f"{role}_node", *flags, "--peers", "16", "--guard", "none", "--coordinator", "token")
+    flags = f"--task 0 --host {ADDRESSES[role]} --port {port} --metrics-port {metrics}"
+    return f"{role}_node {flags} --peers 16 --guard none --coordinator token".split()
 
 
 def _words_of(pid: int) -> list[bytes]:
@@ -312,12 +200,3 @@ def _run(*words: str) -> str:
     return subprocess.run(
         words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
     ).stdout
-
-
-if __name__ == "__main__":
-    build_image.build(STORE)
-    for name, seconds in measure().items():
-        print(
-            f"{name}: median {statistics.median(seconds):.2f} s of"
-            f" {', '.join(f'{one:.2f}' for one in seconds)}"
-        )

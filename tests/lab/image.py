@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.lab import standins
-from tests.lab.commands import run
+from tests.lab.commands import APART, run
 from tests.lab.places import FILES, cache_folder
 
 SUITE = "bookworm"
@@ -151,8 +151,7 @@ def in_root(root: Path, script: str) -> None:
         "DEBIAN_FRONTEND": "noninteractive",
     }
     run(
-        *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
-        *("sh", "-c", inside, root, script),
+        *(*APART, "sh", "-c", inside, root, script),
         environment=environment,
     )
 

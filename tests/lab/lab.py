@@ -20,8 +20,9 @@ from tests.lab import cgroups, meminfo, network, oddities, requirements
 from tests.lab.card import Card
 from tests.lab.commands import LabError, run
 from tests.lab.image import image
-from tests.lab.node import USER, USER_ID, LabNode
+from tests.lab.node import LabNode
 from tests.lab.oddities import Oddity
+from tests.lab.over_ssh import OverSsh, identity, make_key
 from tests.lab.places import REGISTRY, Places
 
 FIRST_ADDRESS = 16
@@ -56,13 +57,15 @@ class Plan:
         }
 
 
-class Lab:
+class Lab(OverSsh[LabNode]):
     """A running lab. `Lab.up` makes it, `Lab.attach` finds it again, `down` ends it."""
 
     def __init__(self, places: Places, plan: Plan) -> None:
         self.places = places
         self.plan = plan
-        self.nodes = {name: self._node(name, address) for name, address in plan.addresses.items()}
+        super().__init__(
+            places, {name: self._node(name, address) for name, address in plan.addresses.items()}
+        )
 
     @classmethod
     def up(
@@ -127,42 +130,6 @@ class Lab:
         with _uninterrupted():
             remove(self.places)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.down()
-
-    def node(self, name: str) -> LabNode:
-        """One of its nodes.
-
-        Raises:
-            LabError: There is none of this name.
-        """
-        try:
-            return self.nodes[name]
-        except KeyError:
-            raise LabError(f"no node {name!r}: expected one of {', '.join(self.nodes)}") from None
-
-    @property
-    def ssh_config(self) -> Path:
-        """For `ssh -F`: names, addresses, user, key and host keys."""
-        return self.places.run / "ssh_config"
-
-    def ssh(
-        self, node: str, command: str, *, check: bool = True, timeout_seconds: float = 60.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs a command on a node as user pi, over the network."""
-        return run(
-            "ssh",
-            "-F",
-            self.ssh_config,
-            node,
-            command,
-            check=check,
-            timeout_seconds=timeout_seconds,
-        )
-
     def outsider_command(self, *words: str) -> list[str]:
         """The command line for a command of this machine at an address on the switch of no node."""
         space = self.places.namespace(network.OUTSIDER)
@@ -172,10 +139,6 @@ class Lab:
         """Runs a command of this machine at 192.168.1.200."""
         return run(*self.outsider_command(*words), check=check)
 
-    def wait_until_reachable(self) -> None:
-        """Returns when user pi can log in to every node whose power is on."""
-        _each([node.wait_until_reachable for node in self.nodes.values() if node.running])
-
     def _node(self, name: str, address: str) -> LabNode:
         lower = tuple(Path(folder) for folder in [*self.plan.layers.get(name, []), self.plan.image])
         small = self.plan.oddities.get(name) == Oddity.FULL_CARD.value
@@ -184,74 +147,29 @@ class Lab:
         return LabNode(self.places, name, address, card, self.plan.mbit_per_second)
 
     def _start(self) -> None:
-        run(
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            f"pscluster-{self.places.lab}",
-            "-f",
-            self.places.key,
-        )
+        public = make_key(self.places.key, f"pscluster-{self.places.lab}")
         requirements.allow_watchers()
         meminfo.start(self.places)
         network.make_switch(self.places)
         network.plug_in(
             self.places, network.OUTSIDER, network.OUTSIDER_ADDRESS, self.plan.mbit_per_second
         )
-        public = self.places.key.with_suffix(".pub").read_text()
         _each([partial(self._prepare, node, public) for node in self.nodes.values()])
-        self._describe()
+        self.describe()
         _each([node.wait_until_reachable for node in self.nodes.values()])
 
     def _prepare(self, node: LabNode, public: str) -> None:
         card = node.card
         card.make()
-        card.write("etc/hostname", f"{node.name}\n")
-        card.write(
-            "etc/hosts",
-            f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t{node.name}\n",
-        )
+        for path, (content, mode, owner) in identity(node.folder, node.name, public).items():
+            card.write(path, content, mode, owner)
         card.write("etc/machine-id", f"{os.urandom(16).hex()}\n", mode=0o444)
-        card.write("home/pi/.ssh/authorized_keys", public, mode=0o600, owner=USER_ID)
-        host_key = node.folder / "ssh_host_ed25519_key"
-        run(
-            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{node.name}", "-f", host_key
-        )
-        card.write("etc/ssh/ssh_host_ed25519_key", host_key.read_text(), mode=0o600)
-        card.write("etc/ssh/ssh_host_ed25519_key.pub", host_key.with_suffix(".pub").read_text())
         if node.name in self.plan.oddities:
             oddities.apply(Oddity(self.plan.oddities[node.name]), card)
         card.freeze()
         cgroups.make(self.places, node.name)
         node.limit_memory(cgroups.MEMORY_BYTES)
         node.boot()
-
-    def _describe(self) -> None:
-        """Writes known hosts and a configuration for ssh."""
-        known = []
-        hosts = []
-        for node in self.nodes.values():
-            kind, key, _ = (node.folder / "ssh_host_ed25519_key.pub").read_text().split()
-            known.append(f"{node.address} {kind} {key}\n")
-            hosts.append(f"Host {node.name}\n    HostName {node.address}\n")
-        (self.places.run / "known_hosts").write_text("".join(known))
-        common = f"""\
-Host *
-    User {USER}
-    IdentityFile {self.places.key}
-    IdentitiesOnly yes
-    UserKnownHostsFile {self.places.run / "known_hosts"}
-    GlobalKnownHostsFile none
-    StrictHostKeyChecking yes
-    BatchMode yes
-    ConnectTimeout 10
-    LogLevel ERROR
-"""
-        self.ssh_config.write_text("".join(hosts) + common)
 
 
 def remove(places: Places) -> None:

@@ -14,8 +14,6 @@ from tests.lab.snapshot import Snapshot, snapshot
 
 BOOT_SECONDS = 180.0
 GREETING_SECONDS = 20.0
-USER = "pi"
-USER_ID = 1000
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.lab.cgroups import CONTROLLERS
@@ -35,31 +36,39 @@ ENOUGH_WATCHERS = 1024
 each user."""
 
 
-def missing() -> list[str]:
-    """The missing Debian packages."""
-    packages = {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
-    return sorted(packages if KEYS.exists() else {*packages, "debian-archive-keyring"})
+def wanted() -> list[str]:
+    """The missing Debian packages, those of containers too."""
+    return [*_missing(), *(name for name in OF_CONTAINERS if shutil.which(name) is None)]
 
 
-def install() -> None:
+def missing(packages: Mapping[str, str]) -> list[str]:
+    """The packages whose commands are missing, by command."""
+    return sorted({name for command, name in packages.items() if shutil.which(command) is None})
+
+
+def install(packages: Sequence[str]) -> None:
     """Installs them where apt-get works.
 
     Raises:
         LabError: apt-get failed.
     """
-    packages = [*missing(), *(name for name in OF_CONTAINERS if shutil.which(name) is None)]
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        run("apt-get", "update", "-qq", environment=environment)
         options = ("-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "--no-install-recommends")
+        run("apt-get", *options, "update", environment=environment)
         run("apt-get", *options, "install", *packages, environment=environment)
+
+
+def _missing() -> list[str]:
+    packages = missing(PACKAGE_OF)
+    return packages if KEYS.exists() else [*packages, "debian-archive-keyring"]
 
 
 def why_not() -> str:
     """The reason why no lab can run here, in one line; empty where one can, given the packages."""
     if os.geteuid() != 0:
         return "the lab needs root: it makes network namespaces, mounts and control groups"
-    if packages := missing():
+    if packages := _missing():
         return (
             f"the lab needs {', '.join(packages)}: `python -m tests.lab prepare` installs them"
             " (Debian)"
@@ -75,20 +84,8 @@ def why_not() -> str:
         return (
             f"the lab needs a kernel with {', '.join(lacking)}: /proc/filesystems does not list it"
         )
-    tried = run(
-        "unshare",
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "ip",
-        "link",
-        "add",
-        "trial",
-        "type",
-        "veth",
-        check=False,
-    )
+    trial = "unshare --net --mount --pid --fork ip link add trial type veth"
+    tried = run("sh", "-c", trial, check=False)
     if tried.returncode != 0:
         return (
             f"the lab needs namespaces with virtual cables: {tried.stderr.strip().splitlines()[-1]}"

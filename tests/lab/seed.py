@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.lab.commands import LabError, run
 from tests.lab.image import image, locked
-from tests.lab.node import LabNode
 from tests.lab.places import cache_folder
 
 ENVIRONMENTS = "opt/pscluster/environments"
@@ -24,20 +23,6 @@ def seed_folder(key: str) -> Path:
             f"environment key {key!r}: expected letters, digits, dots, dashes and underscores"
         )
     return cache_folder() / f"seed-{key}"
-
-
-def seed(key: str) -> Path:
-    """The layer of an environment.
-
-    Raises:
-        LabError: None has been kept under this key.
-    """
-    if not (folder := seed_folder(key)).exists():
-        raise LabError(
-            f"no seed {key!r} in {folder.parent}: `python -m tests.lab seed NODE {key}` keeps a"
-            " node's"
-        )
-    return folder
 
 
 def build_seed(build: Callable[[Path], None], key: str) -> Path:
@@ -54,20 +39,11 @@ def build_seed(build: Callable[[Path], None], key: str) -> Path:
         if not folder.exists():
             with _root(folder.with_suffix(".build")) as (root, upper):
                 build(root)
-                _keep(upper, key, folder, "mv")
+                _keep(upper, key, folder)
     return folder
 
 
-def seed_from(node: LabNode, key: str) -> Path:
-    """Keep the environment that a node has installed on its card, in place of an older seed."""
-    folder = seed_folder(key)
-    with locked(folder):
-        run("rm", "-rf", folder)
-        _keep(node.card.upper, key, folder, "cp", "-a")
-    return folder
-
-
-def _keep(upper: Path, key: str, folder: Path, *how: str) -> None:
+def _keep(upper: Path, key: str, folder: Path) -> None:
     source = upper / ENVIRONMENTS / key
     if not source.is_dir():
         raise LabError(
@@ -78,7 +54,7 @@ def _keep(upper: Path, key: str, folder: Path, *how: str) -> None:
     (partial / ENVIRONMENTS).mkdir(parents=True)
     for made in (partial, *(partial / ENVIRONMENTS).relative_to(partial).parents):
         (partial / made).chmod(0o755)
-    run(*how, source, partial / ENVIRONMENTS / key)
+    run("mv", source, partial / ENVIRONMENTS / key)
     partial.rename(folder)
 
 

@@ -14,9 +14,9 @@ from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.converge.apply import StepFailedError, apply
 from deploy.converge.firewall import Firewall
 from tests.lab.deployed import Place, trusted
-from tests.lab.node import USER
 from tests.lab.oddities import Oddity
 from tests.lab.operator import Done, Operator
+from tests.lab.over_ssh import USER
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.lab.commands import run
+from tests.lab.commands import APART, run
 from tests.lab.image import (
     BOARD,
     FINISH,
@@ -73,18 +73,8 @@ own."""
 def recipe_key() -> str:
     """Hash of everything that decides the disk's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
-    parts = (
-        SUITE,
-        *ON_THE_IMAGE,
-        *IN_THE_REPOSITORY,
-        *NFS,
-        SOURCES,
-        SETUP,
-        FINISH,
-        FINISH_KERNEL,
-        IDENTITY,
-        INDEX,
-    )
+    names = (*ON_THE_IMAGE, *IN_THE_REPOSITORY, *NFS)
+    parts = (SUITE, *names, SOURCES, SETUP, FINISH, FINISH_KERNEL, IDENTITY, INDEX)
     digest.update("\0".join((*parts, _kernel_version())).encode())
     for file in sorted(BOARD.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -146,17 +136,6 @@ def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
     layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
     if environment is not None:
-        run(
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script,
-            "sh",
-            layers,
-            image,
-        )
+        run(*APART, "sh", "-c", script, "sh", layers, image)
     else:
         run("mkfs.ext4", "-q", "-F", "-m", "0", "-d", root, image)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.common.project import ROOT
 from deploy.release.code_wheel import build_code_wheel, uv_executable
-from tests.lab.commands import LabError, run
+from tests.lab.commands import APART, LabError, run
 from tests.lab.image import SUITE, locked
 from tests.lab.places import CGROUPS, cache_folder
 from tests.lab_kernel.requirements import why_not_emulated
@@ -44,11 +44,18 @@ def main() -> int:
         for role in ROLES:
             (groups / role).mkdir(parents=True, exist_ok=True)
             (groups / role / "memory.limit_in_bytes").write_text(str(MEMORY_BYTES))
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
-        apart += ["--mount-proc", "--propagation", "private"]
         began = time.monotonic()
         code_of_run = subprocess.run(
-            [*apart, sys.executable, "-m", "tests.lab_kernel.bits", str(root), str(groups)],
+            [
+                *APART,
+                "--net",
+                "--mount-proc",
+                sys.executable,
+                "-m",
+                "tests.lab_kernel.bits",
+                str(root),
+                str(groups),
+            ],
             cwd=ROOT,
             check=False,
             timeout=LIMIT_SECONDS,
@@ -76,47 +83,16 @@ def system() -> Path:
             partial = folder.with_suffix(".partial")
             run("rm", "-rf", partial)
             # Only unpacked: none of its programs runs before the emulator is there.
-            run(
-                *(
-                    "mmdebstrap",
-                    "--quiet",
-                    "--variant=extract",
-                    "--arch=arm64",
-                    f"--include={PACKAGES}",
-                ),
-                *(SUITE, partial),
-            )
-            packages = (
-                partial / "opt/pscluster/environment/lib" / f"python{PYTHON}" / "site-packages"
-            )
-            run(
-                *(
-                    uv_executable(),
-                    "pip",
-                    "install",
-                    "--no-cache",
-                    "--target",
-                    packages,
-                    "--python",
-                    sys.executable,
-                ),
-                *(
-                    "--python-version",
-                    PYTHON,
-                    "--python-platform",
-                    "aarch64-manylinux_2_36",
-                    "--no-index",
-                ),
-                *(
-                    "--find-links",
-                    wheels.folder,
-                    "--no-deps",
-                    "--require-hashes",
-                    "--only-binary",
-                    ":all:",
-                ),
-                *("-r", wheels.folder / "requirements.txt"),
-            )
+            extract = ("mmdebstrap", "--quiet", "--variant=extract", "--arch=arm64")
+            run(*extract, f"--include={PACKAGES}", SUITE, partial)
+            packages = partial / "opt/pscluster/environment/lib" / f"python{PYTHON}/site-packages"
+            locked_alone = f"""
+                pip install --no-cache --target {packages} --python {sys.executable}
+                --python-version {PYTHON} --python-platform aarch64-manylinux_2_36 --no-index
+                --find-links {wheels.folder} --no-deps --require-hashes --only-binary :all:
+                -r {wheels.folder / "requirements.txt"}
+            """
+            run(uv_executable(), *locked_alone.split())
             partial.rename(folder)
     return folder
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import network
-from tests.lab.commands import LabError, clean_environment, run
-from tests.lab.node import USER_ID
+from tests.lab.commands import APART, LabError, clean_environment, run
+from tests.lab.over_ssh import identity
 from tests.lab.places import Places
 
 BOOT_SECONDS = 300.0
@@ -64,26 +64,9 @@ class Machine:
     def make(self, public_key: str) -> None:
         """Makes its folder, with a disk that holds its identity, before the first boot."""
         self.folder.mkdir(parents=True)
-        host_key = self.folder / "ssh_host_ed25519_key"
-        run(
-            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{self.name}", "-f", host_key
-        )
-        files = {
-            "etc/hostname": (f"{self.name}\n", 0o644, 0),
-            "etc/hosts": (f"127.0.0.1\tlocalhost\n127.0.1.1\t{self.name}\n", 0o644, 0),
-            "etc/ssh/ssh_host_ed25519_key": (host_key.read_text(), 0o600, 0),
-            "etc/ssh/ssh_host_ed25519_key.pub": (
-                host_key.with_suffix(".pub").read_text(),
-                0o644,
-                0,
-            ),
-            "home/pi/.ssh/authorized_keys": (public_key, 0o600, USER_ID),
-            "etc/systemd/network/10-cluster.network": (
-                NETWORK.format(address=self.address, gateway=network.HOST_ADDRESS),
-                0o644,
-                0,
-            ),
-        }
+        address = NETWORK.format(address=self.address, gateway=network.HOST_ADDRESS)
+        files = identity(self.folder, self.name, public_key)
+        files["etc/systemd/network/10-cluster.network"] = (address, 0o644, 0)
         with tarfile.open(self.folder / "identity.tar", "w") as archive:
             for path, (text, mode, owner) in files.items():
                 entry = tarfile.TarInfo(path)
@@ -104,33 +87,16 @@ class Machine:
         self._plug_in()
         last = int(self.address.rpartition(".")[2])
         card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{last:02x}"
-        words = [
-            *(
-                str(POWER_ON),
-                f"mem={self.memory_mib}M",
-                f"umid={self.name}",
-                f"uml_dir={self.folder}",
-            ),
-            *(
-                f"ubd0={self.folder / 'changes.cow'},{self.disk}",
-                f"ubd1r={self.folder / 'identity.tar'}",
-            ),
-            *("root=/dev/ubda", "rw", f"vec0:transport=tap,ifname={card},depth=128,gro=1"),
-            *("con=null", "con0=null,fd:2", "ssl=null", "net.ifnames=0", "systemd.show_status=0"),
-        ]
+        words = f"""\
+            {POWER_ON} mem={self.memory_mib}M umid={self.name} uml_dir={self.folder}
+            ubd0={self.folder / "changes.cow"},{self.disk} ubd1r={self.folder / "identity.tar"}
+            root=/dev/ubda rw vec0:transport=tap,ifname={card},depth=128,gro=1
+            con=null con0=null,fd:2 ssl=null net.ifnames=0 systemd.show_status=0
+        """
         # Killing the first of these kills them all: the rest live in a pid namespace of their own.
-        apart = (
-            "unshare",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "--propagation",
-            "private",
-        )
         with (self.folder / "console.log").open("ab") as console:
             started = subprocess.Popen(
-                [*apart, "sh", "-c", '"$@"; exit', "sh", *words],
+                [*APART, "--mount-proc", "sh", "-c", '"$@"; exit', "sh", *words.split()],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

@@ -17,33 +17,6 @@ LAST = "rpi03"
 PATIENCE_SECONDS = 600.0
 START_SECONDS = 1800.0
 
-INVENTORY = """\
-schema: 1
-cluster: kernellab
-connection: ssh
-ssh: {{user: pi, key: {key}}}
-interface: vec0
-nodes:
-  - {{name: rpi01, address: 192.168.1.16, roles: [storage, ps, coordinator, worker]}}
-  - {{name: rpi02, address: 192.168.1.17, roles: [worker]}}
-  - {{name: rpi03, address: 192.168.1.18, roles: [worker]}}
-storage: {{server: rpi01, export: /srv/pscluster, mount: /mnt/pscluster}}
-deployment: {{firewall: false}} # Debian's User-Mode-Linux kernel has no `table inet`
-runs: {runs}
-jobs:
-  pi: {{samples: 20000000, chunk_samples: 1000000}}
-  train:
-    mode: async
-    data: {{source: synthetic}}
-    epochs: 1
-    model:
-      name: thesis
-      n_layers_in_highway: 0
-      n_stacked_layers: 1
-      bidirectional: false
-      hidden: 8
-"""
-
 GROW = """\
 systemd-run --quiet --wait --collect --unit=pscluster-trial \
 -p Slice=pscluster.slice -p OOMScoreAdjust=900 python3 -c 'parts = []
@@ -78,9 +51,9 @@ class Proof:
     def __init__(self, lab: KernelLab) -> None:
         self._lab = lab
         self._inventory = lab.places.run / "kernel.yaml"
-        self._inventory.write_text(
-            INVENTORY.format(key=lab.places.key, runs=lab.places.run / "runs")
-        )
+        text = Path(__file__).with_name("inventory.yaml").read_text()
+        text = text.replace("KEY", str(lab.places.key))
+        self._inventory.write_text(text.replace("RUNS", str(lab.places.run / "runs")))
 
     def run(self) -> None:
         """All of them."""
@@ -134,7 +107,7 @@ class Proof:
     def outsiders_are_not_answered(self) -> str:
         """Without nftables the units' own filter rejects this machine, which is no node."""
         ask = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
-        address = self._lab.machine(SERVER).address
+        address = self._lab.node(SERVER).address
         for port in ("2222", "2223", "9200"):
             answered = subprocess.run(
                 [sys.executable, "-c", ask, address, port], capture_output=True, check=False
@@ -156,13 +129,13 @@ class Proof:
     def exporting_anew_stalls_nobody(self) -> str:
         """A client that writes while the server exports again."""
         options = "rw,sync,no_subtree_check,all_squash,anonuid=890,anongid=890"
-        client = self._lab.machine(CLIENT).address
+        client = self._lab.node(CLIENT).address
         self._lab.root(
             SERVER,
             f"echo '/srv/pscluster/runs {client}({options})' >/etc/exports.d/trial.exports;"
             " exportfs -ra",
         )
-        source = f"{self._lab.machine(SERVER).address}:/srv/pscluster/runs"
+        source = f"{self._lab.node(SERVER).address}:/srv/pscluster/runs"
         self._lab.root(
             CLIENT, f"set -e; mkdir -p /mnt/trial; mount -t nfs4 -o hard {source} /mnt/trial"
         )
@@ -198,7 +171,7 @@ class Proof:
     def reset(self) -> str:
         """Everything is removed."""
         self._fab("reset", "--yes", "--with-data")
-        for name in self._lab.machines:
+        for name in self._lab.nodes:
             left = self._lab.root(
                 name, "ls -d /opt/pscluster /srv/pscluster /var/lib/pscluster* 2>/dev/null || :"
             )

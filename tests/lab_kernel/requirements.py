@@ -1,10 +1,10 @@
 """The requirements of machines with kernels of their own, and their installation."""
 
 import os
-import shutil
 from pathlib import Path
 
 from tests.lab.commands import run
+from tests.lab.requirements import missing
 
 PACKAGE_OF = {
     "mmdebstrap": "mmdebstrap",
@@ -19,41 +19,6 @@ PACKAGE_OF = {
 }
 """Debian package by the command that is needed from it."""
 
-FREE_BYTES = 12 << 30
-"""Images, the machines' own copies of what they change, wheels."""
-
-
-def missing() -> list[str]:
-    """The missing Debian packages."""
-    return sorted(
-        {package for command, package in PACKAGE_OF.items() if shutil.which(command) is None}
-    )
-
-
-def install() -> None:
-    """Installs them.
-
-    Raises:
-        LabError: apt-get failed.
-    """
-    packages = missing()
-    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-qq", environment=environment)
-        run(
-            *(
-                "apt-get",
-                "-o",
-                "DPkg::Lock::Timeout=300",
-                "install",
-                "-y",
-                "-qq",
-                "--no-install-recommends",
-                *packages,
-            ),
-            environment=environment,
-        )
-
 
 def why_not() -> str:
     """The reason why no machine can run here, in one line; empty where they can."""
@@ -64,7 +29,7 @@ def why_not() -> str:
             f"the kernel lab needs an x86_64 machine, this is {os.uname().machine}: User-Mode-Linux"
             " runs on no other"
         )
-    if packages := missing():
+    if packages := missing(PACKAGE_OF):
         return (
             f"the kernel lab needs {', '.join(packages)}: `python -m tests.lab_kernel prepare`"
             " installs them (Debian)"
@@ -98,8 +63,7 @@ def why_not_emulated() -> str:
     """
     if os.geteuid() != 0 or os.uname().machine != "x86_64":
         return "emulation needs root on an x86_64 machine"
-    packages = sorted({PACKAGE_OF[name] for name in EMULATED if shutil.which(name) is None})
-    if packages:
+    if packages := missing({name: PACKAGE_OF[name] for name in EMULATED}):
         return f"emulation needs {', '.join(packages)}: install them (Debian)"
     if not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists():
         return "emulation needs memory control groups of version 1, at /sys/fs/cgroup/memory"
@@ -130,7 +94,6 @@ def why_no_whole_machine() -> str:
     """The reason why no aarch64 machine can be emulated here, or empty."""
     if os.geteuid() != 0:
         return "it needs root, which unpacks a system"
-    packages = [name for command, name in WHOLE_MACHINE.items() if shutil.which(command) is None]
-    if packages:
+    if packages := missing(WHOLE_MACHINE):
         return f"it needs {', '.join(packages)}: install them (Debian)"
     return ""

@@ -4,17 +4,16 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from deploy.release import requirements
 from deploy.release.scripts import install_environment
 from deploy.release.wheelhouse import CACHE, Wheelhouse, make_wheelhouse
-from tests.lab.commands import LabError, run
+from tests.lab.commands import APART, LabError, complaint, run
 from tests.lab.image import locked
 from tests.lab.places import cache_folder
-from tests.lab_kernel.disk import disk, recipe_key, root_folder
+from tests.lab_kernel.disk import disk, root_folder
 
 PYTHON = "3.11"
 """Debian 12's."""
@@ -27,10 +26,7 @@ def wheels_folder() -> Path:
 
 def wheelhouse(machine: str) -> Wheelhouse:
     """The wheels of the lock for a machine like `x86_64`, downloaded if need be."""
-    say = lambda line: print(line, file=sys.stderr)  # noqa: E731
-    return make_wheelhouse(
-        requirements.committed(), PYTHON, machine, cache=wheels_folder(), say=say
-    )
+    return make_wheelhouse(requirements.committed(), PYTHON, machine, cache=wheels_folder())
 
 
 def seeded_disk() -> Path:
@@ -56,29 +52,13 @@ def _install(wheels: Wheelhouse, folder: Path) -> None:
             ' mount --bind "$1/seed/opt/pscluster" "$0/opt/pscluster" && exec chroot "$0" sh -s'
         )
         done = subprocess.run(
-            [
-                *(
-                    "unshare",
-                    "--mount",
-                    "--pid",
-                    "--fork",
-                    "--kill-child",
-                    "--propagation",
-                    "private",
-                ),
-                *("sh", "-c", inside, str(root_folder()), work),
-            ],
+            [*APART, "sh", "-c", inside, str(root_folder()), work],
             input=script,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
-            raise LabError(
-                f"the environment could not be installed: {(done.stderr or done.stdout).strip()}"
-            )
+            raise LabError(complaint(["chroot"], done.returncode, done.stderr or done.stdout))
         (partial / "opt/pscluster/.lock").unlink(missing_ok=True)
         run("mv", partial, folder)
-
-
-__all__ = ["PYTHON", "recipe_key", "seeded_disk", "wheelhouse"]
