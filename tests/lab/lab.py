@@ -79,7 +79,7 @@ class Lab(OverSsh[LabNode]):
     ) -> Self:
         """Brings up nodes rpi01, rpi02 ... and returns when user pi can log in to each of them.
 
-        `seeds`: a folder that lies read-only over the image, by node name (see `seed.build_seed`).
+        `seeds`: a folder that lies read-only over the image, by node name (see `environment`).
 
         Raises:
             LabError: It cannot run here, one of this name is up, or a node did not start. Nothing

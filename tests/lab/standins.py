@@ -35,6 +35,7 @@ STANDINS = (
         " FUSE at the mount point. Not for machines with a kernel of their own.",
         (
             ("nfs_client/nfs4.py", "usr/lib/nfs-standin/nfs4.py", 0o644),
+            ("nfs_client/nfs4.json", "usr/lib/nfs-standin/nfs4.json", 0o644),
             ("nfs_client/mount.nfs", "sbin/mount.nfs", 0o755),
             ("nfs_client/mount.nfs", "sbin/mount.nfs4", 0o755),
         ),

@@ -94,11 +94,10 @@ def root_folder() -> Path:
     return folder
 
 
-def disk(environment: Path | None = None) -> Path:
-    """The image with the environment of a folder that looks like a node's root (see `seed`)."""
+def disk(environment: Path) -> Path:
+    """The image with the environment of a folder that looks like a node's root."""
     root = root_folder()
-    name = f"kernel-disk-{recipe_key()}{f'-{environment.name}' if environment else ''}.ext4"
-    image = cache_folder() / name
+    image = cache_folder() / f"kernel-disk-{recipe_key()}-{environment.name}.ext4"
     with locked(image):
         if not image.exists():
             _build(image, lambda partial: _make_disk(partial, root, environment))
@@ -129,13 +128,10 @@ def _fill_root(root: Path) -> None:
     run("cp", "-a", MODULES / _kernel_version(), root / "lib/modules")
 
 
-def _make_disk(image: Path, root: Path, environment: Path | None) -> None:
+def _make_disk(image: Path, root: Path, environment: Path) -> None:
     with image.open("wb") as file:
         file.truncate(SIZE_MIB << 20)
     # An overlay shows both trees as one, in a mount namespace that ends with the command.
     layers = f"lowerdir={environment}:{root}"
     script = 'mount -t overlay disk -o "$1" /mnt && exec mkfs.ext4 -q -F -m 0 -d /mnt "$2"'
-    if environment is not None:
-        run(*APART, "sh", "-c", script, "sh", layers, image)
-    else:
-        run("mkfs.ext4", "-q", "-F", "-m", "0", "-d", root, image)
+    run(*APART, "sh", "-c", script, "sh", layers, image)

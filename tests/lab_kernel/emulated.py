@@ -15,10 +15,11 @@ from pathlib import Path
 from deploy.common.project import ROOT
 from deploy.release.code_wheel import build_code_wheel, uv_executable
 from tests.lab.commands import APART, LabError, run
+from tests.lab.environment import PYTHON
 from tests.lab.image import SUITE, locked
 from tests.lab.places import CGROUPS, cache_folder
 from tests.lab_kernel.requirements import why_not_emulated
-from tests.lab_kernel.seeded import PYTHON, wheelhouse
+from tests.lab_kernel.seeded import wheelhouse
 
 PACKAGES = (
     "base-files,base-passwd,bash,dash,coreutils,findutils,grep,sed,python3,libstdc++6,libgcc-s1,"

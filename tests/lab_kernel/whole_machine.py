@@ -13,12 +13,12 @@ from pathlib import Path
 
 from deploy.common.project import ROOT
 from tests.lab.commands import LabError, run
+from tests.lab.environment import PYTHON
 from tests.lab.image import SUITE
 from tests.lab.places import cache_folder
 from tests.lab_kernel.emulated import system
 from tests.lab_kernel.inside_machine import DIGEST, trained
 from tests.lab_kernel.requirements import why_no_whole_machine
-from tests.lab_kernel.seeded import PYTHON
 
 KERNEL_SUITE = "trixie"
 """Linux 6.12: Landlock's ABI 6, the first that covers signals and abstract sockets."""
