@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.lab import network
 from tests.lab.environment import environment_seed
 from tests.lab.lab import Lab
 from tests.lab.operator import Operator
@@ -32,8 +33,8 @@ class Place:
 @contextmanager
 def trusted(folder: Path, count: int, **of_lab: Any) -> Iterator[tuple[Lab, Operator]]:
     """Brings up `count` nodes for the operator of `folder`; `of_lab`: see `Lab.up`."""
-    names = [f"rpi{number:02d}" for number in range(1, count + 1)]
-    with Lab.up(count, seeds=dict.fromkeys(names, environment_seed()), **of_lab) as lab:
+    seeds = dict.fromkeys(network.addresses(count), environment_seed())
+    with Lab.up(count, seeds=seeds, **of_lab) as lab:
         operator = Operator(lab, folder)
         written = subprocess.run(
             [*operator.tool, "init", "--hosts", f"192.168.1.16-{15 + count}"],

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.lab import standins
 from tests.lab.commands import APART, run
 from tests.lab.places import FILES, cache_folder
+from tests.tables import table
 
 SUITE = "bookworm"
 
@@ -115,7 +116,9 @@ BOARD = FILES / "board"
 def recipe_key() -> str:
     """The hash of all that decides the image's content, except the dates of Debian's packages."""
     digest = hashlib.sha256()
-    parts = (SUITE, *ON_THE_IMAGE, *IN_THE_REPOSITORY, SOURCES, SETUP, FINISH, standins.VERSION)
+    rows = repr(table("lab/standins"))
+    names = (*ON_THE_IMAGE, *IN_THE_REPOSITORY)
+    parts = (SUITE, *names, SOURCES, SETUP, FINISH, standins.VERSION, rows)
     digest.update("\0".join(parts).encode())
     for file in sorted(FILES.rglob("*")):
         if file.is_file() and "node" not in file.relative_to(FILES).parts:

@@ -25,7 +25,6 @@ from tests.lab.oddities import Oddity
 from tests.lab.over_ssh import OverSsh, identity, make_key
 from tests.lab.places import REGISTRY, Places
 
-FIRST_ADDRESS = 16
 MOST_NODES = 16
 REMOVE_SECONDS = 20.0
 COMING_UP_SECONDS = 600.0
@@ -48,14 +47,6 @@ class Plan:
     layers: dict[str, list[str]]
     mbit_per_second: float
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """By node name: rpi01 is 192.168.1.16."""
-        return {
-            f"rpi{number + 1:02d}": f"{network.NETWORK}.{FIRST_ADDRESS + number}"
-            for number in range(self.count)
-        }
-
 
 class Lab(OverSsh[LabNode]):
     """A running lab. `Lab.up` makes it, `Lab.attach` finds it again, `down` ends it."""
@@ -63,9 +54,8 @@ class Lab(OverSsh[LabNode]):
     def __init__(self, places: Places, plan: Plan) -> None:
         self.places = places
         self.plan = plan
-        super().__init__(
-            places, {name: self._node(name, address) for name, address in plan.addresses.items()}
-        )
+        addresses = network.addresses(plan.count)
+        super().__init__(places, {name: self._node(name, at) for name, at in addresses.items()})
 
     @classmethod
     def up(
@@ -92,7 +82,7 @@ class Lab(OverSsh[LabNode]):
         layers = {node: [str(folder)] for node, folder in (seeds or {}).items()}
         wrong = {node: oddity.value for node, oddity in (oddities_of or {}).items()}
         plan = Plan(count, str(image()), wrong, layers, mbit_per_second)
-        if unknown := sorted({*layers, *wrong} - plan.addresses.keys()):
+        if unknown := sorted({*layers, *wrong} - network.addresses(count).keys()):
             raise LabError(
                 f"no node {', '.join(unknown)} in a lab of {count}: rpi01 to rpi{count:02d}"
             )

@@ -16,6 +16,11 @@ LINK_MBIT_PER_SECOND = 300
 """The rate of a Raspberry Pi 3B+'s gigabit port behind USB 2."""
 
 
+def addresses(count: int) -> dict[str, str]:
+    """By the machine's name: rpi01 is 192.168.1.16."""
+    return {f"rpi{number + 1:02d}": f"{NETWORK}.{16 + number}" for number in range(count)}
+
+
 def make_switch(places: Places) -> None:
     """The bridge, with the host's own address on it.
 

@@ -1,39 +1,23 @@
 """One emulated Raspberry Pi: its card, its cable, its limits, and the power switch."""
 
-import socket
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import cgroups, network
 from tests.lab.card import Card
 from tests.lab.commands import LabError, clean_environment, complaint, run
-from tests.lab.places import FILES, Places
+from tests.lab.over_ssh import Machine
+from tests.lab.places import FILES
 from tests.lab.snapshot import Snapshot, snapshot
-
-BOOT_SECONDS = 180.0
-GREETING_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class LabNode:
-    """A node of a running lab. `name` is its host name, too."""
+class LabNode(Machine):
+    """An emulated Raspberry Pi."""
 
-    places: Places
-    name: str
-    address: str
     card: Card
     mbit_per_second: float = network.LINK_MBIT_PER_SECOND
-
-    @property
-    def folder(self) -> Path:
-        return self.places.folder(self.name)
-
-    @property
-    def console(self) -> str:
-        """The node's output before systemd's journal starts, and during its shutdown."""
-        return (self.folder / "console.log").read_text(errors="replace")
 
     @property
     def running(self) -> bool:
@@ -46,8 +30,7 @@ class LabNode:
         Raises:
             LabError: It is on.
         """
-        if self.running:
-            raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        self.must_be_off()
         network.unplug(self.places, self.name)  # it may have shut down rather than crashed
         network.plug_in(self.places, self.name, self.address, self.mbit_per_second)
         cgroups.make(self.places, self.name)
@@ -152,38 +135,11 @@ class LabNode:
 
     def reachable(self) -> bool:
         """Whether its sshd greets, and users may log in already."""
-        try:
-            with socket.create_connection((self.address, 22), timeout=1) as connection:
-                # Patiently: reconnecting makes sixteen busy nodes busier.
-                connection.settimeout(GREETING_SECONDS)
-                greeted = connection.recv(4) == b"SSH-"
-        except OSError:
-            return False
         return (
-            greeted
+            super().reachable()
             and self.running
             and not Path(f"/proc/{self._pid_one()}/root/run/nologin").exists()
         )
-
-    def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
-        """Returns when user pi can log in.
-
-        Raises:
-            LabError: Not within the deadline; has the last line of pid 1.
-        """
-        deadline = time.monotonic() + deadline_seconds
-        ran = False
-        while not self.reachable():
-            ended = ran and not self.running
-            if ended or time.monotonic() > deadline:
-                last = " / ".join(self.console.splitlines()[-3:]) or "nothing"
-                if ended:
-                    when = "its boot ended"
-                else:
-                    when = f"no login within {deadline_seconds:.0f} s of its boot"
-                raise LabError(f"{self.name}: {when}; its console says: {last}")
-            ran = ran or self.running
-            time.sleep(0.05)
 
     def snapshot(self) -> Snapshot:
         """The present units and files, for comparison with another snapshot."""

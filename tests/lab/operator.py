@@ -37,7 +37,6 @@ class Done:
     code: int
     stdout: str
     stderr: str
-    seconds: float
 
     @property
     def text(self) -> str:
@@ -57,7 +56,6 @@ class Running:
         self.process = process
         self._words = words
         self._said = said
-        self._began = time.monotonic()
 
     @property
     def text(self) -> str:
@@ -88,9 +86,7 @@ class Running:
     def end(self, code: int, deadline_seconds: float = LONGEST_SECONDS) -> Done:
         """Waits for its end."""
         self.process.wait(deadline_seconds)
-        done = Done(
-            self._words, self.process.returncode, self.text, "", time.monotonic() - self._began
-        )
+        done = Done(self._words, self.process.returncode, self.text, "")
         if done.code != code:
             pytest.fail(
                 f"{self._words} ended with {done.code}, not with {code}:\n{self._last}",
@@ -132,7 +128,6 @@ class Operator:
         self, *words: str, code: int | None = 0, timeout_seconds: float = LONGEST_SECONDS
     ) -> Done:
         """Run it to its end; fail the test when it ends with another code (None: any is right)."""
-        began = time.monotonic()
         ended = subprocess.run(
             self._command(words),
             cwd=self.folder,
@@ -142,7 +137,7 @@ class Operator:
             timeout=timeout_seconds,
             check=False,
         )
-        done = Done(words, ended.returncode, ended.stdout, ended.stderr, time.monotonic() - began)
+        done = Done(words, ended.returncode, ended.stdout, ended.stderr)
         if code is not None and done.code != code:
             said = f"{done.stdout[-LAST_CHARACTERS:]}\n--- stderr\n{done.stderr[-LAST_CHARACTERS:]}"
             pytest.fail(

@@ -1,13 +1,18 @@
 """Machines on a lab's switch that user pi's key opens."""
 
+import socket
 import subprocess
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from tests.lab.commands import LabError, run
 from tests.lab.places import Places
 
+BOOT_SECONDS = 300.0
+GREETING_SECONDS = 20.0
 USER = "pi"
 USER_ID = 1000
 HOST_KEY = "ssh_host_ed25519_key"
@@ -26,23 +31,72 @@ Host *
 """
 
 
-class OnSwitch(Protocol):
-    """One of the machines."""
+@dataclass(frozen=True)
+class Machine:
+    """A machine of a running lab. `name` is its host name, too."""
+
+    places: Places
+    name: str
+    address: str
 
     @property
-    def address(self) -> str: ...
+    def folder(self) -> Path:
+        """Its card or disk, its host key and its console."""
+        return self.places.folder(self.name)
 
     @property
-    def folder(self) -> Path: ...
+    def console(self) -> str:
+        """The output of its kernel or pid 1 since the first boot."""
+        return (self.folder / "console.log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Whether the power is on."""
+        raise NotImplementedError
+
+    def must_be_off(self) -> None:
+        """Raises LabError where the power is on."""
+        if self.running:
+            raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+
+    def reachable(self) -> bool:
+        """Whether its sshd greets."""
+        try:
+            with socket.create_connection((self.address, 22), timeout=1) as connection:
+                # Patiently: reconnecting makes sixteen busy nodes busier.
+                connection.settimeout(GREETING_SECONDS)
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
+        """Returns when user pi can log in.
+
+        Raises:
+            LabError: Not within the deadline; has the last lines of its console.
+        """
+        deadline = time.monotonic() + deadline_seconds
+        ran = False
+        while not self.reachable():
+            ended = ran and not self.running
+            if ended or time.monotonic() > deadline:
+                last = " / ".join(self.console.splitlines()[-3:]) or "nothing"
+                if ended:
+                    when = "its boot ended"
+                else:
+                    when = f"no login within {deadline_seconds:.0f} s of its boot"
+                raise LabError(f"{self.name}: {when}; its console says: {last}")
+            ran = ran or self.running
+            time.sleep(0.05)
 
 
-Machine = TypeVar("Machine", bound=OnSwitch)
+OnSwitch = TypeVar("OnSwitch", bound=Machine)
 
 
-class OverSsh(Generic[Machine]):
+class OverSsh(Generic[OnSwitch]):
     """A lab as a person with its key sees it: its machines by name."""
 
-    def __init__(self, places: Places, nodes: Mapping[str, Machine]) -> None:
+    def __init__(self, places: Places, nodes: Mapping[str, OnSwitch]) -> None:
         self.places = places
         self.nodes = nodes
 
@@ -56,7 +110,7 @@ class OverSsh(Generic[Machine]):
     def __exit__(self, *_: object) -> None:
         self.down()
 
-    def node(self, name: str) -> Machine:
+    def node(self, name: str) -> OnSwitch:
         """One of its nodes.
 
         Raises:

@@ -212,35 +212,15 @@ def data(folder):
 
 
 def test_a_taken_over_node_brings_no_code_and_replaces_no_run(place: Place) -> None:
-    """The operator's own app comes back and is exported; then the node lies about its runs."""
+    """The operator's own app comes back; then the node lies about its runs."""
     operator = place.operator
     folder = place.operator.folder
     (folder / "mine.py").write_text(APP)
     # Over the roles: they need nothing of the coordinator's port, which the firewall closes to
     # other nodes.
-    operator.fab(
-        "job",
-        "train",
-        "--app",
-        str(folder / "mine.py"),
-        "--epochs",
-        "1",
-        "--set",
-        "jobs.train.batch_size=20",
-    )
+    short = ("--epochs", "1", "--set", "jobs.train.batch_size=20")
+    operator.fab("job", "train", "--app", str(folder / "mine.py"), *short)
     (run,) = [path.parent for path in folder.glob("runs/*-train/fetched.json")]
-    words = [
-        *operator.tool,
-        "export",
-        "--run",
-        str(run),
-        "--to",
-        "onnx",
-        "--out",
-        str(folder / "exported"),
-    ]
-    exported = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    assert exported.returncode == 0, exported.stderr
     before = (run / "model" / "model.json").read_bytes()
     operator.fab(*PI)
     job = place.job()
@@ -255,17 +235,6 @@ def test_a_taken_over_node_brings_no_code_and_replaces_no_run(place: Place) -> N
     assert (run / "model" / "model.json").read_bytes() == before
     refused = operator.fab("job", "evaluate", "--run", str(run), code=2)
     assert "is no longer the app that the run began with" in refused.text
-    (coordinator,) = load(operator.inventory, check_interfaces=False).of_role("coordinator")
-    dial = f"exec 3<>/dev/tcp/{coordinator.host}/{coordinator.port}"
-    for node, code in (
-        (HUB, 1),
-        ("rpi02", 124),
-    ):  # nothing listens there now: refused, or never answered
-        asked = ("timeout", "3", "bash", "-c", dial)
-        ended = subprocess.run(
-            place.lab.node(node).command(*asked), capture_output=True, check=False, timeout=60
-        )
-        assert ended.returncode == code, (node, ended.stderr)
 
 
 ASK = """

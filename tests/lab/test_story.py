@@ -143,12 +143,6 @@ def test_a_monitor_on_one_of_them_watches_all(cluster: SixteenPis) -> None:
     eventually(
         lambda: up() == 17, "the parameter server and sixteen workers are read", WELL_SECONDS
     )
-    rules = [rule for group in cluster.prometheus("rules")["groups"] for rule in group["rules"]]
-    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
-    assert {rule["state"] for rule in rules if rule["type"] == "alerting"} <= {
-        "inactive",
-        "pending",
-    }
     assert open_to_strangers(cluster.lab, PORTS) == []
 
 

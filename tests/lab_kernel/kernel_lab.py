@@ -13,7 +13,6 @@ from tests.lab.places import Places
 from tests.lab_kernel.machine import MEMORY_MIB, Machine
 
 NAME = "kernel"
-FIRST_ADDRESS = 16
 MAPPINGS = Path("/proc/sys/vm/max_map_count")
 LEAST_MAPPINGS = 1 << 20
 
@@ -25,11 +24,11 @@ class KernelLab(OverSsh[Machine]):
     """
 
     def __init__(self, places: Places, disk: str, memory_mib: Sequence[int]) -> None:
-        machines = {}
-        for number, memory in enumerate(memory_mib):
-            name = f"rpi{number + 1:02d}"
-            address = f"{network.NETWORK}.{FIRST_ADDRESS + number}"
-            machines[name] = Machine(places, name, address, Path(disk), memory)
+        at = network.addresses(len(memory_mib))
+        machines = {
+            name: Machine(places, name, address, Path(disk), memory)
+            for (name, address), memory in zip(at.items(), memory_mib, strict=True)
+        }
         super().__init__(places, machines)
 
     @classmethod

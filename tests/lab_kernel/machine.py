@@ -4,19 +4,16 @@ import contextlib
 import io
 import os
 import signal
-import socket
 import subprocess
 import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab import network
+from tests.lab import network, over_ssh
 from tests.lab.commands import APART, LabError, clean_environment, run
 from tests.lab.over_ssh import identity
-from tests.lab.places import Places
 
-BOOT_SECONDS = 300.0
 END_SECONDS = 30.0
 MEMORY_MIB = 1024
 
@@ -35,26 +32,11 @@ IPv6AcceptRA=no
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A machine of a running kernel lab.
+class Machine(over_ssh.Machine):
+    """A machine of a running kernel lab. `disk` is shared by all and never changed."""
 
-    `name` is its host name, too; `disk` is shared by all and never changed.
-    """
-
-    places: Places
-    name: str
-    address: str
     disk: Path
     memory_mib: int = MEMORY_MIB
-
-    @property
-    def folder(self) -> Path:
-        return self.places.folder(self.name)
-
-    @property
-    def console(self) -> str:
-        """The output of the kernel and pid 1 since the first boot."""
-        return (self.folder / "console.log").read_text(errors="replace")
 
     @property
     def running(self) -> bool:
@@ -82,8 +64,7 @@ class Machine:
         Raises:
             LabError: It is on.
         """
-        if self.running:
-            raise LabError(f"{self.name} is on already: `crash {self.name}` switches it off")
+        self.must_be_off()
         self._plug_in()
         last = int(self.address.rpartition(".")[2])
         card = f"{self.places.cable(self.name)},mac=b8:27:eb:00:00:{last:02x}"
@@ -110,47 +91,11 @@ class Machine:
         run("ip", "link", "delete", self.places.cable(self.name), check=False)
         if (pid := self._pid()) is not None:
             os.kill(pid, signal.SIGKILL)
-            self.wait_until_off()
-
-    def wait_until_off(self, deadline_seconds: float = END_SECONDS) -> None:
-        """Returns when its kernel has ended.
-
-        Raises:
-            LabError: Not within the deadline.
-        """
-        deadline = time.monotonic() + deadline_seconds
-        while self.running:
-            if time.monotonic() > deadline:
-                raise LabError(
-                    f"{self.name} is on {deadline_seconds:.0f} s after it was switched off"
-                )
-            time.sleep(0.05)
-
-    def reachable(self) -> bool:
-        """Whether its sshd greets."""
-        try:
-            with socket.create_connection((self.address, 22), timeout=2) as connection:
-                return connection.recv(4) == b"SSH-"
-        except OSError:
-            return False
-
-    def wait_until_reachable(self, deadline_seconds: float = BOOT_SECONDS) -> None:
-        """Returns when its sshd greets.
-
-        Raises:
-            LabError: Not within the deadline, or its kernel ended; has the last line of its
-                console.
-        """
-        deadline = time.monotonic() + deadline_seconds
-        while not self.reachable():
-            if time.monotonic() > deadline or not self.running:
-                last = " / ".join(self.console.splitlines()[-3:])
-                if self.running:
-                    what = f"no greeting within {deadline_seconds:.0f} s of its boot"
-                else:
-                    what = "its kernel ended"
-                raise LabError(f"{self.name}: {what}; its console: {last}")
-            time.sleep(0.2)
+            deadline = time.monotonic() + END_SECONDS
+            while self.running:
+                if time.monotonic() > deadline:
+                    raise LabError(f"{self.name} is on {END_SECONDS:.0f} s after it was killed")
+                time.sleep(0.05)
 
     def _plug_in(self) -> None:
         cable = self.places.cable(self.name)

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 EXAMPLES = PROJECT / "examples" / "programs"
 LEAD = "192.168.1.16:2240"
-JOBS = "cat /var/lib/pscluster/jobs/.order"
 WAITS = """\
     import pathlib, time
 
@@ -133,13 +132,3 @@ def test_one_that_fails_on_one_node_ends_all_and_is_named(place: Place) -> None:
         )
         assert place.on(node, "systemctl list-units --plain --no-legend 'pscluster-job@*'") == ""
         assert place.on(node, "pgrep -f [f]ails.py || echo none") == "none"
-
-
-def test_packages_that_no_node_can_have_are_one_line_before_any_job(place: Place) -> None:
-    operator = place.operator
-    before = place.on(HUB, JOBS)
-    (operator.folder / "wanted.txt").write_text("numpy<2\n")
-    words = ("--requirements", "wanted.txt", program(operator, "fails.py", FAILS))
-    refused = operator.fab("job", "run", "--on", "workers", *words, code=2)
-    assert "rpi01, rpi02: wanted.txt: no versions fit" in refused.text
-    assert place.on(HUB, JOBS) == before
