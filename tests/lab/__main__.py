@@ -100,10 +100,6 @@ def _outsider(arguments: Namespace) -> int:
     return subprocess.call(Lab.attach().outsider_command(*arguments.words))
 
 
-def _snapshot(arguments: Namespace) -> None:
-    print("\n".join(_nodes(arguments)[0].snapshot().lines()))
-
-
 def _apart(arguments: Namespace) -> int:
     requirements.check()
     image()  # in there is no route out
@@ -112,4 +108,4 @@ def _apart(arguments: Namespace) -> int:
 
 if __name__ == "__main__":
     acts = (_prepare, _up, _down, _status, _shape, _quota, _memory, _link, _crash, _boot, _exec)
-    sys.exit(verbs.main("lab", (*acts, _ssh, _outsider, _snapshot, _apart)))
+    sys.exit(verbs.main("lab", (*acts, _ssh, _outsider, _apart)))

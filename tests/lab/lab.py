@@ -2,11 +2,9 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +25,6 @@ from tests.lab.places import REGISTRY, Places
 
 MOST_NODES = 16
 REMOVE_SECONDS = 20.0
-COMING_UP_SECONDS = 600.0
-"""A lab younger than this may have no process yet, because building the image takes minutes."""
 HANDS = 8
 """How many nodes are handled at once."""
 
@@ -191,34 +187,21 @@ def remove(places: Places) -> None:
 
 
 def register(places: Places) -> None:
-    """Take the lab's name on this machine, and remove what a lab without an end has left.
+    """Take the lab's name on this machine.
 
     Raises:
         LabError: One of this name is up.
     """
     REGISTRY.mkdir(exist_ok=True)
-    if _has_ended(places):
-        with _uninterrupted():
-            remove(Places(places.lab, Path(places.registered.read_text().strip())))
     try:
         with places.registered.open("x") as file:
             file.write(f"{places.run}\n")
     except FileExistsError:
+        where = places.registered.read_text().strip()
         raise LabError(
-            f"lab {places.lab!r} is up already in {places.registered.read_text().strip()}:"
-            f" `{shlex.join(['python', '-m', 'tests.lab', 'down'])}` ends it, PSCLUSTER_LAB names"
-            " another"
+            f"lab {places.lab!r} is up already in {where}: `python -m tests.lab down` ends it,"
+            " PSCLUSTER_LAB names another"
         ) from None
-
-
-def _has_ended(places: Places) -> bool:
-    """Whether a lab without any process, and not just begun, holds the name."""
-    try:
-        age_seconds = time.time() - places.registered.stat().st_mtime
-    except FileNotFoundError:
-        return False
-    alive = any(cgroups.processes(places, node) for node in cgroups.nodes(places))
-    return not alive and age_seconds > COMING_UP_SECONDS
 
 
 def _each(actions: Sequence[Callable[[], None]]) -> None:
@@ -230,9 +213,6 @@ def _each(actions: Sequence[Callable[[], None]]) -> None:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until the clean-up is done."""
-    if threading.current_thread() is not threading.main_thread():  # no signal comes here
-        yield
-        return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

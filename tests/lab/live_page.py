@@ -19,9 +19,7 @@ def a_training_on_the_page(cluster: SixteenPis) -> None:
             picture(seen.page, "page")
             seen.looks_well()
         training.end(0)
-    report = max(
-        operator.folder.glob("runs/*-train/report.html"), key=lambda path: path.parent.name
-    )
+    report = operator.newest("*-train/report.html")
     with chromium() as browser, looking(browser, report.as_uri()) as seen:
         picture(seen.page, "report")
         seen.looks_well()

@@ -22,18 +22,12 @@ def start(places: Places) -> None:
     folder = places.told
     folder.mkdir(parents=True, exist_ok=True)
     log = places.run / "lxcfs.log"
-    command = [
-        "setsid",
-        "--fork",
-        "lxcfs",
-        "--foreground",
-        "--disable-swap",
-        f"--pidfile={_pid_file(places)}",
-        str(folder),
-    ]
+    command = f"""
+        setsid --fork lxcfs --foreground --disable-swap --pidfile={_pid_file(places)} {folder}
+    """
     with log.open("w") as said:
         subprocess.run(
-            command,
+            command.split(),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

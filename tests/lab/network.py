@@ -1,6 +1,7 @@
 """The switch and its cables: a bridge, and a network namespace behind a shaped veth pair."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.commands import LabError, run
@@ -61,7 +62,7 @@ def plug_in(places: Places, machine: str, address: str, mbit_per_second: float) 
     _batch(
         *("link set lo up", f"address add {address}/24 dev eth0", "link set eth0 up"),
         f"route add default via {HOST_ADDRESS}",
-        namespace=space,
+        options=("-n", space),
     )
     _batch(f"link set {cable} master {places.switch} up")
     shape(places, machine, mbit_per_second)
@@ -91,7 +92,8 @@ def remove_all(places: Places) -> None:
     _batch(
         *(f"link delete {name}" for name in cables),
         *(f"netns delete {name}" for name in spaces),
-        force=True,
+        options=("-force",),
+        check=False,
     )
 
 
@@ -108,14 +110,6 @@ def _left(places: Places) -> tuple[list[str], list[str]]:
     return sorted(name for name in links if name.startswith(prefix)), sorted(spaces)
 
 
-def _batch(*lines: str, namespace: str | None = None, force: bool = False) -> None:
+def _batch(*lines: str, options: Sequence[str] = (), check: bool = True) -> None:
     if lines:
-        if namespace:
-            where = ["-n", namespace]
-        else:
-            where = []
-        if force:
-            go_on = ["-force"]
-        else:
-            go_on = []
-        run("ip", *where, *go_on, "-batch", "-", stdin="\n".join(lines) + "\n", check=not force)
+        run("ip", *options, "-batch", "-", stdin="\n".join(lines) + "\n", check=check)

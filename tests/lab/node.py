@@ -91,29 +91,13 @@ class LabNode(Machine):
         groups = [
             str(self.places.cgroup(controller, self.name)) for controller in ("memory", "cpu")
         ]
-        entering = [
-            "nsenter",
-            f"--target={self._pid_one()}",
-            "--mount",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--time",
-            "--pid",
-        ]
-        entering += ["--cgroup", "--root", "--wd"]
-        return [
-            "env",
-            "-i",
-            *_words(clean_environment()),
-            "sh",
-            "-c",
-            enter,
-            "sh",
-            " ".join(groups),
-            *entering,
-            *words,
-        ]
+        entering = f"""
+            nsenter --target={self._pid_one()} --mount --uts --ipc --net --time --pid --cgroup
+            --root --wd
+        """
+        clean = [f"{name}={value}" for name, value in clean_environment().items()]
+        limited = ["sh", "-c", enter, "sh", " ".join(groups)]
+        return ["env", "-i", *clean, *limited, *entering.split(), *words]
 
     def execute(
         self,
@@ -156,7 +140,3 @@ class LabNode(Machine):
             return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
         except (OSError, ValueError, IndexError):
             raise LabError(f"{self.name} is off: `boot {self.name}` switches it on") from None
-
-
-def _words(environment: dict[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in environment.items()]

@@ -201,13 +201,18 @@ class Operator:
         """Whether `status` finds all nodes healthy."""
         return self.fab("deploy", "status", "--json", code=None).code == 0
 
-    def result(self) -> dict[str, Any]:
-        """The result of the newest training that was fetched."""
-        newest = max(
-            self.folder.glob("runs/*-train*/result.json"), key=lambda path: path.parent.name
-        )
-        value: dict[str, Any] = json.loads(newest.read_text())
+    def newest(self, pattern: str) -> Path:
+        """The file of this name in the newest run of its kind that was fetched."""
+        return max(self.folder.glob(f"runs/{pattern}"), key=lambda path: path.parent.name)
+
+    def read(self, pattern: str) -> dict[str, Any]:
+        """The newest JSON file of this name."""
+        value: dict[str, Any] = json.loads(self.newest(pattern).read_text())
         return value
+
+    def result(self) -> dict[str, Any]:
+        """The result of the newest training."""
+        return self.read("*-train*/result.json")
 
     def _command(self, words: Sequence[str]) -> list[str]:
         # A flag belongs to the action before it, and all of them take --set but `init`; behind --

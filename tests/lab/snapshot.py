@@ -40,11 +40,6 @@ class Snapshot:
             *_differences("file", self.files, after.files, "as on the image"),
         ]
 
-    def lines(self) -> list[str]:
-        """Everything, sorted, one line each."""
-        units = [f"unit {name}: {state}" for name, state in sorted(self.units.items())]
-        return [*units, *(f"file /{path}: {what}" for path, what in sorted(self.files.items()))]
-
 
 def snapshot(card: Card, unit_files: str, active_units: str) -> Snapshot:
     """Compare the card with its image and with what systemctl listed.

@@ -9,7 +9,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 SERVER = "rpi01"
 CLIENT = "rpi02"
-OTHER = "rpi03"
 OPTIONS = "hard,noatime,nodev,nosuid,_netdev,nofail,x-systemd.automount,x-systemd.mount-timeout=10"
 
 
@@ -28,9 +27,8 @@ def exported(lab: Lab) -> Lab:
         f"/srv/shared {client}(ro,sync,no_subtree_check,root_squash)",
         f"/srv/runs {client}(rw,sync,no_subtree_check,all_squash,anonuid=890,anongid=890)",
     )
-    for node in (CLIENT, OTHER):
-        _mount(lab, node, "shared", "ro")
-        _mount(lab, node, "runs", "rw")
+    _mount(lab, "shared", "ro")
+    _mount(lab, "runs", "rw")
     return lab
 
 
@@ -95,10 +93,10 @@ def _export(lab: Lab, *lines: str) -> None:
     )
 
 
-def _mount(lab: Lab, node: str, name: str, mode: str) -> None:
+def _mount(lab: Lab, name: str, mode: str) -> None:
     line = f"{lab.node(SERVER).address}:/srv/{name} /mnt/{name} nfs4 {mode},{OPTIONS} 0 0"
     start = f"sudo systemctl daemon-reload && sudo systemctl start mnt-{name}.automount"
     lab.ssh(
-        node,
+        CLIENT,
         f"sudo mkdir /mnt/{name} && echo '{line}' | sudo tee -a /etc/fstab >/dev/null && {start}",
     )

@@ -67,6 +67,11 @@ class Place(deployed.Place):
         kept = [line for line in lines if not line.startswith("transport:")]
         self.operator.inventory.write_text("\n".join([*kept, f"transport: {name}"]) + "\n")
 
+    def rest_of(self, shows: str) -> str:
+        """What a script and the tunnel's interface still show, on all nodes."""
+        look = f"{{ ip link show {INTERFACE}; {shows}; }} 2>/dev/null; :"
+        return "".join(self.on(name, look) for name in NODES)
+
     def trained(self) -> dict[str, Any]:
         """The result of a training over the cables."""
         self.operator.fab(*TRAIN)
@@ -142,13 +147,9 @@ def test_back_to_plain_and_reset_leave_nothing_of_it(place: Place) -> None:
     place.transport("plain")
     place.operator.fab("deploy", "start", "--no-jobs")
     place.trained()
-    for name in NODES:
-        left = f"ip link show {INTERFACE}; ls {wireguard.FOLDER}"
-        assert place.on(name, f"{{ {left}; }} 2>/dev/null; :") == ""
+    assert place.rest_of(f"ls {wireguard.FOLDER}") == ""
     assert place.pinned() == {}
     place.transport("wireguard")
     place.operator.fab("deploy", "start", "--no-jobs")
     place.operator.fab("deploy", "reset", "--yes")
-    for name in NODES:
-        left = f"ip link show {INTERFACE}; command -v wg; ls /etc/pscluster"
-        assert place.on(name, f"{{ {left}; }} 2>/dev/null; :") == ""
+    assert place.rest_of("command -v wg; ls /etc/pscluster") == ""

@@ -39,8 +39,7 @@ with open("/run/gaps", "w", buffering=1) as gaps:
 
 def main() -> int:
     """Exit code 0 when all of it holds."""
-    disk = seeded_disk()
-    with KernelLab.up(disk) as lab:
+    with KernelLab.up(seeded_disk()) as lab:
         Proof(lab).run()
     return 0
 

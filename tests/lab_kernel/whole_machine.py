@@ -71,12 +71,13 @@ def built(folder: Path) -> tuple[Path, Path]:
 
 def booted(kernel: Path, archive: Path) -> list[str]:
     """What the machine printed, which is shown as it comes."""
-    words = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", MEMORY]
-    words += ["-nographic", "-no-reboot", "-net", "none", "-kernel", str(kernel)]
-    words += ["-initrd", str(archive), "-append", "console=ttyAMA0 quiet rdinit=/init panic=1"]
+    words = f"""\
+        timeout {LIMIT_SECONDS} qemu-system-aarch64 -M virt -cpu cortex-a53 -smp 2 -m {MEMORY}
+        -nographic -no-reboot -net none -kernel {kernel} -initrd {archive} -append
+    """
     lines = []
     with subprocess.Popen(
-        ["timeout", str(LIMIT_SECONDS), *words],
+        [*words.split(), "console=ttyAMA0 quiet rdinit=/init panic=1"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,8 +1,6 @@
 """An app with a package travels to two nodes over SSH, is trained, resumed and evaluated there."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,18 +33,8 @@ def data(folder):
 SHORT = ("--set", "jobs.train.epochs=2", "--set", "jobs.train.checkpoint.every_seconds=0")
 
 
-def record(place: Place) -> dict[str, Any]:
-    """`app.json` of the newest training that was fetched."""
-    newest = max(
-        place.operator.folder.glob("runs/*-train*/app.json"), key=lambda path: path.parent.name
-    )
-    found: dict[str, Any] = json.loads(newest.read_text())
-    return found
-
-
-@pytest.fixture(scope="module")
-def app(place: Place) -> Path:
-    folder = place.operator.folder / "halves"
+def written(folder: Path) -> Path:
+    """The app in this folder."""
     (folder / "parts").mkdir(parents=True)
     (folder / "app.py").write_text(APP)
     (folder / "parts" / "blocks.py").write_text("WIDTH = 8\n")
@@ -54,12 +42,17 @@ def app(place: Place) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def app(place: Place) -> Path:
+    return written(place.operator.folder / "halves")
+
+
 def test_an_app_is_trained_with_its_package_and_leaves_a_copy(place: Place, app: Path) -> None:
     done = place.operator.fab("job", "train", "--app", "halves", "--mode", "sync", *SHORT)
     assert "made 1,200 rows" in done.text
     result = place.operator.result()
     assert (result["status"], result["epochs_done"], result["workers"]) == ("done", 2, 2)
-    kept = record(place)
+    kept = place.operator.read("*-train*/app.json")
     assert kept["digest"] == look(app).digest
     (copy,) = place.operator.folder.glob("runs/*-train/app")
     assert look(copy).digest == kept["digest"]
@@ -82,8 +75,7 @@ def test_its_data_is_read_by_every_node_and_written_by_one(place: Place, app: Pa
 def test_it_is_evaluated_with_the_copy_of_its_run(place: Place, app: Path) -> None:
     (app / "parts" / "blocks.py").write_text("WIDTH = 99\n")
     place.operator.fab("job", "evaluate")
-    (evaluated,) = place.operator.folder.glob("runs/*-evaluate/result.json")
-    assert json.loads(evaluated.read_text())["status"] == "done"
+    assert place.operator.read("*-evaluate/result.json")["status"] == "done"
 
 
 def test_an_interrupted_run_continues_with_its_copy_and_says_what_changed(

@@ -1,6 +1,5 @@
 """Any TensorFlow program over SSH: as the chief on the roles, and once on each worker's node."""
 
-import json
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,7 @@ FAILS = """\
 
 def result(operator: Operator) -> tuple[Path, dict[str, Any]]:
     """The newest run of a program that was fetched, and its result."""
-    folder = max(operator.folder.glob("runs/*-run*"), key=lambda path: path.name)
-    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return folder, found
+    return operator.newest("*-run*/result.json").parent, operator.read("*-run*/result.json")
 
 
 def program(operator: Operator, name: str, source: str) -> str:

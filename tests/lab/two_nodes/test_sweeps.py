@@ -1,14 +1,12 @@
 """Sweeps over two nodes by SSH: an app with a package, and a search."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cluster.apps.files import look
 from tests.lab.two_nodes.place import HUB, NODES, Place
-from tests.lab.two_nodes.test_apps import APP
+from tests.lab.two_nodes.test_apps import written
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -25,29 +23,18 @@ base:
   jobs.train.validation_subjects: 3
 search: {trials: 2, space: {jobs.train.model.hidden: [8, 16]}}
 """
+RECORD = "*-sweep/sweep.json"
 EXTRAS = "/opt/pscluster/extras/environments"
-
-
-def newest(place: Place) -> Path:
-    return max(place.operator.folder.glob("runs/*-sweep/sweep.json")).parent
-
-
-def runs_of(sweep: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((sweep / "sweep.json").read_text())["runs"]
-    return found
 
 
 def test_an_app_is_trained_on_every_node(place: Place) -> None:
     folder = place.operator.folder
-    app = folder / "swept"
-    (app / "parts").mkdir(parents=True)
-    (app / "app.py").write_text(APP)
-    (app / "parts" / "blocks.py").write_text("WIDTH = 8\n")
-    (app / "requirements.txt").write_text("humanize\n")
+    app = written(folder / "swept")
     (folder / "halves.yaml").write_text(SWEEP)
     place.operator.fab("sweep", "halves.yaml", "--set", "jobs.train.app=swept")
-    sweep = newest(place)
-    runs = runs_of(sweep)
+    record = place.operator.newest(RECORD)
+    sweep = record.parent
+    runs = json.loads(record.read_text())["runs"]
     assert [run["state"] for run in runs] == ["finished"] * 2
     assert {run["node"] for run in runs} == {"worker:0", "worker:1"}
     for run in runs:
@@ -63,6 +50,6 @@ def test_a_search_needs_its_package_on_the_coordinators_node_alone(place: Place)
     (place.operator.folder / "search.yaml").write_text(SEARCH)
     said = place.operator.fab("sweep", "search.yaml").text
     assert "best on the validation: run 000" in said
-    assert [run["state"] for run in runs_of(newest(place))] == ["finished"] * 2
+    assert [run["state"] for run in place.operator.read(RECORD)["runs"]] == ["finished"] * 2
     find = f"ls -d {EXTRAS}/*/lib/python*/site-packages/optuna 2>/dev/null | wc -l"
     assert {node: place.on(node, find) for node in NODES} == {HUB: "1", "rpi02": "0"}
