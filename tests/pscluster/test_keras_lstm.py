@@ -12,6 +12,7 @@ from core.models.kernels import portable_operations
 from kernels.place import KIND, THREADS
 from tests.kernels.networks import kinds_of_this_processor
 from tests.ran import python
+from tests.tables import table
 
 FEATURES = 7
 NARROW = 4
@@ -57,14 +58,7 @@ def traced(
 
 
 SEQUENCES: dict[str, Any] = {"return_sequences": True}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "last": {},
-    "last-backwards": {"go_backwards": True},
-    "sequences": SEQUENCES,
-    "sequences-backwards": {**SEQUENCES, "go_backwards": True},
-    "no-bias-unrolled": {"use_bias": False, "unroll": True},
-    "both-ways": {**SEQUENCES, "both_ways": True},
-}
+SETTINGS: dict[str, dict[str, Any]] = table("pscluster/rows", "layers")
 EACH = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 
 
@@ -92,10 +86,7 @@ def test_a_first_state_and_unknown_steps_and_batch() -> None:
     same_as_keras(NARROW, windows, SEQUENCES, signature=signature)
 
 
-MASKS = {
-    "right": [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]],
-    "holes": [[0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 1]],
-}
+MASKS = table("pscluster/rows", "masks")
 
 
 @EACH

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import yaml
-
 from cluster.apps.copy import keep
 from cluster.apps.files import look
 from tests.cluster.apps.trees import write_tree
+from tests.tables import table
 
 RAN = "the planted code ran"
 SOUND = """
@@ -25,7 +24,7 @@ def code(mark: Path) -> str:
     return f"__import__('pathlib').Path({str(mark)!r}).write_text({RAN!r})\n{SOUND}"
 
 
-RECORDS = yaml.safe_load(Path(__file__).with_name("planted.yaml").read_text())
+RECORDS = table("cluster/apps/planted")
 
 
 def plant(run: Path, mark: Path, *, record: bool, name: str = "app", finished: bool = True) -> str:

@@ -12,6 +12,7 @@ from cluster.apps.files import look
 from core.errors import ClusterError, UsageError
 from core.inventory import Inventory
 from tests.cluster.apps.trees import one_node, write_app, write_tree
+from tests.tables import table
 
 KEY = "0123456789abcdef"
 OTHER = "fedcba9876543210"
@@ -74,22 +75,9 @@ def test_a_copy_that_somebody_changed_is_refused(app: Path, run: Path) -> None:
         kept(run)
 
 
-WHOLE = {"schema": 1, "digest": "0" * 64, "source": "x", "environment": "", "data": None}
-
-
 @pytest.mark.parametrize(
     "content",
-    [
-        None,
-        [],
-        {},
-        {"schema": 2},
-        WHOLE | {"digest": "short"},
-        WHOLE | {"source": 3},
-        WHOLE | {"environment": "../../bin"},
-        WHOLE | {"environment": 7},
-        WHOLE | {"data": ["a"]},
-    ],
+    table("cluster/apps/rows", "damaged records"),
     ids=str,
 )
 def test_a_damaged_record_is_one_line(run: Path, content: Any) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import core.engine.runtime  # noqa: F401
 from cluster.apps.app import load
@@ -15,14 +14,15 @@ from core.data.examples import batches_of, write_examples
 from core.errors import UsageError
 from core.lazy import keras
 from tests.cluster.apps.kit import classes
+from tests.tables import table
 
 IMPORTS = "import keras\nfrom keras import layers\nimport numpy as np\nimport tensorflow as tf\n"
 MODEL = """
 def model(input_shape, outputs):
     return keras.Sequential([keras.Input(input_shape), {layers}])
 """
-BROKEN = yaml.safe_load(Path(__file__).with_name("broken_apps.yaml").read_text())
-NOTED = yaml.safe_load(Path(__file__).with_name("noted_apps.yaml").read_text())
+BROKEN = table("cluster/apps/broken_apps")
+NOTED = table("cluster/apps/noted_apps")
 
 
 def source_of(app: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from cluster.apps import files
 from cluster.apps.files import app_path, look
 from core.errors import UsageError
 from tests.cluster.apps.trees import one_node, write_app, write_tree
+from tests.tables import table
 
 
 @pytest.fixture
@@ -132,12 +133,7 @@ def test_what_cannot_travel_is_refused_in_one_line(
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [
-        ("nothing", "found nothing there"),
-        ("app.txt", r"\.py"),
-        ("/dev/null", "special file"),
-        ("a\0b", "cannot be read"),
-    ],
+    table("cluster/apps/rows", "no app"),
 )
 def test_a_path_that_is_no_app(tmp_path: Path, path: str, words: str) -> None:
     (tmp_path / "app.txt").touch()
@@ -163,7 +159,7 @@ def test_the_size_is_that_of_all_files(app: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("apps/digits", "inner/apps/digits"), ("../one.py", "one.py"), ("/srv/app", "/srv/app")],
+    table("cluster/apps/rows", "paths"),
 )
 def test_the_path_is_relative_to_the_inventory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, expected: str

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import core.engine.runtime  # noqa: F401
 from cluster.apps.app import load
@@ -22,8 +21,9 @@ from core.lazy import keras, tf
 from deploy.common.project import environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
+from tests.tables import table
 
-CHANGES = yaml.safe_load(Path(__file__).with_name("guests.yaml").read_text())
+CHANGES = table("cluster/apps/guests")
 APP = """
 import keras, logging, os, signal, socket, sys, warnings
 import tensorflow as tf

@@ -17,21 +17,14 @@ from core.inventory.training import ModelConfig
 from core.models.network import build
 from tests.core.exported import small
 from tests.lazy import onnx
+from tests.tables import table
 from worker_node.recordings import Standardization
 
 STEPS = 32
 CHANNELS = 9
 CLASSES = 4
 CONFIG: TypeAdapter[Any] = TypeAdapter(ModelConfig)
-SMALL: dict[str, dict[str, Any]] = {
-    "thesis": {"hidden": 8},
-    "residual": {"hidden": 8, "layers": 2},
-    "dblstm": {"units": 8},
-    "conv-lstm": {"hidden": 8, "filters": 8},
-    "kth": {"hidden": 8},
-    "spectral": {"hidden": 16},
-    "hybrid": {"hidden": 8, "filters": 8, "statistics_hidden": 16},
-}
+SMALL: dict[str, dict[str, Any]] = table("cluster/export/rows", "small")
 """By name, every built-in network."""
 
 

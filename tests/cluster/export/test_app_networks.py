@@ -22,6 +22,7 @@ from tests.cluster.apps.looping import LOOPING
 from tests.cluster.apps.zoo import MODELS, examples, kind_of
 from tests.cluster.export.models import Case
 from tests.lazy import onnx
+from tests.tables import table
 from worker_node.recordings import Standardization
 
 EXAMPLES = 8
@@ -61,11 +62,7 @@ def test_a_model_of_one_s_own_answers_as_tensorflow_does(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "to", "said"),
-    [
-        ("spectrum", "litert", "LiteRT cannot use what its converter wrote"),
-        ("mixed", "onnx", "computes in bfloat16"),
-        ("branch", "keras", "register_keras_serializable"),
-    ],
+    table("cluster/export/rows", "refused models"),
 )
 def test_a_model_that_a_format_cannot_have_is_refused(
     tmp_path: Path, name: str, to: str, said: str

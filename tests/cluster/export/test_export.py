@@ -29,6 +29,7 @@ from core.exported.verified import LARGEST_DIFFERENCE
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.cluster.jobs.cluster import own_recordings
+from tests.tables import table
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +124,7 @@ def test_one_that_answers_otherwise_is_refused_and_leaves_nothing(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("size", "apart", "found"), [(0.5, 5e-5, 5e-5), (100.0, 5e-3, 5e-5), (100.0, 2e-2, 2e-4)]
-)
+@pytest.mark.parametrize(("size", "apart", "found"), table("cluster/export/rows", "differences"))
 def test_a_difference_is_one_of_the_largest_logit(size: float, apart: float, found: float) -> None:
     """Float32 has seven digits: logits of a hundred differ by more than those of one."""
     logits = np.full((3, 4), -size)
@@ -221,12 +220,7 @@ def test_a_class_at_each_position_is_refused_where_readers_expect_one(
 
 @pytest.mark.parametrize(
     ("kind", "says"),
-    [
-        ("hapt", [True, True]),
-        ("uci-har", [True, True]),
-        ("hhar", [True, False]),
-        ("npz", [False, False]),
-    ],
+    table("cluster/export/rows", "licences"),
 )
 def test_the_licence_of_a_known_set_is_what_uci_and_the_set_say(
     kind: str, says: list[bool]

@@ -10,6 +10,7 @@ from cluster.export.formats.format import FORMATS
 from core.exported.description import FILES
 from core.inventory.extensions import MODELS
 from tests.cluster.export.models import SMALL, case
+from tests.tables import table
 
 
 def test_every_network_is_exported_here_and_every_format_has_a_file() -> None:
@@ -27,26 +28,9 @@ def test_an_export_answers_as_tensorflow_does(tmp_path: Path, name: str, to: str
     case(name).answers_alike(to, tmp_path, apart=1e-2)
 
 
-WITH_ALL = {
-    "bidirectional": True,
-    "n_layers_in_highway": 2,
-    "batch_norm": True,
-    "instance_norm": "append",
-}
-
-
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [
-        ("thesis", WITH_ALL),
-        ("residual", {"instance_norm": "replace"}),
-        ("dblstm", {"layers": 1}),
-        ("dblstm", {"layers": 2, "instance_norm": "append"}),
-        ("hybrid", {"body": "residual", "instance_norm": "replace"}),
-        ("spectral", {"hidden": 0}),
-        ("spectral", {"channels": 4}),
-        ("spectral", {"channels": 1}),
-    ],
+    table("cluster/export/rows", "other settings"),
 )
 def test_the_other_settings_of_a_network_are_exported_too(
     tmp_path: Path, name: str, settings: dict[str, Any]

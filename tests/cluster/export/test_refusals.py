@@ -14,6 +14,7 @@ from cluster.export import request
 from core.errors import ExitCode
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
+from tests.tables import table
 
 Refused = Callable[..., str]
 
@@ -38,13 +39,7 @@ def refused(
     signal.signal(signal.SIGTERM, before)
 
 
-DATA = {"source": None, "window_steps": 16, "window_stride": 8}
-RESULT = {
-    "job": "train",
-    "status": "done",
-    "settings": {"seed": 0, "data": DATA},
-    "dataset": {"source": "synthetic"},
-}
+RESULT = table("cluster/export/rows", "result")
 
 
 def test_no_such_run(refused: Refused) -> None:
@@ -57,13 +52,7 @@ def test_no_such_run(refused: Refused) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [
-        ({"status": "cancelled"}, "expected a finished run, got one that is cancelled"),
-        ({"job": "cv"}, "a run of cv without a model: export a training"),
-        ({"settings": {"seed": 0}}, "expected the result of a training, got no key 'data'"),
-        ({"dataset": None}, "expected the result of a training"),
-        ({"settings": {"seed": "x", "data": {**DATA, "source": 1}}}, "seed"),
-    ],
+    table("cluster/export/rows", "no run to export"),
 )
 def test_a_run_that_is_none_to_export(
     tmp_path: Path, refused: Refused, changed: dict[str, Any], words: str
@@ -89,11 +78,7 @@ def test_a_damaged_model(tmp_path: Path, refused: Refused, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("to", "remedy"),
-    [
-        ("onyx", "did you mean onnx?"),
-        ("saved-model", "did you mean savedmodel?"),
-        ("zip", "choose "),
-    ],
+    table("cluster/export/rows", "formats"),
 )
 def test_an_unknown_format(refused: Refused, to: str, remedy: str) -> None:
     said = refused(to=to)
@@ -103,11 +88,7 @@ def test_an_unknown_format(refused: Refused, to: str, remedy: str) -> None:
 
 @pytest.mark.parametrize(
     ("to", "quantize", "words"),
-    [
-        ("keras", "dynamic", "expected --to onnx or litert, got --to keras"),
-        ("savedmodel", "dynamic", "expected --to onnx or litert, got --to savedmodel"),
-        ("onnx", "full", "expected dynamic, or no --quantize, got 'full'"),
-    ],
+    table("cluster/export/rows", "int8"),
 )
 def test_int8_where_there_is_none(refused: Refused, to: str, quantize: str, words: str) -> None:
     assert f"--quantize: {words}" in refused(f"--quantize={quantize}", to=to)

@@ -12,6 +12,7 @@ from cluster.jobs.fit import Cursor, Fit, Plan
 from cluster.jobs.training import Trainer
 from core.inventory.training import TrainJob
 from core.status.parts import Figures
+from tests.tables import table
 
 
 def job_of(averaging: Any, **others: object) -> TrainJob:
@@ -42,13 +43,7 @@ def ended(averaging: Any, epochs: int, validation: Figures | None = None) -> lis
 
 @pytest.mark.parametrize(
     ("averaging", "found"),
-    [
-        (None, [1, 2, 3, 4]),
-        ({"start": 0.5}, [1, 2, 3, 3.5]),
-        ({"start": 0.0}, [1, 1.5, 2, 2.5]),
-        ({"start": 0.25}, [1, 2, 2.5, 3]),
-        ({"start": 0.9}, [1, 2, 3, 4]),
-    ],
+    table("cluster/jobs/rows", "averaging"),
 )
 def test_the_mean_is_over_the_epochs_after_the_start(averaging: Any, found: list[float]) -> None:
     assert ended(averaging, 4) == pytest.approx(found)

@@ -23,6 +23,7 @@ from ps_node.optimizers.adam import Adam
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
 from tests.cluster.jobs.kit import raising
+from tests.tables import table
 
 SIZE = 1500
 DATA = "sha256 of the recordings"
@@ -211,14 +212,7 @@ def test_without_a_checkpoint_there_is_nothing_to_go_on_from(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("job", "data", "size", "words"),
-    [
-        ({"batch_size": 10}, DATA, SIZE, "jobs.train.batch_size was 20 and is 10"),
-        ({"codec": {"name": "fp16"}}, DATA, SIZE, "jobs.train.codec was"),
-        ({"mode": "sync"}, DATA, SIZE, "jobs.train.mode was 'async' and is 'sync'"),
-        ({"slots": 8}, DATA, SIZE, "slots was 4 and is 8"),
-        ({}, "others", SIZE, "other recordings"),
-        ({}, DATA, SIZE + 1, rf"shape \({SIZE},\) for a network of {SIZE + 1} values"),
-    ],
+    table("cluster/jobs/rows", "another run"),
 )
 def test_another_run_is_refused(
     run: Path, job: dict[str, Any], data: str, size: int, words: str

@@ -7,6 +7,7 @@ import pytest
 
 from cluster.jobs.cv_record import CvRecord, FoldScore, GroupScore, names_of
 from core.errors import UsageError
+from tests.tables import table
 
 KEY = {"folds": 2, "seeds": [0, 1], "dataset_sha256": "ab"}
 
@@ -100,13 +101,7 @@ def test_what_is_done_is_found_again(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("}", ""),
-        ('"schema": 1', '"schema": 2'),
-        ('"fold": 0', '"fold": "first"'),
-        ('"folds": [', '"folds": 3, "was": ['),
-        ("", "[]"),
-    ],
+    table("cluster/jobs/rows", "damages of cv.json"),
 )
 def test_a_damaged_record_is_refused_in_a_line(path: Path, old: str, new: str) -> None:
     filled(path)

@@ -19,6 +19,7 @@ from core.inventory.task import Task
 from core.server.devices import visible_gpus
 from tests.core.inventory.cases import THREE_NODES, problems, read
 from tests.ran import python
+from tests.tables import table
 
 WORKERS = [
     Task("worker", index, node, node, 2223, 9201) for index, node in enumerate(["a", "a", "b"])
@@ -32,17 +33,14 @@ def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("device", "all_of_them", "words"),
-    [
-        ({"kind": "gpu"}, False, "expected 1 gpu on this machine, found 0.*device.kind=cpu"),
-        ({"kind": "tpu"}, False, "expected 1 tpu on this machine, found 0.*device.kind=cpu"),
-        ({"kind": "gpu", "ids": (0, 1, 2)}, True, "expected 3 gpus on this machine, found 0"),
-    ],
+    table("cluster/jobs/rows", "absent devices"),
 )
 def test_a_machine_without_the_kind_refuses_with_a_remedy(
-    device: dict[str, object], all_of_them: bool, words: str
+    device: str, all_of_them: bool, words: str
 ) -> None:
+    inventory = read(THREE_NODES, ["jobs.train.mode=mirrored", f"jobs.train.device={device}"])
     with pytest.raises(UsageError, match=words):
-        devices_here(DeviceSettings.model_validate(device), all_of_them=all_of_them)
+        devices_here(inventory.jobs.train.device, all_of_them=all_of_them)
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
@@ -65,13 +63,7 @@ def test_workers_without_the_device_are_named_with_their_nodes() -> None:
 
 @pytest.mark.parametrize(
     ("job", "mode", "device", "seen"),
-    [
-        ("train", "single", "{kind: gpu, ids: [1, 2]}", "1"),
-        ("train", "mirrored", "{kind: gpu, ids: [1, 2]}", "1,2"),
-        ("train", "sync", "{kind: gpu, ids: [1, 2]}", None),
-        ("train", "mirrored", "{kind: cpu, ids: [0, 1]}", None),
-        ("pi", "single", "{kind: gpu}", None),
-    ],
+    table("cluster/jobs/rows", "devices of a coordinator"),
 )
 def test_a_coordinator_sees_the_devices_that_it_computes_on_itself(
     job: str, mode: str, device: str, seen: str | None
@@ -83,13 +75,13 @@ def test_a_coordinator_sees_the_devices_that_it_computes_on_itself(
 @pytest.mark.parametrize("mode", ["single", "mirrored"])
 @pytest.mark.parametrize(
     ("of_the_person", "begin", "visible", "second"),
-    [(None, "0,1,2,", (0, 1), "gpu:1"), ("2,5", "2,5", (2, 5), "gpu:5")],
+    table("cluster/jobs/rows", "visible devices"),
 )
 def test_gpus_without_numbers_are_those_that_the_process_may_see_also_once_tensorflow_is_prepared(
     mode: str,
     of_the_person: str | None,
     begin: str,
-    visible: tuple[int, int],
+    visible: list[int],
     second: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,7 +98,7 @@ def test_gpus_without_numbers_are_those_that_the_process_may_see_also_once_tenso
     seen = os.environ["CUDA_VISIBLE_DEVICES"]
     assert of_the_person in (None, seen)
     assert seen.startswith(begin)
-    assert visible_gpus()[:2] == visible
+    assert [*visible_gpus()[:2]] == visible
     assert _numbered(HOST.replace("CPU:0", "GPU:1"), inventory) == second
     reload(environment)
     os.environ.update(_own_devices("pi", inventory))
@@ -115,13 +107,7 @@ def test_gpus_without_numbers_are_those_that_the_process_may_see_also_once_tenso
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [
-        (["mode=sync"], True),
-        (["mode=async"], False),
-        (["mode=sync", "device.kind=gpu"], None),
-        (["mode=single", "model.kernel=xla"], None),
-        (["mode=mirrored", "device={kind: cpu, ids: [0, 1]}"], True),
-    ],
+    table("cluster/jobs/rows", "same bits"),
 )
 def test_equal_bits_are_promised_where_two_runs_were_compared(
     settings: list[str], said: bool | None
@@ -130,9 +116,7 @@ def test_equal_bits_are_promised_where_two_runs_were_compared(
     assert reproducible(train, {"x86"}) is said
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind"), [("sync", "gpu"), ("mirrored", "cpu"), ("single", "cpu")]
-)
+@pytest.mark.parametrize(("mode", "kind"), table("cluster/jobs/rows", "devices of an evaluation"))
 def test_an_evaluation_asks_workers_for_the_devices_that_the_mode_gives_them(
     mode: str, kind: str
 ) -> None:
@@ -142,17 +126,7 @@ def test_an_evaluation_asks_workers_for_the_devices_that_the_mode_gives_them(
 
 @pytest.mark.parametrize(
     ("setting", "said"),
-    [
-        (
-            "device={kind: cpu, ids: [0, 1]}",
-            "ids number the devices of a GPU or TPU node, and async computes",
-        ),
-        ("device={kind: gpu, ids: [0, 0]}", "expected at least one device, and each once"),
-        ("device={kind: gpu, ids: [64]}", "expected numbers of devices from 0 to 63"),
-        ("device={kind: gpu, ids: all}", "expected numbers of devices from 0 to 63"),
-        ("device.kind=cuda", "unknown kind, expected 'cpu', 'gpu' or 'tpu'"),
-        ("device={kind: gpu, memory: 1}", "unknown key"),
-    ],
+    table("cluster/jobs/rows", "wrong devices"),
 )
 def test_wrong_devices_are_one_problem_each(setting: str, said: str) -> None:
     (found,) = problems(THREE_NODES, [f"jobs.train.{setting}"])
@@ -189,15 +163,7 @@ def test_each_worker_of_a_machine_takes_a_device_of_its_own(
 
 @pytest.mark.parametrize(
     ("mode", "kind", "devices", "number"),
-    [
-        ("single", "gpu", 1, 1),
-        ("mirrored", "gpu", 3, 4),
-        ("mirrored", "cpu", 4, 4),
-        ("mirrored", "cpu", 2, 2),
-        ("sync", "gpu", 4, 4),
-        ("async", "gpu", 4, 1),
-        ("async", "cpu", 4, 2),
-    ],
+    table("cluster/jobs/rows", "slots"),
 )
 def test_slots_go_by_the_devices(mode: str, kind: str, devices: int, number: int) -> None:
     assert on_devices(mode, kind, devices, 100, BatchSlots(2, "cores")).number == number

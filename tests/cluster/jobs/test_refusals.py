@@ -24,6 +24,7 @@ from core.models.thesis import ThesisModel
 from tests.cluster.jobs.cluster import own_recordings
 from tests.cluster.jobs.kit import inventory_in, refusal, with_recordings
 from tests.cluster.jobs.test_model_store import stored
+from tests.tables import table
 from worker_node.recordings import Standardization
 
 
@@ -43,17 +44,7 @@ def run(here: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [
-        ("data.source=/nonexistent", "/nonexistent"),
-        ("batch_size=500", "jobs.train.batch_size"),
-        ("batch_size=350", "at most 300"),  # one of four subjects is held out
-        ("validation_subjects=4", "validation_subjects"),
-        ("validation_subjects=[9]", "9 is not a training subject"),
-        (
-            "class_weights={walking: 2}",
-            "class_weights: 'walking' is not a label of this data: choose among 0, 1, 2, 3",
-        ),
-    ],
+    table("cluster/jobs/rows", "train refuses"),
 )
 def test_train_refuses(here: Path, settings: str, words: str) -> None:
     held_out = "jobs.train.validation_subjects=1"
@@ -63,18 +54,7 @@ def test_train_refuses(here: Path, settings: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [
-        ("jobs.cv.folds=9", "jobs.cv.folds: expected 2 to 4, one for each group"),
-        (
-            "jobs.train.early_stopping={patience: 2}",
-            "jobs.train.early_stopping: cross-validation holds out",
-        ),
-        ("jobs.train.class_weights=balanced", "jobs.train.class_weights: balanced counts"),
-        ("jobs.train.codec={name: topk}", "jobs.train.codec: topk keeps on each worker"),
-        ("jobs.train.mode=allreduce", "mode: allreduce holds the parameters on the workers"),
-        ("jobs.train.device={kind: gpu}", "expected 1 gpu on this machine"),
-        ("jobs.train.batch_size=399", "jobs.train.batch_size"),
-    ],
+    table("cluster/jobs/rows", "cv refuses"),
 )
 def test_cv_refuses(here: Path, settings: str, words: str) -> None:
     mode = "async" if "codec" in settings else "single"
@@ -100,13 +80,7 @@ def test_faults_are_refused_where_there_is_no_worker_to_strike(here: Path) -> No
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        ("train --chaos kill-worker:0.1", "--chaos kill-worker needs a supervisor"),
-        ("pi --chaos kill-ps:0.1", "only train resumes after that"),
-        ("pi --chaos kill-everybody:0.1", "no fault is called 'kill-everybody'"),
-        ("pi --resume", "only train, cv, run and sweep can be resumed"),
-        ("train --resume", "expected an interrupted training run, found none"),
-    ],
+    table("cluster/jobs/rows", "flags"),
 )
 def test_flags_that_this_job_cannot_have_are_refused_in_one_line(
     here: Path,

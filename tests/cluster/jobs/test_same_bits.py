@@ -1,5 +1,6 @@
 """`mode: sync` gives the golden bits whatever the cluster is, and whatever happens to it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
 from tests.cluster.jobs.golden import golden, recipes
 from tests.cluster.jobs.golden import trained as trained_alone
+from tests.tables import table
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -20,7 +22,7 @@ FP16 = ("codec={name: fp16}",)
 COMMON = ("epochs=3", "slots=4", "validation_subjects=0")
 LONGER = ("epochs=8", *COMMON[1:])
 
-Words = tuple[str, ...]
+Words = Sequence[str]
 
 
 @pytest.fixture
@@ -53,15 +55,7 @@ def test_other_settings_give_other_bits() -> None:
 
 @pytest.mark.parametrize(
     ("workers", "servers", "of", "words"),
-    [
-        (1, 1, PLAIN, ()),
-        (2, 1, PLAIN, ("sync.backup_workers=0",)),
-        (2, 2, PLAIN, ()),
-        (4, 3, PLAIN, ("sync.backup_workers=4",)),
-        (2, 2, FP16, ()),
-        (4, 3, FP16, ()),
-        (4, 3, NORMALIZED, ()),
-    ],
+    table("cluster/jobs/rows", "workers and servers"),
 )
 def test_any_number_of_workers_and_servers(
     cluster: Cluster, workers: int, servers: int, of: Words, words: Words

@@ -7,6 +7,7 @@ import pytest
 from core.errors import ExitCode
 from tests.cluster.jobs.cluster import Cluster
 from tests.cluster.jobs.golden import golden
+from tests.tables import table
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -22,7 +23,7 @@ def cluster(two_servers: Cluster) -> Cluster:
 
 @pytest.mark.parametrize(
     ("mode", "holder"),
-    [("async", "ps:1"), ("local", "ps:0"), ("sync", "ps:1"), ("allreduce", "worker:1")],
+    table("cluster/jobs/rows", "stopped"),
 )
 def test_a_training_resumes_without_an_update_lost_or_doubled(
     cluster: Cluster, mode: str, holder: str

@@ -23,6 +23,7 @@ from core.engine.messages import Item, Outcome
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
 from tests.cluster.jobs.kit import PlayedKeeper
+from tests.tables import table
 from worker_node.recordings import Standardization
 
 
@@ -148,19 +149,9 @@ def test_a_stretch_lasts_as_long_as_a_checkpoint_is_due_whatever_an_update_is_an
 
 @pytest.mark.parametrize(
     ("seconds", "believed"),
-    [
-        ((0.1, 0.2, 0.1), True),
-        ((-3599.9, 0.2, 0.1), False),
-        ((3600.1, 0.2, 0.1), False),
-        ((0.1, 0.2, -1e9), False),
-        ((0.5, 0.5, 0.5), False),
-        ((float("nan"), 0.1, 0.1), False),
-        ((0.0, 0.999, 0.005), True),
-    ],
+    table("cluster/jobs/rows", "parts of a step"),
 )
-def test_parts_that_cannot_be_true_are_left_out(
-    seconds: tuple[float, float, float], believed: bool
-) -> None:
+def test_parts_that_cannot_be_true_are_left_out(seconds: Any, believed: bool) -> None:
     found = parts_of(seconds, 1.0)
     assert bool(found) is believed
     if believed:

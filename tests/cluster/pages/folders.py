@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from core.status.events import Began, EpochEnded, Event
 from core.status.history import NAME, line_of
 from core.status.parts import Figures
 from tests.cluster.pages.example import STARTED
+from tests.tables import table
 
-RESULTS = yaml.safe_load(Path(__file__).with_name("results.yaml").read_text())
+RESULTS = table("cluster/pages/results")
 
 
 def train_result(seed: int = 0, **changes: Any) -> dict[str, Any]:

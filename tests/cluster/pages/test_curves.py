@@ -8,8 +8,9 @@ import pytest
 
 from cluster.pages.curves import precision_recall
 from cluster.pages.run_files import StoredRun
+from tests.tables import table
 
-CURVE = {"recall": [0.5, 1.0], "precision": [1.0, 0.8], "average_precision": 0.9}
+CURVE = table("cluster/pages/rows", "curve")
 
 
 def drawn(found: Any) -> Any:
@@ -26,19 +27,7 @@ def test_each_class_is_a_line_with_its_average_precision() -> None:
 
 @pytest.mark.parametrize(
     "found",
-    [
-        None,
-        3,
-        [],
-        {},
-        {"a": None},
-        {"a": {"recall": 1, "precision": 2, "average_precision": 0.5}},
-        {"a": {**CURVE, "recall": [0.5]}},
-        {"a": {**CURVE, "recall": [0.5, float("nan")]}},
-        {"a": {**CURVE, "precision": [0.5, "x"]}},
-        {"a": {**CURVE, "precision": [0.5, 7]}},
-        {"a": {**CURVE, "average_precision": None}},
-    ],
+    table("cluster/pages/rows", "no curve"),
 )
 def test_what_is_no_curve_is_not_drawn(found: Any) -> None:
     assert drawn(found).is_empty

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from core.status.view import ConfusionView, RunView
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, begun, estimating, failed, hostile, training
 from tests.core.status.played_run import whole
+from tests.tables import table
 
 EXAMPLES = [
     training(),
@@ -141,36 +143,12 @@ def test_what_is_sent_stays_small() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [
-        (None, words.NOTHING),
-        (0.0, "0 ms"),
-        (0.85, "850 ms"),
-        (9.96, "10.0 s"),
-        (12.5, "12 s"),
-        (59.97, "1 min 0 s"),
-        (200.0, "3 min 20 s"),
-        (7500.0, "2 h 5 min"),
-        (200_000.0, "2 d 7 h"),
-        (float("nan"), words.NOTHING),
-    ],
+    table("cluster/pages/rows", "durations"),
 )
 def test_durations(seconds: float | None, shown: str) -> None:
     assert words.duration(seconds) == shown
 
 
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        (words.short(1_411.0), "1.41 k"),
-        (words.short(999_600.0), "1000 k"),
-        (words.short(80.0), "80"),
-        (words.amount(111_240.0), "111 kB"),
-        (words.amount(12.0), "12 B"),
-        (words.percent(0.9156, 2), "91.56 %"),
-        (words.label("WALKING_UPSTAIRS"), "Walking upstairs"),
-        (words.label("Walking fast"), "Walking fast"),
-        (words.significant(float("inf")), None),
-    ],
-)
-def test_numbers(shown: str | float | None, expected: str | None) -> None:
-    assert shown == expected
+@pytest.mark.parametrize(("function", "values", "expected"), table("cluster/pages/rows", "numbers"))
+def test_numbers(function: str, values: list[Any], expected: str | None) -> None:
+    assert getattr(words, function)(*values) == expected

@@ -33,6 +33,7 @@ from tests.cluster.pages.other_tasks import (
     regression_that_ended,
 )
 from tests.core.status.played_run import STARTED
+from tests.tables import table
 
 OF_PEOPLE = ("windows", "people", "activit", "recording")
 """Words that say nothing of other data."""
@@ -167,9 +168,7 @@ def test_a_label_that_is_not_utf_8_costs_no_page(classes: int) -> None:
     assert b"1\\udcff" in Drawing().page(played.view(61.0)).encode()
 
 
-@pytest.mark.parametrize(
-    "confusion", [[[1, "x"], [2, 3]], [[1, 2]], "x", [[1, -2], [3, 4]], None, [[], []]]
-)
+@pytest.mark.parametrize("confusion", table("cluster/pages/rows", "no matrix"))
 def test_a_result_whose_matrix_is_none_is_drawn_without_it(
     tmp_path: Path, confusion: object
 ) -> None:

@@ -18,6 +18,7 @@ from deploy.common.project import ROOT
 from tests.deploy.playing import eventually, gone
 from tests.deploy.typed import PROGRAM, Fab
 from tests.hang import HANG_SECONDS
+from tests.tables import table
 
 
 @pytest.fixture
@@ -105,14 +106,7 @@ def test_the_first_that_fails_is_named_with_its_node_and_code(here: Path) -> Non
 
 @pytest.mark.parametrize(
     ("source", "own", "hint"),
-    [
-        ("def broken(:\n", "SyntaxError", ""),
-        (
-            "import tf_keras_is_not_here\n",
-            "ModuleNotFoundError",
-            "tf_keras_is_not_here is not installed",
-        ),
-    ],
+    table("cluster/programs/rows", "tracebacks"),
 )
 def test_a_traceback_is_the_program_s_own(here: Path, source: str, own: str, hint: str) -> None:
     found = run(here, source)
@@ -173,17 +167,7 @@ def test_with_no_restarts_a_killed_program_has_failed(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [
-        ("job run", "job run: expected a program"),
-        ("job run gone.py", "gone.py: expected a Python program, found no such file"),
-        ("job run --on moon inventory.yaml", "--on: expected chief or workers, got 'moon'"),
-        ("job run --restarts many inventory.yaml", "--restarts: expected a whole number"),
-        ("deploy status -- x", "only `fab job run` takes words behind it"),
-        (
-            "job run --on workers --requirements gone.txt inventory.yaml",
-            "--requirements gone.txt: cannot be read",
-        ),
-    ],
+    table("cluster/programs/rows", "bad usage"),
 )
 def test_bad_usage_is_one_line(here: Path, fab: Fab, line: str, words: str) -> None:
     ended = fab(line)

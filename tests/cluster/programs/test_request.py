@@ -13,6 +13,7 @@ from deploy.jobs.request import needs_roles, request_of
 from deploy.jobs.run_archive import unpack
 from tests.cluster.apps.trees import write_tree
 from tests.deploy.converge.pi import thesis
+from tests.tables import table
 
 
 def test_a_request_arrives_as_it_was() -> None:
@@ -25,13 +26,7 @@ def test_a_request_arrives_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "--wish: expected"),
-        ("[]", "--wish: expected"),
-        ('{"program": "p", "arguments": [1]}', "--wish: expected"),
-        ('{"program": "p", "arguments": [], "other": 1}', "--wish: expected"),
-        ('{"program": "p", "arguments": [], "on": "moon"}', "--on: expected chief or workers"),
-        ('{"program": "p", "arguments": [], "restarts": -1}', "--restarts: expected"),
-        ('{"program": "p", "arguments": ["a\\u0000"]}', "NUL"),
+        *table("cluster/programs/rows", "requests"),
         (json.dumps({"program": "p", "arguments": ["x" * 200_000]}), "at most 131072 bytes"),
     ],
 )

@@ -17,6 +17,7 @@ from cluster.programs.roster import (
 from core.inventory import Inventory
 from deploy.jobs.program_runners import program_tasks
 from tests.deploy.converge.pi import thesis
+from tests.tables import table
 
 
 @pytest.fixture
@@ -82,12 +83,7 @@ def test_a_program_gets_the_person_s_variables_and_none_of_ours(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("source", "asks"),
-    [
-        ("import tf_keras\n", True),
-        ("def f():\n    from tf_keras import layers\n", True),
-        ("import tf_keras_extras\n# import tf_keras\n", False),
-        ("import tensorflow\n", False),
-    ],
+    table("cluster/programs/rows", "tf_keras"),
 )
 def test_keras_2_is_what_tf_keras_asks_for(tmp_path: Path, source: str, asks: bool) -> None:
     program = tmp_path / "p.py"

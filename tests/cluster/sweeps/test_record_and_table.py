@@ -11,6 +11,7 @@ from cluster.sweeps.record import FILE, RunRecord, SweepRecord, read_record
 from cluster.sweeps.sweep_file import Axis
 from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
 from core.errors import UsageError
+from tests.tables import table
 
 HIDDEN = "jobs.train.model.hidden"
 
@@ -56,24 +57,11 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 KEYS = "id settings seed state final seconds node folder error selected"
-ONE = {**asdict(RECORD.runs[0]), "settings": {}}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [
-        ({"schema": 2}, "schema"),
-        ({"state": "sleeping"}, "state: "),
-        ({"placement": "moon"}, "placement: "),
-        ({"runs": 3}, "runs: "),
-        ({"runs": [{}]}, "runs.0.id: "),
-        ({"axes": [{}]}, "axes.0.key: "),
-        ({"runs": [{**ONE, "id": "../../etc"}]}, "runs.0.id: "),
-        ({"seeds": ["x"]}, "seeds.0: "),
-        ({"runs": [{**ONE, "folder": "/etc"}]}, "no folder of the sweep"),
-        ({"runs": [{**ONE, "folder": "runs/../../x"}]}, "no folder of the sweep"),
-        ({"runs": [{**ONE, "folder": 3}]}, "runs.0.folder: "),
-    ],
+    table("cluster/sweeps/rows", "foreign records"),
 )
 def test_a_foreign_record_is_refused_by_name(
     tmp_path: Path, change: dict[str, object], says: str

@@ -2,7 +2,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cluster.sweeps.plan import base_overrides, fingerprint, overrides_of, planned, refuse_unusable
 from cluster.sweeps.sweep_file import (
@@ -16,6 +15,7 @@ from cluster.sweeps.sweep_file import (
 from core.inventory import load
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
+from tests.tables import table
 
 GRID = """
 name: widths
@@ -98,7 +98,7 @@ def test_the_overrides_of_a_run_are_what_set_takes() -> None:
     )
 
 
-MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text())
+MISTAKES = table("cluster/sweeps/mistakes")
 LARGE = [
     (
         f"runs: [{{}}]\nseeds: [{', '.join(map(str, range(MOST_RUNS + 1)))}]",
@@ -179,28 +179,9 @@ def test_what_the_placement_or_set_decides_is_refused(tmp_path: Path) -> None:
     refuse_unusable(read_text(cluster, "s.yaml"), (), lambda overrides: load(path, overrides))
 
 
-TWO = "jobs.train.epochs: 2"
-FIFTY = "jobs.train.batch_size: 50"
-RATE = "jobs.train.optimizer.learning_rate"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (
-            f"runs:\n- {{{TWO}, {FIFTY}}}\n- {{{FIFTY}, {TWO}}}",
-            "s.yaml:3: runs.1: trains the same as runs.0",
-        ),
-        (
-            f"base: {{{TWO}}}\nruns: [{{{TWO}}}, {{}}]",
-            "s.yaml:2: runs.1: trains the same as runs.0",
-        ),
-        (
-            f"grid: {{{RATE}: [1, 0.5, 1.0]}}",
-            f"s.yaml:1: grid.{RATE}.2: trains the same as grid.{RATE}.0 - remove",
-        ),
-        (f"grid: {{{RATE}: [.nan]}}", f"s.yaml:1: grid.{RATE}.0: 'NaN': expected a number"),
-    ],
+    table("cluster/sweeps/rows", "the same twice"),
 )
 def test_what_trains_the_same_twice_and_what_is_no_number_is_refused(
     text: str, expected: str, tmp_path: Path
