@@ -1,8 +1,6 @@
 """What of an app travels, what stays, and what is refused in one line."""
 
-import os
-import socket
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from cluster.apps import files
 from cluster.apps.files import app_path, look
 from core.errors import UsageError
 from tests.cluster.apps.trees import one_node, write_app, write_tree
+from tests.ran import ran
 from tests.tables import table
 
 
@@ -64,68 +63,9 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
         found.content(found.files[0])
 
 
-def _without_entry(app: Path) -> None:
-    (app / "app.py").unlink()
-
-
-def _socket(app: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(app / "s"))
-
-
-def _pipe(app: Path) -> None:
-    os.mkfifo(app / "pipe")
-
-
-def _linked_pipe(app: Path) -> None:
-    os.mkfifo(app / "p")
-    (app / "a").symlink_to("p")
-
-
-def _name_that_is_no_utf_8(app: Path) -> None:
-    Path(os.fsdecode(os.fsencode(app) + b"/\xff.py")).touch()
-
-
-def _deep_folders(app: Path) -> None:
-    (app / "/".join("d" * 18)).mkdir(parents=True)
-
-
-def _large_file(app: Path) -> None:
-    (app / "x").touch()
-    os.truncate(app / "x", (64 << 20) + 1)
-
-
-def _link(target: str) -> Callable[[Path], None]:
-    return lambda app: (app / "link").symlink_to(target)
-
-
-def _file(name: str) -> Callable[[Path], None]:
-    return lambda app: (app / name).touch()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (_without_entry, "expected app.py"),
-        (_link("/etc/hosts"), "outside of the app"),
-        (_link(".."), "outside of the app"),
-        (_link("nothing"), "a link to nothing"),
-        (_link("link"), "a link to nothing"),
-        (_link("parts"), "links to a folder"),
-        (_pipe, "found a special one"),
-        (_socket, "found a special one"),
-        (_linked_pipe, "found a special one"),
-        (_file("a\nb.py"), "printable"),
-        (_name_that_is_no_utf_8, "printable"),
-        (_file("a\\b.py"), "backslash"),
-        (_deep_folders, "deep"),
-        (_large_file, "64 MiB"),
-    ],
-)
-def test_what_cannot_travel_is_refused_in_one_line(
-    app: Path, spoil: Callable[[Path], None], words: str
-) -> None:
-    spoil(app)
+@pytest.mark.parametrize(("spoil", "words"), table("cluster/apps/rows", "spoiled").items())
+def test_what_cannot_travel_is_refused_in_one_line(app: Path, spoil: str, words: str) -> None:
+    ran("sh", "-c", spoil, sys.executable, folder=app)
     with pytest.raises(UsageError, match=words) as refused:
         look(app)
     assert "\n" not in str(refused.value)

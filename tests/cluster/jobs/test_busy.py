@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from cluster.jobs import busy
 from cluster.jobs.busy import BusyMeter, Share, UsageSample, idle_lines
 from tests.core.inventory.cases import THREE_NODES, read
+from tests.tables import table
 
 SHARE = Share("worker:0", "rpi02", True, None, "x86_64", 4, 40.0, 0.5, None)
 
@@ -57,41 +59,20 @@ def test_shares_are_of_all_cores_and_of_the_device(meter: Callable[..., BusyMete
     assert described["tasks"][0]["device_share"] is None
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        pytest.param(
-            UsageSample(500.0, 4),
-            UsageSample(40.0, 4),
-            (40.0, 0.1, 4),
-            id="a role that was restarted counts from its start",
-        ),
-        pytest.param(UsageSample(1.0, 4), None, (None, None, None), id="a lost one does not"),
-        pytest.param(
-            UsageSample(10.0, 4, started=1.0),
-            UsageSample(40.0, 4, started=2.0),
-            (40.0, 0.1, 4),
-            id="another process is known by its start, although it has used more than the old one",
-        ),
-        pytest.param(
-            None,
-            UsageSample(90_000.0, 4),
-            (None, None, 4),
-            id="what one did before that did not answer is not ours",
-        ),
-    ],
-)
-def test_what_a_role_used(
-    meter: Callable[..., BusyMeter],
-    before: UsageSample | None,
-    after: UsageSample | None,
-    expected: tuple[float | None, float | None, int | None],
-) -> None:
+def sample(values: Any) -> UsageSample | None:
+    return values and UsageSample(**values)
+
+
+USED = table("cluster/jobs/rows", "used")
+
+
+@pytest.mark.parametrize("name", USED)
+def test_what_a_role_used(meter: Callable[..., BusyMeter], name: str) -> None:
     other = UsageSample(1.0, 4)
-    first, *_ = meter(
-        {"worker:0": before, "worker:1": other}, {"worker:0": after, "worker:1": other}
-    ).shares
-    assert (first.cpu_seconds, first.cpu_share, first.cores) == expected
+    *readings, expected = USED[name]
+    before, after = ({"worker:0": sample(one), "worker:1": other} for one in readings)
+    first, *_ = meter(before, after).shares
+    assert [first.cpu_seconds, first.cpu_share, first.cores] == expected
 
 
 def test_who_did_almost_nothing_is_a_line() -> None:

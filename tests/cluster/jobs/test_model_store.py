@@ -1,7 +1,6 @@
 """A stored model comes back as it was, or is one error."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from core.models.network import BuiltIn, build
 from core.models.residual import ResidualModel
 from core.models.spectral import SpectralModel
 from core.models.thesis import ThesisModel
+from tests.tables import table
 from worker_node.recordings import Standardization
 
 LABELS = ("sitting", "walking", "Ünter Strom")
@@ -59,25 +59,25 @@ def test_the_weights_are_named_tensors_any_reader_can_use(tmp_path: Path) -> Non
     assert shapes == {slot.spec.name: slot.spec.shape for slot in model.network.layout.slots}
 
 
-def changed(key: str, *value: Any) -> Callable[[Path], None]:
+def changed(folder: Path, key: str, *value: Any) -> None:
     """The configuration with another value of a key, or without it."""
-
-    def change(folder: Path) -> None:
-        path = folder / CONFIGURATION
-        content = json.loads(path.read_text())
-        del content[key]
-        content.update(dict.fromkeys([key], *value) if value else {})
-        path.write_text(json.dumps(content))
-
-    return change
+    path = folder / CONFIGURATION
+    content = json.loads(path.read_text())
+    del content[key]
+    content.update(dict.fromkeys([key], *value) if value else {})
+    path.write_text(json.dumps(content))
 
 
-def written(name: str, content: bytes) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(content)
+def written(folder: Path, name: str, content: str) -> None:
+    (folder / name).write_bytes(content.encode("latin-1"))
 
 
-def gone(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
+def gone(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+
+
+def nested(folder: Path) -> None:
+    written(folder, CONFIGURATION, "[" * 100_000)
 
 
 def cut_short(folder: Path) -> None:
@@ -97,39 +97,15 @@ def one_bit_flipped(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(content)
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no configuration": (gone(CONFIGURATION), "No such file"),
-    "no weights": (gone(WEIGHTS), "No such file"),
-    "empty configuration": (written(CONFIGURATION, b""), "Expecting value"),
-    "half a configuration": (written(CONFIGURATION, b'{"schema": 1, "mod'), "Unterminated string"),
-    "no JSON object": (written(CONFIGURATION, b"[1, 2]"), "list indices"),
-    "no text": (written(CONFIGURATION, b"\xff\xfe\x00"), "."),
-    "deep nesting": (written(CONFIGURATION, b"[" * 100_000), "nested too deeply"),
-    "another schema": (changed("schema", 2), "schema 2"),
-    "no schema": (changed("schema"), "no key 'schema'"),
-    "no labels": (changed("labels"), "no key 'labels'"),
-    "labels that are a number": (changed("labels", 3), "not iterable"),
-    "fewer labels than outputs": (changed("labels", ["a", "b"]), "expected shape"),
-    "an unknown network": (changed("model", {"name": "gpt"}), "model"),
-    "a knob out of range": (changed("model", {"name": "thesis", "hidden": 3}), "hidden"),
-    "a window without end": (changed("window_steps", float("inf")), "infinity"),
-    "too few means": (changed("channel_mean", [0.5]), "channel_mean"),
-    "a mean that is no number": (changed("channel_mean", ["a", "b"]), "could not convert"),
-    "a deviation of zero": (changed("channel_deviation", [0.0, 1.0]), "above 0"),
-    "a deviation of NaN": (changed("channel_deviation", [float("nan"), 1.0]), "finite"),
-    "weights cut short": (cut_short, "."),
-    "weights that are none": (written(WEIGHTS, b"not weights"), "."),
-    "a tensor missing": (one_tensor_missing, "no value for parameter"),
-    "one bit flipped": (one_bit_flipped, "parameters_sha256"),
-}
+DAMAGES = table("cluster/jobs/rows", "damages of a model")
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_one_line_that_names_the_file(tmp_path: Path, name: str) -> None:
-    damage, reason = DAMAGES[name]
+    damage, values, reason = DAMAGES[name]
     folder = tmp_path / "model"
     stored(folder, ThesisModel(hidden=8))
-    damage(folder)
+    globals()[damage](folder, *values)
     with pytest.raises(UsageError, match=reason) as caught:
         load(folder)
     assert str(caught.value).startswith(str(folder))

@@ -18,6 +18,7 @@ from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
 from tests.hang import HANG_SECONDS
+from tests.tables import table
 
 TRAINING = "20260101T000000Z-train"
 TOKEN = "secret"
@@ -79,43 +80,14 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     made.lead.close(True)
 
 
-SENT = {
-    f"../0002/{TRAINING}/result.json": 4,
-    f"/{TRAINING}/../../../own/app.py": 4,
-    "/etc/pscluster-planted": 4,
-    f"{TRAINING}/app/app.py": 4,
-    f"{TRAINING}/.app.1.partial/app.py": 4,
-    f"{TRAINING}/export/model.onnx": 4,
-    "20260101T000000Z-cv/result.json": 4,
-    f"{TRAINING}/app.json": 4,
-    f"{TRAINING}/{TRAINING}/app/app.py": 4,
-    f"{TRAINING}/model/app/app.py": 4,
-    f"{TRAINING}/model/model.py": 4,
-    f"{TRAINING}/model/model.json/x": 4,
-    f"{TRAINING}/checkpoints/update-1.pkl": 4,
-    f"{TRAINING}/tensorboard/plugins/x.py": 4,
-    f"{TRAINING}/fetched.json": 4,
-    f"{TRAINING}/sitecustomize.py": 4,
-    f"{TRAINING}/result.json\n": 4,
-    f"{TRAINING}/sequence": 65,
-    "app/app.py": 4,
-    "app.json": 4,
-    "../../sweep.json": 4,
-    "inventory.yaml": 4,
-    "x/" * 40: 4,
-    "\0": 4,
-    "\ud800": 4,
-    "": 4,
-}
-
-
-@pytest.mark.parametrize("path", SENT)
-def test_nothing_but_the_files_of_a_training_comes(driver: Driver, path: str) -> None:
+@pytest.mark.parametrize(("path", "size"), table("cluster/sweeps/rows", "hostile files"))
+def test_nothing_but_the_files_of_a_training_comes(driver: Driver, path: str, size: int) -> None:
+    path = path.format(training=TRAINING)
     before = everything(driver.folder)
     with driver.hostile() as theirs:
         executor = driver.take()
         send(theirs, FrameType.FILE, {"path": path})
-        send(theirs, FrameType.BYTES, b"x" * SENT[path])
+        send(theirs, FrameType.BYTES, b"x" * size)
         theirs.shutdown(socket.SHUT_WR)
         driver.hear(executor)
     after = everything(driver.folder)
