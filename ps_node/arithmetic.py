@@ -33,9 +33,9 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def total(
-        self, leaves: Sequence[Any], present: Sequence[Any] | None, trained: int, codec: Codec
+        self, leaves: Sequence[Any], present: Any | None, width: int, trained: int, codec: Codec
     ) -> Any:
-        """Add up nodes [trained | statistics] in the tree; absent ones count as zeros.
+        """Add up nodes [trained | statistics] of `width` in the tree; absent ones count as zeros.
 
         `present` has a bool for each leaf; None says that all are there. The first `trained`
         elements of each sum are rounded as `codec` rounds them on the wire.
@@ -67,7 +67,7 @@ class TensorFlowArithmetic(Arithmetic):
     keeps_rows = True
 
     def total(
-        self, leaves: Sequence[Any], present: Sequence[Any] | None, trained: int, codec: Codec
+        self, leaves: Sequence[Any], present: Any | None, width: int, trained: int, codec: Codec
     ) -> Any:
         """Add up in the tree, one operation a sum."""
 
@@ -80,7 +80,8 @@ class TensorFlowArithmetic(Arithmetic):
         if present is not None:
             zeros = tf.zeros_like(leaves[0])
             leaves = [
-                either(there, leaf, zeros) for leaf, there in zip(leaves, present, strict=True)
+                either(there, leaf, zeros)
+                for leaf, there in zip(leaves, tf.unstack(present, len(leaves)), strict=True)
             ]
         return tree_sum(leaves, added)
 
@@ -110,14 +111,13 @@ class LibraryArithmetic(Arithmetic):
     keeps_rows = False
 
     def total(
-        self, leaves: Sequence[Any], present: Sequence[Any] | None, trained: int, codec: Codec
+        self, leaves: Sequence[Any], present: Any | None, width: int, trained: int, codec: Codec
     ) -> Any:
         """Add up in one operation, which does not read what is absent."""
-        width = leaves[0].shape[0]
         if present is None:
             there = tf.ones([len(leaves)])
         else:
-            there = tf.cast(tf.stack(present), tf.float32)
+            there = tf.cast(present, tf.float32)
         found = operations().pscluster_node(
             leaves=leaves, present=there, settings=[trained, width, int(isinstance(codec, Fp16))]
         )
@@ -125,7 +125,7 @@ class LibraryArithmetic(Arithmetic):
 
     def rounded(self, node: Any, trained: int, codec: Codec) -> Any:
         """Round by the same operation."""
-        return self.total([node], None, trained, codec)
+        return self.total([node], None, node.shape[0], trained, codec)
 
     def block_squares(self, vector: Any, size: int) -> Any:
         """Sum each block in a fixed order."""

@@ -116,7 +116,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
             missing = tf.zeros([shard.trained_size + shard.statistics_size])
             total = nodes.total(
                 [rows.get(slot, missing) for slot in range(recipe.slots)],
-                [tf.constant(slot in rows) for slot in range(recipe.slots)],
+                tf.constant([slot in rows for slot in range(recipe.slots)]),
             )
             penalty = Penalty.of(recipe.l2, self.layout, shard.shard.trained)
             parameters = shard.parameters.read_value()

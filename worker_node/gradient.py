@@ -67,11 +67,15 @@ class GradientOfBatch:
         found._slots = self._slots.of_fit(standardization)
         return found
 
+    def takes_any_count(self, nodes: Nodes) -> bool:
+        """Return whether `sums` takes a number of slots that only the call knows, int32."""
+        return self._job.arithmetic == LIBRARY and nodes.exact
+
     def sums(
         self,
         vector: tuple[Any, Any],
         examples: LabelledExamples,
-        part: tuple[Any, int],
+        part: tuple[Any, Any],
         seed: Any,
         nodes: Nodes,
     ) -> SlotSums:

@@ -32,13 +32,14 @@ class SlotSums:
 class SlotsOfBatch:
     """The slots `first` (int32, traced) up to `first + count` of the `slots` of a batch.
 
-    Where they are no aligned subtree, `first` is a number. `seed`, int32 (2,), is the batch's.
+    Where they are no aligned subtree, `first` and `count` are numbers. `seed`, int32 (2,), is the
+    batch's.
     """
 
     batch_size: int
     slots: int
     first: Any
-    count: int
+    count: Any
     seed: Any
 
     @property
@@ -47,7 +48,14 @@ class SlotsOfBatch:
         return self.batch_size * self.first // self.slots
 
     @property
-    def subtrees(self) -> list[int]:
+    def known_count(self) -> int | None:
+        """The number of slots, or None if only the call knows it."""
+        if isinstance(self.count, int):
+            return self.count
+        return None
+
+    @property
+    def subtrees(self) -> list[Any]:
         """The slots of each aligned subtree, in order."""
         if not isinstance(self.first, int):
             return [self.count]
@@ -103,10 +111,9 @@ class NativeNetwork:
         else:
             rows = len(cut.subtrees)
         sums = tf.ensure_shape(sums, [rows, layout.trained_size + layout.statistics_size])
+        count = cut.known_count
         return SlotSums(
-            tf.unstack(sums),
-            tf.ensure_shape(losses, [cut.count]),
-            tf.ensure_shape(hits, [cut.count]),
+            tf.unstack(sums), tf.ensure_shape(losses, [count]), tf.ensure_shape(hits, [count])
         )
 
     def answers(self, trained: Any, statistics: Any, windows: Any) -> Any:

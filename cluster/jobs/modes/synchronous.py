@@ -26,11 +26,6 @@ HEAD = 4
 seconds."""
 
 
-def part_function(slots: int) -> str:
-    """Name of the function that computes `slots` slots."""
-    return f"train_{slots}"
-
-
 @dataclass
 class _Open:
     """Results of the present step so far, by slot."""
@@ -59,7 +54,13 @@ class SynchronousMode(Mode):
         )
         self._finish(setup.state.next_id - 1, np.zeros(job.pieces, np.float32), 1.0, 0.0)
         self._open = _Open()
-        self._train = {count: self._traced(count, setup) for count in subtree_sizes(job.pieces)}
+        sizes = subtree_sizes(job.pieces)
+        if setup.gradient_of.takes_any_count(self.shards.nodes):
+            # Each worker sets up each function: one for all sizes takes a third of the time of
+            # those for 32 slots (measured).
+            self._train = dict.fromkeys(sizes, self._traced(None, setup))
+        else:
+            self._train = {count: self._traced(count, setup) for count in sizes}
         """The function for each number of slots."""
         self._settle = self._traced_settling()
 
@@ -77,7 +78,8 @@ class SynchronousMode(Mode):
             int64(),
         ]
 
-    def _traced(self, count: int, setup: Setup) -> Traced:
+    def _traced(self, slots: int | None, setup: Setup) -> Traced:
+        """Return the function that computes so many slots, or as many as `sizes` has."""
         windows = setup.windows
         gradient_of = setup.gradient_of
         shards = self.shards
@@ -99,6 +101,7 @@ class SynchronousMode(Mode):
             now = shards.advance(before, counted, share, before_rate, generation)
             pulled = time_after(now.trained, now.statistics)
             inputs, classes = windows.gather(rows, standardization)
+            count = slots or tf.shape(sizes)[0]
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
             found = gradient_of.of_fit(standardization).sums(
                 (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
@@ -117,10 +120,10 @@ class SynchronousMode(Mode):
             int64(),
             int32(),
             int32(None),
-            int32(count),
+            int32(slots),
             int32(2),
             standardization_of(windows),
-            name=part_function(count),
+            name="train",
         )
 
     def _traced_settling(self) -> Traced:
