@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.consistency.policy import Grant
 from core.data import Dataset
 from core.inventory.extensions import MODELS
 from tests.cluster.jobs.steps_here import (
@@ -13,8 +14,10 @@ from tests.cluster.jobs.steps_here import (
     built_in,
     job_of,
     measured,
+    placed,
     recordings,
     trained,
+    update_of,
 )
 
 EXACT = [("sync", 8), ("sync", 2), ("sync", 1), ("allreduce", 1)]
@@ -82,6 +85,18 @@ def test_the_modes_agree_under_every_optimizer(data: Dataset, optimizer: str) ->
         **{**RECIPE, "codec": {"name": "fp16"}},
         optimizer={"name": optimizer},
     )
+
+
+@pytest.mark.parametrize(("codec", "functions"), [("fp32", 1), ("fp16", 4)])
+def test_a_worker_sets_up_one_function_for_parts_of_all_sizes(
+    data: Dataset, codec: str, functions: int
+) -> None:
+    """But where the wire rounds: then the number of slots has to be known before."""
+    job = job_of("sync", **RECIPE, codec={"name": codec})
+    mode, stretch = placed(built_in("spectral", hidden=8), job, data)
+    grants = [Grant(0, 0, size) for size in (1, 2, 4, 8)]
+    items = [mode.item(grant, update_of(0, job), stretch) for grant in grants]
+    assert len({id(item.function) for item in items}) == functions
 
 
 @pytest.mark.parametrize("mode", ["async", "ssp", "local"])
