@@ -2,10 +2,13 @@
 
 Ctrl-C in a terminal reaches `fab deploy start` directly, which ends its job with the result so far;
 this program passes SIGTERM and SIGHUP on. Then it stops the cluster; the status is that of `start`
-(of `stop` where only that failed). A cluster that ran before runs the jobs and stays up.
+(of `stop` where only that failed). A cluster that ran before runs the jobs and stays up. A second
+`make run` of the same inventory is refused: its stop would end the first one's jobs.
 """
 
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,12 +18,37 @@ from types import FrameType
 
 FAB = Path(sys.executable).with_name("fab")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+USAGE = 2
 STATUS_KNOWN = (0, 3)
 """Exit codes with which `fab deploy status` has an answer: every role ready, or not."""
 
 
+def is_alone(inventory: str) -> bool:
+    """Lock the inventory until this process ends; False while another process has the lock.
+
+    An inventory that cannot be opened is `fab`'s to refuse.
+    """
+    try:
+        fcntl.flock(os.open(inventory, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) -> int:
-    """Return the exit status of `fab deploy start --inventory INVENTORY EXTRA`, after a stop."""
+    """Return the exit status of `fab deploy start --inventory INVENTORY EXTRA`, after a stop.
+
+    It is that of a usage error while another `make run` uses this inventory.
+    """
+    if not is_alone(inventory):
+        print(
+            f"another `make run` uses the cluster of {inventory}: wait for its end, or start one"
+            " of your own: fab init --local --out mine.yaml; make run INVENTORY=mine.yaml",
+            file=sys.stderr,
+        )
+        return USAGE
     start: subprocess.Popen[bytes] | None = None
     received: list[int] = []
 

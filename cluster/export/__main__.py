@@ -109,14 +109,18 @@ def _show(description: "Description", out: Path, *, as_json: bool) -> None:
         return
     check = description.check
     timing = description.timing
+    if description.input.samples:
+        unit = "window"
+    else:
+        unit = "example"
     if check.same_labels is None:
         same = ""
     else:
         same = f", {check.same_labels:.2%} of the labels the same"
     say(
-        f"checked: {check.windows:,} test windows, logits within {check.greatest_difference:.2g} of"
-        f" TensorFlow's{same}; one window {timing.median_ms:.2f} ms, p99 {timing.p99_ms:.2f} ms on"
-        " one thread"
+        f"checked: {check.windows:,} test {unit}s, answers within {check.greatest_difference:.2g}"
+        f" of TensorFlow's{same}; one {unit} {timing.median_ms:.2f} ms, p99 {timing.p99_ms:.2f} ms"
+        " on one thread"
     )
     if description.data.licence:
         say(f"data: {description.data.licence}")

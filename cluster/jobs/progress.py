@@ -204,6 +204,14 @@ def bar_facts(state: RunState) -> str:
     return latest
 
 
+def model_words(epoch: int | None, state: RunState) -> str:
+    """Return of which epoch the tested model is, where that is not the last one."""
+    training = state.training
+    if epoch is None or training is None or epoch >= training.count.epoch:
+        return ""
+    return f" (the model of epoch {epoch} of {training.count.epoch}, the best in validation)"
+
+
 def epoch_line(event: events.EpochEnded, state: RunState) -> str:
     """Return the line that stays of an epoch."""
     planned = 0 if state.training is None else state.training.count.planned_epochs
@@ -251,9 +259,10 @@ class Terminal:
             case events.StoppedEarly(stage, epoch):
                 self._close()
                 self._display.say(f"{stage}: stopped early after epoch {epoch}: {event.why()}")
-            case events.FiguresComputed("test", figures):
+            case events.FiguresComputed("test", figures, epoch=epoch):
                 self._close()
-                self._display.say(f"test: {figures.line()}")
+                state, _ = self._now()
+                self._display.say(f"test: {figures.line()}{model_words(epoch, state)}")
             case events.Ended():
                 self._close()
 

@@ -129,10 +129,13 @@ def completed(given: Mapping[Any, Any]) -> dict[Any, Any]:
 def apart_from_recipe(recipe: str, settings: Mapping[str, Any]) -> list[str]:
     """Keys of the recipe that a training has other values for, such as `epochs 12 instead of 50`.
 
-    `settings` are those of `jobs.train`, as JSON has them.
+    `settings` are those of `jobs.train`, as JSON has them. An app's own model takes the place of
+    the keys that are about a network.
     """
     found = []
     for key, preset in RECIPES[recipe].items():
+        if settings.get("app") is not None and key in OF_THE_NETWORK:
+            continue
         own = settings.get(key)
         parts = preset.items() if isinstance(preset, Mapping) else [("", preset)]
         for part, value in parts:

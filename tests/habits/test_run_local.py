@@ -75,6 +75,18 @@ def asked(folder: Path) -> list[str]:
     return later
 
 
+def test_a_second_one_is_refused_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "local.yaml").touch()
+    with subprocess.Popen(command(tmp_path, "--wait"), cwd=tmp_path, stdout=subprocess.PIPE) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == b"started\n"
+        second = run(tmp_path)
+        assert second.returncode == 2
+        assert second.stderr.startswith("another `make run` uses the cluster of local.yaml: wait")
+        assert asked(tmp_path) == ["deploy start --inventory local.yaml --wait"]
+        one.terminate()
+
+
 @pytest.mark.parametrize(
     ("start", "stop", "status"),
     [(0, 0, 0), (2, 0, 2), (1, 3, 1), (0, 3, 3), (130, 0, 130)],

@@ -106,7 +106,7 @@ def test_a_person_reads_three_lines_at_most(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     first, last = exported("--out=empty", to="savedmodel").splitlines()
-    assert first.startswith("checked: 30 test windows, logits within ")
+    assert first.startswith("checked: 30 test windows, answers within ")
     assert last.startswith(f"export: {tmp_path}/empty/saved_model (")
 
 

@@ -67,7 +67,8 @@ OF_REGRESSION = Figures(loss=2.5, others={"mae": 1.25, "r2": 0.5})
                 "train: epoch   9/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  validation"
                 " accuracy 0.8750  61 s left",
                 "train: epoch  10/12   1,234 windows/s  loss 0.5000  accuracy 0.7500  31 s left",
-                "test: accuracy 0.8750, macro F1 0.8000",
+                "test: accuracy 0.8750, macro F1 0.8000 (the model of epoch 9 of 10, the best in"
+                " validation)",
             ],
             id="a training is a line an epoch and one for the test",
         ),
