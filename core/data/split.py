@@ -101,11 +101,12 @@ def _too_many(known: int, held_out: int) -> str:
     if known == 1:
         return (
             f"{KEY}: the training part has one subject, so none can be held out to choose the epoch"
-            f" by, got {held_out}; set it to 0, or add recordings of others"
+            f" by, got {held_out}; set it to 0 (--set {KEY}=0), or add recordings of others"
         )
     return (
         f"{KEY}: expected 0 to {known - 1} of the {known} training subjects, because one at least"
-        f" trains, got {held_out}; set it to {known - 1} or less, or add recordings of others"
+        f" trains, got {held_out}; set it to {known - 1} or less (--set {KEY}={known - 1}), or add"
+        " recordings of others"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from core.children import Child, EndRequest
 from core.errors import UsageError
+from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, run_module, takes
 from deploy.commands.flags import (
     ClusterFlags,
@@ -186,6 +187,8 @@ def _export(flags: ModelOfRun) -> Sequence[str]:
         run = Path("runs", flags.run).absolute()
     export = run / EXPORT
     if not export.exists():
+        if isinstance(flags, ServeFlags):
+            check_free(flags.listen, flags.port, "the service")  # before an export takes seconds
         words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
         end_as_the_job_did(_in_foreground(module_command("cluster.export", *words)))
     return ("--model", str(export))

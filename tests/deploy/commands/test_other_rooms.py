@@ -2,11 +2,13 @@
 and the command ends as it does."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 import yaml
 
+from core.errors import ExitCode
 from deploy.commands import service
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Processes
@@ -93,3 +95,13 @@ def test_a_run_that_cannot_be_exported_is_not_served(fab: Fab, processes: Proces
     processes.code = 2
     fab("service promote --run nowhere").says(code=2)
     assert [words[0] for words in processes.commands] == ["cluster.export"]
+
+
+@pytest.mark.usefixtures("foreground")
+def test_a_taken_port_is_told_before_a_run_is_exported(fab: Fab, processes: Processes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        fab(f"serve --run walk --port {port}").refuses(
+            f"port {port} for the service is taken", ExitCode.PORT_TAKEN
+        )
+    assert processes.commands == []
