@@ -3,8 +3,8 @@
 Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from math import fsum, prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import chunks
 from cluster.jobs.lifecycle import Job
+from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import Runner, Session
 from cluster.jobs.sources import load_dataset
@@ -52,6 +53,8 @@ from worker_node.recordings import Standardization, WorkerWindows
 CHUNK = 250
 """Windows of one dispatch: large enough that the pull does not count, small enough for every worker
 to get some."""
+MOST_GROUPS = 64
+"""Groups of a test that get figures of their own: each takes a chunk at least."""
 LINGER_SECONDS = 5.0
 """For the chunks under way once an evaluation is to end."""
 
@@ -142,6 +145,25 @@ class Found:
     by_label: Sequence[tuple[int, int, int]] = ()
     curves: Sequence[Curve | None] = ()
     """Precision over recall of each class; empty where there are too many classes, or none."""
+    of_groups: Mapping[int, "Found"] = field(default_factory=dict)
+    """The same of each group, such as a person, by its number."""
+
+    def describe_groups(self, names: Sequence[str]) -> list[dict[str, Any]] | None:
+        """The entry `by_group` of a result, worst first; null without groups.
+
+        `names` are those of the groups by their numbers, as far as the source says them.
+        """
+        known = dict(enumerate(names))
+        worst_first = sorted(self.of_groups.items(), key=lambda of: _how_well(of[1].figures))
+        groups = [
+            {
+                "group": known.get(number, str(number)),
+                "examples": of.examples,
+                **describe_figures(of.figures),
+            }
+            for number, of in worst_first
+        ]
+        return groups or None
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
@@ -151,6 +173,26 @@ class Found:
             if curve is not None
         }
         return found or None
+
+    def line_of_groups(self, by: str, names: Sequence[str]) -> str | None:
+        """Return the worst and the best group in words; None without groups or accuracies."""
+        groups = self.describe_groups(names)
+        if not groups or None in (of["accuracy"] for of in groups):
+            return None
+        worst = groups[0]
+        best = groups[-1]
+        return (
+            f"test by {by or 'person'}: accuracy {worst['accuracy']:.4f} ({worst['group']}) to"
+            f" {best['accuracy']:.4f} ({best['group']})"
+        )
+
+
+def _how_well(figures: Figures | None) -> float:
+    if figures is None:
+        return 0.0
+    if figures.accuracy is None:
+        return -figures.loss
+    return figures.accuracy
 
 
 class Evaluator:
@@ -176,21 +218,39 @@ class Evaluator:
         standardization: Standardization,
         advance: Callable[[], None] = lambda: None,
         stop: Callable[[], bool] = lambda: False,
+        groups: NDArray[np.integer] | None = None,
     ) -> Found:
-        """Figures over these rows of the data set.
+        """Figures over these rows of the data set, of each group too.
 
-        Once `stop()` is true, over those that were on their way by then.
+        Once `stop()` is true, over those that were on their way by then. `groups` has the group of
+        each row of the set.
         """
-        replies: list[NDArray[np.float64]] = []
+        if groups is None:
+            parts = {0: rows}
+        else:
+            of_rows = groups[rows]
+            parts = {int(group): rows[of_rows == group] for group in np.unique(of_rows)}
+        replies: dict[int, list[NDArray[np.float64]]] = {group: [] for group in parts}
+        group_of = dict[int, int]()
         packed = standardization.packed()
-        items = (
-            Item(next(self._ids), self._evaluation.function, (chunk, weights, packed))
-            for chunk, weights in chunks(rows.astype(np.int32), CHUNK)
-        )
-        for outcome in self._dispatcher.run(items, stop, LINGER_SECONDS):
-            replies.append(outcome.value)
+
+        def items() -> Iterator[Item]:
+            for group, part in parts.items():
+                for chunk, weights in chunks(part.astype(np.int32), CHUNK):
+                    number = next(self._ids)
+                    group_of[number] = group
+                    yield Item(number, self._evaluation.function, (chunk, weights, packed))
+
+        for outcome in self._dispatcher.run(items(), stop, LINGER_SECONDS):
+            replies[group_of[outcome.item.id]].append(outcome.value)
             self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
             advance()
+        whole = self._found([reply for of_group in replies.values() for reply in of_group])
+        if groups is None:
+            return whole
+        return replace(whole, of_groups={group: self._found(of) for group, of in replies.items()})
+
+    def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
         sums = self._evaluation.sums(replies)
         objective = self._evaluation.objective
         if not sums or not sums[EXAMPLES]:
@@ -221,6 +281,22 @@ def figures_computed(
     return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
 
 
+def say_groups(found: Found, dataset: Dataset, display: Display) -> None:
+    """Say how far apart the figures of the groups are."""
+    line = found.line_of_groups(dataset.held_out.by, dataset.held_out.groups)
+    if line is not None:
+        display.say(line)
+
+
+def groups_of_test(dataset: Dataset) -> NDArray[np.int32] | None:
+    """Return the group of each row of the set; None where those of the test tell nothing apart."""
+    groups = dataset.subjects()
+    number = len(np.unique(groups[dataset.train_windows :]))
+    if 1 < number <= MOST_GROUPS:
+        return groups
+    return None
+
+
 def tested(
     evaluator: Evaluator,
     dataset: Dataset,
@@ -232,9 +308,14 @@ def tested(
     rows = np.arange(
         dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32
     )
-    emit(StageBegan("test", -(-len(rows) // CHUNK), "chunks"))
+    groups = groups_of_test(dataset)
+    if groups is None:
+        sizes = np.array([len(rows)])
+    else:
+        _, sizes = np.unique(groups[rows], return_counts=True)
+    emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
     done = count(1)
-    return evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop)
+    return evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
 
 
 class EvaluateRun(Job):
@@ -324,6 +405,7 @@ class EvaluateRun(Job):
             )
         if self.found.figures is not None:
             self.stream.emit(figures_computed("test", self.found, self.dataset.labels, None))
+            say_groups(self.found, self.dataset, self.display)
 
     def complete(self) -> bool:
         """Whether every test window was looked at."""
@@ -341,6 +423,11 @@ class EvaluateRun(Job):
             "dataset": describe_dataset(self.dataset),
             "model": self.model.network.describe() if self.model else None,
             "final": describe_figures(found.figures if found else None),
+            "by_group": (
+                found.describe_groups(self.dataset.held_out.groups)
+                if found and self.dataset
+                else None
+            ),
             "confusion": found.confusion.tolist() if found else None,
             "precision_recall": (
                 found.describe_curves(self.dataset.labels) if found and self.dataset else None

@@ -23,18 +23,13 @@ def judged(
     `groups` has the group of each row. None once `stop()` is true. Seed, digest and seconds are the
     caller's.
     """
-    of_group = {group: fold.held_out[groups[fold.held_out] == group] for group in fold.groups}
-    found = {group: evaluator(rows, standardization, stop=stop) for group, rows in of_group.items()}
-    if len(found) == 1:
-        whole = found[fold.groups[0]]
-    else:
-        whole = evaluator(fold.held_out, standardization, stop=stop)
+    whole = evaluator(fold.held_out, standardization, stop=stop, groups=groups)
     if stop() or whole.figures is None:
         return None
     return FoldScore(
         seed=0,
         fold=fold.number,
-        groups=tuple(_group_score(group, of) for group, of in found.items()),
+        groups=tuple(_group_score(group, whole.of_groups[group]) for group in fold.groups),
         train_windows=len(fold.train),
         windows=whole.examples,
         figures=whole.figures.describe(),

@@ -63,6 +63,7 @@ class TrainReport:
     refitted: bool = False
     final: Figures | None = None
     confusion: NDArray[np.int64] | None = None
+    by_group: list[dict[str, Any]] | None = None
     precision_recall: dict[str, Any] | None = None
     before: Counts = field(default_factory=Counts)
     """The counts of the coordinators before this one."""
@@ -119,6 +120,7 @@ class TrainReport:
                 **describe_figures(chosen.selected if chosen else None),
             },
             "stopped_early": self._stopped_early(),
+            "by_group": self.by_group,
             "confusion": self.confusion.tolist() if self.confusion is not None else None,
             "precision_recall": self.precision_recall,
             "updates": {

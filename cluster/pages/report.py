@@ -15,7 +15,13 @@ from cluster.pages.run_charts import (
     worked,
 )
 from cluster.pages.run_files import StoredRun, number_of, object_of, part_of
-from cluster.pages.run_tables import busy_table, epoch_table, value_text, worker_table
+from cluster.pages.run_tables import (
+    busy_table,
+    epoch_table,
+    group_table,
+    value_text,
+    worker_table,
+)
 from cluster.pages.words import (
     amount,
     count,
@@ -63,6 +69,7 @@ def report(run: StoredRun) -> str:
         glossary=glossary(unit_of(view)),
         unit=unit_of(view),
         epochs_hint=EPOCHS_HINT.format(**terms(unit_of(view))),
+        groups=group_table(run),
         workers=worker_table(view),
         busy=busy_table(run),
         epochs=epoch_table(view.train) if view.train and view.train.epochs else None,

@@ -71,6 +71,26 @@ def busy_table(run: StoredRun) -> Table | None:
     ], rows
 
 
+def group_table(run: StoredRun) -> Table | None:
+    """Return a row for each person of the test, worst first; None where nobody is told apart."""
+    groups = part_of(run.result, "by_group")
+    if not isinstance(groups, list) or not groups:
+        return None
+    rows = [
+        [
+            value_text(part_of(entry, "group")),
+            count(number_of(entry, "examples")),
+            percent(number_of(entry, "accuracy")),
+            percent(number_of(entry, "f1_macro")),
+            figure(number_of(entry, "loss")),
+        ]
+        for entry in groups
+        if isinstance(entry, dict)
+    ]
+    by = part_of(run.result, "dataset", "held_out", "by") or "person"
+    return [value_text(by), unit_of(run.view), "accuracy", "F1", "loss"], rows
+
+
 SPAN_STATES = ("working", "suspected", "away")
 
 

@@ -70,6 +70,21 @@ def test_every_row_counts_once_and_ids_are_below_zero() -> None:
     assert max(workers.ids) < 0
 
 
+def test_each_group_has_figures_of_its_own_and_the_worst_comes_first() -> None:
+    rows = np.arange(CHUNK + 30)
+    groups = np.where(rows % 2, 1, 2)
+    groups[::20] = 1
+    found = evaluator(Inline())(rows, STANDARD, groups=groups)
+    assert found.confusion.tolist() == [[140, 0], [140, 0]]
+    described = found.describe_groups(["anna", "bob"])
+    assert described is not None
+    figures = [(of["group"], of["examples"], of["accuracy"], of["loss"]) for of in described]
+    assert figures == [("bob", 154, pytest.approx(14 / 154), 0.5), ("2", 126, 1.0, 0.5)]
+    assert found.line_of_groups("user", ["anna", "bob"]) == (
+        "test by user: accuracy 0.0909 (bob) to 1.0000 (2)"
+    )
+
+
 def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
     done = list[None]()
     evaluate = evaluator(Inline())

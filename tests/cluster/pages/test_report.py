@@ -34,7 +34,12 @@ def examples() -> dict[str, StoredRun]:
         "hostile": StoredRun(
             where,
             hostile(),
-            {**result, "settings": {HOSTILE: HOSTILE}, "chaos": {"injected": {HOSTILE: 1}}},
+            {
+                **result,
+                "settings": {HOSTILE: HOSTILE},
+                "chaos": {"injected": {HOSTILE: 1}},
+                "by_group": [{"group": HOSTILE}],
+            },
             {"processor": HOSTILE},
         ),
         "nothing but the picture": StoredRun(where, training()),
@@ -57,7 +62,7 @@ def test_it_is_one_file_that_asks_nobody_for_anything(name: str) -> None:
 
 PARTS = """Loss, Accuracy, Throughput, Staleness, Time of a step, Worker timeline, Confusion matrix,
 precision, Epochs, Bytes on the wire, Failures survived, injected: kill-worker, Environment,
-tensorflow, aarch64 0x41 0xd03, Settings, recipe, Event log, worker:15"""
+tensorflow, aarch64 0x41 0xd03, Settings, recipe, Event log, worker:15, Test by person, anna"""
 
 
 def test_the_report_of_a_training_has_everything() -> None:
