@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from core.control.door import Door, listening
-from core.errors import ClusterError, reason_of
 from core.metrics import exporter
 from core.server.sockets import explain
 from core.web.entrance import Entrance, Patience
@@ -202,11 +201,7 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
     try:
         found = exporter.serve(metrics.registry, host, options.metrics_port, pulse.is_felt)
     except OSError as problem:
-        raise ClusterError(
-            f"port {options.metrics_port} of {host} cannot be opened"
-            f" ({reason_of(problem)}): end what listens there, or choose another with"
-            " --metrics-port"
-        ) from None
+        raise explain(problem, host, options.metrics_port, "the service's metrics") from None
     try:
         yield found.port
     finally:

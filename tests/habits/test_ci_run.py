@@ -149,4 +149,4 @@ def test_an_orphan_holds_up_no_step(project: Path) -> None:
     finally:
         psutil.Process(int(orphan.read_text())).kill()
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-3] == "laboured"
+    assert "laboured" in done.stdout.splitlines()
