@@ -54,9 +54,7 @@ def test_loading_the_fabfile_imports_nothing_heavy() -> None:
     assert python("-c", program).strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    "line", ["deploy start --help", "deploy start -h", "deploy.start --help", "--help deploy start"]
-)
+@rows("line")
 def test_help_is_that_of_the_action(fab: Fab, line: str) -> None:
     shown = fab(line).says("Usage: fab deploy start [--flags]\n", "--dry-run")
     assert shown.stderr == ""
@@ -73,7 +71,7 @@ def test_one_call_says_once_which_inventory_it_means(fab: Fab) -> None:
     assert fab("deploy plan deploy plan --inventory inventory.yaml").stdout.count(HEADER) == 1
 
 
-@pytest.mark.parametrize("action", ["check", "plan", "start", "stop", "restart", "status", "logs"])
+@rows("action")
 def test_ssh_without_storage_is_refused_in_one_line_by_every_action(
     tmp_path: Path, fab: Fab, action: str
 ) -> None:
@@ -91,7 +89,7 @@ def test_a_cluster_whose_interface_is_gone_can_be_stopped_and_looked_at(
     assert ("unplugged0" in done.stderr) == (code == 2)
 
 
-@pytest.mark.parametrize("ended", [1, 2, 3, 130, 20, 21, 23, 24, 120, 255])
+@rows("ended")
 def test_a_job_ends_the_command_with_a_code_of_the_contract(ended: int) -> None:
     end_as_the_job_did(0)
     with pytest.raises(SystemExit) as leaving:

@@ -23,7 +23,7 @@ TASKS = (
 )
 
 
-@pytest.mark.parametrize("text", ["1000000", "1_000_000", "1e6", " 1000000 "])
+@rows("text")
 def test_numbers_are_read_the_ways_people_write_them(text: str) -> None:
     assert whole_number("--samples", text, 1, 10**15) == 10**6
     assert real_number("--share", "0.5", 0, 1) == 0.5

@@ -17,8 +17,11 @@ from deploy.jobs.attached_job import SubmittedJobs
 from deploy.jobs.node_job.records import JobRecord, JobState
 from tests.deploy.over_ssh.sshd import Sshd
 from tests.deploy.played_nodes import KINDS, PlayedNodes
+from tests.deploy.tables import Tables
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab
+
+rows = Tables(__file__)
 
 pytestmark = pytest.mark.usefixtures("one_release")
 
@@ -170,9 +173,7 @@ def test_a_start_that_changed_nothing_owes_no_jobs(
         assert jobs.names == owed
 
 
-@pytest.mark.parametrize(
-    ("action", "stays"), [("start --no-jobs", False), ("push", False), ("storage", True)]
-)
+@rows("action", "stays")
 def test_new_code_ends_a_rollback_that_was_cut_off(
     nodes: PlayedNodes, tmp_path: Path, fab: Fab, action: str, stays: bool
 ) -> None:

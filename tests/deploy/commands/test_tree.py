@@ -50,7 +50,7 @@ def test_each_command_of_a_line_keeps_its_own_words(line: str, found: list[list[
     assert read(line) == found
 
 
-@pytest.mark.parametrize("line", ["", "--jobs", "deploy", "dance", "deploy start --limit"])
+@rows("line")
 def test_what_is_no_command_is_refused(line: str) -> None:
     with pytest.raises(UsageError):
         list(calls(line.split()))
@@ -122,7 +122,7 @@ def test_a_line_that_is_wrong_or_unfinished_is_completed(
     assert sorted(item.value for item in items) == found
 
 
-@pytest.mark.parametrize(("shell", "program"), [("bash", "fab"), ("fish", "pscluster")])
+@rows("shell", "program")
 def test_the_programs_themselves_answer(shell: str, program: str, tmp_path: Path) -> None:
     commands = {"fab": PROGRAM, "pscluster": (sys.executable, "-m", "pscluster")}
     asked = {

@@ -7,7 +7,6 @@ from typing import Any
 
 from core.inventory import Inventory
 from core.inventory.loading import loads
-from deploy.cluster.places import ENVIRONMENTS
 from deploy.common.project import ROOT
 from deploy.converge.apply import apply
 from deploy.converge.change import Change
@@ -23,8 +22,7 @@ from tests.deploy.converge.played_machine import (
     wheelhouse,
     wheels,
 )
-
-GIGABYTE = 10**9
+from tests.deploy.converge.tables import TABLES
 
 Cluster = dict[str, MachineFacts]
 Plans = Mapping[str, Mapping[str, Sequence[Change]]]
@@ -62,41 +60,9 @@ def machines_for(inventory: Inventory, key: str = "feedfacefeedface") -> Machine
 def untouched(address: str = "192.168.1.16", **changes: Any) -> MachineFacts:
     """Raspberry Pi OS bookworm on a Pi 3B+, as it comes from the card."""
     facts = MachineFacts(
-        os_id="debian",
-        os_version="12",
-        machine="aarch64",
-        bits=64,
-        kernel="6.12.47+rpt-rpi-v8",
-        model="Raspberry Pi 3 Model B Plus Rev 1.3",
-        python="3.11.2",
-        python_bits=64,
-        cores=4,
-        memory_bytes=950_000_000,
-        available_bytes=700_000_000,
-        controllers=("cpuset", "cpu", "io", "pids"),
-        cmdline_path="/boot/firmware/cmdline.txt",
-        clock_offset_seconds=0.2,
-        clock_error_seconds=0.5,
-        clock_synchronized=True,
-        disk_free_bytes={ENVIRONMENTS: 20 * GIGABYTE, "/srv/pscluster": 20 * GIGABYTE},
+        **TABLES["untouched"],
         addresses={"lo": ("127.0.0.1",), "eth0": (address,)},
-        users={},
-        uid_owners={},
-        gid_owners={},
-        packages={},
-        files={},
-        units={},
         mounts={"/": MountFact("/dev/mmcblk0p2", "ext4", "179:2")},
-        fstab=("proc /proc proc defaults 0 0", "PARTUUID=1-02 / ext4 defaults,noatime 0 1"),
-        exports=(),
-        firewall=None,
-        environments=(),
-        release_environments={},
-        current=None,
-        published=(),
-        listening={22: "process 700 (sshd)"},
-        temperature_celsius=48.0,
-        throttled=0,
     )
     return replace(facts, **changes)
 

@@ -22,7 +22,7 @@ from deploy.converge.survey import machine_facts
 from deploy.release.code_wheel import CodeWheel
 from deploy.release.wheelhouse import Wheelhouse
 from tests.deploy.converge import play_command
-from tests.deploy.converge.played_node import OWN_FOLDERS, PlayedNode
+from tests.deploy.converge.played_node import OWN_FOLDERS, PLAYED, PlayedNode
 from tests.habits import needs
 from tests.ran import program
 
@@ -36,74 +36,6 @@ main()
 """,
     "-IS",
 )
-REAL = (
-    *("base64", "cmp", "comm", "cut", "date", "du", "find", "flock", "head", "ln", "nice"),
-    *("readlink", "sha256sum", "stat", "timeout", "tr", "uniq"),
-)
-# Shell where it does: a Python for each of a deployment's hundreds of commands takes long.
-ESCAPE = """\
-for word; do case $word in --suffix=*) suffix=${word#--suffix=} ;; esac; done
-echo "$(echo "$word" | tr / %).$suffix"
-"""
-EXPORTFS = """\
-[ "$1" = -ra ] || exec cat {root}/run/exports
-sed '/^#/d' {root}/etc/exports.d/* |
-    awk '{ for (i = 2; i <= NF; i++) print "{root}" $1 "  " $i }' >{root}/run/exports
-"""
-GETENT = """\
-file={root}/etc/$1; shift
-awk -F: -v all=" $* " 'index(all, " " $1 " ") || index(all, " " $3 " ") { print; found = 1 }
-    END { exit !found * 2 }' $file 2>/dev/null
-"""
-NFT = """\
-for file; do :; done
-case "$*" in
-    *delete*) rm -f {root}/run/nft ;;
-    *list*) cat {root}/run/nft 2>/dev/null ;;
-    *-c*) ;;
-    *) cp "$file" {root}/run/nft ;;
-esac
-"""
-USERADD = """\
-while [ $# -gt 1 ]; do case $1 in --uid) uid=$2 ;; --gid) gid=$2 ;; esac; shift; done
-"""
-WG = """\
-case "$1" in
-    genkey) head -c 32 /dev/urandom | base64 ;;
-    pubkey) sha256sum | cut -c 1-32 | tr -d '\\n' | base64 ;;
-esac
-"""
-"""In the place of WireGuard's tool: a public key that only its private one makes."""
-ANSWERS = {
-    "df": "echo Filesystem; echo '/dev/mmcblk0p2 30000000 1000000 20000000 5% /'",
-    "dpkg": "exit 0",
-    "exportfs": EXPORTFS,
-    "getconf": "echo 64",
-    "getent": GETENT,
-    "groupadd": USERADD + 'echo "$1:x:$gid:" >>{root}/etc/group',
-    "ip": 'case "$*" in *addr*) echo "2: eth0 inet $(cat {root}/address)/24" ;; esac',
-    "nft": NFT,
-    "nproc": "echo 4",
-    "rpc.nfsd": "exit 0",
-    "sync": "exit 0",
-    "systemd-escape": ESCAPE,
-    "systemd-run": "exit 0",
-    "timedatectl": "echo yes",
-    "useradd": USERADD + 'echo "$1:x:$uid:$gid::/:/usr/sbin/nologin" >>{root}/etc/passwd',
-    "uname": 'case "$1" in -m) echo aarch64 ;; *) echo 6.12.47+rpt-rpi-v8 ;; esac',
-    "vcgencmd": "echo throttled=0x0",
-    "wg": WG,
-}
-FILES = {
-    "boot/firmware/cmdline.txt": "console=tty1\n",
-    "etc/fstab": "proc /proc proc defaults 0 0\nPARTUUID=1-02 / ext4 defaults,noatime 0 1\n",
-    "etc/os-release": "ID=debian\nVERSION_ID=12\n",
-    "proc/meminfo": "MemTotal: 927735 kB\nMemAvailable: 683593 kB\n",
-    "proc/self/mountinfo": "20 1 179:2 / / rw - ext4 /dev/mmcblk0p2 rw\n",
-    "proc/sys/kernel/random/uuid": "a-mark\n",
-    "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io pids\n",
-    "sys/class/thermal/thermal_zone0/temp": "48000\n",
-}
 UV = """\
 #!/bin/sh
 [ "$1" = venv ] || exit 0
@@ -163,12 +95,12 @@ class PlayedMachine(Connector):
     def __init__(self, root: Path, name: str, address: str) -> None:
         super().__init__(name)
         self.node = PlayedNode(root, (*OWN_FOLDERS, "boot", "sys", "exported", "owners"))
-        for path, text in {**FILES, "address": address}.items():
+        for path, text in {**PLAYED["files"], "address": address}.items():
             self.node.write(path, text)
         (root / "proc/uptime").symlink_to("/proc/uptime")
-        for tool in REAL:
+        for tool in PLAYED["real"]:
             self.node.link(tool, needs.tool(tool))
-        for command, body in ANSWERS.items():
+        for command, body in PLAYED["answers"].items():
             self.node.command(command, body.replace("{root}", str(root)))
         program = self.node.write("played-command", PROGRAM)
         program.chmod(0o755)

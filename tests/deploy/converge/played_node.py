@@ -11,20 +11,10 @@ from pathlib import Path
 
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
+from tests.tables import table
 
 OWN_FOLDERS = ("etc", "var", "run", "opt", "srv", "mnt", "proc")
-TOOLS = (
-    *("awk", "basename", "cat", "chmod", "comm", "cp", "cut", "dirname", "env", "false", "grep"),
-    *("head", "install", "ls", "mkdir", "mktemp", "mv", "rmdir", "sed", "sh", "sha256sum", "sort"),
-    *("sync", "tail", "touch", "tr", "true"),
-)
-NOTED = (
-    *("systemctl", "systemd-escape", "nft", "umount", "exportfs", "userdel", "groupdel", "useradd"),
-    *("groupadd", "journalctl", "id"),
-)
-"""Commands that only leave a line in `done`, and succeed."""
-ABSENT = ("getent",)
-"""Commands that find nothing."""
+PLAYED = table("deploy/converge/played")
 APT = """\
 #!/bin/sh
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -60,12 +50,11 @@ class PlayedNode:
             "proc/self",
         ):
             (root / folder).mkdir(parents=True, exist_ok=True)
-        for name in TOOLS:
+        for name in PLAYED["tools"]:
             self.link(name, needs.tool(name))
-        for name in NOTED:
+        for name in PLAYED["noted"]:
             self.command(name, f'echo "{name} $*" >>{root}/done')
-        for name in ABSENT:
-            self.command(name, "exit 2")
+        self.command("getent", "exit 2")
         # The scripts run as root in some checkouts: nothing outside of the folder is ever removed.
         self.command(
             "rm",

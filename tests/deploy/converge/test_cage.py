@@ -1,14 +1,11 @@
 """What a node's kernel can forbid a role is in its facts, and `check` reports it."""
 
-import errno
-
-import pytest
-
 from core.cage import landlock
 from deploy.converge.cage import CAGE
 from deploy.converge.machine_facts import Questions
 from deploy.converge.subject import NodeAnswer
 from tests.deploy.converge.examined import findings
+from tests.deploy.converge.tables import rows
 from tests.ran import ran
 
 
@@ -23,15 +20,7 @@ def test_the_node_s_own_python_asks_the_kernel() -> None:
     assert read(answer) == landlock.found()
 
 
-@pytest.mark.parametrize(
-    ("answer", "level", "words"),
-    [
-        ("7 0", "ok", "Landlock ABI 7"),
-        ("2 0", "ok", "does not cover truncating files, TCP ports, calls to devices, signals"),
-        (f"-1 {errno.EOPNOTSUPP}", "warning", "add landlock to `lsm=` at boot"),
-        (f"-1 {errno.ENOSYS}", "warning", "CONFIG_SECURITY_LANDLOCK"),
-    ],
-)
+@rows("kernels", "answer", "level", "words")
 def test_a_kernel_is_a_finding_with_what_it_does_not_cover(
     answer: str, level: str, words: str
 ) -> None:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from deploy.cluster.places import ENVIRONMENTS, shared_folders
 from deploy.converge.change import PublishedFile
@@ -14,40 +13,22 @@ from deploy.converge.publication import WHEELHOUSE_BYTES, Publication, room_need
 from deploy.converge.survey import Survey
 from tests.deploy.converge.pi import Cluster, release, thesis, untouched_cluster
 from tests.deploy.converge.played_machine import ENVIRONMENT
+from tests.deploy.converge.tables import rows
 
 INVENTORY = thesis()
 FOLDERS = shared_folders(INVENTORY)
-OTHER = "f" * 16
-THERE = (FOLDERS.published("wheels", ENVIRONMENT), FOLDERS.published("prepared", OTHER))
 
 
 def published(kind: str, key: str, megabytes: int) -> Publication:
     return Publication(kind, key, (PublishedFile("a", Path("a"), "0" * 64, megabytes * MEGABYTE),))
 
 
-DATA = published("prepared", OTHER, 48)
-
-
-@pytest.mark.parametrize(
-    ("publications", "environments", "there", "needed"),
-    [
-        # What is not downloaded yet is estimated.
-        ((), {ENVIRONMENT}, (), WHEELHOUSE_BYTES),
-        ((), {ENVIRONMENT, OTHER}, (), 2 * WHEELHOUSE_BYTES),
-        ((published("wheels", ENVIRONMENT, 350),), {ENVIRONMENT}, (), 350 * MEGABYTE),
-        ((DATA,), set(), (), 48 * MEGABYTE),
-        ((DATA,), {ENVIRONMENT}, THERE, 0),
-        # Another wheelhouse shares most of its files with that one.
-        ((DATA, published("wheels", OTHER, 350)), {OTHER}, THERE, 0),
-    ],
-)
-def test_what_is_there_is_not_needed_again(
-    publications: tuple[Publication, ...],
-    environments: set[str],
-    there: tuple[str, ...],
-    needed: int,
-) -> None:
-    assert room_needed(publications, environments, there, FOLDERS) == needed
+@rows("rooms")
+def test_what_is_there_is_not_needed_again(row: Any) -> None:
+    publications = [published(*one) for one in row.get("publications", ())]
+    there = [FOLDERS.published(*one) for one in row.get("there", ())]
+    needed = row.get("wheelhouses", 0) * WHEELHOUSE_BYTES + row.get("megabytes", 0) * MEGABYTE
+    assert room_needed(publications, {*row["environments"]}, there, FOLDERS) == needed
 
 
 def problems(cluster: Cluster) -> dict[str, str]:

@@ -12,9 +12,9 @@ from deploy.converge.deployment import minimum_workers, too_few
 from deploy.converge.recap import Again, Recap, to_do_again
 from deploy.converge.systemd import batches
 from tests.deploy.converge.pi import thesis
+from tests.deploy.converge.tables import rows
 
 INVENTORY = thesis()
-WORKERS = [f"rpi{number:02d}" for number in range(1, 17) if number != 11]
 FAILURE = StepFailure(
     "rpi02", "code", "install it", "sh x", 71, ("one", "the disk is full"), "free some"
 )
@@ -22,18 +22,7 @@ BEGUN = "20261121T224200Z-start"
 LATER = "20261121T224300Z-start"
 
 
-@pytest.mark.parametrize(
-    ("lost", "reason"),
-    [
-        ([], ""),
-        (WORKERS[:8], ""),
-        (
-            WORKERS[:9],
-            "7 of 16 workers are left, 8 are needed (`deployment.minimum_workers`)",
-        ),
-        (["rpi11"], "ps:0 is on rpi11; coordinator:0 is on rpi11; rpi11 is the storage server"),
-    ],
-)
+@rows("left_workers", "lost", "reason")
 def test_half_of_the_workers_is_enough_and_some_nodes_cannot_be_missing(
     lost: list[str], reason: str
 ) -> None:
@@ -112,9 +101,7 @@ def test_recaps_of_earlier_versions_are_understood(
     assert to_do_again(tmp_path) == again
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", '{"nodes": 3}', '{"nodes": {"a": 1}}', "{}", '{"nodes": {}, "notes": 1}']
-)
+@rows("damaged_recaps", "content")
 def test_a_damaged_recap_names_nobody(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
     assert to_do_again(tmp_path).nodes == ()

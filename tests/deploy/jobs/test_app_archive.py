@@ -12,6 +12,9 @@ from core.errors import ClusterError, UsageError
 from deploy.jobs import app_archive
 from deploy.jobs.app_archive import pack, unpack
 from tests.deploy.jobs.archives import entry, packed
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 
 @pytest.fixture
@@ -95,9 +98,7 @@ def test_a_link_in_place_of_the_archive_is_not_followed(app: AppFiles, tmp_path:
         unpack(archive, app.digest, folder)
 
 
-@pytest.mark.parametrize(
-    ("limit", "value"), [("MOST_FILES", 3), ("MOST_BYTES", 1000), ("MOST_ARCHIVE_BYTES", 1000)]
-)
+@rows("limit", "value")
 def test_more_than_an_app_has_is_refused(
     app: AppFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:

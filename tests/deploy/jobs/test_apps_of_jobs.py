@@ -33,6 +33,9 @@ from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 from tests.cluster.apps.trees import write_app
 from tests.deploy.job_node import JobNode
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 KEY = "0123456789abcdef"
 
@@ -136,30 +139,12 @@ def test_what_is_wrong_ends_a_new_training_and_is_a_line_for_a_run_that_has_its_
         assert line.endswith("the run's own copy and environment are used")
 
 
-READS = {
-    "def data(folder):\n    return {}\n": True,
-    "from readers import pictures as data\n": True,
-    "import data\n": True,
-    "data = None\n": True,
-    "model, data = 1, 2\n": True,
-    "data: object = 1\n": True,
-    "try:\n    import fast\nexcept ImportError:\n    def data(folder): ...\n": True,
-    "if True:\n    pass\nelse:\n    data = 3\n": True,
-    "def model(input_shape, outputs):\n    data = 3\n": False,
-    "class Holder:\n    data = 3\n": False,
-    "other = 'data'\n": False,
-    "this is no Python\n": False,
-    "\0": False,
-    "": False,
-}
-
-
-@pytest.mark.parametrize("source", READS)
+@rows("source", "reads")
 def test_whether_an_app_reads_its_data_is_seen_without_running_it(
-    node: JobNode, app: Path, source: str
+    node: JobNode, app: Path, source: str, reads: bool
 ) -> None:
     (app / "app.py").write_text(source)
-    assert reads_its_data(inventory_with(node, app)) is READS[source]
+    assert reads_its_data(inventory_with(node, app)) is reads
 
 
 def test_data_has_to_be_there_on_the_coordinators_node(node: JobNode, app: Path) -> None:

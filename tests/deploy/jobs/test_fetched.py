@@ -15,6 +15,9 @@ from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.submissions import Submission, kept
 from deploy.jobs.submissions import keep as keep_submission
 from tests.deploy.job_node import JobNode
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 JOB = "20261121T2230-train"
 NAME = "20261121T223100Z-train"
@@ -69,15 +72,7 @@ def test_a_fetched_run_says_where_it_came_from_and_may_be_fetched_again(node: Jo
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["submitted here", "of another machine"])
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("20250101T120000Z-train", "older than the job"),
-        ("20261121T223100Z-pi", "expected <time>-train"),
-        ("mine", "expected <time>-train"),
-        ("99999999T999999Z-train", "older than the job"),
-    ],
-)
+@rows("name", "why")
 def test_a_run_that_the_job_cannot_have_made_is_not_fetched(
     node: JobNode, name: str, why: str, known: bool
 ) -> None:

@@ -1,5 +1,3 @@
-import pytest
-
 from core.backoff import Backoff
 from core.errors import ExitCode
 from core.inventory import load
@@ -59,10 +57,7 @@ def test_the_exit_code_of_an_ending(code: int, interrupted: bool, exit_code: int
     assert JobEnding(code, 1.0, interrupted).exit_code == exit_code
 
 
-@pytest.mark.parametrize(
-    ("job", "mode", "needed"),
-    [("train", "async", True), ("train", "single", False), ("pi", "single", True)],
-)
+@rows("job", "mode", "needed")
 def test_only_training_without_a_cluster_needs_no_roles(job: str, mode: str, needed: bool) -> None:
     inventory = load(PROJECT / "inventories/local.yaml", [f"jobs.train.mode={mode}"])
     assert inventory.needs_roles(job) == needed

@@ -18,7 +18,10 @@ from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_i
 from deploy.jobs.request import JobRequest
 from tests.deploy.played_roles import PlayedRole, played_roles
 from tests.deploy.playing import PATIENCE_SECONDS, eventually
+from tests.deploy.tables import Tables
 from tests.ran import python
+
+rows = Tables(__file__)
 
 HERE = Path(__file__).parents[1]
 FIRST = "20261121T2230-train"
@@ -85,11 +88,8 @@ def root(tmp_path: Path) -> JobsRoot:
     return JobsRoot(tmp_path / "state")
 
 
-@pytest.mark.parametrize(
-    ("code", "ending"),
-    [(0, JobState.DONE), (1, JobState.FAILED), (20, JobState.FAILED), (130, JobState.CANCELLED)],
-)
-def test_the_state_tells_how_it_ended(root: JobsRoot, code: int, ending: JobState) -> None:
+@rows("code", "ending")
+def test_the_state_tells_how_it_ended(root: JobsRoot, code: int, ending: str) -> None:
     submit(root)
     assert state(root) is JobState.SUBMITTED
     assert ended(root, str(code))[0] == code
@@ -199,9 +199,9 @@ def test_a_job_waits_for_the_one_before_and_begins_when_that_is_done(root: JobsR
     assert state(root, SECOND) is JobState.DONE
 
 
-@pytest.mark.parametrize(("code", "ending"), [(1, JobState.FAILED), (130, JobState.CANCELLED)])
+@rows("code", "ending")
 def test_a_job_is_not_begun_when_the_one_before_is_not_done(
-    root: JobsRoot, code: int, ending: JobState
+    root: JobsRoot, code: int, ending: str
 ) -> None:
     submit(root)
     submit(root, SECOND, after=FIRST)
@@ -211,21 +211,18 @@ def test_a_job_is_not_begun_when_the_one_before_is_not_done(
         code,
         f"pi: not begun: {FIRST}, which it was to follow, is {ending}\n",
     )
-    assert state(root, SECOND) is ending
+    assert state(root, SECOND) == ending
     assert not (root.path / "journal").exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "ending"),
-    [(signal.SIGINT, JobState.CANCELLED), (signal.SIGKILL, JobState.INTERRUPTED)],
-)
+@rows("name", "ending")
 def test_a_waiting_job_can_be_interrupted_and_a_killed_one_is_recognised(
-    root: JobsRoot, number: signal.Signals, ending: JobState
+    root: JobsRoot, name: str, ending: str
 ) -> None:
     submit(root)
     submit(root, SECOND, after=FIRST)
     with begun(root, "0", SECOND) as process:
         waiting(root)
-        process.send_signal(number)
+        process.send_signal(signal.Signals[name])
         process.wait(PATIENCE_SECONDS)
-    assert state(root, SECOND) is ending
+    assert state(root, SECOND) == ending

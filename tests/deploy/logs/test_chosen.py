@@ -35,18 +35,7 @@ def chosen_by(flags: str) -> list[LogPlace]:
     return chosen(ALL, TASKS, roles, nodes)
 
 
-@pytest.mark.parametrize(
-    ("flags", "found"),
-    [
-        ("--role service", "service@rpi02 service@rpi09"),
-        ("--role service --node rpi02", "service@rpi02"),
-        ("--node rpi02", "worker:0@rpi02 service@rpi02"),
-        ("--node rpi09", "service@rpi09"),
-        ("--role worker --node rpi02", "worker:0@rpi02"),
-        ("--role ps --role service", f"ps:0@{NODES['ps:0']} service@rpi02 service@rpi09"),
-        ("--role worker --role service --node rpi09", "service@rpi09"),
-    ],
-)
+@rows("flags", "found")
 def test_the_service_counts_by_its_role_and_by_its_nodes(flags: str, found: str) -> None:
     assert " ".join(f"{place.name}@{place.node}" for place in chosen_by(flags)) == found
 

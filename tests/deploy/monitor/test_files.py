@@ -14,6 +14,9 @@ from deploy.monitor import local_prometheus
 from deploy.monitor.files import all_files, prometheus_files, url, write
 from tests.core.inventory.cases import edited, machine, read
 from tests.deploy.converge.pi import thesis
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 
 def test_every_process_is_a_target_with_its_place() -> None:
@@ -25,7 +28,7 @@ def test_every_process_is_a_target_with_its_place() -> None:
     assert addresses == [task.metrics_address for task in thesis().tasks()]
 
 
-@pytest.mark.parametrize(("seconds", "timeout"), [(1, "1s"), (5, "5s"), (15, "10s")])
+@rows("seconds", "timeout")
 def test_a_scrape_ends_before_the_next(seconds: int, timeout: str) -> None:
     text = prometheus_files(thesis(f"monitor.scrape_seconds={seconds}"))["prometheus.yml"]
     assert yaml.safe_load(text)["global"]["scrape_timeout"] == timeout

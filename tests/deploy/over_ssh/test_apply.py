@@ -26,6 +26,9 @@ from deploy.converge.recap import Recap
 from tests.deploy.converge.pi import machines_for, thesis
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, running_sshd
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 pytestmark = pytest.mark.usefixtures("sudo")
 
@@ -199,14 +202,7 @@ def test_a_node_that_is_lost_in_a_phase_leaves_the_run_and_the_others_go_on(
     assert [name for name, _ in told].count("rpi02") == 1
 
 
-@pytest.mark.parametrize(
-    ("doomed", "phase", "note"),
-    [
-        ("rpi11", "storage", "stopped after storage: nothing can be shared without rpi11"),
-        ("rpi11", "code", "roles were not started: ps:0 is on rpi11; coordinator:0 is on rpi11"),
-        ("rpi01", "code", ""),
-    ],
-)
+@rows("doomed", "phase", "note")
 def test_who_is_lost_when_decides_whether_roles_are_started(
     sshd: Sshd, tmp_path: Path, doomed: str, phase: str, note: str
 ) -> None:

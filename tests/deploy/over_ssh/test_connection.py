@@ -10,16 +10,12 @@ from deploy.cluster.shown_key import ask_for_key
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.nodes import session_of, trusting
 from tests.deploy.over_ssh.sshd import Sshd, new_key, running_sshd
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"key": "stranger"}, r"login refused.*ssh-copy-id"),
-        ({"key": "nowhere"}, r"no private key in .*correct `ssh.key`"),
-        ({"given_port": 1}, "no connection"),
-    ],
-)
+@rows("changed", "said")
 def test_a_wrong_key_and_a_closed_port_say_so(
     sshd: Sshd,
     pinned: PinnedKeys,

@@ -15,9 +15,12 @@ from deploy.cluster.connector import NodeUnreachableError
 from deploy.cluster.login import PinnedKeys, SshAddress
 from deploy.cluster.shown_key import ask_for_key
 from tests.deploy.over_ssh.sshd import Sshd
+from tests.deploy.tables import Tables
 from tests.deploy.three_nodes import THREE
 from tests.deploy.typed import as_process
 from tests.habits import needs
+
+rows = Tables(__file__)
 
 ME = getpass.getuser()
 CARRY = (
@@ -151,9 +154,7 @@ def test_what_a_configuration_says_of_the_usual_account_holds_where_the_inventor
     assert (route.keys, route.certificates) == ((Path("/keys/pi"),), (Path("/of/pi"),))
 
 
-@pytest.mark.parametrize(
-    ("text", "key"), [("IdentityFile ~nobody-here/key\n", None), ("", "~nobody-here/key")]
-)
+@rows("text", "key")
 def test_a_key_of_an_account_that_is_not_here(text: str, key: str | None, person: Person) -> None:
     person.writes(text)
     assert "~nobody-here/key: there is no account 'nobody-here'" in refused(person, key)
@@ -191,9 +192,7 @@ def test_the_banner_of_a_gate_is_no_cause(person: Person) -> None:
     assert re.search(r"says nothing that SSH would .* said: members only$", said)
 
 
-@pytest.mark.parametrize(
-    "case", ["match final", "match with an equals sign", "no jump before one for all"]
-)
+@rows("case")
 def test_fab_itself_reads_no_configuration(case: str, person: Person) -> None:
     person.writes(CASES[case])
     inventory = THREE.format(user=ME, port=person.server.port, key=person.server.user_key)

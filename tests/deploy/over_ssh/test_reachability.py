@@ -19,6 +19,9 @@ from tests.core.inventory.cases import machine, read
 from tests.deploy.converge.pi import thesis, untouched
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import GREETING, Sshd, running_sshd
+from tests.deploy.tables import Tables
+
+rows = Tables(__file__)
 
 TEXT = """\
 schema: 1
@@ -72,20 +75,7 @@ def test_what_a_start_file_prints_is_no_answer(tmp_path: Path, inventory: Invent
     assert "pi-1 does not reach worker:0" in failure.line
 
 
-@pytest.mark.parametrize(
-    ("probe", "line"),
-    [
-        *(
-            (f"print('@@reached {word}')", f"@@reached {word}")
-            for word in ("x", "[]", "{}", "[1]", "3")
-        ),
-        (
-            "raise SystemExit('there is no thread left')",
-            "pi-1: reach the roles (exit code 1): there is no thread left; `fab deploy ssh --node"
-            " pi-1` looks at it by hand",
-        ),
-    ],
-)
+@rows("probe", "line")
 def test_an_answer_that_is_none_is_one_line(
     probe: str,
     line: str,

@@ -26,7 +26,10 @@ from tests.deploy.release.wheels import (
     run,
     times,
 )
+from tests.deploy.tables import Tables
 from tests.habits import needs
+
+rows = Tables(__file__)
 
 ODD = 'o\'clock $(touch pwned) "x" ;&'
 """A folder's name that a shell would like to run."""
@@ -92,7 +95,7 @@ def test_too_little_disk_is_said_with_both_numbers_before_anything_is_written(
     assert names(tmp_path / "environments") == []
 
 
-@pytest.mark.parametrize("installers", [0.5, 1.5, 2.0])
+@rows("installers")
 def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(
     wheelhouse: Wheelhouse, tmp_path: Path, installers: float
 ) -> None:
@@ -159,7 +162,7 @@ def test_a_wheel_that_is_not_the_published_one_is_not_installed(
     assert names(tmp_path / "root" / "environments") == []
 
 
-@pytest.mark.parametrize("late_seconds", [0.0, 0.01, 0.05, 0.2])
+@rows("late_seconds")
 def test_an_installer_that_the_server_swaps_meanwhile_is_never_run(
     wheelhouse: Wheelhouse, published: Path, tmp_path: Path, late_seconds: float
 ) -> None:

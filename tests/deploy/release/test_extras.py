@@ -128,32 +128,23 @@ def test_an_index_that_does_not_answer_is_one_line(
     assert not isinstance(failed.value, UsageError)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("beta\n-r others.txt\n", "line 2: .*'-r others.txt'"),
-        ("--index-url https://example.org\n", "line 1"),
-        ("-e .\n", "line 1"),
-        ("./here.whl\n", "line 1"),
-        ("git+https://example.org/a.git\n", "line 1"),
-        ("beta @ https://example.org/beta.whl\n", "line 1"),
-        ("beta==1 --hash=sha256:00\n", "line 1"),
-        ("beta beta\n", "line 1"),
-        ("beta\n" * 201, "at most 200 lines"),
-        ("# long\n" + "x" * (64 << 10), "64 KiB"),
-        (b"\xff\xfe", "UTF-8"),
-        (None, "cannot be read"),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
+@rows("text", "words")
 def test_a_line_that_names_no_package_is_shown(
-    tmp_path: Path, text: str | bytes | None, words: str
+    tmp_path: Path, text: str | None, words: str
 ) -> None:
     path = tmp_path / "requirements.txt"
     if text is not None:
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        path.write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=words):
         wanted(path)
+
+
+def test_a_file_has_at_most_200_lines_and_64_kib(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    for text, words in (("beta\n" * 201, "at most 200 lines"), ("#" * ((64 << 10) + 1), "64 KiB")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=words):
+            wanted(path)
 
 
 def test_the_reason_is_uvs_without_its_frame() -> None:

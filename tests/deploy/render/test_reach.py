@@ -163,9 +163,7 @@ def test_a_secret_is_a_file_for_its_account_and_never_in_an_environment(text: st
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
-@pytest.mark.parametrize(
-    "name", ["localhost/pscluster", "registry.example:5000/a/pscluster", "ghcr.io/x/y_z"]
-)
+@rows("name")
 def test_an_image_is_named_by_its_digest(name: str) -> None:
     inventory = loads(MINIMAL, "small.yaml", (), path=Path("small.yaml"), machine=machine())
     files = manifests(inventory, BYTES, 1, f"{name}@{DIGEST}")

@@ -49,7 +49,7 @@ def analyzed(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize("inventory", ["thesis", "odd", "full", "encrypted"])
+@rows("inventory")
 def test_systemd_understands_every_line(unit_folder: Path, inventory: str) -> None:
     folder = unit_folder / inventory
     names = sorted(path.name.replace("@", "@one") for path in folder.iterdir())

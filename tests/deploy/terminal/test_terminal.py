@@ -45,7 +45,7 @@ def job(columns: int, *flags: str, environment: Mapping[str, str] | None = None)
     return terminal
 
 
-@pytest.mark.parametrize("columns", [60, 80, 160])
+@rows("columns")
 def test_a_jobs_bars_fit_the_terminal_and_leave_it_as_it_was(columns: int) -> None:
     terminal = job(columns)
     assert any(row.startswith("placing the") for row in terminal.rows)
@@ -104,28 +104,7 @@ def test_a_watched_status_is_blocks_where_nothing_can_be_redrawn(folder: Path) -
     assert "\n" in lines
 
 
-TRAINING = """\
-pscluster_train_epoch{role="coordinator",task="0"} 3.0
-pscluster_train_planned_epochs{role="coordinator",task="0"} 12.0
-pscluster_train_windows_per_second{role="coordinator",task="0"} 1234.0
-pscluster_train_loss{role="coordinator",split="train",task="0"} 0.4312
-pscluster_train_remaining_seconds{role="coordinator",task="0"} 125.0
-"""
-
-
-@pytest.mark.parametrize(
-    ("exported", "line"),
-    [
-        (TRAINING, "train: epoch 3 of 12, 1,234 windows/s, loss 0.4312, 2 min 05 s left"),
-        (TRAINING + 'pscluster_job_info{run="1-train"} 1\n', "left (run 1-train)"),
-        (
-            "pscluster_pi_samples_total 500\npscluster_pi_planned_samples 1000\n",
-            "pi: 50% of 1,000 samples",
-        ),
-        ("pscluster_build_info 1\n", "a job is starting, or evaluates a model"),
-        *(("", ""), ("}{ is no metric", "")),
-    ],
-)
+@rows("exported", "line")
 def test_how_far_a_job_is(exported: str, line: str) -> None:
     assert progress_line(exported).endswith(line)
     assert bool(progress_line(exported)) == bool(line)
