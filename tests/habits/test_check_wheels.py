@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.habits.leaks import PROJECT
 from tools.check_wheels import FILES, REGISTRY, main, problems
+
+rows = Tables(__file__)
 
 
 def package(name: str, *wheels: str, **more: Any) -> dict[str, Any]:
@@ -37,21 +40,7 @@ def test_the_projects_lock_serves_a_pi() -> None:
     assert main(PROJECT / "uv.lock") == 0
 
 
-@pytest.mark.parametrize(
-    ("wheels", "count"),
-    [
-        (["fast-1.0-cp311-abi3-manylinux_2_17_aarch64.manylinux2014_aarch64.whl"], 0),
-        (["fast-1.0-py3-none-any.whl"], 0),
-        (["fast-1.0-py2.py3-none-manylinux_2_36_aarch64.whl"], 0),
-        (["fast-1.0-cp311-cp311-manylinux_2_28_aarch64.whl"], 1),
-        (["fast-1.0-cp311-abi3-manylinux_2_17_x86_64.whl"], 2),
-        (["fast-1.0-cp311-abi3-musllinux_1_2_aarch64.whl"], 2),
-        (["fast-1.0-cp311-abi3-manylinux_2_39_aarch64.whl"], 2),
-        (["fast-1.0-cp314-cp314-manylinux_2_17_aarch64.whl"], 2),
-        (["fast-1.0-py3-none-linux_armv7l.whl"], 2),
-        ([], 2),
-    ],
-)
+@rows("wheels", "count")
 def test_a_wheel_counts_for_each_python_that_it_serves(wheels: list[str], count: int) -> None:
     found = problems(lock(package("fast", *wheels), dependencies=wanting()))
     assert len(found) == count

@@ -17,6 +17,10 @@ TESTS = {
         "from tests.habits import needs\n"
         "def test_a():\n    needs.skip(needs._TOOL.format(name='sshd'))\n"
         "def test_b():\n    needs.possible('')\n"
+        "def test_c():\n    needs.skip(needs._TOOL.format(name='sshd'))\n"
+        "def test_d():\n    needs.skip(needs._TOOL.format(name='systemd-analyze'))\n"
+        "def test_e():\n    needs.skip(needs._ROOT.format(purpose='mounts'))\n"
+        "def test_f():\n    needs.skip('the real recordings are not here')\n"
     ),
 }
 
@@ -45,5 +49,9 @@ def test_a_leak_fails_the_file_of_tests_that_left_it(folder: Path, lines: list[s
 
 
 def test_the_line_about_what_was_missing_stands_at_the_end(lines: list[str]) -> None:
-    assert lines[-1].startswith("2 passed, 1 skipped, 1 error")
-    assert "skipped: 1 without sshd (1): `make test-tools` fetches what Debian has" in lines[-4:]
+    assert lines[-1].startswith("2 passed, 5 skipped, 1 error")
+    said = (
+        "skipped: 3 without sshd (2), systemd-analyze (1): `make test-tools` fetches what Debian"
+        " has; 1 that need root: `sudo make test` runs them"
+    )
+    assert said in lines[-7:]

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.ran import ran
 from tools import house
 from tools.house import Limit, Module
 
 pytestmark = pytest.mark.sources
+
+rows = Tables(__file__)
 
 
 def module(name: str, text: str) -> Module:
@@ -29,20 +32,9 @@ def test_a_class_name_counts_once_for_two_modules() -> None:
     assert house.names_used_twice([first, second]) == {"Lane": ["core/a.py:1", "cluster/b.py:1"]}
 
 
-@pytest.mark.parametrize("text", ["Of the container.", "See asyncio.", "The same for two."])
-def test_a_docstring_without_a_subject_is_found(text: str) -> None:
-    found = house.subjectless([module("core/a.py", f'def f():\n    """{text}"""\n')])
-    assert found == ["core/a.py:1"]
-
-
-def test_a_docstring_with_a_subject_is_none_of_them() -> None:
-    text = 'def f():\n    """Offer the samples that a worker drew."""\n'
-    assert house.subjectless([module("core/a.py", text)]) == []
-
-
-def test_a_docstring_of_an_attribute_counts_too() -> None:
-    text = 'class A:\n    """Say what it is."""\n\n    b: int\n    """Of the container."""\n'
-    assert house.subjectless([module("core/a.py", text)]) == ["core/a.py:5"]
+@rows("text", "lines")
+def test_a_docstring_without_a_subject_is_found(text: str, lines: list[int]) -> None:
+    assert house.subjectless([module("core/a.py", text)]) == [f"core/a.py:{one}" for one in lines]
 
 
 def test_a_figure_beyond_its_limit_is_one_line() -> None:
@@ -69,12 +61,9 @@ def test_today_s_figures_lower_the_limits_and_raise_none() -> None:
     assert house.lowered(limits_of(9, 5), {"a room": 12}) == limits_of(9, 5)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "names"),
-    [((9, 5), (10, 5), ["a room"]), ((9, 5), (9, 6), ["a room"]), ((9, 5), (8, 4), [])],
-)
+@rows("before", "after", "names")
 def test_a_limit_and_a_budget_may_not_rise(
-    before: tuple[int, int], after: tuple[int, int], names: list[str]
+    before: list[int], after: list[int], names: list[str]
 ) -> None:
     old, new = (house.read_limits(limits_of(*numbers)) for numbers in (before, after))
     assert house.raised(old, new) == names

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,44 +17,24 @@ import pytest
 from tests.habits import leaks
 
 SESSION = "the session of this test"
-FORGOTTEN_LOOP = "import signal; print('up', flush=True); signal.pause()"
+CHILD = """
+import os, signal
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+DETACHED = CHILD.replace("print", "os.fork() and os._exit(0)\nos.setsid()\nprint")
 
 
 def left(before: leaks.Snapshot, *folders: Path) -> list[str]:
     return leaks.left_behind(before, folders, SESSION, grace_seconds=0.0)
 
 
-def test_a_quiet_test_leaves_nothing(tmp_path: Path) -> None:
-    before = leaks.take((tmp_path,), SESSION)
-    assert left(before, tmp_path) == []
-
-
-DETACHED = """
-import os, signal
-os.fork() and os._exit(0)
-os.setsid()
-print(os.getpid(), flush=True)
-signal.pause()
-"""
-
-
 @contextmanager
-def child() -> Iterator[str]:
-    words = [sys.executable, "-c", FORGOTTEN_LOOP]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"process {process.pid}"
-        process.kill()
-
-
-@contextmanager
-def detached_process() -> Iterator[str]:
-    words = [sys.executable, "-c", DETACHED]
+def process(program: str) -> Iterator[str]:
+    words = [sys.executable, "-c", program]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        parent.wait()
         yield f"process {pid}"
         os.kill(pid, signal.SIGKILL)
 
@@ -78,11 +59,19 @@ def thread() -> Iterator[str]:
         one.join()
 
 
-@pytest.mark.parametrize("leak", [child, detached_process, listening_port, thread])
+child = partial(process, CHILD)
+detached = partial(process, DETACHED)
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [child, detached, listening_port, thread],
+    ids=["child", "detached process", "port", "thread"],
+)
 def test_what_is_left_behind_is_found_until_it_is_gone(
     leak: Callable[[], AbstractContextManager[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if leak is detached_process:
+    if leak is detached:
         monkeypatch.setenv(leaks.MARK, SESSION)
     before = leaks.take((), SESSION)
     with leak() as line:

@@ -11,11 +11,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.habits import needs
 from tests.habits.leaks import PROJECT
+
+rows = Tables(__file__)
 
 UV = """#!/bin/sh
 echo "$@" >>calls
@@ -147,22 +151,12 @@ def fake_pythons(folder: Path, **says: tuple[int, str]) -> str:
     return str(folder)
 
 
-TOO_OLD = (5, "Python 3.10, too old")
 DOES_NOT_START = (127, "")
 
 
-@pytest.mark.parametrize(
-    ("says", "expected"),
-    [
-        ({}, "no Python found: install Python 3.11, 3.12 or 3.13"),
-        ({"python3": (5, "Python 3.14, too new")}, "python3: Python 3.14, too new"),
-        ({"python3": DOES_NOT_START}, "python3: does not start, or is older than 3.7"),
-        ({"python3": TOO_OLD, "python3_12": (3, "cannot make environments")}, "python3.12: cannot"),
-        ({"python3": (4, "a 32-bit Python"), "python3_13": DOES_NOT_START}, "python3: a 32-bit"),
-    ],
-)
+@rows("says", "expected")
 def test_one_line_when_no_python_will_do(
-    project: Path, tmp_path: Path, says: dict[str, tuple[int, str]], expected: str
+    project: Path, tmp_path: Path, says: dict[str, Any], expected: str
 ) -> None:
     done = make_venv(project, PATH=fake_pythons(tmp_path / "bin", **says), PYTHON="")
     assert done.returncode == 1

@@ -40,18 +40,3 @@ def test_a_tool_is_the_machine_s_own_or_the_unpacked_one(
     ):
         with pytest.raises(pytest.skip.Exception, match=re.escape(said)):
             needs.tool(name)
-
-
-def test_the_closing_line_counts_what_is_missing() -> None:
-    reasons = [
-        *("Skipped: needs sshd: `make test-tools` fetches it",) * 3,
-        "Skipped: needs systemd-analyze: `make test-tools` fetches it",
-        "Skipped: needs root: network namespaces",
-        "Skipped: the real recordings are not here",
-    ]
-    assert (
-        needs.closing_line(reasons)
-        == "skipped: 4 without sshd (3), systemd-analyze (1): `make test-tools` fetches what Debian"
-        " has; 1 that need root: `sudo make test` runs them"
-    )
-    assert needs.closing_line(reasons[-1:]) == ""

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.habits.sources import imports, modules
+
+rows = Tables(__file__)
 
 pytestmark = pytest.mark.sources
 
@@ -76,21 +79,6 @@ def test_nothing_else_reaches_the_terminal() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "print(x)",
-        "sys.stderr.write(x)",
-        "raise Exit(str(error), 1)",
-        "input(f'{x}?')",
-        "from rich.console import Console",
-        "from rich.markup import escape",
-        "Text.from_markup(x)",
-        "Text(x)",
-        "Live(x)",
-        "from core.logs.terminal import say\nwith a as say:\n    say(x)",
-        "logging.Formatter('%(message)s')",
-    ],
-)
+@rows("code")
 def test_the_rule_sees(code: str) -> None:
     assert list(ways_around("deploy/some.py", ast.parse(code)))

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.habits import needs
 from tests.ran import ran
 from tests.tiers import read_costs
 from tools.plant import PROJECT, Mutant, copy_tree, read_mutants, verdict
+
+rows = Tables(__file__)
 
 MUTANTS = read_mutants()
 ONE = Mutant("lets all in", "gate.py", "if known:", "if True:", "tests/test_gate.py::test_gate")
@@ -29,10 +32,7 @@ def test_words_choose_by_file_test_or_effect() -> None:
     assert not ONE.has("store")
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [(1, "killed"), (0, "SURVIVED"), (2, "NOT TRIED: pytest exits with 2"), (5, "NOT TRIED: ")],
-)
+@rows("status", "words")
 def test_a_mutant_counts_as_killed_only_if_a_test_failed(status: int, words: str) -> None:
     assert verdict(status).startswith(words)
 

@@ -6,8 +6,11 @@ import re
 import pytest
 
 from deploy.common.project import ROOT
+from tests.deploy.tables import Tables
 from tests.habits.shell_values import Unquoted, commands_as_text, names_within_quotes, unquoted
 from tests.ran import ran
+
+rows = Tables(__file__)
 
 pytestmark = pytest.mark.sources
 
@@ -97,30 +100,13 @@ def test_what_runs_on_a_node_is_the_standard_library_alone() -> None:
     assert ours == {"deploy", "deploy.rooted", *modules}
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ('run(f"systemctl stop {unit}")', "unit"),
-        ('run(f"tail -n +{seen + 1} {log}")', "log"),
-        ('x = f"chown {step.owner}: " + y', "step.owner"),
-        ('script = f"cd {jobs} && ls"', "jobs"),
-        ('seen = unit\n    x = f"cat {seen} && true"', "seen"),
-    ],
-)
+@rows("line", "value")
 def test_what_the_review_found_would_be_seen(line: str, value: str) -> None:
     text = f"def one(unit, seen, log, step, jobs, y, run):\n    {line}\n"
     assert value in {found.value for found in unquoted("x.py", text)}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        'rm "{{ path }}"',
-        "awk '{ print }' '# {{ path }}'",
-        "echo \"$(cat '{{ path }}')\"",
-        'echo "$(cat) {{ path }}"',
-    ],
-)
+@rows("line")
 def test_a_value_within_quotes_would_be_seen(line: str) -> None:
     assert list(names_within_quotes(f"echo it\\'s \"quoted\"  # isn't it\n{line}\n")) == ["path"]
 
@@ -133,15 +119,6 @@ def test_a_value_beside_quotes_is_none_of_them() -> None:
     ) == ["HERE"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        'x = f"rm -f -- {quoted(path)}"',
-        'x = f"cat {PLACE}/file 2>/dev/null"',
-        'x = f"install -m {mode:o} && true"',
-        'path = quoted(path)\n    x = f"cat {path} && true"',
-        'x = f"{path}: not removed: `rm -rf {path}` there does"',
-    ],
-)
+@rows("line")
 def test_what_is_quoted_constant_or_a_number_is_none(line: str) -> None:
     assert list[Unquoted](unquoted("x.py", f"def one(path, mode):\n    {line}\n")) == []

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.tables import Tables
 from tests.habits.leaks import PROJECT
+
+rows = Tables(__file__)
 
 FAB = """
 import os, pathlib, signal, sys
@@ -87,11 +90,7 @@ def test_a_second_one_is_refused_and_stops_nothing(tmp_path: Path) -> None:
         one.terminate()
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "status"),
-    [(0, 0, 0), (2, 0, 2), (1, 3, 1), (0, 3, 3), (130, 0, 130)],
-    ids=str,
-)
+@rows("start", "stop", "status")
 def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, status: int) -> None:
     statuses = {"START_STATUS": str(start), "STOP_STATUS": str(stop)}
     assert run(tmp_path, "--data", "synthetic", **statuses).returncode == status

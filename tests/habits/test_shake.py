@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
-import pytest
-
+from tests.deploy.tables import Tables
 from tools import shake
+
+rows = Tables(__file__)
 
 
 def test_it_takes_the_test_files_that_are_there() -> None:
@@ -14,30 +15,7 @@ def test_it_takes_the_test_files_that_are_there() -> None:
     assert shake.test_files(names) == ["tests/habits/test_shake.py"]
 
 
-SUMMARY = """...F [100%]
-FAILED tests/a/test_b.py::test_c - assert 1 == 2
-ERROR tests/a/test_b.py::test_d
-1 failed, 3 passed, 1 error in 0.1s
-"""
-
-
-@pytest.mark.parametrize(
-    ("output", "code", "failures"),
-    [
-        ("4 passed in 0.1s\n", 0, []),
-        ("4 deselected in 0.1s\n", 5, []),
-        (
-            SUMMARY,
-            1,
-            [
-                "FAILED tests/a/test_b.py::test_c - assert 1 == 2",
-                "ERROR tests/a/test_b.py::test_d",
-            ],
-        ),
-        ("usage: pytest\n", 4, ["pytest ended with exit code 4: usage: pytest"]),
-        ("", -9, ["pytest ended with exit code -9: no output"]),
-    ],
-)
+@rows("output", "code", "failures")
 def test_what_failed_is_named(output: str, code: int, failures: list[str]) -> None:
     assert shake.failures_of(output, code) == failures
 
