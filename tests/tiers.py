@@ -37,11 +37,6 @@ class Costs:
     need_root: frozenset[str]
     """Tests that an ordinary account cannot run."""
 
-    def sums(self) -> dict[str, float]:
-        """Return the CPU seconds of each tier; those of `all` are what no other tier runs."""
-        tiers = {"fast": self.fast, "stories": self.stories, "long": self.long, "all": self.all}
-        return {tier: round(sum(costs.values()), 1) for tier, costs in tiers.items()}
-
     def of_files(self) -> dict[str, float]:
         """Return the CPU seconds of each file's dearest tier."""
         files = dict(self.fast)

@@ -53,13 +53,3 @@ def test_a_program_that_a_page_names_exists_or_stands_behind_a_commit() -> None:
     pages = [path for path in [*PAGES, *BESIDE] if path.name != "CHANGELOG.md"]
     absent = {name(path): list(without_program(path.read_text("utf-8"))) for path in pages}
     assert not {page: programs for page, programs in absent.items() if programs}
-
-
-def test_programs_modules_and_what_is_neither_are_distinguished() -> None:
-    text = "`benchmarks.wire`, `python -m tools.house`, `benchmarks.report`, "
-    assert list(without_program(text)) == []
-    gone = "`experiments.pis` and python -m experiments.pis"
-    assert list(without_program(text + gone)) == ["experiments.pis", "experiments.pis"]
-    assert list(without_program("python -m benchmarks.report")) == ["benchmarks.report"]
-    assert list(without_program(f"Ran at commit 0d68df33: {gone}")) == []
-    assert list(without_program(f"{gone} ran at commit 0d68df33")) == ["experiments.pis"] * 2

@@ -101,20 +101,6 @@ def test_a_job_that_ends_with_0_and_without_a_result_is_not_done(roles: PlayedCl
     assert "train: the process ended with 0 before it had a result" in words[-1]
 
 
-def test_a_job_that_gets_nowhere_is_given_up(roles: PlayedCluster) -> None:
-    ended, (*_, decision, hint) = done(roles.root, "24,24,24", limit=2)
-    assert (ended, len(attempts(roles.root))) == (24, 3)
-    assert decision.endswith("not restarted: 2 restarts in the last 600 s, 2 are allowed")
-    which = f"--run {roles.root}/runs/one --inventory {roles.root}/inventory.yaml"
-    assert hint == f"`fab job train --resume {which}` resumes it"
-
-
-def test_other_ends_are_ends(roles: PlayedCluster) -> None:
-    for attempt, code in enumerate((0, 1, 2, 20, 130), start=1):
-        assert done(roles.root, "0,1,2,20,130") == (code, [])
-        assert len(attempts(roles.root)) == attempt
-
-
 def test_an_interrupt_ends_the_wait_for_a_restart(roles: PlayedCluster) -> None:
     inventory = load(roles.root / "inventory.yaml")
     for attempt, interrupt in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None), 1):

@@ -40,13 +40,6 @@ def restarted(
     return said
 
 
-def test_each_role_is_restarted_once_and_awaited() -> None:
-    server = PlayedRole()
-    worker = PlayedRole()
-    assert restarted(restart_roles, ps_0=server, worker_0=worker) == []
-    assert (server.restarts, worker.restarts) == (1, 1)
-
-
 def test_a_role_that_somebody_else_just_starts_is_awaited_as_it_is() -> None:
     server = PlayedRole()
     worker = PlayedRole(fresh=True)
@@ -74,7 +67,3 @@ def test_roles_that_do_not_come_end_the_job() -> None:
         restarted(restart_roles, ps_0=PlayedRole(comes_back=False), worker_0=PlayedRole())
     with pytest.raises(ClusterError, match=ABSENT):
         restarted(await_roles, ps_0=PlayedRole(), more={"worker:0": "127.0.0.1:1"})
-
-
-def test_a_job_without_roles_has_none_to_restart() -> None:
-    assert restarted(restart_roles) == []

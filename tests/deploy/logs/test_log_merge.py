@@ -3,8 +3,6 @@
 import json
 import logging
 import os
-import signal
-import subprocess
 import time
 from datetime import datetime
 from pathlib import Path
@@ -30,9 +28,11 @@ from deploy.logs.log_merge import (
 )
 from deploy.logs.log_reader import ClusterLogs, LogQuery, not_before
 from deploy.logs.sources import FileLog, Place, log_of_latest_run, log_of_run
-from tests.deploy.logs.files import readers, write
-from tests.deploy.typed import PROGRAM, Fab
-from tests.hang import HANG_SECONDS
+from tests.deploy.logs.files import write
+from tests.deploy.tables import Tables
+from tests.deploy.typed import Fab
+
+rows = Tables(__file__)
 
 AT = 1795305600.0
 RUN = "20261122T000000Z-train"
@@ -97,9 +97,7 @@ def test_the_milliseconds_shown_are_those_that_were_written() -> None:
         assert shown_times(entry) == (f"01.{milliseconds:03d}", written)
 
 
-@pytest.mark.parametrize(
-    ("fraction", "shown"), [(0.9996, "00.999"), (0.9999996, "01.000"), (0.0009, "00.000")]
-)
+@rows("fraction", "shown")
 def test_people_and_programs_are_shown_the_same_full_milliseconds(
     fraction: float, shown: str
 ) -> None:
@@ -176,9 +174,7 @@ def test_a_time_without_a_zone_is_this_machines() -> None:
     assert seconds_of("2026-11-21 22:45", NOW) == time.mktime((2026, 11, 21, 22, 45, 0, 0, 0, -1))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "soon", "10 min", "25:00", "2026-13-01", "-5 years", "2M ago", "-2 M"]
-)
+@rows("text")
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--since: expected a time such as"):
         seconds_of(text, NOW)
@@ -253,40 +249,6 @@ def test_the_logs_of_a_cluster_on_this_machine(logged: Path, fab: Fab) -> None:
         f" {RUN}",
         code=2,
     )
-
-
-def test_a_run_is_followed_on_this_machine_until_ctrl_c(logged: Path) -> None:
-    words = [*PROGRAM, "deploy", "logs", "--follow", "--run", RUN]
-    coordinator = logged / "runs" / RUN / "coordinator.log"
-    roles = state_of(logged / "inventory.yaml", "local") / "logs"
-    worker = roles / "worker-0.log"
-    ps = roles / "ps-0.log"
-    with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, text=True) as fab:
-
-        def comes(*expected: str) -> None:
-            assert fab.stdout is not None
-            for row in expected:
-                _, whose, *text = fab.stdout.readline().rstrip("\n").split(" ", 2)
-                assert f"{whose} {''.join(text).lstrip().removeprefix('| ')}" == row
-
-        try:
-            comes("local: inventory.yaml (from ./inventory.yaml)")
-            comes("coordinator:0 run begins", "coordinator:0     more")
-            comes(f"worker:0 run {RUN} begins", f"ps:0 run {RUN} begins")
-            write(worker, line(6, "worker:0", "of another", "20261122T000100Z-pi"))
-            write(worker, line(7, "worker:0", "of the run", RUN), "    more of it")
-            comes("worker:0 of the run", "worker:0     more of it")
-            ps.rename(roles / "ps-0.log.1")
-            write(ps, line(8, "ps:0", "in a new file", RUN))
-            comes("ps:0 in a new file")
-            write(coordinator, line(9, "coordinator:0", "run ends", RUN))
-            comes("coordinator:0 run ends")
-            fab.send_signal(signal.SIGINT)
-            assert fab.wait(HANG_SECONDS) == 130
-        finally:
-            fab.kill()
-    for path in (coordinator, *roles.iterdir()):
-        assert not any(readers(path))
 
 
 def test_a_log_that_cannot_be_followed_is_a_line_of_the_run(

@@ -86,6 +86,8 @@ def test_what_is_written_between_reading_and_following_is_told_once(
 
     def between(*args: Any) -> None:
         tell(journal, "worker-1", 5, line_of(5, "worker:1", "between"))
+        of_none = line_of(5, "worker:0", "of no run").replace(" run 1-train", "", 1)
+        tell(journal, "worker-0", 5, of_none)
         log = tmp_path / "runs/1-train/coordinator.log"
         write(log, line_of(6, "coordinator:0", "the last"))
         follow(*args)

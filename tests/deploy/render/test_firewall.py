@@ -13,13 +13,6 @@ from tests.deploy.render.rendered import FULL, PLAIN
 from tests.habits import needs
 
 
-def test_the_same_rules_have_the_same_mark_and_others_another() -> None:
-    mark = firewall.mark_of(thesis(), "rpi11")
-    assert len(mark) == 16
-    assert mark == firewall.loaded_mark(firewall.ruleset(thesis(), "rpi11"))
-    assert mark != firewall.mark_of(thesis("ports.worker=2300"), "rpi11")
-
-
 @pytest.mark.parametrize(
     "network",
     ["10.0.0.300", "256.0.0.1", "10.0.0.0/33", "10.0.0", "010.0.0.1", "any", "10.0.0.1; drop"],

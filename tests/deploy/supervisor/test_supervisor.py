@@ -224,15 +224,6 @@ def test_injected_kills_never_exhaust_a_role(played: PlayedCluster) -> None:
     assert states(status) == {"ps:0": ("ready", kills)}
 
 
-def test_a_permanent_exit_code_is_not_restarted_and_says_its_line(played: PlayedCluster) -> None:
-    played.script(ps_0="exit 20", worker_0="ready")
-    played.start("ps-0", "worker-0")
-    status = played.until(settled, "an answer for every role")
-    assert states(status) == {"ps:0": ("failed", 0), "worker:0": ("ready", 0)}
-    line = "this role cannot work, says code 20 [ended with exit code 20 (PORT_TAKEN)"
-    assert status.roles[0].reason.startswith(line)
-
-
 def test_a_role_that_never_gets_ready_is_given_up_and_restart_revives_it(
     played: PlayedCluster,
 ) -> None:
@@ -245,10 +236,7 @@ def test_a_role_that_never_gets_ready_is_given_up_and_restart_revives_it(
     assert states(played.until_running()) == {"ps:0": ("ready", 3)}
 
 
-@pytest.mark.parametrize(
-    ("how", "why"),
-    [("deaf", "s after SIGTERM"), ("ready", "it is stopped and hears no SIGTERM")],
-)
+@rows("how", "why")
 def test_stop_has_a_deadline_for_a_role_that_does_not_listen(
     played: PlayedCluster, how: str, why: str
 ) -> None:
