@@ -10,6 +10,7 @@ import pytest
 from benchmarks.beds.supervised_cluster import supervised_cluster
 from benchmarks.coordinators.faults import judge
 from benchmarks.faults import DEADLINE_SECONDS, row_of, train_words
+from tests.tables import table
 
 
 def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
@@ -23,21 +24,7 @@ def test_a_lost_update_does_not_hide_behind_a_doubled_one() -> None:
 
 
 def test_a_training_that_applied_fewer_or_more_than_it_scheduled_is_told() -> None:
-    result: dict[str, Any] = {
-        "chaos": {"injected": {"kill-ps": 1, "late": 2}},
-        "updates": {
-            "scheduled": 100,
-            "applied": 97,
-            "duplicates_dropped": 0,
-            "rolled_back": 5,
-            "memories_lost": 0,
-        },
-        "mode": "async",
-        "settings": {"codec": {"name": "topk"}},
-        **dict.fromkeys(("workers", "ps", "status", "epochs_done"), 1),
-        "resumptions": 1,
-        "elapsed_seconds": 3.0,
-    }
+    result: dict[str, Any] = table("benchmarks/tables", "trained_result")
     short = row_of(result, "late:0.1")
     assert (short["lost"], short["doubled"], short["to_processes"]) == (3, 0, 1)
     result["updates"]["applied"] = 102

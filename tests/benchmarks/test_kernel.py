@@ -17,6 +17,8 @@ from benchmarks.kernel.__main__ import (
 from benchmarks.kernel.cells import DEEP, GRID, PLAIN, floor_flop
 from benchmarks.kernel.contestant import Contestant, Missing, torch_interpreter
 from benchmarks.kernel.serving import fastest
+from tests.shown import part
+from tests.tables import table
 
 ECHO = """
 from benchmarks.kernel.serving import serve
@@ -36,33 +38,15 @@ def test_the_floor_counts_what_multiplies_at_every_step() -> None:
 
 
 def test_a_ratio_is_taken_within_each_round_and_the_peak_is_the_faster_product() -> None:
-    seconds = {
-        "ours": (1.0, 2.0, 4.0),
-        "one_thread": (1.0, 2.0, 4.0),
-        "one_slot": (1.0, 1.0, 2.0),  # of 1, 2, 2
-        "keras": (2.0, 3.0, 4.0),  # of 2, 1.5, 1
-        "keras_whole": (2.0, 8.0, 8.0),
-        "pytorch": (3.0, 4.0, 4.0),  # of 3, 2, 1
-        "pytorch_whole": (3.0, 8.0, 12.0),
-    }
+    case = table("benchmarks/tables", "kernel_row")
     taken = {
         name: [{"seconds": one, "processor_seconds": 2 * one} for one in found]
-        for name, found in seconds.items()
+        for name, found in case["seconds"].items()
     }
     built = {name: {"variant": name, "matrix_parameters": 1, "loss": 1.8} for name in taken}
-    products = {"keras_whole": [0.1, 0.2, 0.3], "pytorch_whole": [0.2, 0.4, 0.6]}
-    found = row(PLAIN["h32"], built, taken, products)
-    expected = {
-        "keras_over_ours": 1.5,
-        "pytorch_over_ours": 2.0,
-        "keras_whole_over_ours": 2.0,
-        "pytorch_whole_over_ours": 3.0,
-        "slots_cpu_over_one": 2.0,
-        "ours": {"variant": "ours", "loss": 1.8, "seconds": 2.0, "processor_seconds": 4.0},
-        "peak_of": "keras_whole",
-        "peak_flop_per_second": PRODUCT_FLOP / 0.2,
-    }
-    assert {key: found[key] for key in expected} == expected
+    found = row(PLAIN["h32"], built, taken, case["products"])
+    assert part(found, case["row"]) == case["row"]
+    assert found["peak_flop_per_second"] == PRODUCT_FLOP / 0.2
     share = floor_flop(PLAIN["h32"]) / 2.0 * 0.2 / PRODUCT_FLOP
     assert found["sgemm_share"] == pytest.approx(share)
 
@@ -84,16 +68,7 @@ def test_the_fair_contestants_cut_the_batch_as_ours_does(
     torch = program(tmp_path / "python", "")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     told = {name: settings for name, (_, settings) in commands_of(16, str(torch), []).items()}
-    assert told == {
-        "ours": {"slots": 16, "arithmetic": "library"},
-        "one_thread": {"slots": 16, "arithmetic": "library", "threads": 1},
-        "one_slot": {"slots": 1, "arithmetic": "library", "threads": 1},
-        "tensorflow": {"slots": 3, "arithmetic": "tensorflow"},
-        "keras": {"parts": 3},
-        "keras_whole": {"parts": 1},
-        "pytorch": {"parts": 3},
-        "pytorch_whole": {"parts": 1},
-    }
+    assert told == table("benchmarks/tables", "contestants")
     alone = commands_of(4, "", ["keras", "pytorch"])
     assert list(alone) == ["ours", "one_thread", "one_slot", "tensorflow"]
 

@@ -17,6 +17,8 @@ from benchmarks.scaling import (
     runs_of,
 )
 from core.consistency.local import LocalSettings
+from tests.shown import part
+from tests.tables import table
 
 SEVERAL = Run("async", (0.2, 0.2), steps_of_epoch=10, epochs=4)
 
@@ -52,27 +54,14 @@ def test_an_epoch_is_some_pushes_of_each_local_worker_and_no_rest(size: str) -> 
 
 
 def test_a_row_is_of_the_epochs_behind_the_warm_up() -> None:
-    tasks = ("worker:0", "worker:1", "ps:0", "coordinator:0")
-    cpu = {
-        0.0: (50.0, 50.0, 5.0, 9.0),
-        10.0: (60.0, 60.0, 6.0, 10.0),
-        15.0: (60.5, 60.5, 6.5, 11.0),
-        20.0: (61.0, 61.0, 7.0, 12.0),
-    }
-    readings = [(at, dict(zip(tasks, taken, strict=True))) for at, taken in cpu.items()]
-    events = [{"windows_per_second": rate} for rate in (1.0, 2.0, 300.0, 500.0)]
+    case = table("benchmarks/tables", "scaling_row")
+    readings = [
+        (at, dict(zip(case["tasks"], taken, strict=True))) for at, taken in case["cpu"].items()
+    ]
+    events = [{"windows_per_second": rate} for rate in case["rates"]]
     found = row_of(SEVERAL, events, readings, {"throughput": {"step_seconds_p50": 0.3}})
-    run = {"mode": "async", "workers": 2, "micro_batches": 1, "calibrated": False}
-    assert {key: found[key] for key in run} == run
-    expected = {
-        "windows_per_second": 400.0,
-        "epochs": 2,
-        "worker_cpu_of_quota": 2.0 / (0.4 * 10.0),
-        "worker_cpu_ms_per_window": 2000.0 / 4000.0,
-        "ps_cpu_of_core": 0.1,
-        "coordinator_cpu_of_core": 0.2,
-    }
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    for wanted in (case["run"], case["figures"]):
+        assert part(found, wanted) == wanted
 
 
 def test_the_clock_reads_after_every_epoch_and_says_when_the_first_is_over(tmp_path: Path) -> None:

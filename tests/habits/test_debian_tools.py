@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.habits.played_apt import PlayedApt
+from tests.tables import table
 from tools import debian_tools, prometheus_tools
 from tools.debian_tools import Tool
 
-HONK = "#!/bin/sh\necho honk $CALL ${LD_LIBRARY_PATH%%:*} $1\n"
+PACKAGES = table("habits/tables", "packages_of_debian")
 
 
 TOOLS = (
@@ -57,11 +58,8 @@ def command(tmp_path: Path, name: str) -> Path:
 @pytest.fixture
 def full(apt: PlayedApt) -> PlayedApt:
     """All packages can be had."""
-    apt.package("geese", {"bin/honk": HONK, "etc/geese": ""}, "libgeese")
-    apt.package("libgeese", {"lib/here/libgeese.so.1": ""})
-    apt.package("feathers", {"usr/share/feathers": ""})
-    apt.package("cows", {"usr/sbin/moo": "#!/bin/sh\n"})
-    apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
+    for name, files in PACKAGES.items():
+        apt.package(name, files, "libgeese" if name == "geese" else "")
     return apt
 
 
@@ -114,8 +112,8 @@ def test_the_machine_s_own_goes_first_and_by_another_name_too_and_what_was_unpac
 def test_a_package_that_debian_has_not_costs_its_tool_alone(
     cache: Path, apt: PlayedApt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apt.package("geese", {"usr/bin/honk": HONK})
-    apt.package("feathers", {"usr/share/feathers": ""})
+    apt.package("geese", {"usr/bin/honk": PACKAGES["geese"]["bin/honk"]})
+    apt.package("feathers", PACKAGES["feathers"])
     apt.package("cows", {"usr/share/cows": ""})
     assert debian_tools.main([], cache) == 1
     assert capsys.readouterr().err.splitlines()[-2:] == [
@@ -127,7 +125,7 @@ def test_a_package_that_debian_has_not_costs_its_tool_alone(
     assert debian_tools.main(["--on-the-way"], cache) == 0
     assert len(apt.asked) == asked, "what was refused is asked for again by `make test-tools` alone"
     assert capsys.readouterr() == ("", "")
-    apt.package("sudo", {"usr/bin/sudo": "#!/bin/sh\n"})
+    apt.package("sudo", PACKAGES["sudo"])
     assert debian_tools.main([], cache) == 1
     assert debian_tools.missing(cache) == ["moo"]
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.deploy.tables import Tables
 from tests.ran import ran
+from tests.shown import part
+from tests.tables import table
 from tools import house
 from tools.house import Limit, Module
 
@@ -100,23 +102,12 @@ def test_a_page_gets_the_table_between_its_marks() -> None:
 
 def test_a_repository_is_counted(tmp_path: Path) -> None:
     ran("git", "init", "-q", tmp_path)
-    (tmp_path / "core").mkdir()
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "core" / "a.py").write_text("a, b = f()\nc = 1 if a else 2  # fmt: skip\n")
-    (tmp_path / "docs" / "page.md").write_text("three words here\n")
-    (tmp_path / "README.md").write_text("one\n")
-    (tmp_path / "CONTRIBUTING.md").write_text("one\n")
-    (tmp_path / "pyproject.toml").write_text("[[tool.importlinter.contracts]]\nid = 'a'\n")
+    counted = table("habits/tables", "a_counted_repository")
+    for name, text in counted["files"].items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "house.json").write_text(limits_of(9, 5))
-    (tmp_path / "tests").mkdir()
-    costs = {"fast": {"a.py": 1.5}, "stories": {"b.py::c": 2.0, "b.py::d": 1.6}, "long": {}}
-    (tmp_path / "tests" / "costs.json").write_text(json.dumps(costs))
     found = house.figures(tmp_path)
-    assert found["CPU seconds of stories tests"] == 4
-    assert found["words of docs"] == 5
-    assert found["import contracts"] == 1
-    assert found["places that switch the formatter off (all)"] == 1
-    assert found["tuple assignments a thousand lines"] == 500.0
-    assert found["conditional expressions a thousand lines"] == 500.0
+    assert part(found, counted["figures"]) == counted["figures"]
     assert found["a room"] == found["nodes of the product with experiments"] > 10

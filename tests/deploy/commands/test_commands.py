@@ -120,15 +120,7 @@ def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) 
     assert not state_of(tmp_path / "inventory.yaml", "plain").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "cluster"),
-    [
-        ("pi-2.yaml", "pi-2"),
-        ("zwei_Öfen.v2.yaml", "zwei_-fen-v2"),
-        ("-.yaml", "local"),
-        (f"{'x' * 80}.yaml", "x" * 63),
-    ],
-)
+@rows("file", "cluster")
 def test_init_names_a_local_cluster_after_its_file(fab: Fab, file: str, cluster: str) -> None:
     fab(f"init --local --out={file}").says()
     assert fab(f"deploy plan --inventory={file}").stdout.startswith(f"cluster {cluster}: {file} ")

@@ -23,6 +23,7 @@ from tests.deploy.over_ssh.sshd import (
 from tests.deploy.three_nodes import THREE, write
 from tests.deploy.typed import Fab, as_process
 from tests.habits import needs
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("one_release")
 
@@ -124,22 +125,9 @@ def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(
     fab("deploy start --retry --limit pi-1").refuses("--limit and --retry: give one of them")
 
 
-MEANINGLESS = {
-    "deploy status --limit pi-9": (
-        "--limit pi-9: expected a node or a role: pi-1, pi-2, pi-3, storage, ps,"
-    ),
-    "deploy plan --limit worker:7": "--limit worker:7: expected a node or a role",
-    "deploy ssh": "expected one --node NAME",
-    "deploy ssh --node pi-9": "--node pi-9: expected one of pi-1, pi-2, pi-3",
-    "deploy logs --role worker:7": "--role worker:7: expected one of ps, worker, coordinator",
-    "deploy restart --node pi-9": "--node pi-9: expected one of pi-1, pi-2, pi-3",
-    "deploy reset": "nothing was removed: `--yes` removes without a question",
-}
-
-
 @pytest.mark.usefixtures("trusted")
 def test_what_cannot_be_meant_is_one_line(fab: Fab) -> None:
-    for line, words in MEANINGLESS.items():
+    for line, words in table("deploy/commands/tables", "test_what_cannot_be_meant_is_one_line"):
         fab(line).refuses(words)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,9 +106,7 @@ def test_a_shell_completes(
     asking = ASKING[shell].format(line=line)
     path = tmp_path / "asking"
     path.write_text(f"{BEFORE.get(shell, '')}\n{script(shell, 'fab')}\n{asking}")
-    done = subprocess.run(
-        [needs.tool(shell), path], env=programs, cwd=tmp_path, capture_output=True, text=True
-    )
+    done = ran(needs.tool(shell), path, folder=tmp_path, environment=programs)
     assert word in [row.partition("\t")[0] for row in done.stdout.splitlines()], done.stderr
 
 

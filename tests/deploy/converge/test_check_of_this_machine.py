@@ -17,7 +17,7 @@ from deploy.common.project import ROOT
 from deploy.converge.check import Finding, NodeFacts, Precondition, check_node
 from deploy.converge.memory_estimate import MEGABYTE, estimate, of_inventory, of_training
 from tests.deploy.converge.pi import thesis
-from tests.deploy.converge.tables import rows
+from tests.deploy.converge.tables import TABLES, rows
 
 TASKS = (
     Task("ps", 0, "here", "127.0.0.1", 2222, 9200),
@@ -31,14 +31,7 @@ NAMES = [f"rpi{number:02d}" for number in range(1, 17)]
 def pi(**changes: Any) -> NodeFacts:
     """A Pi 3B."""
     facts = NodeFacts(
-        python="3.11.2",
-        machine="aarch64",
-        bits=64,
-        tensorflow="2.21.0",
-        cores=4,
-        memory_bytes=GIGABYTE,
-        available_bytes=800_000_000,
-        taken_ports={},
+        **TABLES["pi_3b"],
         guard=Precondition(True, "socket filter"),
         accounts=Precondition(True, "roles run as pi (uid 1000)"),
         privileges=Precondition(True, "roles run as pi (uid 1000)"),

@@ -28,6 +28,7 @@ from recognise.service.state import made
 from tests.deploy.answering import answering
 from tests.deploy.converge.pi import machines_for, thesis, untouched_cluster
 from tests.hang import HANG_SECONDS
+from tests.ran import ran
 
 UNIT = "pscluster-service.service"
 SYSTEMCTL = """\
@@ -129,15 +130,9 @@ def test_another_process_that_has_taken_the_port_is_not_the_service(
         assert (code, output) == (1, "")
         words = shlex.split(until_it_listens(UNIT, port).replace("range(50)", "range(3)"))
         environment = {"PATH": f"{played.folder}:/usr/bin:/bin"}
-        assert (
-            subprocess.run(words, env=environment, timeout=HANG_SECONDS, check=False).returncode
-            == 1
-        )
+        ran(*words, code=1, environment=environment)
         (played.folder / "flapping").unlink()
-        assert (
-            subprocess.run(words, env=environment, timeout=HANG_SECONDS, check=False).returncode
-            == 0
-        )
+        ran(*words, environment=environment)
 
 
 def test_one_that_ends_again_and_again_fails_before_the_deadline(played: Played) -> None:

@@ -89,16 +89,13 @@ def test_one_that_was_cut_short_is_tried_again_on_all_its_nodes(
     assert to_do_again(tmp_path) == Again(("rpi02",), cut_short=True)
 
 
-@pytest.mark.parametrize(
-    ("notes", "again"),
-    [([], Again(("b",))), (["roles were not started: ..."], Again(("a", "b"), cut_short=True))],
-)
+@rows("earlier_recaps", "notes", "names", "cut_short")
 def test_recaps_of_earlier_versions_are_understood(
-    tmp_path: Path, notes: list[str], again: Again
+    tmp_path: Path, notes: list[str], names: tuple[str, ...], cut_short: bool
 ) -> None:
     nodes = {"a": {"state": "ok"}, "b": {"state": "failed"}}
     (tmp_path / "x.json").write_text(json.dumps({"notes": notes, "nodes": nodes}))
-    assert to_do_again(tmp_path) == again
+    assert to_do_again(tmp_path) == Again(names, cut_short)
 
 
 @rows("damaged_recaps", "content")

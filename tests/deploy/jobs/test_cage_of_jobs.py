@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.records import JobsRoot, JobState, read_all
 from deploy.jobs.request import JobRequest
 from tests.habits import needs
+from tests.ran import python
 
 
 @pytest.fixture(autouse=True)
@@ -71,14 +71,8 @@ def test_a_job_s_code_stays_in_its_own_folders(tmp_path: Path) -> None:
     folder.request.write_bytes(JobRequest(job="train", inventory="pi.yaml").to_bytes())
     folder.inventory.write_text("schema: 1\n")
     code = (*("-c", CODE, str(folder.path), str(home), str(other)), str(os.getpid()))
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVE, str(root.path), NAME, sys.executable, *code, str(home)],
-        env=environment_for_any_folder(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    driven = ("-c", DRIVE, str(root.path), NAME, sys.executable, *code, str(home))
+    python(*driven, environment=environment_for_any_folder())
     assert json.loads((folder.path / "found").read_text()) == REFUSED
     assert (home / "kept").exists()
     assert (other / "state.json").read_text() == "{}"

@@ -3,8 +3,6 @@ operator's side."""
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ClusterError
-from deploy.common.project import ROOT
 from deploy.jobs.node_job.records import (
     MOST_BYTES,
     JobRecord,
@@ -25,6 +22,7 @@ from deploy.jobs.node_job.records import (
 )
 from tests.deploy.job_node import JobNode
 from tests.deploy.tables import Tables
+from tests.ran import python
 
 rows = Tables(__file__)
 
@@ -121,7 +119,6 @@ def test_the_job_s_own_log_is_no_link(root: JobsRoot, tmp_path: Path) -> None:
     else."""
     (tmp_path / "secret").write_text("of root\n")
     root.job(ID).output.symlink_to(tmp_path / "secret")
-    words = [sys.executable, "-m", "deploy.jobs.node_job", ID, "--root", str(root.path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, (tmp_path / "secret").read_text()) == (1, "of root\n")
-    assert done.stderr.startswith(f"{ID}: its log cannot be opened")
+    said = python("-m", "deploy.jobs.node_job", ID, "--root", root.path, code=1)
+    assert (tmp_path / "secret").read_text() == "of root\n"
+    assert said.startswith(f"{ID}: its log cannot be opened")

@@ -28,6 +28,7 @@ from tests.deploy.release.wheels import (
 )
 from tests.deploy.tables import Tables
 from tests.habits import needs
+from tests.ran import ran
 
 rows = Tables(__file__)
 
@@ -106,8 +107,8 @@ def test_a_disk_that_fills_up_on_the_way_is_said_and_cleaned(
     small = f'mount -t tmpfs -o size={room_bytes} none {tmp_path} && sh -c "$1"; rc=$?; '
     listing = f'ls -A {tmp_path}/environments; exit "$rc"'
     words = ["unshare", "-m", "sh", "-c", small + listing, "sh", text]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (Refusal.NO_SPACE, ""), done.stderr
+    done = ran(*words, code=Refusal.NO_SPACE)
+    assert done.stdout == ""
     assert "the disk is full" in done.stderr
 
 

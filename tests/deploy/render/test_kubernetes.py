@@ -29,6 +29,7 @@ from tests.deploy.render.rendered import (
 )
 from tests.deploy.tables import Tables
 from tests.habits import needs
+from tests.ran import ran
 
 rows = Tables(__file__)
 
@@ -49,9 +50,8 @@ def test_the_shipped_manifests_are_those_of_the_shipped_inventories(
     # A copy: the shipped one may have a person's cluster beside it.
     inventory = shutil.copy(ROOT / shipped, tmp_path)
     rendered = tmp_path / "rendered"
-    flags = ["--inventory", inventory, "--out", rendered]
-    command = [".venv/bin/fab", "deploy", "render", "kubernetes", *flags]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    flags = ("--inventory", inventory, "--out", rendered)
+    ran(".venv/bin/fab", "deploy", "render", "kubernetes", *flags)
     texts = {path.name: path.read_text() for path in rendered.iterdir()}
     remedy = (
         f"run `fab deploy render kubernetes --inventory {shipped} --out deploy/kubernetes/{name}`"
