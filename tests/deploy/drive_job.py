@@ -1,4 +1,4 @@
-"""`drive_job.py INVENTORY JOB DELAY_SECONDS LIMIT PLAYER...`: runs a played job."""
+"""`drive_job.py INVENTORY JOB DELAY_SECONDS PLAYER...`: runs a played job."""
 
 import sys
 
@@ -10,8 +10,8 @@ from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.services import ForegroundJobs
 from deploy.supervisor.services import Supervised
 
-inventory, job, delay_seconds, limit, *player = sys.argv[1:]
-policy = JobRestartPolicy(Backoff(float(delay_seconds), longest_seconds=1000.0), limit=int(limit))
+inventory, job, delay_seconds, *player = sys.argv[1:]
+policy = JobRestartPolicy(Backoff(float(delay_seconds), longest_seconds=1000.0), limit=5)
 try:
     loaded = load(inventory)
     services = Supervised(loaded, ())

@@ -12,6 +12,7 @@ import pytest
 from core.inventory.templates import local_inventory
 from tests.deploy.typed import PROGRAM
 from tests.hang import HANG_SECONDS
+from tests.ran import ran
 from tools.write_fab import written
 
 SOME = (0.03, 0.2, 0.5)
@@ -51,15 +52,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(local_inventory(workers=1))
     status = shlex.join([*PROGRAM, "deploy", "status"])
     script = f"trap '' INT; {status} & sleep 0.2; kill -INT $!; wait $!"
-    done = subprocess.run(
-        ["sh", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
-    assert (done.returncode, done.stderr) == (3, "")
+    assert ran("sh", "-c", script, code=3, folder=tmp_path).stderr == ""
 
 
 SCRIPT = (

@@ -1,9 +1,8 @@
 from typing import Any
 
-import pytest
-
 from deploy.converge.check import Finding
 from deploy.terminal.findings import grouped, name_nodes
+from tests.deploy.converge.tables import rows
 
 NODES = [f"rpi{number:02d}" for number in range(1, 17)]
 
@@ -23,19 +22,9 @@ def test_groups_come_in_the_order_of_the_first_of_each() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        ([], ""),
-        (NODES[:1], "rpi01"),
-        (NODES[:3], "rpi01, rpi02, rpi03"),
-        (NODES[:5], "5 nodes (rpi01, ...)"),
-        (NODES[2:], "14 nodes (all but rpi01, rpi02)"),
-        (NODES, "all 16 nodes"),
-    ],
-)
-def test_nodes_in_few_words(names: list[str], words: str) -> None:
-    assert name_nodes(names, NODES) == words
+@rows("few_words", "first", "last", "words")
+def test_nodes_in_few_words(first: int, last: int, words: str) -> None:
+    assert name_nodes(NODES[first:last], NODES) == words
 
 
 def test_every_node_of_a_problem_is_named() -> None:

@@ -41,9 +41,9 @@ def roles(tmp_path: Path) -> Iterator[PlayedCluster]:
 
 @contextmanager
 def job(
-    root: Path, endings: str, name: str = "train", delay_seconds: float = 0.01, limit: int = 5
+    root: Path, endings: str, name: str = "train", delay_seconds: float = 0.01
 ) -> Iterator[subprocess.Popen[str]]:
-    driven = [str(root / "inventory.yaml"), name, str(delay_seconds), str(limit)]
+    driven = [str(root / "inventory.yaml"), name, str(delay_seconds)]
     player = [str(HERE / "play_attempts.py"), str(root / "journal"), endings]
     with subprocess.Popen(
         [sys.executable, str(HERE / "drive_job.py"), *driven, *player],
@@ -57,9 +57,9 @@ def job(
             process.kill()
 
 
-def done(root: Path, endings: str, name: str = "train", limit: int = 5) -> tuple[int, list[str]]:
+def done(root: Path, endings: str, name: str = "train") -> tuple[int, list[str]]:
     """The command's exit code and its lines on stderr."""
-    with job(root, endings, name, limit=limit) as process:
+    with job(root, endings, name) as process:
         _, words = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, words.splitlines()
 
