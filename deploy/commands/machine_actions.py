@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import ClusterError, UsageError
-from core.logs.terminal import say, visible
+from core.logs.terminal import say
 from deploy.cluster.selection import select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import end_degraded, takes
@@ -25,6 +25,7 @@ from deploy.commands.opened import run_phases
 from deploy.commands.opening import open_cluster, open_inventory
 from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
+from deploy.terminal.question import require_yes
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -132,8 +133,9 @@ def reset(flags: ResetFlags) -> None:
     what = "everything of pscluster, packages that it added too"
     if flags.with_data:
         what += ", and the shared data and runs"
-    if not flags.yes and not _agrees(f"remove {what} from {len(names)} nodes?"):
-        raise UsageError("nothing was removed: `--yes` removes without a question")
+    if not flags.yes:
+        nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
+        require_yes(f"remove {what} from {nodes}?", "nothing was removed", "removes")
     server = shared_folders(opened.inventory).server
     with opened.cluster.fleet() as fleet:
         # The clients first: a mount whose server is gone cannot be taken down in peace.
@@ -220,10 +222,9 @@ def _pin(
     if not other:
         say(f"all {len(sightings)} are pinned in {pinned.path}")
         return
-    if not yes and not _agrees(
-        "compare them with `ssh-keygen -lf` of the key on each node; pin them?"
-    ):
-        raise UsageError("nothing was pinned: `--yes` pins without a question")
+    if not yes:
+        question = "compare them with `ssh-keygen -lf` of the key on each node; pin them?"
+        require_yes(question, "nothing was pinned", "pins")
     pinned.record(other)
     say(f"pinned {len(other)} in {pinned.path}")
 
@@ -252,12 +253,6 @@ def _copies(
         for same in names.values()
         if len(same) > 1
     ]
-
-
-def _agrees(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return input(visible(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
 
 
 @takes(SshFlags)
