@@ -8,7 +8,10 @@ uv=.cache/uv-$uv_version
 done_mark=.venv/made-from
 
 exec 3>&2 # a trap may fire while a command's own output goes to a log
-say() { echo "make .venv: $*" >&3; }
+told=
+say() { told=1; echo "make .venv: $*" >&3; }
+# The shell's own line has the cause, such as a file system that is read-only or full.
+trap '[ $? -eq 0 ] || [ "$told" ] || say "stopped there: make $(pwd) writable with 2 GB free, or copy it to where it is; then run it again"' EXIT
 
 # Prints "VERSION EXECUTABLE" of the first usable Python, else one line with the obstacle.
 find_python() {
@@ -51,7 +54,7 @@ fetch_uv() {
     rm -rf "$workshop" .cache/uv-workshop.log
 }
 
-found=$(find_python) || exit 1
+found=$(find_python) || { told=1; exit 1; }
 python=${found#* }
 if [ "${1:-}" = --find ]; then
     echo "$python"
@@ -77,10 +80,10 @@ lock_sum=$(sha256sum <uv.lock)
 made_with="${found%% *} $(readlink -f "$python" || echo "$python") in $(pwd)"
 finished() { [ "$(marked)" = "$made_with $lock_sum" ]; }
 
-# Ctrl-C in the first second of `fab` would show a traceback.
+# Ctrl-C in the first second of `fab` would show a traceback, and `fab --version` Fabric's alone.
 quiet_beginning() {
     fab=.venv/bin/fab
-    if [ ! -f $fab ] || grep -q leave_before_anything_began $fab; then return 0; fi
+    if [ ! -f $fab ] || grep -q own_version $fab; then return 0; fi
     .venv/bin/python tools/write_fab.py
 }
 
@@ -101,6 +104,7 @@ rm -f $done_mark
 [ -x "$uv" ] || fetch_uv || exit 1
 
 say "installing the packages of uv.lock for Python ${found%% *} (about 450 MB to fetch the first time)"
+told= # that was no reason
 quiet=--quiet
 [ -t 2 ] && quiet=
 status=0

@@ -34,7 +34,7 @@ def main() -> int:
     script = root / ".venv" / "bin" / "fab"
     begins = (root / "tools" / "fab_begins.py").read_text(encoding="utf-8")
     before = script.read_text(encoding="utf-8")
-    if "leave_before_anything_began" in before:
+    if begins in before:
         return 0
     can_block = (
         subprocess.run([*BLOCKED.split(), "true"], capture_output=True, check=False).returncode == 0

@@ -59,7 +59,11 @@ def namespace(program: Any) -> Collection:
     asked = core[0].args["help"].value
     if isinstance(asked, str):  # `--help deploy start`: Fabric took the word behind its flag
         raise Exit(None, _run([asked, *words, "--help"], {}))
-    if not words or core[0].args["list"].got_value:
+    if core[0].args["list"].got_value:
+        return _listed()
+    if not words and {name for name, one in core[0].args.items() if one.got_value} <= _ALLOWED:
+        raise Exit(None, _run(["--help"], {}))
+    if not words:
         return _listed()
     for argument in core[0].args.values():
         if argument.got_value and argument.name not in _ALLOWED:

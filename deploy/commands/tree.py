@@ -7,7 +7,7 @@ the first one runs, and a flag belongs to the command before it.
 import difflib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -237,13 +237,22 @@ def _read(
         raise UsageError(f"{name}: {problem.option_name} takes no value") from None
     except click.UsageError as problem:
         message = problem.message[:1].lower() + problem.message[1:]
-        raise UsageError(f"{name}: {message}") from None
+        raise UsageError(f"{name}: {message}{_file_of(action, message)}") from None
     for each in action.flags:
         if each.needed and context.params[each.attribute] is None:
             raise UsageError(
                 f"{name}: expected {each.spelled.upper()}; `{program} {name} --help` explains it"
             )
     return context
+
+
+def _file_of(action: Found, message: str) -> str:
+    """Return a question about the flag that a word too many stands for, where it is a file."""
+    _, _, extra = message.removesuffix(")").partition("got unexpected extra argument (")
+    flags = [each.spelled for each in action.flags]
+    if extra.endswith((".yaml", ".yml")) and "inventory" in flags:
+        return f"; did you mean --inventory {extra}?"
+    return ""
 
 
 def _refused(name: str, option: str, foreign: Mapping[str, str]) -> str:
@@ -302,12 +311,25 @@ def _command(words: Sequence[str], at: int) -> tuple[str, int]:
             others = [action]
         if not others or others[0].startswith("-"):
             raise UsageError(f"{group}: expected an action, one of {there}")
-        raise UsageError(f"{group}: no action {others[0]!r}; there are {there}")
+        near = _nearest(others[0], [f"{group} {action.name}" for action in GROUPS[group]])
+        hint = near or _nearest(others[0], COMMANDS, cutoff=1.0)
+        raise UsageError(f"{group}: no action {others[0]!r}{hint or f'; there are {there}'}")
     if first.startswith("-"):
         raise UsageError(f"{first}: expected a command before it; --list names them")
-    near = difflib.get_close_matches(first, [*COMMANDS, *GROUPS], 1)
-    hint = "".join(f"; did you mean {one}?" for one in near)
+    hint = _nearest(first, [*COMMANDS, *GROUPS])
     raise UsageError(f"no command {first!r}{hint or '; --list names them'}")
+
+
+def _nearest(word: str, names: Iterable[str], cutoff: float = 0.75) -> str:
+    """Return a question about the commands whose last word is the nearest, else nothing.
+
+    `cutoff` is the least share of letters that agree.
+    """
+    by_last: dict[str, list[str]] = {}
+    for name in names:
+        by_last.setdefault(name.rpartition(" ")[2], []).append(name)
+    near = difflib.get_close_matches(word.lower(), by_last, 1, cutoff)
+    return "".join(f"; did you mean {' or '.join(by_last[one])}?" for one in near)
 
 
 def _begins(words: Sequence[str], at: int) -> tuple[str, int] | None:

@@ -120,6 +120,18 @@ def test_a_failed_installation_does_not_look_done(project: Path) -> None:
     assert len(calls(project)) == 2
 
 
+@pytest.mark.parametrize("path", [".cache/venv.lock", ".venv"])
+def test_what_cannot_be_written_has_a_remedy(project: Path, path: str) -> None:
+    if path == ".venv":  # a file where folders have to be
+        executable(project / path, "")
+    else:
+        (project / path).mkdir()
+    done = make_venv(project)
+    assert done.returncode != 0
+    last = f"make .venv: stopped there: make {project} writable with 2 GB free"
+    assert done.stderr.splitlines()[-1].startswith(last)
+
+
 def test_an_interrupted_installation_does_not_look_done(project: Path) -> None:
     (project / "uv-hangs").touch()
     environment = {**os.environ, "PYTHON": sys.executable}

@@ -4,13 +4,16 @@ and 130."""
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from core.inventory.templates import local_inventory
-from tests.deploy.typed import PROGRAM
+from deploy.common.project import ROOT
+from pscluster.version import own_version
+from tests.deploy.typed import PROGRAM, Fab
 from tests.hang import HANG_SECONDS
 from tests.ran import ran
 from tools.write_fab import written
@@ -68,6 +71,27 @@ def test_the_script_is_python_in_any_folder(folder: str, can_block: bool) -> Non
     compile(made, "fab", "exec")
     assert made.index("import signal") < made.index("from fabric.main")
     assert (made.splitlines()[0] == "#!/a/python") == ("'" in folder)
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V", "--help", "-h"])
+def test_the_script_shows_this_project(flag: str, tmp_path: Path) -> None:
+    script = tmp_path / ".venv" / "bin" / "fab"
+    script.parent.mkdir(parents=True)
+    begins = (ROOT / "tools" / "fab_begins.py").read_text(encoding="utf-8")
+    ends = "print('arguments:', sys.argv[1:])\n"
+    script.write_text(written(f"#!/a\nimport sys\n{ends}", script, begins, can_block=False))
+    for folder in ("core", "pscluster"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    shown = ran(sys.executable, str(script), flag, folder=tmp_path).stdout
+    if flag in ("--version", "-V"):
+        assert shown == f"pscluster {own_version()}\n"
+    else:  # as `fab` alone, which the door answers
+        assert shown == "arguments: []\n"
+
+
+def test_fab_alone_shows_the_commands(fab: Fab) -> None:
+    shown = fab("").says("Usage: fab COMMAND", "deploy start").stdout
+    assert "--prompt-for-login-password" not in shown
 
 
 def test_a_script_of_another_kind_is_refused() -> None:
