@@ -49,6 +49,8 @@ def compare(
     for begin in range(0, len(inputs), CHUNK):
         chunk = np.ascontiguousarray(inputs[begin : begin + CHUNK])
         expected, found = (np.asarray(answers(chunk)) for answers in (tensorflow, exported))
+        if not np.isfinite(expected).all():
+            raise ExportRefused("TensorFlow answers no numbers: the model is not to be used")
         if found.shape != expected.shape or not np.isfinite(found).all():
             raise ExportRefused(
                 f"expected logits {expected.shape}, the export answers {found.shape}, or no numbers"

@@ -25,6 +25,7 @@ from core.inventory.training import TrainJob
 from core.logs.terminal import say
 from core.metrics.process import memory_bytes
 from core.metrics.processor import usable_cores
+from core.status.parts import largest
 
 if TYPE_CHECKING:
     from cluster.apps.app_network import AppNetwork
@@ -120,6 +121,11 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
                 " the range -10 to 10"
             )
         seconds, gradients = steps.timed(cancel)
+        if not math.isfinite(steps.norm):
+            raise ClusterError(
+                f"{path}: the gradient of a step is {steps.norm}: expected finite numbers: look for"
+                " a root, a power or a logarithm whose slope at zero is infinite"
+            )
         after = memory.highest_since_mark()
     return MeasuredStep(
         app.name,
@@ -188,6 +194,8 @@ class _Steps:
         self._done = 0
         self._gradient_seconds = 0.0
         """The seconds of the latest step's gradient."""
+        self.norm = 0.0
+        """The largest of the gradients so far; a step's comes with the next one."""
 
     def run(self) -> float:
         """One step; its mean loss. Raises ClusterError."""
@@ -211,6 +219,7 @@ class _Steps:
         self._gradient_seconds = found.seconds[1]
         if found.step is None:
             return float("nan")
+        self.norm = largest((self.norm, found.step.norm))
         return sum(found.step.losses.values()) / len(found.step.losses)
 
     def timed(self, cancel: Cancel) -> tuple[list[float], list[float]]:

@@ -1,8 +1,11 @@
 """Whether a training diverges, by where its loss goes: a high loss that falls is learning."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 from statistics import fmean
+
+from core.errors import ClusterError
+from core.status.parts import Figures
 
 MUCH = 5.0
 """A loss this many times that of guessing, and where it began, has risen much."""
@@ -16,6 +19,19 @@ FALLING = 0.8
 FIRST = 5
 """Batches whose lowest loss is where a training begins: with a rate too high the second one may be
 far off."""
+
+
+class DivergedError(ClusterError):
+    """The loss is not finite, or rose far above that of guessing and stays there."""
+
+
+def refuse_without_loss(figures: Figures) -> None:
+    """Raise DivergedError if what was held out has no loss: then its other figures mean nothing."""
+    if not isfinite(figures.loss):
+        raise DivergedError(
+            f"the loss over what was held out is {figures.loss}, although that of training is"
+            " finite: look at the held-out data, the model and its loss"
+        )
 
 
 class LossCourse:
@@ -34,6 +50,8 @@ class LossCourse:
         guessing and either far above its lowest and not falling, or above its lowest at the ends of
         two epochs and no lower in the second.
         """
+        if lost := [loss for loss in losses if not isfinite(loss)]:
+            return f"a loss is {lost[0]}"
         quarter = max(1, len(losses) // 4)
         first = fmean(losses[:quarter])
         last = fmean(losses[-quarter:])

@@ -3,10 +3,11 @@
 Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from math import fsum, prod
+from math import fsum, isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ from ps_node.shard import PlacedVector, VectorState
 from ps_node.shards import ParameterShards
 from recognise.fitting import refuse_other_windows
 from worker_node.recordings import Standardization, WorkerWindows
+
+log = logging.getLogger(__name__)
 
 CHUNK = 250
 """Windows of one dispatch: large enough that the pull does not count, small enough for every worker
@@ -315,7 +318,14 @@ def tested(
         _, sizes = np.unique(groups[rows], return_counts=True)
     emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
     done = count(1)
-    return evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
+    found = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
+    if found.figures is not None and not isfinite(found.figures.loss):
+        log.warning(
+            "the loss over the test set is %s: some answers are no numbers, and the other figures"
+            " mean nothing",
+            found.figures.loss,
+        )
+    return found
 
 
 class EvaluateRun(Job):

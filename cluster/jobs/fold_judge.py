@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.jobs.cv_record import FoldScore, GroupScore
+from cluster.jobs.divergence import refuse_without_loss
 from cluster.jobs.evaluate import Evaluator, Found
 from core.data.folds import Fold
 from worker_node.recordings import Standardization
@@ -20,12 +21,15 @@ def judged(
 ) -> FoldScore | None:
     """Return the figures over the held-out windows, of each group by itself too.
 
+    Raises DivergedError if their loss is not finite.
+
     `groups` has the group of each row. None once `stop()` is true. Seed, digest and seconds are the
     caller's.
     """
     whole = evaluator(fold.held_out, standardization, stop=stop, groups=groups)
     if stop() or whole.figures is None:
         return None
+    refuse_without_loss(whole.figures)
     return FoldScore(
         seed=0,
         fold=fold.number,

@@ -18,6 +18,7 @@ from cluster.jobs.busy import BusyMeter
 from cluster.jobs.calibration import latest_calibration, speeds_of
 from cluster.jobs.chaos_log import Hold, sabotage
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
+from cluster.jobs.divergence import DivergedError
 from cluster.jobs.evaluate import Evaluator, figures_computed, say_groups, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
@@ -31,7 +32,7 @@ from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import TrainReport, export_app, store
 from cluster.jobs.train_rows import TrainRows
 from cluster.jobs.train_words import opening_lines, reproducible
-from cluster.jobs.training import DivergedError, Trainer
+from cluster.jobs.training import Trainer
 from core.consistency.policy import Speeds
 from core.engine.devices import HOST, devices_here
 from core.engine.lost import ParameterServerLost

@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster.jobs.cancel import CALLS_SECONDS, Cancel
 from cluster.jobs.chaos_log import Hold
-from cluster.jobs.divergence import LossCourse
+from cluster.jobs.divergence import DivergedError, LossCourse, refuse_without_loss
 from cluster.jobs.fit import Cursor, Fit, Plan, Update, is_better
 from cluster.jobs.modes.mode import Mode, Step, Stretch
 from cluster.jobs.roles import WireMeter
@@ -19,7 +19,6 @@ from cluster.jobs.schedule import learning_rate
 from cluster.jobs.session import Runner
 from cluster.jobs.work_source import WorkSource, parts_of
 from core.engine.messages import Item
-from core.errors import ClusterError
 from core.inventory.training import TrainJob
 from core.models.objective import Objective
 from core.parameters import Vector
@@ -41,10 +40,6 @@ FIRST_STRETCH = 16
 
 
 HOLD_LOOK_SECONDS = 0.05
-
-
-class DivergedError(ClusterError):
-    """The loss is not finite, or rose far above that of guessing and stays there."""
 
 
 class Keeper(Protocol):
@@ -146,6 +141,8 @@ class Trainer:
                 validation = None
             if self._cancel.asked:
                 break  # with the validation half done, if at all
+            if validation is not None:
+                refuse_without_loss(validation)
             fit.epochs_done = epoch + 1
             if validation is None or is_better(validation, fit.selected, early):
                 fit.vector = self._at_the_end(fit, plan, validation)
@@ -166,7 +163,7 @@ class Trainer:
             if self._keeper.due():
                 self._keeper.keep()
         if fit.epochs_done == 0 and fit.scheduled:
-            fit.vector = self._mode.shards.read()
+            fit.vector = self._now(fit)
 
     def _ended(
         self,
@@ -196,7 +193,7 @@ class Trainer:
 
     def _at_the_end(self, fit: Fit, plan: Plan, validation: Figures | None) -> Vector:
         """Return the vector of an epoch that has ended: its parameters, or a mean over epochs."""
-        now = self._mode.shards.read()
+        now = self._now(fit)
         averaging = self._job.averaging
         if averaging is None:
             before = 0
@@ -206,6 +203,20 @@ class Trainer:
             return now
         mean: Vector = fit.vector + (now - fit.vector) / np.float32(before + 1)
         return mean
+
+    def _now(self, fit: Fit) -> Vector:
+        """Return the parameters as they are. Raises DivergedError if they are not finite.
+
+        A gradient that is finite may still carry them too far, as may statistics, which have none.
+        """
+        vector = self._mode.shards.read()
+        lost = int(np.count_nonzero(~np.isfinite(vector)))
+        if lost:
+            raise DivergedError(
+                f"{lost:,} of {len(vector):,} parameters are not finite after epoch"
+                f" {fit.cursor.epoch + 1}: {self._remedy(1)}"
+            )
+        return vector
 
     def _rate(self, plan: Plan, batch: int) -> float:
         return learning_rate(
@@ -329,15 +340,20 @@ class Trainer:
 
     def _account(self, plan: Plan, update: Update, step: Step, fit: Fit) -> None:
         for batch, loss in step.losses.items():
-            if not (isfinite(loss) and isfinite(step.norm)):
-                raise DivergedError(
-                    f"update {update.id} (epoch {update.id // plan.per_epoch + 1}): the loss is"
-                    f" {loss}, the norm of the gradient {step.norm} at learning rate"
-                    f" {self._rate(plan, batch):.3g}: {self._remedy(batch)}"
-                )
+            if not isfinite(step.norm) and (step.behind or isfinite(loss)):
+                words = f"the norm of the gradient is {step.norm}"
+                self._refuse(plan, update.id - step.behind, batch - step.behind, words)
+            if not isfinite(loss):
+                self._refuse(plan, update.id, batch, f"the loss is {loss}")
         fit.windows += len(step.losses) * plan.batch_size
         fit.losses.update(step.losses)
         fit.hits += step.hits
+
+    def _refuse(self, plan: Plan, update: int, batch: int, words: str) -> None:
+        raise DivergedError(
+            f"update {update} (epoch {update // plan.per_epoch + 1}): {words} at learning rate"
+            f" {self._rate(plan, batch):.3g}: {self._remedy(batch)}"
+        )
 
     def _remedy(self, batch: int) -> str:
         """What to do about a loss or gradient that is not finite."""

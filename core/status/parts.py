@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import isfinite
+from math import isfinite, isnan, nan
 from typing import Annotated
 
 from pydantic import AwareDatetime, Field
@@ -103,10 +103,13 @@ class Figures:
     def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
         """Return whether the accuracy is higher by more than `by`.
 
-        Where one of them has none, the loss must be lower by that.
+        Where one of them has none, the loss must be lower by that. A loss that is NaN is worse than
+        any: the answers are no numbers, and their accuracy is that of naming the first class.
         """
         if other is None:
             return True
+        if isnan(self.loss) or isnan(other.loss):
+            return not isnan(self.loss)
         if self.accuracy is not None and other.accuracy is not None:
             return self.accuracy > other.accuracy + by
         return self.loss < other.loss - by
@@ -124,6 +127,16 @@ def refuse_names(names: Collection[str]) -> None:
         raise ValueError(
             f"expected names of 1 to {LONGEST_OTHER} printable characters, got {wrong[0]!r:.120}"
         )
+
+
+def largest(values: Sequence[float]) -> float:
+    """Return the largest figure; NaN if one is.
+
+    Every comparison with NaN is false, so `max(0.0, nan)` is 0.0: what must end a training is gone.
+    """
+    if any(map(isnan, values)):
+        return nan
+    return max(values)
 
 
 def written(value: float) -> str:

@@ -52,12 +52,13 @@ class Step:
     """The result of one update: the mean loss of each of its batches, right answers and norm.
 
     `losses` is by the batch's number. `norm` is that of the gradient before clipping, the largest
-    where there are several.
+    where there are several, and of the update that was `behind` before this one.
     """
 
     losses: Mapping[int, float]
     hits: float
     norm: float
+    behind: int = 0
 
 
 @dataclass(frozen=True)

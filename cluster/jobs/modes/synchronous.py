@@ -18,6 +18,7 @@ from core.consistency.policy import Grant, subtree_sizes, tree_sum
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
 from core.lazy import tf
+from core.status.parts import largest
 from ps_node.steps import StepShards
 from worker_node.slots import LabelledExamples, slot_sizes
 
@@ -162,7 +163,7 @@ class SynchronousMode(Mode):
         for place in range(grant.slots):
             self._open.losses[grant.first + place] = values[HEAD + place]
             self._open.hits[grant.first + place] = values[HEAD + grant.slots + place]
-        self._open.norm = max(self._open.norm, values[0])
+        self._open.norm = largest((self._open.norm, values[0]))
         step = None
         if self.policy.replied(grant, outcome.task, outcome.seconds):
             step = self._complete(grant.update, update, stretch)
@@ -178,9 +179,8 @@ class SynchronousMode(Mode):
         opened = self._open
         self._open = _Open()
         loss = share * tree_sum([opened.losses[place] for place in counted], lambda a, b: a + b)
-        return Step(
-            {update.batches[0]: loss}, sum(opened.hits[place] for place in counted), opened.norm
-        )
+        hits = sum(opened.hits[place] for place in counted)
+        return Step({update.batches[0]: loss}, hits, opened.norm, behind=1)
 
     @override
     def settle(self) -> Item | None:

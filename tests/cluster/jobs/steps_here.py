@@ -67,9 +67,9 @@ def built_in(name: str, **options: object) -> BuiltIn:
     return build(config, **shape, classes=PROBLEM.classes)
 
 
-def of_app(make: object) -> AppNetwork:
+def of_app(make: object, **functions: Any) -> AppNetwork:
     """The network of an app whose model() is `make`, for the windows of `recordings`."""
-    app = App("here", Path("here.py"), None, {"model": make})  # type: ignore[dict-item]
+    app = App("here", Path("here.py"), None, {"model": make, **functions})  # type: ignore[dict-item]
     shapes = (PROBLEM.outputs, PROBLEM.input_shape, "float32", (), "int32")
     return network_of(app, Kind("classification", *shapes), 0)
 

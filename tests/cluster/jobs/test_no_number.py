@@ -1,0 +1,176 @@
+"""A figure that is NaN ends a training, in every mode, and chooses no epoch."""
+
+from collections.abc import Callable, Iterator
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.export.check import compare
+from cluster.export.formats.format import ExportRefused
+from cluster.jobs.cancel import Cancel
+from cluster.jobs.check_app import _Steps
+from cluster.jobs.cv_record import FoldScore
+from cluster.jobs.divergence import DivergedError, LossCourse
+from cluster.jobs.evaluate import Found
+from cluster.jobs.fit import Fit, Plan, is_better
+from cluster.jobs.fold_judge import judged
+from cluster.jobs.roles import WireMeter
+from cluster.jobs.training import Trainer
+from core.data.folds import Fold
+from core.engine.messages import Outcome
+from core.inventory.training_sections import EarlyStopping
+from core.lazy import keras, tf
+from core.models.network import Network
+from core.status.parts import Figures, largest
+from tests.cluster.jobs.kit import PlayedKeeper
+from tests.cluster.jobs.steps_here import (
+    EVERY_ROW,
+    ROWS,
+    job_of,
+    measured,
+    of_app,
+    placed,
+    recordings,
+)
+from worker_node.recordings import Standardization
+
+MODES = ("single", "sync", "async", "ssp", "local", "allreduce")
+
+
+def model(shape: tuple[int, ...], outputs: int) -> Any:
+    return keras.Sequential(
+        [keras.Input(shape), keras.layers.Flatten(), keras.layers.Dense(outputs)]
+    )
+
+
+def crossentropy(y: Any, outputs: Any) -> Any:
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), outputs)
+
+
+def without_slope(y: Any, outputs: Any) -> Any:
+    """A finite loss whose slope is that of a root at zero for one class."""
+    usual = tf.cast(tf.not_equal(tf.cast(y, tf.int32), 3), tf.float32)
+    return crossentropy(y, outputs) + 0.01 * tf.sqrt(usual * tf.square(outputs[:, 0] - 9.0))
+
+
+class Here:
+    """Runs every item in this process."""
+
+    live = frozenset({0})
+
+    def run(
+        self, source: Any, stop: Callable[[], bool], linger_seconds: float = 0.0
+    ) -> Iterator[Outcome]:
+        items = iter(source) if isinstance(source, list) else iter(lambda: source.draw(0), None)
+        for item in items:
+            if stop():
+                return
+            yield Outcome(item, 0, item.function.answer(*item.arguments), 0.1, 1)
+
+
+def trained(
+    network: Network,
+    folder: Path,
+    mode: str,
+    validate: Callable[[], Figures] | None = None,
+    **settings: object,
+) -> Fit:
+    """A training of one epoch."""
+    data = recordings(folder)
+    job = job_of(mode, epochs=1, label_smoothing=0.0, **settings)
+    found, _ = placed(network, job, data)
+    vector, _ = measured(network, data)
+    events = list[object]()
+    played: Any = (Here(), found, job, Cancel(), events.append, WireMeter(), PlayedKeeper([0.0]))
+    trainer = Trainer(*played, objective=network.objective)
+    plan = Plan.of_job(job, EVERY_ROW)
+    fit = Fit(vector=vector)
+    of_data = Standardization.of(data, EVERY_ROW)
+    trainer.fit("train", fit, plan, of_data, validate, lambda: None)
+    return fit
+
+
+@pytest.mark.parametrize("clip_norm", [None, 15.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_gradient_that_is_nan_ends_the_training_and_the_line_names_its_update(
+    tmp_path: Path, mode: str, clip_norm: float | None
+) -> None:
+    network = of_app(model, loss=without_slope)
+    with pytest.raises(DivergedError) as caught:
+        trained(network, tmp_path, mode, clip_norm=clip_norm)
+    assert str(caught.value).startswith("update 0 (epoch 1): the norm of the gradient is nan")
+    assert "nothing was learnt before it" in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_parameters_that_overflow_in_the_last_update_end_the_training(
+    tmp_path: Path, mode: str
+) -> None:
+    network = of_app(model, loss=lambda y, outputs: 100.0 * crossentropy(y, outputs))
+    settings = {"batch_size": ROWS, "clip_norm": None, "schedule": {"name": "constant"}}
+    if mode == "local":
+        settings["local"] = {"steps": 1}
+    rate = {"name": "sgd", "momentum": 0.0, "learning_rate": 3e38}
+    with pytest.raises(DivergedError, match="parameters are not finite after epoch 1"):
+        trained(network, tmp_path, mode, optimizer=rate, l2=0.0, **settings)
+
+
+@pytest.mark.parametrize("loss", [nan, inf])
+def test_an_epoch_whose_validation_has_no_loss_is_never_chosen(tmp_path: Path, loss: float) -> None:
+    network = of_app(model, loss=crossentropy)
+    with pytest.raises(DivergedError, match=f"the loss over what was held out is {loss}"):
+        trained(network, tmp_path, "single", lambda: Figures(loss=loss, accuracy=0.9))
+
+
+def test_an_epoch_with_numbers_replaces_one_without_and_never_the_other_way() -> None:
+    lost = Figures(loss=nan, accuracy=0.99)
+    found = Figures(loss=2.0, accuracy=0.5)
+    early = EarlyStopping(patience=1, min_delta=0.3)
+    assert is_better(found, lost, early)
+    assert not is_better(lost, found, None)
+    assert not is_better(lost, lost, None)
+
+
+def test_a_fold_without_a_loss_is_no_score() -> None:
+    rows = np.arange(4)
+    fold = Fold(0, (1,), rows, rows)
+    found = Found(Figures(loss=nan, accuracy=0.25), np.zeros((4, 4), np.int64), 4)
+    evaluator: Any = lambda *_, **__: found  # noqa: E731
+    standardization: Any = None
+
+    def score() -> FoldScore | None:
+        return judged(evaluator, fold, np.ones(4, int), standardization, lambda: False)
+
+    with pytest.raises(DivergedError, match="the loss over what was held out is nan"):
+        score()
+
+
+@pytest.mark.parametrize("place", [0, 5, 39])
+def test_a_loss_that_is_nan_has_diverged_wherever_it_stands(place: int) -> None:
+    losses = [1.0] * 40
+    losses[place] = nan
+    assert LossCourse(2.3).diverged(losses) == "a loss is nan"
+
+
+@pytest.mark.parametrize("values", [(0.0, nan), (nan, 0.0), (nan, inf), (inf, nan)])
+def test_the_largest_of_figures_is_nan_if_one_of_them_is(values: tuple[float, ...]) -> None:
+    assert np.isnan(largest(values))
+    assert largest((2.0, inf)) == inf
+
+
+def test_the_check_of_an_app_sees_a_gradient_that_is_nan(tmp_path: Path) -> None:
+    steps = _Steps(of_app(model, loss=without_slope), job_of("single"), recordings(tmp_path))
+    for _ in range(3):
+        assert np.isfinite(steps.run())
+    assert np.isnan(steps.norm)
+
+
+@pytest.mark.parametrize("odd", [nan, inf])
+def test_an_export_of_a_model_that_answers_no_numbers_is_refused(odd: float) -> None:
+    windows = np.zeros((4, 2), np.float32)
+    answers = np.full((4, 3), odd, np.float32)
+    with pytest.raises(ExportRefused, match="no numbers"):
+        compare(lambda _: answers, lambda _: 0 * windows, windows, None, lambda *_: None)
