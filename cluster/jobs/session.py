@@ -21,7 +21,12 @@ from cluster.jobs.run_log import SPEAKER
 from core.engine.changes import Drain
 from core.engine.devices import HOST, refuse_workers_without
 from core.engine.dispatcher import Dispatcher, NoWorkers
-from core.engine.lost import ParameterServerLost, first_line, raise_if_cut_off
+from core.engine.lost import (
+    ParameterServerLost,
+    first_line,
+    raise_if_cut_off,
+    reaching_servers,
+)
 from core.engine.membership import TimeLimits
 from core.engine.messages import InOrder, Item, ItemSource, Outcome
 from core.engine.proof import unproved
@@ -171,10 +176,12 @@ class Session(AbstractContextManager["Session"]):
         """Have every role prove that it computes as this process, by the library of kernels.
 
         Parameter servers prove it now, workers when they join. Raises UsageError naming servers
-        that cannot.
+        that cannot, ParameterServerLost if one left before its answer.
         """
         for server, place in zip(self.servers, self.places, strict=True):
-            if why := unproved(place):
+            with reaching_servers():
+                why = unproved(place)
+            if why:
                 raise UsageError(f"parameter server {server.name} on {server.node}: {why}")
         self.runtime.require(unproved)
 

@@ -114,8 +114,11 @@ class Changes:
     def _proved(self, found: Joined | JoinFailed) -> Joined | JoinFailed:
         if isinstance(found, JoinFailed):
             return found
-        with self._guardian.quiet():
-            reason = self._runtime.refusal(found.task)
+        try:
+            with self._guardian.quiet():
+                reason = self._runtime.refusal(found.task)
+        except tf.errors.OpError as problem:
+            reason = f"could not join: {first_line(problem)}"
         if reason is None:
             return found
         return JoinFailed(found.task, reason)

@@ -245,7 +245,9 @@ class Dispatcher:
             self._looking.discard(task)
             if alive:
                 self._events.put(messages.Answered(task))
-            elif silent is not None:
+                return
+            self._runtime.refused.pop(task, None)  # another process may come there, which is right
+            if silent is not None:
                 self._events.put(silent)
 
         if task not in self._looking:

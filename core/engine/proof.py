@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from core.engine.lost import first_line
-from core.engine.runtime import fetched, here
+from core.engine.runtime import fetched, here, transient
 from core.lazy import tf
 from kernels.library import operations
 
@@ -19,10 +19,14 @@ def unproved(place: str) -> str | None:
     """Return why the process of the device `place` cannot compute as this one; None if it can.
 
     The step has dropout, an LSTM and an update; its answer is the version and a digest of all bits.
+
+    Raises tf.errors.OpError if the process did not come to its answer, such as one that is killed.
     """
     try:
         found = _step(place)
     except tf.errors.OpError as problem:
+        if not _is_verdict(problem):
+            raise
         return f"it cannot load the library of kernels ({first_line(problem)}): {REMEDY}"
     if found != _own():
         return (
@@ -30,6 +34,15 @@ def unproved(place: str) -> str | None:
             f" {_shown(found)} there and {_shown(_own())} here: {REMEDY}"
         )
     return None
+
+
+def _is_verdict(problem: "tf.errors.OpError") -> bool:
+    """Return whether the process lives and says that it lacks the operation.
+
+    All else may be well at the next attempt: TensorFlow has many words for a process that died.
+    """
+    lacks = tf.errors.NotFoundError | tf.errors.UnimplementedError
+    return isinstance(problem, lacks) and not transient(problem)
 
 
 @cache

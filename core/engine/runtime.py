@@ -142,7 +142,7 @@ class Runtime:
         self._soft_placement = soft_placement
         self._check: Callable[[str], str | None] = lambda place: None
         self.refused: dict[int, str] = {}
-        """By task: why a worker that answered is not in the cluster."""
+        """By task: why a worker that answers is not in the cluster."""
         servers = enumerate(peers.parameter_servers)
         workers = enumerate(peers.workers)
         addresses = {f"ps:{task}": split(address) for task, address in servers}
@@ -199,9 +199,12 @@ class Runtime:
         self._check = check
 
     def refusal(self, task: int) -> str | None:
-        """Return why a worker that has just joined may not stay; None where it may."""
-        why = self._check(device("worker", task))
+        """Return why a worker that has just joined may not stay; None where it may.
+
+        Raises tf.errors.OpError if it left before it answered, which is no refusal.
+        """
         self.refused.pop(task, None)
+        why = self._check(device("worker", task))
         if why is not None:
             self.refused[task] = why
         return why

@@ -148,3 +148,16 @@ def test_a_change_waits_until_no_more_leave_but_not_without_an_end(clock: Clock)
     collected.leave(0)
     clock.now += SETTLE_SECONDS
     assert collected.due(clock.now)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_refusal_is_forgotten_with_the_process_that_it_was_of(
+    played: Dispatcher, monkeypatch: pytest.MonkeyPatch, alive: bool
+) -> None:
+    refused = {0: "it cannot load the library", 1: "nor this one"}
+    runtime: Any = SimpleNamespace(refused=refused)
+    monkeypatch.setattr(played, "_runtime", runtime)
+    monkeypatch.setattr(played, "_ask", lambda task, report: report(alive))
+    played._look_for(0, None)
+    assert (0 in refused) == alive
+    assert 1 in refused
