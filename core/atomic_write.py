@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import glob
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +16,8 @@ OTHER_RUNS = "change `runs`"
 
 PARTIAL = ".partial"
 """Suffix of the name of a temporary file; the name starts with a dot and the final name."""
+
+_ENDS = ("partial", "old")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -68,6 +72,36 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
         raise
     _sync(path.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Fill a folder: it is `path` once the block has ended without an error.
+
+    What is there meanwhile goes last, and comes back if the new folder cannot take its place; the
+    next call restores what a kill between the two left. Raises OSError.
+    """
+    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in _ENDS)
+    if not os.path.lexists(path):
+        replaced = path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")
+        if latest := max(replaced, key=lambda found: found.stat().st_mtime, default=None):
+            latest.rename(path)
+    for leftover in (partial, old):
+        shutil.rmtree(leftover, ignore_errors=True)  # of an earlier process with this number
+    try:
+        partial.mkdir(mode)
+        yield partial
+        if os.path.lexists(path):
+            path.rename(old)
+        try:
+            partial.rename(path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                old.rename(path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def refused(path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS) -> ClusterError:

@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import re
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import AppFiles, app_path, look
 from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
-from core.atomic_write import atomic_write, refused
+from core.atomic_write import atomic_write, refused, whole_folder
 from core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,18 +55,10 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
     the app has changed since it was looked over.
     """
     target = run / FOLDER
-    partial = run / f".{FOLDER}.{os.getpid()}.partial"
     try:
-        try:
-            partial.mkdir()
+        # What is there is of a coordinator that died before it wrote the record.
+        with whole_folder(target) as partial:
             app.write(partial)
-            with suppress(
-                FileNotFoundError
-            ):  # of a coordinator that died before it wrote the record
-                shutil.rmtree(target)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as problem:
         raise refused(target, "the run's copy of the app cannot be written", problem) from None
     made = KeptApp(target, app.digest, str(app.source), environment, data)

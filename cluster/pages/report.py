@@ -235,17 +235,15 @@ def survived_rows(run: StoredRun) -> list[Tile]:
         ),
     ]
     if view.train is not None:
-        applied, planned, twice, lost = (
-            count(number_of(result, "updates", key))
-            for key in ("applied", "scheduled", "duplicates_dropped", "rolled_back")
-        )
+        # Those of the state: there is no result yet where another coordinator was killed.
+        train = view.train
+        planned = number_of(result, "updates", "scheduled")
+        words = "in the whole history" if planned is None else f"of {count(planned)}"
         rows += [
-            Tile("updates applied", applied, f"of {planned}"),
-            Tile("sent twice", twice, "dropped: each update counts once"),
-            Tile("rolled back", lost, "lost with a server, and done again"),
-            Tile(
-                "resumptions", count(number_of(result, "resumptions")), "times the job was resumed"
-            ),
+            Tile("updates applied", count(train.updates_applied), words),
+            Tile("sent twice", count(train.duplicates_dropped), "dropped: each update counts once"),
+            Tile("rolled back", count(train.rolled_back), "lost with a server, and done again"),
+            Tile("resumptions", count(train.resumptions), "times the job was resumed"),
         ]
     injected = object_of(result, "chaos", "injected")
     return rows + [

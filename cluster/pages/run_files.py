@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.json_file import json_object
-from core.status.past_run import RESULT, read_run
+from core.status.past_run import read_with_result
 from core.status.view import RunView
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class StoredRun:
     folder: Path
     view: RunView
     result: Mapping[str, Any] = field(default_factory=dict)
-    """`result.json`, empty if there is none."""
+    """`result.json`, empty if there is none, or another coordinator has continued since."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """`environment.json`, empty if there is none."""
 
@@ -35,12 +35,8 @@ class StoredRun:
 
 def run_of(folder: Path) -> StoredRun:
     """The run in `folder`. Raises UsageError if the folder holds none."""
-    return StoredRun(
-        folder,
-        read_run(folder),
-        json_object(folder / RESULT) or {},
-        json_object(folder / ENVIRONMENT) or {},
-    )
+    view, result = read_with_result(folder)
+    return StoredRun(folder, view, result, json_object(folder / ENVIRONMENT) or {})
 
 
 def part_of(found: Mapping[str, Any], *keys: str) -> Any:

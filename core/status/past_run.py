@@ -36,6 +36,14 @@ def read_run(folder: Path) -> RunView:
 
     Raises UsageError if the folder holds no run.
     """
+    return read_with_result(folder)[0]
+
+
+def read_with_result(folder: Path) -> tuple[RunView, Mapping[str, Any]]:
+    """The picture, and the result that it has figures of: an older one counts as none.
+
+    Raises as `read_run` does.
+    """
     found = json_object(folder / RESULT)
     try:
         return _read_run(folder, found)
@@ -45,13 +53,12 @@ def read_run(folder: Path) -> RunView:
         return _read_run(folder, None)  # the result is no job's
 
 
-def _read_run(folder: Path, result: dict[str, Any] | None) -> RunView:
+def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Mapping[str, Any]]:
     found = list(read_events(folder))
     if any(isinstance(event, events.Began) for _, event in found):
         state = replay(found)
         seconds = max(at for at, _ in found)
-        if state.state not in ENDED:
-            result = _newer(folder, result, found)
+        result = _newer(folder, result, found)
     elif result is not None or (folder / LOG).is_file():
         state, seconds = _without_history(folder, result or {})
     else:
@@ -67,8 +74,8 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> RunView:
         state = apply(state, end, seconds)
     view = state.view(seconds)
     if result is None:
-        return view
-    return _with_result(view, result)
+        return view, {}
+    return _with_result(view, result), result
 
 
 def _newer(

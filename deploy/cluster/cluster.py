@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.atomic_write import atomic_write
 from core.control.token import read_token
+from core.json_file import read_json
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address
@@ -54,11 +55,13 @@ class ManagedCluster:
     def nodes_gone(self) -> tuple[str, ...]:
         """Nodes that a deployment put roles on and that the inventory does not have any more."""
         try:
-            known = json.loads(self._nodes_file.read_text(encoding="utf-8"))
+            known = read_json(self._nodes_file)
         except (OSError, ValueError):
             return ()
+        if not isinstance(known, list):
+            return ()
         here = {node.name for node in self.inventory.nodes}
-        return tuple(name for name in known if name not in here)
+        return tuple(name for name in known if isinstance(name, str) and name not in here)
 
     def remember_nodes(self, but: Sequence[str] = ()) -> None:
         """Note the inventory's nodes for `nodes_gone`; a node stays noted until its reset."""

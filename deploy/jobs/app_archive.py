@@ -5,13 +5,13 @@ again.
 """
 
 import os
-import shutil
 import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
 from core.archives import RefusedArchive, extract, opened
+from core.atomic_write import whole_folder
 from core.errors import ClusterError
 from core.json_file import NO_LINK
 from deploy.common.archives import tar_of
@@ -31,29 +31,23 @@ def pack(app: AppFiles) -> bytes:
 
 
 def unpack(archive: Path, digest: str, into: Path) -> None:
-    """Unpack the files of the app into the new folder `into`, and remove the archive.
+    """Unpack the files of the app into the folder `into`, and remove the archive.
 
     Takes only plain files with plain names, and no more than an app has. Raises ClusterError, and
     leaves no folder, where the archive is damaged or the files are not those of `digest`.
     """
-    partial = into.with_name(f".{into.name}.{os.getpid()}.partial")
     try:
-        try:
-            descriptor = os.open(archive, NO_LINK)
-            with os.fdopen(descriptor, "rb") as stream:
-                if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
-                    raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
-                partial.mkdir(mode=0o750)
-                _take_all(stream, partial)
+        descriptor = os.open(archive, NO_LINK)
+        with os.fdopen(descriptor, "rb") as stream, whole_folder(into, 0o750) as partial:
+            if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
+                raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
+            _take_all(stream, partial)
             found = look(partial).digest
             if found != digest:
                 raise RefusedArchive(
                     f"expected files with the digest {digest:.16}, got {found:.16}"
                 )
-            partial.rename(into)
-            archive.unlink()
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        archive.unlink()
     except (
         OSError,
         EOFError,

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from core.archives import RefusedArchive, extract, is_plain_file, is_plain_name, opened
+from core.atomic_write import whole_folder
 from core.errors import ClusterError
 
 MOST_PACKED_BYTES = 4 << 30
@@ -55,22 +55,13 @@ def unpack(
     damaged, larger than that, or the place cannot be written.
     """
     target = into / name
-    partial = into / f".{name}.{os.getpid()}.partial"
-    old = into / f".{name}.{os.getpid()}.old"
     try:
         if PurePosixPath(name).parts != (name,) or name in ("..", "/"):
             raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
         into.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.mkdir()
+        with whole_folder(target) as partial:
             _take_all(archive, name, partial, wanted)
             checked(partial)
-            if target.exists():
-                target.rename(old)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
     except (OSError, EOFError, tarfile.TarError, zlib.error, *_NO_ARCHIVE) as error:
         raise ClusterError(
             f"{target}: the run cannot be kept here: {error}; `fab job attach` fetches it again"

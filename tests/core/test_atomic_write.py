@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.atomic_write import atomic_write
+from core.atomic_write import atomic_write, whole_folder
 
 
 def test_the_content_is_synced_then_named_then_the_name_is_synced(
@@ -34,3 +34,61 @@ def test_the_content_is_synced_then_named_then_the_name_is_synced(
     observed("rename")
     atomic_write(tmp_path / "result.json", b"{}")
     assert steps == [("sync", "{}"), ("name", "result.json"), ("sync", "folder")]
+
+
+def fill(path: Path, content: str, end: OSError | None = None) -> None:
+    with whole_folder(path) as partial:
+        (partial / "log").write_text(content)
+        if end is not None:
+            raise end
+
+
+def held(folder: Path) -> dict[str, str]:
+    """Everything below the folder, hidden or not."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+def test_a_folder_takes_the_place_of_another_whole_or_not_at_all(tmp_path: Path) -> None:
+    run = tmp_path / "run[1]"
+    fill(run, "first")
+    with pytest.raises(OSError, match="full"):
+        fill(run, "second", OSError(28, "full"))
+    assert held(tmp_path) == {"run[1]/log": "first"}
+    fill(run, "second")
+    assert held(tmp_path) == {"run[1]/log": "second"}
+    assert [path.name for path in tmp_path.iterdir()] == ["run[1]"]
+
+
+@pytest.mark.parametrize("failing", [{2}, {2, 3}])
+def test_what_was_there_comes_back_when_a_rename_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: set[int]
+) -> None:
+    run = tmp_path / "run"
+    fill(run, "first")
+    rename = Path.rename
+    count = iter(range(1, 9))
+
+    def full(path: Path, target: Path) -> Path:
+        if next(count) in failing:
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", full)
+        with pytest.raises(OSError, match="No space left"):
+            fill(run, "second")
+    assert [*held(tmp_path).values()] == ["first"]
+    with pytest.raises(OSError, match="later"):
+        fill(run, "third", OSError(5, "later"))
+    assert held(tmp_path) == {"run/log": "first"}, "the next call brought it back"
+
+
+def test_what_an_earlier_process_of_this_number_left_is_no_obstacle(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for end in ("partial", "old"):
+        (tmp_path / f".run.{os.getpid()}.{end}").mkdir()
+        (tmp_path / f".run.{os.getpid()}.{end}" / "stale").touch()
+    run.mkdir()
+    fill(run, "first")
+    assert held(tmp_path) == {"run/log": "first"}

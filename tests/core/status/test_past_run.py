@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cluster.pages.report import report
+from cluster.pages.report import report, survived_rows
 from cluster.pages.run_files import run_of
 from core.errors import UsageError
-from core.status.events import Ended, Resumed
+from core.status.events import Ended, Resumed, UpdatesCounted
 from core.status.history import NAME
 from core.status.past_run import read_run
 from tests.core.status.history_files import kept
@@ -44,6 +44,30 @@ def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: P
     played.emit(Resumed(61.0), time.time() + 60.0 - STARTED.timestamp())
     kept(played, tmp_path, 120.0)
     assert "was interrupted" in str(read_run(tmp_path).reason)
+
+
+@pytest.mark.parametrize("ended", [None, "cancelled"])
+def test_a_run_that_was_resumed_after_its_result_shows_its_state_s_updates(
+    tmp_path: Path, ended: str | None
+) -> None:
+    updates = {"applied": 100, "scheduled": 1000, "duplicates_dropped": 2, "rolled_back": 0}
+    result = {**CASES["result"], "status": "cancelled", "updates": updates, "resumptions": 0}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    played = whole()
+    played.emit(UpdatesCounted(100, 2, 0, 0), 60.0)
+    played.emit(Ended("cancelled", "Ctrl-C"), 61.0)
+    later = time.time() + 60.0 - STARTED.timestamp()
+    played.emit(Resumed(61.0), later)
+    played.emit(UpdatesCounted(900, 7, 3, 1), later + 1.0)
+    if ended is not None:
+        played.emit(Ended(ended, "Ctrl-C"), later + 2.0)
+    kept(played, tmp_path, later + 3.0)
+    run = run_of(tmp_path)
+    shows(run.view, state=ended or "failed", train={"updates_applied": 900, "resumptions": 1})
+    assert run.result == {}
+    shown = {tile.name: tile.value for tile in survived_rows(run)}
+    assert shown["updates applied"] == "900"
+    assert (shown["sent twice"], shown["rolled back"], shown["resumptions"]) == ("7", "3", "1")
 
 
 def test_a_figure_that_no_fraction_holds_is_left_out(tmp_path: Path) -> None:
