@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from core.errors import UsageError, reason_of
 from core.json_file import read_object
@@ -133,7 +133,7 @@ class StoredSweep:
 
 
 _SWEEP = TypeAdapter(StoredSweep)
-_KEYS = frozenset(StoredSweep.__dataclass_fields__)
+Shape = TypeVar("Shape")
 
 
 def is_sweep(folder: Path) -> bool:
@@ -142,17 +142,23 @@ def is_sweep(folder: Path) -> bool:
 
 
 def read_sweep(folder: Path) -> StoredSweep:
-    """Read `sweep.json` of the folder.
+    """Read `sweep.json` of the folder. Raises as `read_as` does."""
+    return read_as(folder, _SWEEP)
+
+
+def read_as(folder: Path, shape: TypeAdapter[Shape]) -> Shape:
+    """Read `sweep.json` of the folder, which may be foreign, as an object of this shape.
 
     Raises UsageError, which names the file, for anything else.
     """
     path = folder / FILE
-    if not path.is_file():
-        raise UsageError(f"{str(folder)!r}: expected the folder of a sweep, found no {FILE} in it")
     try:
-        found = read_object(path, MAXIMUM_BYTES, SCHEMA)
-        return _SWEEP.validate_python({key: value for key, value in found.items() if key in _KEYS})
-    except (OSError, ValueError, ValidationError) as problem:
+        return shape.validate_python(read_object(path, MAXIMUM_BYTES, SCHEMA))
+    except FileNotFoundError:
         raise UsageError(
-            f"{str(path)!r}: expected what `fab sweep` writes, got {reason_of(problem)}"
+            f"{folder}: expected the folder of a sweep, found no {FILE} in it"
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise UsageError(
+            f"{path}: expected what `fab sweep` writes, got {reason_of(problem)}"
         ) from None

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from cluster.pages.sweep_files import FILE, SCHEMA, read_as
 from cluster.sweeps.sweep_file import Axis, Placement
 from core.atomic_write import atomic_write
-from core.errors import UsageError, reason_of
-from core.json_file import read_object
 
 RunState = Literal["waiting", "running", "finished", "failed", "pruned"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
@@ -24,9 +23,6 @@ SweepState = Literal["running", "finished", "cancelled", "failed"]
 OVER: frozenset[RunState] = frozenset({"finished", "failed", "pruned"})
 """A run in one of these states never runs again."""
 
-FILE = "sweep.json"
-SCHEMA = 1
-MAXIMUM_BYTES = 64 << 20
 LONGEST_ERROR = 2000
 MOST_FIGURES = 100
 LONGEST_FIGURE_NAME = 100
@@ -117,17 +113,7 @@ def read_record(folder: Path) -> SweepRecord:
 
     Raises UsageError, which names the file, for anything else.
     """
-    path = folder / FILE
-    try:
-        return _RECORD.validate_python(read_object(path, MAXIMUM_BYTES, SCHEMA))
-    except FileNotFoundError:
-        raise UsageError(
-            f"{folder}: expected the folder of a sweep, found no {FILE} in it"
-        ) from None
-    except (OSError, ValueError) as problem:
-        raise UsageError(
-            f"{path}: expected what `fab sweep` writes, got {reason_of(problem)}"
-        ) from None
+    return read_as(folder, _RECORD)
 
 
 _RECORD = TypeAdapter(SweepRecord)
