@@ -69,8 +69,6 @@ def download(wanted: Wanted, path: Path, report: Report, sleep: Sleep = time.sle
                 break
             except (OSError, http.client.HTTPException) as problem:
                 if pause is None or _for_good(problem):
-                    if not partial.stat().st_size:
-                        _drop(partial)
                     raise _not_fetched(wanted, path, problem) from None
                 if getattr(problem, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                     _state(partial).unlink(missing_ok=True)  # from the beginning, then
@@ -109,7 +107,12 @@ def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
             same = False
         if not same:  # or another fetch has just ended, and given the file its name
             raise DataError(f"{partial}: another fetch writes it now; wait for that one")
-        yield stream
+        try:
+            yield stream
+        except BaseException:
+            if not os.fstat(stream.fileno()).st_size:
+                _drop(partial)  # nothing has come that another call could continue
+            raise
 
 
 def _attempts(partial: Path) -> Iterator[float | None]:

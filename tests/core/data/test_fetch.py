@@ -153,6 +153,17 @@ def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
 def test_plain_http_and_files_are_refused(path: Path, url: str) -> None:
     with refused("expected an https URL"):
         download(Wanted(url, None, None, 1000), path, silent)
+    assert leftovers(path) == []
+
+
+@pytest.mark.parametrize("content", [b"", CONTENT[:7]])
+def test_a_refusal_leaves_what_came_before_and_no_empty_part(
+    server: Server, path: Path, content: bytes
+) -> None:
+    interrupted(server, path, content)
+    with refused("expected 3 bytes"):
+        download(Wanted(server.url, None, 3, 1000), path, silent)
+    assert leftovers(path) == ([PART, ABOUT] if content else [])
 
 
 def test_one_process_fetches_a_file_at_a_time(server: Server, path: Path) -> None:
