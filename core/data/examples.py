@@ -28,7 +28,6 @@ def write_examples(
     source: str,
     task: str = CLASSIFICATION,
     labels: Sequence[str] | None,
-    standardized: bool = False,
     report: Report = silent,
 ) -> Dataset:
     """Write the data set of these batches into a folder below `cache`.
@@ -38,9 +37,8 @@ def write_examples(
     The training rows come first in it, in whatever order the batches come. Memory is that of one
     batch. The folder is complete or absent; one of the same content is used again. `source` begins
     every message, `labels` are the names of the classes or labels, or None where the numbers
-    themselves say how many there are. With `standardized` the engine standardizes each channel, the
-    last axis of x. `report` gets the rows written and how many there are: the iterator's `rows`,
-    which that of `batches_of` has; 0 where it is unknown.
+    themselves say how many there are. `report` gets the rows written and how many there are: the
+    iterator's `rows`, which that of `batches_of` has; 0 where it is unknown.
 
     Stored are bool as uint8, float64 as float32, uint32 and uint64 as int64, classes as int32,
     labels as uint8 and values as float32; other numbers as they are.
@@ -56,8 +54,8 @@ def write_examples(
         Origin(name, source),
         BatchValidator(source, task, labels),
         task,
-        standardized,
-        report,
+        standardized=False,
+        report=report,
     )
 
 
@@ -71,7 +69,10 @@ def written(
     standardized: bool,
     report: Report,
 ) -> Dataset:
-    """Write examples as `write_examples` does, into `folder` where it is not None."""
+    """Write examples as `write_examples` does, into `folder` where it is not None.
+
+    With `standardized` the engine standardizes each channel, the last axis of x.
+    """
     total: int = getattr(batches, "rows", 0)
     units = UnitsLook(origin.signals)
     with partial_folder(cache) as partial, Columns(partial, total) as columns:

@@ -5,8 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from core.data import Dataset
-from core.data.examples import Data, batches_of, write_examples
+from core.data import Dataset, examples
+from core.data.batch import BatchValidator
+from core.data.examples import Data, batches_of
+from core.data.recordings import Report, silent
+from core.data.store import Origin
 
 RANDOM = np.random.default_rng(3)
 IMAGES = RANDOM.integers(0, 255, (30, 5, 4, 3), np.uint8)
@@ -24,7 +27,17 @@ def data(**changes: Any) -> Data:
     return Data(**{**vars(cut()), **changes})
 
 
-def written(given: Any, cache: Path, task: str = "classification", **more: Any) -> Dataset:
+def written(
+    given: Any,
+    cache: Path,
+    task: str = "classification",
+    *,
+    name: str = "mine",
+    source: str = "data()",
+    standardized: bool = False,
+    report: Report = silent,
+) -> Dataset:
     batches, labels = batches_of(given, task)
-    about = {"name": "mine", "source": "data()", **more}
-    return write_examples(batches, cache, task=task, labels=labels, **about)
+    origin = Origin(name, source)
+    gate = BatchValidator(source, task, labels)
+    return examples.written(batches, cache, None, origin, gate, task, standardized, report)
