@@ -1,7 +1,8 @@
-export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ours=$1; export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 section() { printf {{ section }} "$1"; }
 {# An account of the node may have chosen the name: of odd characters it says nothing. #}
 plain() { case $1 in *[!A-Za-z0-9_./:@+=,-]*) echo ;; *) echo "$1" ;; esac; }
+section shell; echo "$(id -u) $ours"
 {{ subjects }}
 section system
 ([ ! -r /etc/os-release ] || . /etc/os-release; printf '%s\n%s\n' "$ID" "$VERSION_ID")

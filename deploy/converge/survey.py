@@ -78,7 +78,8 @@ def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
     # that of another.
     section = f"@@{secrets.token_hex(16)} "
     script = fact_script(questions, section).encode()
-    outcome = node.run(["sh", "-s"], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
+    ours = secrets.token_hex(16)
+    outcome = node.run(["sh", "-s", ours], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
     answered = time.time()
     if section not in outcome.text and not outcome.ok:
         said = " ".join(outcome.last_lines)
@@ -88,11 +89,23 @@ def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
             )
         if "sudo" in said:
             raise ClusterError(f"{node.name}: {no_root(node.account, node.name, said)}")
-        raise ClusterError(
-            f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said}; "
-            f"`fab deploy ssh --node {node.name}` looks at it by hand"
-        )
+        if said:
+            raise ClusterError(
+                f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said};"
+                f" {_not_run(node)}"
+            )
+    if _sections(outcome.text, section).get("shell") != f"0 {ours}":
+        raise ClusterError(f"{node.name}: {_not_run(node)}")
     return read_facts(outcome.text, asked, answered, section)
+
+
+def _not_run(node: Connector) -> str:
+    """Return what to do where the script did not run as it is: with our word, as root."""
+    return (
+        f"the login shell of {node.account} does not run what fab sends, as after an `exec`, `exit`"
+        " or `read` in its ~/.bashrc: put `case $- in *i*) ;; *) return ;; esac` at its top;"
+        f" `fab deploy ssh --node {node.name}` looks at it by hand"
+    )
 
 
 def failure_of(name: str, error: ClusterError) -> StepFailure:

@@ -130,7 +130,7 @@ class PlayedMachine(Connector):
         kept: Kept,
         said: Kept,
     ) -> int | None:
-        if words == ["sh", "-s"]:
+        if words[:2] == ["sh", "-s"]:
             stdin = self.node.here(stdin.decode()).encode()
         here = [self.node.here(word) for word in words]
         done = subprocess.run(
