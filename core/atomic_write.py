@@ -81,10 +81,11 @@ def whole_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
     What is there meanwhile goes last, and comes back if the new folder cannot take its place; the
     next call restores what a kill between the two left. Raises OSError.
     """
-    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in _ENDS)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{_ENDS[0]}")
+    old = path.with_name(f".{path.name}.{os.getpid()}.{_ENDS[1]}")
     if not os.path.lexists(path):
         replaced = path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")
-        if latest := max(replaced, key=lambda found: found.stat().st_mtime, default=None):
+        if latest := max(replaced, key=lambda folder: folder.stat().st_mtime, default=None):
             latest.rename(path)
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)  # of an earlier process with this number

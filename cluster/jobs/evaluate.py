@@ -149,18 +149,18 @@ class Found:
     curves: Sequence[Curve | None] = ()
     """Precision over recall of each class; empty where there are too many classes, or none."""
     of_groups: Mapping[int, "Found"] = field(default_factory=dict)
-    """The same of each group, such as a person, by its number."""
+    """What it found of each group, such as a person, by its number."""
 
     def describe_groups(self, names: Sequence[str]) -> list[dict[str, Any]] | None:
         """The entry `by_group` of a result, worst first; null without groups.
 
         `names` are those of the groups by their numbers, as far as the source says them.
         """
-        known = dict(enumerate(names))
+        name_of = dict(enumerate(names))
         worst_first = sorted(self.of_groups.items(), key=lambda of: _how_well(of[1].figures))
         groups = [
             {
-                "group": known.get(number, str(number)),
+                "group": name_of.get(number, str(number)),
                 "examples": of.examples,
                 **describe_figures(of.figures),
             }
@@ -229,16 +229,16 @@ class Evaluator:
         each row of the set.
         """
         if groups is None:
-            parts = {0: rows}
+            rows_of = {0: rows}
         else:
             of_rows = groups[rows]
-            parts = {int(group): rows[of_rows == group] for group in np.unique(of_rows)}
-        replies: dict[int, list[NDArray[np.float64]]] = {group: [] for group in parts}
+            rows_of = {int(group): rows[of_rows == group] for group in np.unique(of_rows)}
+        replies: dict[int, list[NDArray[np.float64]]] = {group: [] for group in rows_of}
         group_of = dict[int, int]()
         packed = standardization.packed()
 
         def items() -> Iterator[Item]:
-            for group, part in parts.items():
+            for group, part in rows_of.items():
                 for chunk, weights in chunks(part.astype(np.int32), CHUNK):
                     number = next(self._ids)
                     group_of[number] = group
@@ -315,7 +315,7 @@ def tested(
     if groups is None:
         sizes = np.array([len(rows)])
     else:
-        _, sizes = np.unique(groups[rows], return_counts=True)
+        sizes = np.unique(groups[rows], return_counts=True)[1]
     emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
     done = count(1)
     found = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)

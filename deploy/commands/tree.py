@@ -248,7 +248,7 @@ def _read(
 
 def _file_of(action: Found, message: str) -> str:
     """Return a question about the flag that a word too many stands for, where it is a file."""
-    _, _, extra = message.removesuffix(")").partition("got unexpected extra argument (")
+    extra = message.removesuffix(")").partition("got unexpected extra argument (")[2]
     flags = [each.spelled for each in action.flags]
     if extra.endswith((".yaml", ".yml")) and "inventory" in flags:
         return f"; did you mean --inventory {extra}?"
