@@ -8,10 +8,10 @@ uv=.cache/uv-$uv_version
 done_mark=.venv/made-from
 
 exec 3>&2 # a trap may fire while a command's own output goes to a log
-told=
-say() { told=1; echo "make .venv: $*" >&3; }
+explained=
+say() { explained=1; echo "make .venv: $*" >&3; }
 # The shell's own line has the cause, such as a file system that is read-only or full.
-trap '[ $? -eq 0 ] || [ "$told" ] || say "stopped there: make $(pwd) writable with 2 GB free, or copy it to where it is; then run it again"' EXIT
+trap '[ $? -eq 0 ] || [ "$explained" ] || say "stopped there: make $(pwd) writable with 2 GB free, or copy it to where it is; then run it again"' EXIT
 
 # Prints "VERSION EXECUTABLE" of the first usable Python, else one line with the obstacle.
 find_python() {
@@ -54,7 +54,7 @@ fetch_uv() {
     rm -rf "$workshop" .cache/uv-workshop.log
 }
 
-found=$(find_python) || { told=1; exit 1; }
+found=$(find_python) || { explained=1; exit 1; }
 python=${found#* }
 if [ "${1:-}" = --find ]; then
     echo "$python"
@@ -104,7 +104,7 @@ rm -f $done_mark
 [ -x "$uv" ] || fetch_uv || exit 1
 
 say "installing the packages of uv.lock for Python ${found%% *} (about 450 MB to fetch the first time)"
-told= # that was no reason
+explained= # that was no reason
 quiet=--quiet
 [ -t 2 ] && quiet=
 status=0

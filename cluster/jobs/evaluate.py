@@ -292,7 +292,7 @@ def say_groups(found: Found, dataset: Dataset, display: Display) -> None:
 
 
 def groups_of_test(dataset: Dataset) -> NDArray[np.int32] | None:
-    """Return the group of each row of the set; None where those of the test tell nothing apart."""
+    """Return the group of each row of the set; None where the test has one or too many."""
     groups = dataset.subjects()
     number = len(np.unique(groups[dataset.train_windows :]))
     if 1 < number <= MOST_GROUPS:

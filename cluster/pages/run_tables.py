@@ -72,7 +72,7 @@ def busy_table(run: StoredRun) -> Table | None:
 
 
 def group_table(run: StoredRun) -> Table | None:
-    """Return a row for each person of the test, worst first; None where nobody is told apart."""
+    """Return a row for each person of the test, worst first; None without people."""
     groups = part_of(run.result, "by_group")
     if not isinstance(groups, list) or not groups:
         return None

@@ -1,5 +1,7 @@
 """Pages that programs write, whole or in part, say what the sources of now say."""
 
+from pathlib import Path
+
 import pytest
 
 from core.metrics import reference as metrics
@@ -12,7 +14,7 @@ from tools import inventory_reference as inventory
 pytestmark = pytest.mark.sources
 
 
-def written() -> dict[str, str]:
+def written() -> dict[str | Path, str]:
     """The text of each page now."""
     flags = (PROJECT / commands.PAGE).read_text(encoding="utf-8")
     return {

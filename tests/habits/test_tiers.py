@@ -19,8 +19,8 @@ rows = Tables(__file__)
 
 
 def costs_of(content: dict[str, Any]) -> Costs:
-    seconds = [content.get(name, {}) for name in ("fast", "stories", "long", "all")]
-    return Costs(*seconds, frozenset(content.get("need_root", ())))
+    seconds: dict[str, Any] = {name: content.get(name, {}) for name in tiers.TIERS if name != "lab"}
+    return Costs(**seconds, need_root=frozenset(content.get("need_root", ())))
 
 
 SOME = costs_of(table("habits/tables", "some_costs"))

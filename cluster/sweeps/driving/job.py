@@ -15,6 +15,7 @@ from typing import Any
 from cluster.apps.copy import KeptApp
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
+from cluster.pages.sweep_files import FILE
 from cluster.programs.leftovers import end_marked
 from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
 from cluster.sweeps.driving.metrics import SweepMetrics
@@ -31,7 +32,7 @@ from cluster.sweeps.plan import (
     planned,
 )
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.record import FILE, RunRecord, SweepRecord, SweepState, read_record
+from cluster.sweeps.record import RunRecord, SweepRecord, SweepState, read_record
 from cluster.sweeps.schedule import Schedule
 from cluster.sweeps.sweep_file import SweepFile, axes_of
 from cluster.sweeps.table import csv_of, in_words, text_table

@@ -84,8 +84,18 @@ def trained(
     found, _ = placed(network, job, data)
     vector, _ = measured(network, data)
     events = list[object]()
-    played: Any = (Here(), found, job, Cancel(), events.append, WireMeter(), PlayedKeeper([0.0]))
-    trainer = Trainer(*played, objective=network.objective)
+    runner: Any = Here()
+    keeper: Any = PlayedKeeper([0.0])
+    trainer = Trainer(
+        runner,
+        found,
+        job,
+        Cancel(),
+        events.append,
+        WireMeter(),
+        keeper,
+        objective=network.objective,
+    )
     plan = Plan.of_job(job, EVERY_ROW)
     fit = Fit(vector=vector)
     of_data = Standardization.of(data, EVERY_ROW)
@@ -110,7 +120,11 @@ def test_parameters_that_overflow_in_the_last_update_end_the_training(
     tmp_path: Path, mode: str
 ) -> None:
     network = of_app(model, loss=lambda y, outputs: 100.0 * crossentropy(y, outputs))
-    settings = {"batch_size": ROWS, "clip_norm": None, "schedule": {"name": "constant"}}
+    settings: dict[str, Any] = {
+        "batch_size": ROWS,
+        "clip_norm": None,
+        "schedule": {"name": "constant"},
+    }
     if mode == "local":
         settings["local"] = {"steps": 1}
     rate = {"name": "sgd", "momentum": 0.0, "learning_rate": 3e38}

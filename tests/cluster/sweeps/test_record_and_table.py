@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.pages.sweep_files import FILE
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
-from cluster.sweeps.record import FILE, RunRecord, SweepRecord, read_record
+from cluster.sweeps.record import RunRecord, SweepRecord, read_record
 from cluster.sweeps.sweep_file import Axis
 from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
 from core.errors import UsageError

@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_result_of_a_coordinator_that_another_one_followed_is_none(tmp_path: P
 
 @pytest.mark.parametrize("ended", [None, "cancelled"])
 def test_a_run_that_was_resumed_after_its_result_shows_its_state_s_updates(
-    tmp_path: Path, ended: str | None
+    tmp_path: Path, ended: Literal["cancelled"] | None
 ) -> None:
     updates = {"applied": 100, "scheduled": 1000, "duplicates_dropped": 2, "rolled_back": 0}
     result = {**CASES["result"], "status": "cancelled", "updates": updates, "resumptions": 0}
