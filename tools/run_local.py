@@ -73,7 +73,12 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
     if was_running:
         extra = [*extra, "--jobs"]
     # A child inherits ignored signals, not handlers: `start` handles Ctrl-C as if typed by hand.
-    start = subprocess.Popen([*fab, "deploy", "start", "--inventory", inventory, *extra])
+    environment = dict(os.environ)
+    if not was_running:
+        environment["PSCLUSTER_STOPS_AFTER"] = "1"  # a start that is interrupted says so
+    start = subprocess.Popen(
+        [*fab, "deploy", "start", "--inventory", inventory, *extra], env=environment
+    )
     # Signals from before `start`, a terminal's Ctrl-C included: twice this early does no harm.
     for early in tuple(received):
         start.send_signal(early)

@@ -23,7 +23,6 @@ from deploy.commands.flags import (
 )
 from deploy.commands.opened import run_phases
 from deploy.commands.opening import open_cluster, open_inventory
-from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
 from deploy.terminal.question import require_yes
 
@@ -136,25 +135,35 @@ def reset(flags: ResetFlags) -> None:
     if not flags.yes:
         nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
         require_yes(f"remove {what} from {nodes}?", "nothing was removed", "removes")
-    server = shared_folders(opened.inventory).server
-    with opened.cluster.fleet() as fleet:
-        # The clients first: a mount whose server is gone cannot be taken down in peace.
-        results: dict[str, str | ClusterError] = {}
-        for batch in (
-            [name for name in names if name != server],
-            [name for name in names if name == server],
-        ):
-            with waiting_for(f"removing everything from {len(batch)} nodes"):
-                results |= fleet.each(
-                    lambda node: _reset_on(node, opened.inventory, flags.with_data), batch
-                )
-    done = [name for name, result in results.items() if isinstance(result, str)]
-    opened.cluster.forget_nodes(done)
-    if opened.keys is not None:
-        opened.keys.forget(done)
-    for name, result in results.items():
-        if isinstance(result, str):
-            say(f"{name}: {result}")
+    shared = shared_folders(opened.inventory)
+    done: list[str] = []
+    results: dict[str, None | ClusterError] = {}
+
+    def reset_one(node: "Connector") -> None:
+        line = _reset_on(node, opened.inventory, flags.with_data)
+        if node.name == shared.server and not flags.with_data:
+            line += f"; {shared.export} stays with data and runs: `--with-data` removes it"
+        say(f"{node.name}: {line}\n", end="")  # one write: lines of several nodes do not mix
+        done.append(node.name)
+
+    try:
+        with opened.cluster.fleet() as fleet:
+            # The clients first: a mount whose server is gone cannot be taken down in peace.
+            for batch in (
+                [name for name in names if name != shared.server],
+                [name for name in names if name == shared.server],
+            ):
+                if batch:
+                    say(f"removing everything from {', '.join(batch)}", error=True)
+                    results |= fleet.each(reset_one, batch)
+    except KeyboardInterrupt:
+        left = ", ".join(name for name in names if name not in done)
+        say(f"interrupted: {left} may have a part left; run it again", error=True)
+        raise
+    finally:
+        opened.cluster.forget_nodes(done)
+        if opened.keys is not None:
+            opened.keys.forget(done)
     errors = [str(result) for result in results.values() if isinstance(result, ClusterError)]
     if errors:
         raise DegradedError("\n".join(errors))

@@ -3,6 +3,7 @@
 No packages, no mounts, no firewall.
 """
 
+import os
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from core.inventory import Inventory
 
 Kind = Literal["start", "restart", "wait", "keep", "refuse", "run", "skip"]
+STOPS_AFTER = "PSCLUSTER_STOPS_AFTER"
+"""A variable of the environment that `make run` sets: it stops the cluster after this start."""
 CHANGES: frozenset[Kind] = frozenset({"start", "restart", "run"})
 _NOT_YET: frozenset[Kind] = frozenset({"start", "restart", "wait"})
 
@@ -188,8 +191,11 @@ class Roles:
                 asked = beside.submit(guard_of, Local("this machine"))
                 now = self.services.start(self.tasks, progress.roles)
         except KeyboardInterrupt:
-            stop_command = command("deploy stop", self.inventory)
-            say(f"interrupted while the roles start; they stay until `{stop_command}`", error=True)
+            if os.environ.get(STOPS_AFTER):
+                follows = "they are stopped now"
+            else:
+                follows = f"they stay until `{command('deploy stop', self.inventory)}`"
+            say(f"interrupted while the roles start; {follows}", error=True)
             raise
         require_ready(now, [task.name for task in self.tasks], self.inventory)
         _, accounts, privileges = asked.result()

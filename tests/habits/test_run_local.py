@@ -34,6 +34,7 @@ if sys.argv[2] == "start":
         while not got:
             signal.pause()
         sys.exit(130 if got == [signal.SIGINT] else 1)
+    print("stops after it:", "PSCLUSTER_STOPS_AFTER" in os.environ)
     sys.exit(int(os.environ.get("START_STATUS", "0")))
 sys.exit(int(os.environ.get("STOP_STATUS", "0")))
 """
@@ -93,7 +94,8 @@ def test_a_second_one_is_refused_and_stops_nothing(tmp_path: Path) -> None:
 @rows("start", "stop", "status")
 def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, status: int) -> None:
     statuses = {"START_STATUS": str(start), "STOP_STATUS": str(stop)}
-    assert run(tmp_path, "--data", "synthetic", **statuses).returncode == status
+    done = run(tmp_path, "--data", "synthetic", **statuses)
+    assert (done.returncode, done.stdout) == (status, "stops after it: True\n")
     assert asked(tmp_path) == [
         "deploy start --inventory local.yaml --data synthetic",
         "deploy stop --inventory local.yaml",
@@ -104,7 +106,7 @@ def test_a_cluster_that_was_running_before_is_left_running(tmp_path: Path) -> No
     done = run(tmp_path, STATE="running", STATUS_STATUS="0")
     assert done.returncode == 0
     assert asked(tmp_path) == ["deploy start --inventory local.yaml --jobs"]
-    assert "the cluster ran before and stays up" in done.stdout
+    assert "stops after it: False\nthe cluster ran before and stays up" in done.stdout
 
 
 def test_an_inventory_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from core.control.own_state import state_of
+from deploy.cluster.connector import Connector
+from deploy.commands import machine_actions
 from deploy.release.requirements import committed, environment_key
 from tests.deploy.over_ssh.sshd import (
     ACCOUNT,
@@ -129,6 +131,36 @@ def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(
 def test_what_cannot_be_meant_is_one_line(fab: Fab) -> None:
     for line, words in table("deploy/commands/tables", "test_what_cannot_be_meant_is_one_line"):
         fab(line).refuses(words)
+
+
+@pytest.fixture
+def resets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes without a machine behind them: pi-1 serves the shared folder."""
+    (tmp_path / "inventory.yaml").write_text(THREE.format(user="pi", port=22, key="none"))
+    monkeypatch.setattr(machine_actions, "_reset_on", lambda node, *_: "reset")
+
+
+@pytest.mark.usefixtures("resets")
+def test_reset_has_a_line_a_node_and_says_what_stays(fab: Fab) -> None:
+    stays = "/srv/pscluster stays with data and runs: `--with-data` removes it"
+    done = fab("deploy reset --yes").says("pi-2: reset\n", "pi-3: reset\n", f"pi-1: reset; {stays}")
+    done.warns("removing everything from pi-2, pi-3\nremoving everything from pi-1\n")
+    assert "stays" not in fab("deploy reset --yes --with-data").says("pi-1: reset\n").stdout
+
+
+@pytest.mark.usefixtures("resets")
+def test_a_reset_that_is_interrupted_names_what_is_left(
+    fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reset_on(node: Connector, *_: object) -> str:
+        if node.name == "pi-1":
+            raise KeyboardInterrupt
+        return "reset"
+
+    monkeypatch.setattr(machine_actions, "_reset_on", reset_on)
+    fab("deploy reset --yes").warns(
+        "interrupted: pi-1 may have a part left; run it again", code=130
+    )
 
 
 @pytest.mark.parametrize("action", ["trust", "push", "storage", "rollback", "reset", "ssh"])

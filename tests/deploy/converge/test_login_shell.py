@@ -1,4 +1,4 @@
-"""A login shell that does not run our command is named; its disk and machine are not blamed."""
+"""A login shell that does not run our command is named; disk and machine are not blamed."""
 
 from typing import Any
 

@@ -1,8 +1,12 @@
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from core.inventory.task import Task
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
-from deploy.converge.this_machine import disagreement, plan_start
+from deploy.converge.change import SILENT
+from deploy.converge.this_machine import STOPS_AFTER, Roles, disagreement, plan_start
 
 PI = Path("pi.yaml")
 TASKS = (
@@ -72,3 +76,23 @@ def test_a_cluster_that_runs_with_other_roles_is_refused_with_the_differences() 
     moved = disagreement(worker(0, 3333), READY, PI)
     assert "worker:0 runs at 127.0.0.1:2223, not 127.0.0.1:3333" in moved
     assert disagreement(TASKS[:1], STOPPED, PI) == ""
+
+
+@pytest.mark.parametrize(
+    ("stops", "follows"),
+    [("", "they stay until `fab deploy stop"), ("1", "they are stopped now\n")],
+)
+def test_an_interrupted_start_says_what_follows(
+    stops: str, follows: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def start(self, *_: object) -> ClusterStatus:
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv(STOPS_AFTER, stops)
+    services: Any = Interrupted()
+    (first, _) = Roles(TASKS, services, PI).changes(STOPPED)
+    call: Any = first.steps[0]
+    with pytest.raises(KeyboardInterrupt):
+        call.action(SILENT)
+    assert f"interrupted while the roles start; {follows}" in capsys.readouterr().err
