@@ -75,7 +75,7 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
     # A child inherits ignored signals, not handlers: `start` handles Ctrl-C as if typed by hand.
     environment = dict(os.environ)
     if not was_running:
-        environment["PSCLUSTER_STOPS_AFTER"] = "1"  # a start that is interrupted says so
+        environment["PSCLUSTER_STOPS_AFTER"] = "1"  # for the line of an interrupted start
     start = subprocess.Popen(
         [*fab, "deploy", "start", "--inventory", inventory, *extra], env=environment
     )
