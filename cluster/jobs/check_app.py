@@ -72,6 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ExitCode.DONE
 
 
+WHY_NO_LOSS = (
+    "a division by zero, a logarithm of zero, or numbers in data() that are far from the range -10"
+    " to 10"
+)
+WHY_NO_GRADIENT = "a root, a power or a logarithm whose slope at zero is infinite"
+
+
+def _refuse_unless_finite(path: Path, figure: str, value: float, why: str) -> None:
+    if not math.isfinite(value):
+        raise ClusterError(f"{path}: {figure} is {value}: expected a finite number: look for {why}")
+
+
 def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
     begin = time.monotonic()
     path = app_path(inventory)
@@ -114,18 +126,9 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         before = memory.marked()
         loss = steps.run()
         first = time.monotonic() - begin
-        if not math.isfinite(loss):
-            raise ClusterError(
-                f"{path}: the loss of the first step is {loss}: expected a finite number: look for"
-                " a division by zero, a logarithm of zero, or numbers in data() that are far from"
-                " the range -10 to 10"
-            )
+        _refuse_unless_finite(path, "the loss of the first step", loss, WHY_NO_LOSS)
         seconds, gradients = steps.timed(cancel)
-        if not math.isfinite(steps.norm):
-            raise ClusterError(
-                f"{path}: the gradient of a step is {steps.norm}: expected finite numbers: look for"
-                " a root, a power or a logarithm whose slope at zero is infinite"
-            )
+        _refuse_unless_finite(path, "the gradient of a step", steps.norm, WHY_NO_GRADIENT)
         after = memory.highest_since_mark()
     return MeasuredStep(
         app.name,

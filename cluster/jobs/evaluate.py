@@ -4,7 +4,7 @@ Each worker takes chunks of rows, pulls the parameters and answers with a confus
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from math import fsum, isfinite, prod
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from cluster.apps.app_network import AppNetwork
 from cluster.jobs.arithmetic import arithmetic_of_job
+from cluster.jobs.by_group import Groups, describe_groups, groups_of_test, say_groups
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import chunks
 from cluster.jobs.lifecycle import Job
-from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import Runner, Session
 from cluster.jobs.sources import load_dataset
@@ -56,8 +56,6 @@ log = logging.getLogger(__name__)
 CHUNK = 250
 """Windows of one dispatch: large enough that the pull does not count, small enough for every worker
 to get some."""
-MOST_GROUPS = 64
-"""Groups of a test that get figures of their own: each takes a chunk at least."""
 LINGER_SECONDS = 5.0
 """For the chunks under way once an evaluation is to end."""
 
@@ -148,25 +146,7 @@ class Found:
     by_label: Sequence[tuple[int, int, int]] = ()
     curves: Sequence[Curve | None] = ()
     """Precision over recall of each class; empty where there are too many classes, or none."""
-    of_groups: Mapping[int, "Found"] = field(default_factory=dict)
-    """What it found of each group, such as a person, by its number."""
-
-    def describe_groups(self, names: Sequence[str]) -> list[dict[str, Any]] | None:
-        """The entry `by_group` of a result, worst first; null without groups.
-
-        `names` are those of the groups by their numbers, as far as the source says them.
-        """
-        name_of = dict(enumerate(names))
-        worst_first = sorted(self.of_groups.items(), key=lambda of: _how_well(of[1].figures))
-        groups = [
-            {
-                "group": name_of.get(number, str(number)),
-                "examples": of.examples,
-                **describe_figures(of.figures),
-            }
-            for number, of in worst_first
-        ]
-        return groups or None
+    of_groups: Groups = field(default_factory=dict)
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
@@ -176,26 +156,6 @@ class Found:
             if curve is not None
         }
         return found or None
-
-    def line_of_groups(self, by: str, names: Sequence[str]) -> str | None:
-        """Return the worst and the best group in words; None without groups or accuracies."""
-        groups = self.describe_groups(names)
-        if not groups or None in (of["accuracy"] for of in groups):
-            return None
-        worst = groups[0]
-        best = groups[-1]
-        return (
-            f"test by {by or 'person'}: accuracy {worst['accuracy']:.4f} ({worst['group']}) to"
-            f" {best['accuracy']:.4f} ({best['group']})"
-        )
-
-
-def _how_well(figures: Figures | None) -> float:
-    if figures is None:
-        return 0.0
-    if figures.accuracy is None:
-        return -figures.loss
-    return figures.accuracy
 
 
 class Evaluator:
@@ -251,7 +211,9 @@ class Evaluator:
         whole = self._found([reply for of_group in replies.values() for reply in of_group])
         if groups is None:
             return whole
-        return replace(whole, of_groups={group: self._found(of) for group, of in replies.items()})
+        found = {group: self._found(of) for group, of in replies.items()}
+        of_groups = {group: (of.examples, of.figures) for group, of in found.items()}
+        return replace(whole, of_groups=of_groups)
 
     def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
         sums = self._evaluation.sums(replies)
@@ -282,22 +244,6 @@ def figures_computed(
     )
     rows = tuple(map(tuple, found.confusion.tolist()))
     return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
-
-
-def say_groups(found: Found, dataset: Dataset, display: Display) -> None:
-    """Say how far apart the figures of the groups are."""
-    line = found.line_of_groups(dataset.held_out.by, dataset.held_out.groups)
-    if line is not None:
-        display.say(line)
-
-
-def groups_of_test(dataset: Dataset) -> NDArray[np.int32] | None:
-    """Return the group of each row of the set; None where the test has one or too many."""
-    groups = dataset.subjects()
-    number = len(np.unique(groups[dataset.train_windows :]))
-    if 1 < number <= MOST_GROUPS:
-        return groups
-    return None
 
 
 def tested(
@@ -415,7 +361,7 @@ class EvaluateRun(Job):
             )
         if self.found.figures is not None:
             self.stream.emit(figures_computed("test", self.found, self.dataset.labels, None))
-            say_groups(self.found, self.dataset, self.display)
+            say_groups(self.found.of_groups, self.dataset, self.display)
 
     def complete(self) -> bool:
         """Whether every test window was looked at."""
@@ -434,7 +380,7 @@ class EvaluateRun(Job):
             "model": self.model.network.describe() if self.model else None,
             "final": describe_figures(found.figures if found else None),
             "by_group": (
-                found.describe_groups(self.dataset.held_out.groups)
+                describe_groups(found.of_groups, self.dataset.held_out.groups)
                 if found and self.dataset
                 else None
             ),

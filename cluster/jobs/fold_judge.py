@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from cluster.jobs.cv_record import FoldScore, GroupScore
 from cluster.jobs.divergence import refuse_without_loss
-from cluster.jobs.evaluate import Evaluator, Found
+from cluster.jobs.evaluate import Evaluator
 from core.data.folds import Fold
+from core.status.parts import Figures
 from worker_node.recordings import Standardization
 
 
@@ -33,7 +34,7 @@ def judged(
     return FoldScore(
         seed=0,
         fold=fold.number,
-        groups=tuple(_group_score(group, whole.of_groups[group]) for group in fold.groups),
+        groups=tuple(_group_score(group, *whole.of_groups[group]) for group in fold.groups),
         train_windows=len(fold.train),
         windows=whole.examples,
         figures=whole.figures.describe(),
@@ -43,7 +44,7 @@ def judged(
     )
 
 
-def _group_score(group: int, found: Found) -> GroupScore:
-    if found.figures is None or found.figures.accuracy is None:
-        return GroupScore(group, found.examples, None)
-    return GroupScore(group, found.examples, round(found.figures.accuracy * found.examples))
+def _group_score(group: int, examples: int, figures: Figures | None) -> GroupScore:
+    if figures is None or figures.accuracy is None:
+        return GroupScore(group, examples, None)
+    return GroupScore(group, examples, round(figures.accuracy * examples))

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from cluster.jobs import checkpointing
 from cluster.jobs.arithmetic import arithmetic_of_job
 from cluster.jobs.busy import BusyMeter
+from cluster.jobs.by_group import describe_groups, say_groups
 from cluster.jobs.calibration import latest_calibration, speeds_of
 from cluster.jobs.chaos_log import Hold, sabotage
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
 from cluster.jobs.divergence import DivergedError
-from cluster.jobs.evaluate import Evaluator, figures_computed, say_groups, tested
+from cluster.jobs.evaluate import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.lifecycle import Job, JobContext
@@ -263,12 +264,12 @@ class TrainRun(Job):
             self.display.say("test: interrupted, no figures; run `fab job evaluate`")
             return
         self.report.final = found.figures
-        self.report.by_group = found.describe_groups(self.dataset.held_out.groups)
+        self.report.by_group = describe_groups(found.of_groups, self.dataset.held_out.groups)
         self.report.confusion = found.confusion
         self.report.precision_recall = found.describe_curves(self.dataset.labels)
         if found.figures is not None:
             self.stream.emit(figures_computed("test", found, self.dataset.labels, used.epoch))
-            say_groups(found, self.dataset, self.display)
+            say_groups(found.of_groups, self.dataset, self.display)
 
     def _cut(self, session: Session | Solo) -> None:
         """Set the number of slots: the user's, the run's, or a suitable one."""

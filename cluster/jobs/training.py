@@ -205,10 +205,7 @@ class Trainer:
         return mean
 
     def _now(self, fit: Fit) -> Vector:
-        """Return the parameters as they are. Raises DivergedError if they are not finite.
-
-        A gradient that is finite may still carry them too far, as may statistics, which have none.
-        """
+        """Return the parameters. Raises DivergedError if a finite gradient took them too far."""
         vector = self._mode.shards.read()
         lost = int(np.count_nonzero(~np.isfinite(vector)))
         if lost:

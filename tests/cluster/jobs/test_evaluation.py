@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from cluster.jobs.by_group import describe_groups, line_of_groups
 from cluster.jobs.evaluate import CHUNK, Evaluation, Evaluator
 from core.engine.dispatcher import Dispatcher
 from core.engine.messages import Item, Outcome
@@ -76,13 +77,12 @@ def test_each_group_has_figures_of_its_own_and_the_worst_comes_first() -> None:
     groups[::20] = 1
     found = evaluator(Inline())(rows, STANDARD, groups=groups)
     assert found.confusion.tolist() == [[140, 0], [140, 0]]
-    described = found.describe_groups(["anna", "bob"])
+    described = describe_groups(found.of_groups, ["anna", "bob"])
     assert described is not None
     figures = [(of["group"], of["examples"], of["accuracy"], of["loss"]) for of in described]
     assert figures == [("bob", 154, pytest.approx(14 / 154), 0.5), ("2", 126, 1.0, 0.5)]
-    assert found.line_of_groups("user", ["anna", "bob"]) == (
-        "test by user: accuracy 0.0909 (bob) to 1.0000 (2)"
-    )
+    line = line_of_groups(found.of_groups, "user", ["anna", "bob"])
+    assert line == "test by user: accuracy 0.0909 (bob) to 1.0000 (2)"
 
 
 def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
