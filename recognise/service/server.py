@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from core.control.door import Door, listening
+from core.errors import ClusterError, reason_of
 from core.metrics import exporter
-from core.server.sockets import explain
 from core.web.entrance import Entrance, Patience
 from recognise.service.application import Application
 from recognise.service.bodies import Budget
@@ -102,8 +102,12 @@ def bound(options: ServiceOptions) -> socket.socket:
     """Return the socket that listens. Raises ClusterError when the port is taken."""
     try:
         listener = listening(options.host, options.port)
-    except OSError as problem:
-        raise explain(problem, options.host, options.port, "the service") from None
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise ClusterError(
+            f"port {options.port} of {options.host} cannot be opened ({reason}): end what listens"
+            " there, or choose another with --port"
+        ) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
     # Accepted sockets inherit it. asyncio sets it where a socket names its protocol, and `accept`
     # names none; without it, the second part of an answer waits 40 ms for the client's
@@ -201,7 +205,11 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
     try:
         found = exporter.serve(metrics.registry, host, options.metrics_port, pulse.is_felt)
     except OSError as problem:
-        raise explain(problem, host, options.metrics_port, "the service's metrics") from None
+        raise ClusterError(
+            f"port {options.metrics_port} of {host} cannot be opened"
+            f" ({reason_of(problem)}): end what listens there, or choose another with"
+            " --metrics-port"
+        ) from None
     try:
         yield found.port
     finally:
