@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PATIENCE_SECONDS = 90.0
+AGAIN_SECONDS = 5.0
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-7]|9[0-7]|38|4[0-7]|48)(?:;[0-9]+)*m")
 
@@ -49,6 +50,17 @@ class Terminal:
     def interrupt(self) -> None:
         """Ctrl-C."""
         os.write(self.descriptor, b"\x03")
+
+    def end_after(self, keys: bytes) -> int:
+        """Press these keys, again and again: a Ctrl-C just before a read does not end the read."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        pressed = -AGAIN_SECONDS
+        while self.open and time.monotonic() < end:
+            if time.monotonic() - pressed >= AGAIN_SECONDS:
+                pressed = time.monotonic()
+                os.write(self.descriptor, keys)
+            self._read()
+        return self.process.wait(PATIENCE_SECONDS)
 
     def end(self) -> int:
         end = time.monotonic() + PATIENCE_SECONDS

@@ -1,6 +1,5 @@
 """What leaves a question means no, in one line, and nothing was done."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -25,8 +24,7 @@ def inventory(tmp_path: Path) -> None:
 def test_what_leaves_a_question_means_no(keys: bytes, tmp_path: Path) -> None:
     with on_a_terminal([*PROGRAM, "deploy", "reset"], tmp_path, columns=300) as terminal:
         terminal.until(r"\[y/N\] ")
-        os.write(terminal.descriptor, keys)
-        assert terminal.end() == 2, terminal.text
+        assert terminal.end_after(keys) == 2, terminal.text
     _, question, *rest = [row for row in terminal.rows if row]
     assert question.startswith(f"{ASKED} [y/N] ")
     assert rest == ["nothing was removed"]
