@@ -54,9 +54,9 @@ def install(packages: Sequence[str]) -> None:
     """
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        options = ("-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "--no-install-recommends")
-        run("apt-get", *options, "update", environment=environment)
-        run("apt-get", *options, "install", *packages, environment=environment)
+        options = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq")
+        run(*options, "update", environment=environment)
+        run(*options, "install", "--no-install-recommends", *packages, environment=environment)
 
 
 def _missing() -> list[str]:
