@@ -58,7 +58,6 @@ class Lab(OverSsh[LabNode]):
         cls,
         count: int = MOST_NODES,
         *,
-        name: str | None = None,
         oddities_of: Mapping[str, Oddity] | None = None,
         seeds: Mapping[str, Path] | None = None,
         mbit_per_second: float = network.LINK_MBIT_PER_SECOND,
@@ -72,7 +71,7 @@ class Lab(OverSsh[LabNode]):
                 is left then.
         """
         requirements.check()
-        places = Places.of(name)
+        places = Places.of()
         if not 1 <= count <= MOST_NODES:
             raise LabError(f"{count} nodes: expected 1 to {MOST_NODES}")
         layers = {node: [str(folder)] for node, folder in (seeds or {}).items()}
@@ -97,13 +96,13 @@ class Lab(OverSsh[LabNode]):
         return lab
 
     @classmethod
-    def attach(cls, name: str | None = None) -> Self:
+    def attach(cls) -> Self:
         """The lab of this name.
 
         Raises:
             LabError: None is up.
         """
-        places = Places.of(name)
+        places = Places.of()
         try:
             return cls(places, Plan(**json.loads(places.state.read_text())))
         except FileNotFoundError:

@@ -108,7 +108,7 @@ done"""
     caged = place.as_root("journalctl -o cat -u 'pscluster-ps-*' -u 'pscluster-worker-*'")
     said = [line for line in caged.splitlines() if "caged: " in line]
     assert said
-    assert [line for line in said if "Landlock ABI" not in line or "NO FILTER" in line] == []
+    assert all("Landlock ABI" in line and "NO FILTER" not in line for line in said)
     log = f"{JOBS}/{place.job()}/output.log"
     for account, other in (("pscluster-role", 1), (ACCOUNT, 0)):
         command = place.hub.command("setpriv", "--reuid", account, "--regid", account)
@@ -197,6 +197,19 @@ def test_a_start_goes_through_no_link_that_the_account_left(place: Place, folder
     assert (place.owner(STATE), place.owner(JOBS)) == ("root 755",) * 2
     assert place.owner(f"{STATE}/home") == f"{ACCOUNT} 750"
     place.operator.fab(*PI)
+
+
+def test_a_job_is_submitted_through_no_link_and_removes_nothing_there(place: Place) -> None:
+    treasure = "/root/treasure"
+    place.as_root(
+        f'mkdir -p {treasure}; for n in $(seq 10 99); do touch "{treasure}/20200101T00$n-pi"; done'
+    )
+    with place.of_an_older_version():
+        moved = place.as_account(f"mv {JOBS} {STATE}/kept && ln -s {treasure} {JOBS}")
+        assert moved.returncode == 0
+        assert "no job can be submitted" in place.operator.fab(*PI, code=1).text
+    assert place.as_root(f"ls {treasure} | wc -l") == "90"
+    assert place.owner(treasure) == "root 755"
 
 
 APP = """

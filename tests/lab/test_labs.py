@@ -18,29 +18,17 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 def test_an_interrupted_up_leaves_nothing(lab_can_run: None) -> None:
     """Also after a kill before the clean-up: then `down` cleans up."""
-    environment = {**os.environ, "PSCLUSTER_LAB": "trial"}
+    places = Places.of("trial")
+    up = ["unshare", "--net", sys.executable, "-m", "tests.lab", "up", "6"]
+    environment = {**os.environ, "PSCLUSTER_LAB": places.lab}
+    groups = (places.cgroup("memory"), places.cgroup("unified"))
+    folders = (places.run, places.registered, places.told, *groups)
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-        with subprocess.Popen(
-            ["unshare", "--net", sys.executable, "-m", "tests.lab", "up", "6"],
-            cwd=PROJECT,
-            env=environment,
-        ) as up:
-            eventually(lambda: len(nodes(Places.of("trial"))) > 2, "some nodes are made")
-            up.send_signal(number)
-            assert up.wait(60) == code
+        with subprocess.Popen(up, cwd=PROJECT, env=environment) as process:
+            eventually(lambda: len(nodes(places)) > 2, "some nodes are made")
+            process.send_signal(number)
+            assert process.wait(60) == code
         if number == signal.SIGKILL:
-            remove(Places.of("trial"))
-        assert left("trial") == []
-
-
-def left(name: str) -> list[str]:
-    places = Places.of(name)
-    paths = (
-        places.run,
-        places.registered,
-        places.told,
-        places.cgroup("memory"),
-        places.cgroup("unified"),
-    )
-    folders = [str(path) for path in paths if path.exists()]
-    return [*network.left(places), *nodes(places), *folders]
+            remove(places)
+        assert network.left(places) == nodes(places) == []
+        assert [folder for folder in folders if folder.exists()] == []
