@@ -59,7 +59,6 @@ class Boxes:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
-        self.parent = f"/{name}"
         self._settings = folder / "containers.conf"
         self._started: list[Box] = []
 
@@ -89,7 +88,7 @@ class Boxes:
         # Podman's own limits may be above those of a container manager around this machine.
         podman = f"""\
             podman {" ".join(STORE.flags)} --tmpdir {self.folder / "podman"} run --rm --pull never
-            --network ns:/run/netns/{self.name} --cgroup-parent {self.parent} --user {UID}:{UID}
+            --network ns:/run/netns/{self.name} --cgroup-parent /{self.name} --user {UID}:{UID}
             --read-only --read-only-tmpfs=false --tmpfs /tmp:rw,size=256m
             --cap-drop all --security-opt no-new-privileges --memory {MEGABYTES[kind]}m
             --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --env PSCLUSTER_TOKEN
@@ -129,10 +128,6 @@ class Boxes:
     def first(self, kind: str) -> Box:
         """The container of that kind that was started first."""
         return next(box for box in self._started if box.kind == kind)
-
-    def log_of(self, kind: str) -> str:
-        """What the first container of that kind has printed."""
-        return self.first(kind).log.read_text()
 
     def kill(self, module: str) -> None:
         """Kill the container of `python -m module`: its first process ends the others."""
