@@ -39,7 +39,7 @@ def versions_come_and_go(
 
     assert f"{node}: har: version 1" in promoted(operator, folder / "1")
     eventually(operator.well, "the first version is served", SECONDS)
-    token = operator.fab("service", "token").stdout.split()[-1]
+    token = service(operator, "token").split()[-1]
     authority = lab.ssh(node, "cat /etc/pscluster/service/authority.crt").stdout
     body = json.dumps(as_json(windows(2), outputs=[{"name": "logits"}]))
     words = shlex.join(
@@ -56,8 +56,8 @@ def versions_come_and_go(
     )
     promoted(operator, folder / "2")
     eventually(lambda: answer()["model_version"] == "2", "the new version is served", SECONDS)
-    assert "current" in operator.fab("service", "list").stdout
-    operator.fab("service", "rollback")
+    assert "current" in service(operator, "list")
+    service(operator, "rollback")
     eventually(lambda: answer()["model_version"] == "1", "the version before is served", SECONDS)
     before = main_process(lab, node)
     assert f"{node}: service ready" in operator.fab("deploy", "restart", "--role", "service").stdout
@@ -76,4 +76,9 @@ def main_process(lab: Lab, node: str) -> str:
 
 def promoted(operator: Operator, folder: Path) -> str:
     """What the promotion of an export says."""
-    return operator.fab("service", "promote", "--model", str(folder)).stdout
+    return service(operator, "promote", "--model", str(folder))
+
+
+def service(operator: Operator, *words: str) -> str:
+    """What a command says of the nodes' service; without an inventory it is this machine's."""
+    return operator.fab("service", *words, "--inventory", str(operator.inventory)).stdout
