@@ -1,7 +1,7 @@
 """Updates lost and updates doubled while faults are injected on purpose.
 
-On a cluster that `fab` started (4 workers, 2 parameter servers, all kept by the supervisor). The
-first rows count each update at each shard by itself, in every codec
+On a cluster that `fab` started (4 workers, 2 with `--quick`, and 2 parameter servers, all kept by
+the supervisor). The first rows count each update at each shard by itself, in every codec
 (`benchmarks.coordinators.faults`), under faults of workers, connections and deliveries. Then comes
 `fab job train` in every mode with every codec it takes, under those of parameter servers and
 coordinators too: what they take is lost with them, and comes again from the last checkpoint; every
@@ -17,9 +17,9 @@ from benchmarks.beds.supervised_cluster import SupervisedCluster, ended, supervi
 from benchmarks.report import arguments, publish, tell
 from deploy.common.project import ROOT
 
-WORKERS = {"full": 4, "quick": 4, "smoke": 2}
+WORKERS = {"full": 4, "quick": 2, "smoke": 2}
 SERVERS = 2
-FAULTS = {"full": (400, 40), "quick": (60, 8), "smoke": (6, 1)}
+FAULTS = {"full": (400, 40), "quick": (20, 2), "smoke": (6, 1)}
 """How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
 

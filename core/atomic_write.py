@@ -87,8 +87,9 @@ def whole_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
         replaced = path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")
         if latest := max(replaced, key=lambda folder: folder.stat().st_mtime, default=None):
             latest.rename(path)
-    for leftover in (partial, old):
-        shutil.rmtree(leftover, ignore_errors=True)  # of an earlier process with this number
+    # Those of killed processes: with `path` there, an old one only waits for its removal.
+    for leftover in (partial, *path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")):
+        shutil.rmtree(leftover, ignore_errors=True)
     try:
         partial.mkdir(mode)
         yield partial

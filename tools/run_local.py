@@ -59,17 +59,13 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
 
     for number in SIGNALS:
         signal.signal(number, pass_on)
-    seen = subprocess.run(
-        [*fab, "deploy", "status", "--inventory", inventory, "--json"],
-        capture_output=True,
-        text=True,
-    )
+    looked = _looked(inventory, fab)
     if received:
         return 128 + received[0]
-    if seen.returncode not in STATUS_KNOWN:
-        sys.stderr.write(seen.stderr)
-        return _shell_status(seen.returncode)
-    was_running = json.loads(seen.stdout)["state"] != "stopped"
+    if looked.returncode not in STATUS_KNOWN:
+        sys.stderr.write(looked.stderr)
+        return _shell_status(looked.returncode)
+    was_running = not _is_stopped(looked)
     if was_running:
         extra = [*extra, "--jobs"]
     # A child inherits ignored signals, not handlers: `start` handles Ctrl-C as if typed by hand.
@@ -91,11 +87,22 @@ def run(inventory: str, extra: Sequence[str], fab: Sequence[str] = (str(FAB),)) 
             f" {inventory}"
         )
         return status
+    if status == USAGE and _is_stopped(_looked(inventory, fab)):
+        return status  # nothing was started, and the refusal is the last line
     # Stopping has deadlines of its own; a second Ctrl-C must not leave half a cluster behind.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     stop = subprocess.run([*fab, "deploy", "stop", "--inventory", inventory])
     return status or _shell_status(stop.returncode)
+
+
+def _looked(inventory: str, fab: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    words = [*fab, "deploy", "status", "--inventory", inventory, "--json"]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def _is_stopped(looked: subprocess.CompletedProcess[str]) -> bool:
+    return looked.returncode in STATUS_KNOWN and json.loads(looked.stdout)["state"] == "stopped"
 
 
 def _shell_status(returncode: int) -> int:

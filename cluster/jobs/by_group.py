@@ -1,6 +1,7 @@
 """The figures of a test for each of its groups, such as a person."""
 
 from collections.abc import Mapping, Sequence
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ Groups = Mapping[int, tuple[int, Figures | None]]
 
 
 def groups_of_test(dataset: Dataset) -> NDArray[np.int32] | None:
-    """Return the group of each row of the set; None where the test has one or too many."""
+    """Return the group of each row; None where the test has one, too many, or some unknown."""
     groups = dataset.subjects()
-    number = len(np.unique(groups[dataset.train_windows :]))
-    if 1 < number <= MOST_GROUPS:
+    of_test = np.unique(groups[dataset.train_windows :])
+    if 1 < len(of_test) <= MOST_GROUPS and of_test[0] >= 0:
         return groups
     return None
 
@@ -53,8 +54,8 @@ def line_of_groups(groups: Groups, by: str, names: Sequence[str]) -> str | None:
     worst = described[0]
     best = described[-1]
     return (
-        f"test by {by or 'person'}: accuracy {worst['accuracy']:.4f} ({worst['group']}) to"
-        f" {best['accuracy']:.4f} ({best['group']})"
+        f"test by {by or 'person'}: worst {worst['group']} (accuracy {worst['accuracy']:.4f}), best"
+        f" {best['group']} ({best['accuracy']:.4f})"
     )
 
 
@@ -66,8 +67,8 @@ def say_groups(groups: Groups, dataset: Dataset, display: Display) -> None:
 
 
 def _how_well(figures: Figures | None) -> float:
-    if figures is None:
-        return 0.0
+    if figures is None or isnan(figures.loss):
+        return -inf
     if figures.accuracy is None:
         return -figures.loss
     return figures.accuracy

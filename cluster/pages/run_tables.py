@@ -1,5 +1,6 @@
 """The tables of a report: who was busy, what each worker did, the epochs."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.pages.run_charts import (
@@ -42,53 +43,48 @@ def value_text(value: Any) -> str:
             return str(value)
 
 
-def busy_table(run: StoredRun) -> Table | None:
-    """What ran where and how busy it was; None for a run that did not measure it."""
-    tasks = part_of(run.result, "busy", "tasks")
-    if not isinstance(tasks, list) or not tasks:
+Cell = Callable[[Mapping[str, Any]], str]
+
+
+def _table_of(entries: Any, columns: Mapping[str, Cell]) -> Table | None:
+    """Return a row for each object of a list in a result, by its columns; None without any."""
+    if not isinstance(entries, list) or not entries:
         return None
     rows = [
-        [
-            value_text(part_of(task, "task")),
-            value_text(part_of(task, "node")),
-            value_text(part_of(task, "device") or "processor"),
-            count(number_of(task, "cores")),
-            duration(number_of(task, "cpu_seconds")),
-            percent(number_of(task, "cpu_share")),
-            percent(number_of(task, "device_share")),
-        ]
-        for task in tasks
-        if isinstance(task, dict)
+        [cell(entry) for cell in columns.values()] for entry in entries if isinstance(entry, dict)
     ]
-    return [
-        "role",
-        "node",
-        "computes on",
-        "cores",
-        "processor time",
-        "of its cores",
-        "of its device",
-    ], rows
+    return list(columns), rows
+
+
+def busy_table(run: StoredRun) -> Table | None:
+    """What ran where and how busy it was; None for a run that did not measure it."""
+    return _table_of(
+        part_of(run.result, "busy", "tasks"),
+        {
+            "role": lambda task: value_text(part_of(task, "task")),
+            "node": lambda task: value_text(part_of(task, "node")),
+            "computes on": lambda task: value_text(part_of(task, "device") or "processor"),
+            "cores": lambda task: count(number_of(task, "cores")),
+            "processor time": lambda task: duration(number_of(task, "cpu_seconds")),
+            "of its cores": lambda task: percent(number_of(task, "cpu_share")),
+            "of its device": lambda task: percent(number_of(task, "device_share")),
+        },
+    )
 
 
 def group_table(run: StoredRun) -> Table | None:
     """Return a row for each person of the test, worst first; None without people."""
-    groups = part_of(run.result, "by_group")
-    if not isinstance(groups, list) or not groups:
-        return None
-    rows = [
-        [
-            value_text(part_of(entry, "group")),
-            count(number_of(entry, "examples")),
-            percent(number_of(entry, "accuracy")),
-            percent(number_of(entry, "f1_macro")),
-            figure(number_of(entry, "loss")),
-        ]
-        for entry in groups
-        if isinstance(entry, dict)
-    ]
-    by = part_of(run.result, "dataset", "held_out", "by") or "person"
-    return [value_text(by), unit_of(run.view), "accuracy", "F1", "loss"], rows
+    by = value_text(part_of(run.result, "dataset", "held_out", "by") or "person")
+    return _table_of(
+        part_of(run.result, "by_group"),
+        {
+            by: lambda group: value_text(part_of(group, "group")),
+            unit_of(run.view): lambda group: count(number_of(group, "examples")),
+            "accuracy": lambda group: percent(number_of(group, "accuracy")),
+            "F1": lambda group: percent(number_of(group, "f1_macro")),
+            "loss": lambda group: figure(number_of(group, "loss")),
+        },
+    )
 
 
 SPAN_STATES = ("working", "suspected", "away")

@@ -94,8 +94,14 @@ def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
                 f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said};"
                 f" {_not_run(node)}"
             )
-    if _sections(outcome.text, section).get("shell") != f"0 {ours}":
+    uid, _, word = _sections(outcome.text, section).get("shell", "").partition(" ")
+    if word != ours:
         raise ClusterError(f"{node.name}: {_not_run(node)}")
+    if uid != "0":
+        raise ClusterError(
+            f"{node.name}: expected that sudo runs commands as root, got uid {uid}: look for"
+            " `runas_default` in `sudo -l` there"
+        )
     return read_facts(outcome.text, asked, answered, section)
 
 

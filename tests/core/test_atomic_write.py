@@ -84,11 +84,11 @@ def test_what_was_there_comes_back_when_a_rename_fails(
     assert held(tmp_path) == {"run/log": "first"}, "the next call brought it back"
 
 
-def test_what_an_earlier_process_of_this_number_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_what_killed_processes_left_is_no_obstacle_and_goes(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    for end in ("partial", "old"):
-        (tmp_path / f".run.{os.getpid()}.{end}").mkdir()
-        (tmp_path / f".run.{os.getpid()}.{end}" / "stale").touch()
+    for end in (f"{os.getpid()}.partial", f"{os.getpid()}.old", "1.old"):
+        (tmp_path / f".run.{end}").mkdir()
+        (tmp_path / f".run.{end}" / "stale").touch()
     run.mkdir()
     fill(run, "first")
     assert held(tmp_path) == {"run/log": "first"}

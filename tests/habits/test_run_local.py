@@ -23,7 +23,9 @@ with pathlib.Path("asked").open("a") as asked:
     asked.write(" ".join(sys.argv[1:]) + chr(10))
 if sys.argv[2] == "status":
     print("local.yaml: no such file", file=sys.stderr)
-    print('{"state": "%s"}' % os.environ.get("STATE", "stopped"))
+    before = "deploy start" not in pathlib.Path("asked").read_text()
+    state = os.environ.get("STATE", "stopped") if before else os.environ.get("AFTER", "ready")
+    print('{"state": "%s"}' % state)
     sys.exit(int(os.environ.get("STATUS_STATUS", "3")))
 if sys.argv[2] == "start":
     if "--wait" in sys.argv:
@@ -74,9 +76,10 @@ def run(folder: Path, *extra: str, **environment: str) -> subprocess.CompletedPr
 
 
 def asked(folder: Path) -> list[str]:
-    status, *later = (folder / "asked").read_text().splitlines()
-    assert status == "deploy status --inventory local.yaml --json"
-    return later
+    status = "deploy status --inventory local.yaml --json"
+    first, *later = (folder / "asked").read_text().splitlines()
+    assert first == status
+    return [line for line in later if line != status]
 
 
 def test_a_second_one_is_refused_and_stops_nothing(tmp_path: Path) -> None:
@@ -100,6 +103,11 @@ def test_stops_and_keeps_the_status(tmp_path: Path, start: int, stop: int, statu
         "deploy start --inventory local.yaml --data synthetic",
         "deploy stop --inventory local.yaml",
     ]
+
+
+def test_a_refusal_before_anything_was_started_is_the_last_line(tmp_path: Path) -> None:
+    assert run(tmp_path, START_STATUS="2", AFTER="stopped").returncode == 2
+    assert asked(tmp_path) == ["deploy start --inventory local.yaml"]
 
 
 def test_a_cluster_that_was_running_before_is_left_running(tmp_path: Path) -> None:

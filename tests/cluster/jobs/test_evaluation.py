@@ -82,7 +82,7 @@ def test_each_group_has_figures_of_its_own_and_the_worst_comes_first() -> None:
     figures = [(of["group"], of["examples"], of["accuracy"], of["loss"]) for of in described]
     assert figures == [("bob", 154, pytest.approx(14 / 154), 0.5), ("2", 126, 1.0, 0.5)]
     line = line_of_groups(found.of_groups, "user", ["anna", "bob"])
-    assert line == "test by user: accuracy 0.0909 (bob) to 1.0000 (2)"
+    assert line == "test by user: worst bob (accuracy 0.0909), best 2 (1.0000)"
 
 
 def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:

@@ -40,3 +40,9 @@ def test_a_login_shell_that_does_not_run_our_command_is_named(lines: str) -> Non
     ) as lost:
         machine_facts(LoginShell(lines), Questions())
     assert "disk" not in str(lost.value)
+
+
+def test_an_account_of_sudo_that_is_not_root_is_named() -> None:
+    as_another = 'sh() { command sh "$@" | sed "s/^0 /1000 /"; }'
+    with pytest.raises(ClusterError, match=r"expected that sudo runs commands as root, got uid 1"):
+        machine_facts(LoginShell(as_another), Questions())
