@@ -31,6 +31,7 @@ from cluster.jobs.train_result import (
     digest_of,
     load,
 )
+from cluster.jobs.wrong import wrong_stretches
 from core.data import Dataset
 from core.engine.messages import Item
 from core.engine.runtime import trace
@@ -56,6 +57,7 @@ log = logging.getLogger(__name__)
 CHUNK = 250
 """Windows of one dispatch: large enough that the pull does not count, small enough for every worker
 to get some."""
+NO_ROWS = np.zeros(0, np.int32)
 LINGER_SECONDS = 5.0
 """For the chunks under way once an evaluation is to end."""
 
@@ -104,9 +106,8 @@ class Evaluation:
             answers = compute(trained, statistics, inputs)
             sums = self.objective.sums(targets, answers, counts)
             self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
-            return tf.concat(
-                [tf.reshape(tf.cast(value, tf.float64), [-1]) for value in sums.values()], 0
-            )
+            columns = [*sums.values(), *self.objective.classes_named(answers)]
+            return tf.concat([tf.reshape(tf.cast(value, tf.float64), [-1]) for value in columns], 0)
 
         self.function = trace(
             evaluate,
@@ -122,13 +123,18 @@ class Evaluation:
         """
         if not replies:
             return {}
-        whole = np.array([fsum(column) for column in zip(*replies, strict=True)])
         ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
+        columns = zip(*(reply[: ends[-1]] for reply in replies), strict=True)
+        whole = np.array([fsum(column) for column in columns])
         parts = np.split(whole, ends[:-1])
         return {
             name: part.reshape(shape)
             for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
         }
+
+    def named(self, reply: NDArray[np.float64]) -> NDArray[np.int32]:
+        """The class that each row of a chunk was taken for, int32 (CHUNK,); empty without."""
+        return reply[sum(map(prod, self.shapes.values())) :].astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,10 @@ class Found:
     curves: Sequence[Curve | None] = ()
     """Precision over recall of each class; empty where there are too many classes, or none."""
     of_groups: Groups = field(default_factory=dict)
+    rows: NDArray[np.int32] = field(default_factory=lambda: NO_ROWS)
+    named: NDArray[np.int32] = field(default_factory=lambda: NO_ROWS)
+    """The class that each of `rows` was taken for; both empty for a task without one class a row.
+    """
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
@@ -195,6 +205,7 @@ class Evaluator:
             rows_of = {int(group): rows[of_rows == group] for group in np.unique(of_rows)}
         replies: dict[int, list[NDArray[np.float64]]] = {group: [] for group in rows_of}
         group_of = dict[int, int]()
+        named = [(NO_ROWS, NO_ROWS)]
         packed = standardization.packed()
 
         def items() -> Iterator[Item]:
@@ -206,9 +217,16 @@ class Evaluator:
 
         for outcome in self._dispatcher.run(items(), stop, LINGER_SECONDS):
             replies[group_of[outcome.item.id]].append(outcome.value)
+            if len(classes := self._evaluation.named(outcome.value)):
+                chunk, weights, _ = outcome.item.arguments
+                named.append((chunk[weights > 0], classes[weights > 0]))
             self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
             advance()
-        whole = self._found([reply for of_group in replies.values() for reply in of_group])
+        whole = replace(
+            self._found([reply for of_group in replies.values() for reply in of_group]),
+            rows=np.concatenate([chunk for chunk, _ in named]),
+            named=np.concatenate([classes for _, classes in named]),
+        )
         if groups is None:
             return whole
         found = {group: self._found(of) for group, of in replies.items()}
@@ -381,6 +399,11 @@ class EvaluateRun(Job):
             "final": describe_figures(found.figures if found else None),
             "by_group": (
                 describe_groups(found.of_groups, self.dataset.held_out.groups)
+                if found and self.dataset
+                else None
+            ),
+            "wrong": (
+                wrong_stretches(found.rows, found.named, self.dataset)
                 if found and self.dataset
                 else None
             ),

@@ -31,6 +31,9 @@ from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
 from core.user_cache import user_cache
 
+UNITS = {"hashing": "bytes", "hashing files": "files"}
+"""What the stages of a preparation count; the others count parts."""
+
 
 def load_dataset(
     inventory: Inventory,
@@ -53,7 +56,7 @@ def load_dataset(
         cancel.check()
         if stage not in begun:
             begun.add(stage)
-            emit(StageBegan(stage, total, "steps"))
+            emit(StageBegan(stage, total, UNITS.get(stage, "parts")))
         emit(Advanced(done))
 
     if app is not None and app.has("data"):

@@ -34,6 +34,7 @@ from cluster.jobs.train_result import TrainReport, export_app, store
 from cluster.jobs.train_rows import TrainRows
 from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
+from cluster.jobs.wrong import wrong_stretches
 from core.consistency.policy import Speeds
 from core.engine.devices import HOST, devices_here
 from core.engine.lost import ParameterServerLost
@@ -265,6 +266,7 @@ class TrainRun(Job):
             return
         self.report.final = found.figures
         self.report.by_group = describe_groups(found.of_groups, self.dataset.held_out.groups)
+        self.report.wrong = wrong_stretches(found.rows, found.named, self.dataset)
         self.report.confusion = found.confusion
         self.report.precision_recall = found.describe_curves(self.dataset.labels)
         if found.figures is not None:

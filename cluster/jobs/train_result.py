@@ -64,6 +64,7 @@ class TrainReport:
     final: Figures | None = None
     confusion: NDArray[np.int64] | None = None
     by_group: list[dict[str, Any]] | None = None
+    wrong: list[dict[str, Any]] | None = None
     precision_recall: dict[str, Any] | None = None
     before: Counts = field(default_factory=Counts)
     """The counts of the coordinators before this one."""
@@ -121,6 +122,7 @@ class TrainReport:
             },
             "stopped_early": self._stopped_early(),
             "by_group": self.by_group,
+            "wrong": self.wrong,
             "confusion": self.confusion.tolist() if self.confusion is not None else None,
             "precision_recall": self.precision_recall,
             "updates": {

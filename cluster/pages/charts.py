@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import yaml
@@ -30,6 +31,10 @@ DEFINITIONS: dict[str, dict[str, Any]] = yaml.safe_load(
 """The fields of each chart but its numbers."""
 MOST_POINTS = 180
 """Points of a series: a screen shows no more, and a phone should not be sent more every second."""
+SMOOTH_SHARE = 0.05
+"""The part of all points that a smoothed one is the mean of."""
+LEAST_SMOOTH = 3
+"""The fewest points on each side of such a mean."""
 MOST_ROWS = 30
 """Rows of the table below a chart."""
 
@@ -209,6 +214,21 @@ def thinned(
         tuple(significant(value, digits) for value in point)
         for point in _spread(points, MOST_POINTS)
     )
+
+
+def smoothed(points: Sequence[tuple[float, ...]]) -> tuple[tuple[float | None, ...], ...]:
+    """Return points, thinned, whose values are means of about `SMOOTH_SHARE` of all of them.
+
+    `points`: (seconds, value, ...), by rising seconds. Replies come in steps of a whole batch, so
+    a raw count a second jumps between nothing and twice the speed.
+    """
+    half = max(LEAST_SMOOTH, round(SMOOTH_SHARE * len(points) / 2))
+    smooth = []
+    for at in _spread(range(len(points)), MOST_POINTS):
+        near = points[max(0, at - half) : at + half + 1]
+        _, *values = map(fmean, zip(*near, strict=True))
+        smooth.append((points[at][0], *values))
+    return thinned(smooth)
 
 
 def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:

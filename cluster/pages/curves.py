@@ -4,30 +4,36 @@ The file may be foreign.
 """
 
 from collections.abc import Mapping
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.run_files import StoredRun, part_of
+from cluster.pages.words import label
 
 MOST_CURVES = 30
 LONGEST_LABEL = 60
+EARLY_RECALL = 0.95
+"""The picture has room for all precisions up to this recall."""
 
 
 def precision_recall(run: StoredRun, unit: str) -> Chart:
     """The chart; empty where the run has no such curves."""
     found = part_of(run.result, "precision_recall")
     series: list[Series] = []
-    for label, curve in list(found.items())[:MOST_CURVES] if isinstance(found, Mapping) else []:
+    for text, curve in list(found.items())[:MOST_CURVES] if isinstance(found, Mapping) else []:
         points = _points(curve)
         if isinstance(curve, Mapping):
             average = _number(part_of(curve, "average_precision"))
         else:
             average = None
         if points and average is not None:
-            name = f"{str(label)[:LONGEST_LABEL]} ({average:.3f})"
+            name = f"{label(str(text)[:LONGEST_LABEL])} ({average:.3f})"
             series.append(Series(name, thinned(points), len(series)))
-    return chart("precision_recall", *series, unit=unit)
+    # Good curves would all lie along the top; each falls to the share of its class at the very end.
+    early = [y or 0.0 for one in series for x, y in one.points if (x or 0.0) <= EARLY_RECALL]
+    shown = (floor(20 * min([*early, 0.9])) / 20, 1.0)
+    return chart("precision_recall", *series, unit=unit, y_range=shown)
 
 
 def _points(curve: Any) -> list[tuple[float, float]]:

@@ -21,6 +21,7 @@ from cluster.pages.run_tables import (
     group_table,
     value_text,
     worker_table,
+    wrong_table,
 )
 from cluster.pages.words import (
     amount,
@@ -70,6 +71,7 @@ def report(run: StoredRun) -> str:
         unit=unit_of(view),
         epochs_hint=EPOCHS_HINT.format(**terms(unit_of(view))),
         groups=group_table(run),
+        wrong=wrong_table(run),
         workers=worker_table(view),
         busy=busy_table(run),
         epochs=epoch_table(view.train) if view.train and view.train.epochs else None,

@@ -3,7 +3,7 @@
 from math import pi
 from statistics import median
 
-from cluster.pages.charts import Chart, Series, chart, chart_of_figure, thinned
+from cluster.pages.charts import Chart, Series, chart, chart_of_figure, smoothed, thinned
 from cluster.pages.words import WORDS, terms
 from core.status.parts import CLASSIFICATION, MULTILABEL
 from core.status.view import EpochView, PiPoint, PiView, RunView, TrainView
@@ -28,13 +28,12 @@ def charts_of(view: RunView) -> list[Chart]:
     train = view.train or (NO_TRAINING if view.job == "train" else None)
     drawn = view.pi or (PiView(0, ()) if view.job == "pi" else None)
     unit = unit_of(view)
-    speed = thinned([(sample.seconds, sample.windows_per_second) for sample in view.samples])
+    speed = smoothed([(sample.seconds, sample.windows_per_second) for sample in view.samples])
     found = []
     if train is not None:
         found += [
             _loss(view, train),
             *_accuracy(view, train),
-            *_by_epoch(view, train),
             *_others(train, unit),
         ]
     if drawn is not None:
@@ -57,39 +56,28 @@ def _loss(view: RunView, train: TrainView) -> Chart:
 
 
 def _accuracy(view: RunView, train: TrainView) -> list[Chart]:
-    """None where the task has no such figures."""
+    """Return the shares that the task has, by epoch; none where it has no accuracy."""
     held_out = terms(unit_of(view))["held_out"]
-    made = chart(
-        "accuracy",
-        Series("training", _by_time(train, "accuracy"), 0),
-        Series(held_out, _by_time(train, "validation_accuracy"), 1),
-        Series(f"{held_out}, F1", _by_time(train, "validation_f1_macro"), 2),
-        unit=unit_of(view),
-    )
+    names = {
+        "training": "accuracy",
+        held_out: "validation_accuracy",
+        f"{held_out}, precision": "validation_precision_macro",
+        f"{held_out}, recall": "validation_recall_macro",
+        f"{held_out}, F1": "validation_f1_macro",
+    }
+    series = [
+        Series(name, _by_epoch(train, key), color)
+        for color, (name, key) in enumerate(names.items())
+    ]
+    made = chart("accuracy", *series, unit=unit_of(view))
     if made.is_empty and view.task_type not in NAMING:
         return []
     return [made]
 
 
-def _by_epoch(view: RunView, train: TrainView) -> list[Chart]:
-    """Return accuracy, precision and recall over the epochs, if the task has precision."""
-    epochs = [epoch for epoch in train.epochs if epoch.validation_precision_macro is not None]
-    held_out = terms(unit_of(view))["held_out"]
-    of = {
-        "training, accuracy": "accuracy",
-        f"{held_out}, accuracy": "validation_accuracy",
-        f"{held_out}, precision": "validation_precision_macro",
-        f"{held_out}, recall": "validation_recall_macro",
-    }
-    series = [
-        Series(
-            name, thinned([(float(epoch.epoch), getattr(epoch, key)) for epoch in epochs]), color
-        )
-        for color, (name, key) in enumerate(of.items())
-    ]
-    if epochs:
-        return [chart("epochs", *series, unit=unit_of(view))]
-    return []
+def _by_epoch(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...]:
+    values = [(float(epoch.epoch), getattr(epoch, key)) for epoch in train.epochs]
+    return thinned([(epoch, value) for epoch, value in values if value is not None])
 
 
 def _others(train: TrainView, unit: str) -> list[Chart]:
@@ -124,7 +112,7 @@ def _speeds(view: RunView) -> Chart:
         series = [
             Series(
                 task,
-                thinned([(s.seconds, s.workers[task]) for s in view.samples if task in s.workers]),
+                smoothed([(s.seconds, s.workers[task]) for s in view.samples if task in s.workers]),
                 color,
             )
             for color, task in enumerate(tasks)
@@ -138,13 +126,13 @@ def _speeds(view: RunView) -> Chart:
         series = [
             Series(
                 "slowest to fastest",
-                thinned([(at, speeds[0], speeds[-1]) for at, speeds in spread]),
+                smoothed([(at, speeds[0], speeds[-1]) for at, speeds in spread]),
                 0,
                 "band",
             ),
             Series(
                 "the worker in the middle",
-                thinned([(at, median(speeds)) for at, speeds in spread]),
+                smoothed([(at, median(speeds)) for at, speeds in spread]),
                 0,
             ),
         ]

@@ -15,6 +15,7 @@ from cluster.pages.words import (
     duration,
     figure,
     figure_word,
+    label,
     measure,
     percent,
     short,
@@ -24,6 +25,8 @@ from core.status.view import RunView, TrainView
 Table = tuple[list[str], list[list[str]]]
 """Heads and rows."""
 MOST_OTHER_COLUMNS = 8
+MOST_WRONG = 100
+"""Rows of the table of what was wrong."""
 
 
 def value_text(value: Any) -> str:
@@ -85,6 +88,26 @@ def group_table(run: StoredRun) -> Table | None:
             "loss": lambda group: figure(number_of(group, "loss")),
         },
     )
+
+
+def wrong_table(run: StoredRun) -> Table | None:
+    """Return a row for each stretch of a test that was taken for another class; None without."""
+    by = value_text(part_of(run.result, "dataset", "held_out", "by") or "person")
+    table = _table_of(
+        part_of(run.result, "wrong"),
+        {
+            by: lambda stretch: value_text(part_of(stretch, "group")),
+            unit_of(run.view): _stretch,
+            "what it is": lambda stretch: label(value_text(part_of(stretch, "true"))),
+            "taken for": lambda stretch: label(value_text(part_of(stretch, "predicted"))),
+        },
+    )
+    return table and (table[0], table[1][:MOST_WRONG])
+
+
+def _stretch(stretch: Mapping[str, Any]) -> str:
+    ends = [count(number_of(stretch, end)) for end in ("first", "last")]
+    return " to ".join(dict.fromkeys(ends))
 
 
 SPAN_STATES = ("working", "suspected", "away")

@@ -229,7 +229,7 @@ def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
     for done, name in enumerate(names, start=1):
         for piece in tree.pieces(name):
             total.update(piece)
-        report("hashing", done, len(names))
+        report("hashing files", done, len(names))
     return total.hexdigest()
 
 

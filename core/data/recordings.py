@@ -18,8 +18,8 @@ NO_SUBJECT = -1
 """The subject of a window whose source names none."""
 
 Report = Callable[[str, int, int], None]
-"""Reports progress: the stage (`hashing`, `reading`, `writing`), the completed part and the total.
-"""
+"""Reports progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the
+completed part and the total."""
 
 
 def silent(stage: str, done: int, total: int) -> None:

@@ -55,6 +55,10 @@ class Classification(Objective):
         )
         return tf.reduce_sum(over_positions(right))
 
+    def classes_named(self, answers: Any) -> list[Any]:
+        """Return the class that each example is taken for; empty where positions have classes."""
+        return [tf.argmax(answers, -1, tf.int32)] if len(answers.shape) == 2 else []
+
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         predicted = tf.argmax(answers, -1, tf.int32)
         # A chunk of images has more positions than float32 counts exactly.

@@ -26,6 +26,7 @@ const Charts = (() => {
   function evenSteps(longest) {
     return longest < 4 ? undefined : STEPS.find((step) => longest / step <= 6) ?? 86400 * Math.ceil(longest / 86400 / 6);
   }
+  const multiples = (step, end) => Array.from({ length: Math.floor(end / step) + 1 }, (_, at) => ({ value: at * step }));
   function written(value, unit) {
     if (value === null || value === undefined) return "–";
     switch (unit) {
@@ -92,8 +93,9 @@ const Charts = (() => {
       const ends = spec.series.flatMap((series) => series.points.map((point) => point[spec.kind === "spans" ? 2 : 0]));
       const longest = Math.max(...ends);
       Object.assign(timed, { min: 0, max: longest });
-      timed.ticks.stepSize = evenSteps(longest);
-      timed.ticks.maxTicksLimit = 12;
+      const step = evenSteps(longest);
+      // A step that nearly divides the end is stretched by the library: 59.3 s instead of 60.
+      if (step) timed.afterBuildTicks = (scale) => { scale.ticks = multiples(step, longest); };
       timed.ticks.includeBounds = false;
     }
     if (bars) {

@@ -1,6 +1,7 @@
 """The sum over chunks, whole and cut short, with workers that answer at once."""
 
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from cluster.jobs.by_group import describe_groups, line_of_groups
 from cluster.jobs.evaluate import CHUNK, Evaluation, Evaluator
+from cluster.jobs.wrong import wrong_stretches
 from core.engine.dispatcher import Dispatcher
 from core.engine.messages import Item, Outcome
 from core.models.objective import CONFUSION, EXAMPLES, LOSS
@@ -43,7 +45,7 @@ class Inline:
             confusion = np.zeros((2, 2))
             np.add.at(confusion, (rows % 2, np.zeros(len(rows), int)), weights)
             sums = [weights.sum(), self._loss(rows[weights > 0])]
-            value: Any = np.concatenate([sums, confusion.ravel()])
+            value: Any = np.concatenate([sums, confusion.ravel(), np.zeros(len(rows))])
             self.ids.append(item.id)
             yield Outcome(item, 0, value, 0.1, 1)
 
@@ -83,6 +85,27 @@ def test_each_group_has_figures_of_its_own_and_the_worst_comes_first() -> None:
     assert figures == [("bob", 154, pytest.approx(14 / 154), 0.5), ("2", 126, 1.0, 0.5)]
     line = line_of_groups(found.of_groups, "user", ["anna", "bob"])
     assert line == "test by user: worst bob (accuracy 0.0909), best 2 (1.0000)"
+
+
+def test_windows_that_are_wrong_alike_are_one_stretch_of_the_test() -> None:
+    classes = np.array([0, 0, 0, 1, 1, 0, 1, 1])
+    dataset = SimpleNamespace(
+        train_windows=2,
+        labels=("sit", "walk"),
+        held_out=SimpleNamespace(groups=("anna",)),
+        classes=lambda: classes,
+        subjects=lambda: np.array([0, 0, 0, 0, 0, 0, 0, 1]),
+    )
+    found = evaluator(Inline(-1))(np.arange(2, 8), STANDARD)
+    wrong = wrong_stretches(found.rows, found.named, cast(Any, dataset))
+    as_walk = {"true": "walk", "predicted": "sit"}
+    assert wrong == [
+        {"group": "anna", "first": 1, "last": 2, **as_walk},
+        {"group": "anna", "first": 4, "last": 4, **as_walk},
+        {"group": "1", "first": 5, "last": 5, **as_walk},
+    ]
+    classes[:] = 0
+    assert wrong_stretches(found.rows, found.named, cast(Any, dataset)) == []
 
 
 def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:

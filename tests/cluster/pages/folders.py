@@ -24,6 +24,9 @@ def train_result(seed: int = 0, **changes: Any) -> dict[str, Any]:
     final |= {"f1_macro": accuracy - 0.01, "loss": 0.3}
     result["settings"]["seed"] = seed
     result |= {"by_group": [{"group": "anna", "examples": 30, **final}]}
+    result |= {
+        "wrong": [{"group": "anna", "first": 7, "last": 9, "true": "SIT", "predicted": "LIE"}]
+    }
     return {**result, "seed": seed, "final": final, "selected": {"epoch": 2, **final}, **changes}
 
 

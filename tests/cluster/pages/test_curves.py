@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.pages.charts import MOST_POINTS, smoothed
 from cluster.pages.curves import precision_recall
 from cluster.pages.run_files import StoredRun
 from tests.tables import table
@@ -20,9 +21,19 @@ def drawn(found: Any) -> Any:
 
 def test_each_class_is_a_line_with_its_average_precision() -> None:
     chart = drawn({"WALKING": CURVE, "<b>": CURVE})
-    assert [series.name for series in chart.series] == ["WALKING (0.900)", "<b> (0.900)"]
+    assert [series.name for series in chart.series] == ["Walking (0.900)", "<b> (0.900)"]
     assert chart.series[0].points == ((0.5, 1.0), (1.0, 0.8))
+    assert chart.y_range == (0.9, 1.0), "not squeezed into the top of 0 to 1"
     assert "<b>" not in str(chart.json())
+
+
+def test_a_throughput_that_comes_in_batches_is_smooth() -> None:
+    counts = [(float(at), 200.0 * (at % 2), 7.0) for at in range(400)]
+    seconds, speeds, sevens = zip(*smoothed(counts), strict=True)
+    assert (seconds[0], seconds[-1], len(seconds)) == (0.0, 399.0, MOST_POINTS)
+    assert max(abs(speed - 100.0) for speed in speeds) < 10.0
+    assert set(sevens) == {7.0}
+    assert smoothed([(3.0, 5.0)]) == ((3.0, 5.0),)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def examples() -> dict[str, StoredRun]:
                 "settings": {HOSTILE: HOSTILE},
                 "chaos": {"injected": {HOSTILE: 1}},
                 "by_group": [{"group": HOSTILE}],
+                "wrong": [{"group": HOSTILE, "first": HOSTILE, "true": [], "predicted": HOSTILE}],
             },
             {"processor": HOSTILE},
         ),
@@ -62,7 +63,8 @@ def test_it_is_one_file_that_asks_nobody_for_anything(name: str) -> None:
 
 PARTS = """Loss, Accuracy, Throughput, Staleness, Time of a step, Worker timeline, Confusion matrix,
 precision, Epochs, Bytes on the wire, Failures survived, injected: kill-worker, Environment,
-tensorflow, aarch64 0x41 0xd03, Settings, recipe, Event log, worker:15, Test by person, anna"""
+tensorflow, aarch64 0x41 0xd03, Settings, recipe, Event log, worker:15, Test by person, anna,
+What was wrong, 7 to 9, Lie"""
 
 
 def test_the_report_of_a_training_has_everything() -> None:
@@ -95,8 +97,8 @@ def test_a_run_of_which_little_is_known_gets_a_report_of_what_there_is(tmp_path:
     assert "Not in this report, because the run's folder lacks it: throughput" in text
     assert "did not record its versions" in text
     assert "90.00 %" in text
-    assert text.count("<canvas") == 3
-    assert "Accuracy, precision and recall by epoch" in text
+    assert text.count("<canvas") == 2
+    assert "Accuracy by epoch" in text
     alone = report(of_run(tmp_path, "231300Z-pi", pi_result(16, 200_000_000, 7.4)))
     assert "3.1416000" in alone
     assert "<canvas" not in alone, "one point is no curve"

@@ -53,8 +53,8 @@ def test_an_unchanged_source_is_not_read_again_and_a_changed_one_is(
     desk: Desk, folder: Path
 ) -> None:
     first, seen = stages(desk, folder)
-    assert seen == {"hashing", "reading", "writing"}
-    assert stages(desk, folder) == (first, {"hashing"})
+    assert seen == {"hashing files", "reading", "writing"}
+    assert stages(desk, folder) == (first, {"hashing files"})
     (folder / "test" / "subject_test.txt").write_text("4\n" * 6)
     changed, seen = stages(desk, folder)
     assert "writing" in seen
@@ -69,7 +69,7 @@ def test_a_set_that_moved_is_found_in_the_cache_and_named_where_it_lies(
     first = desk.read(folder)
     moved = folder.rename(desk.folder / "elsewhere")
     again, seen = stages(desk, moved)
-    assert seen == {"hashing"}
+    assert seen == {"hashing files"}
     has(again, folder=first.folder, source=str(moved))
 
 

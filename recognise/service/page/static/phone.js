@@ -21,6 +21,13 @@ function say(words, kind = "") {
   message.className = kind;
 }
 
+/** The name of a class as words, as the report has them: WALKING_UPSTAIRS is Walking upstairs. */
+function spoken(label) {
+  const words = label.replaceAll("_", " ").trim();
+  const shouts = words === words.toUpperCase() && words !== words.toLowerCase();
+  return shouts ? words[0] + words.slice(1).toLowerCase() : words;
+}
+
 function nothingKnown() { // a label of before would look like one of now
   part("label").textContent = "…";
   part("confidence").textContent = part("latency").textContent = "–";
@@ -30,7 +37,7 @@ const percent = share => `${Math.round(100 * share)} %`;
 
 function shown(event) {
   if (event.event === "label") {
-    const words = event.label ?? "…";
+    const words = event.label ? spoken(event.label) : "…";
     if (part("label").textContent !== words) part("label").textContent = words; // a screen reader says each change once
     part("confidence").textContent = percent(event.confidence);
     part("latency").textContent = `${Math.round(event.latency_ms)} ms`;
@@ -46,7 +53,7 @@ function shown(event) {
 function offer(given) {
   const choice = part("choice"), before = choice.value;
   labels = given;
-  choice.replaceChildren(...given.map((label, at) => new Option(label, String(at))), new Option("something else", OWN));
+  choice.replaceChildren(...given.map((label, at) => new Option(spoken(label), String(at))), new Option("something else", OWN));
   if ([...choice.options].some(option => option.value === before)) choice.value = before;
   ownLine();
 }
