@@ -62,6 +62,10 @@ class CrossValidationRun(Job):
         if self.chaos is not None:
             raise UsageError("--chaos: strikes a training; `fab job cv` takes none")
         job = self.job = context.inventory.jobs.train
+        if job.from_run is not None:
+            raise UsageError(
+                "jobs.train.from_run: that run saw people whom a fold holds out: set it to null"
+            )
         meter_training(self, job)
         self.dataset: Dataset | None = None
         self.network: Network | None = None

@@ -23,6 +23,7 @@ from cluster.jobs.divergence import DivergedError
 from cluster.jobs.evaluate import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
+from cluster.jobs.from_run import continued, model_to_go_on_from
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.model_of_job import imported_app, network_for, refuse_too_many_servers
 from cluster.jobs.modes.mode import Setup
@@ -101,6 +102,9 @@ class TrainRun(Job):
         Plan.of_job(self.job, self.train_rows)
         with self.cancel.at_once():
             self.network = self.report.network = network_for(self.job, self.dataset, app)
+        self.before = model_to_go_on_from(
+            job.from_run, Path(self.inventory.runs), self.network, self.dataset
+        )
         refuse_too_many_servers(self.network, self.inventory)
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
@@ -108,7 +112,7 @@ class TrainRun(Job):
             self.job = self.job.computed_by(self.resumption.arithmetic)
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
-        self.standardization = Standardization.of(self.dataset, self.train_rows)
+        self.standardization = self._standardization(self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
@@ -332,7 +336,7 @@ class TrainRun(Job):
             return chosen
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before = self.standardization
-        self.standardization = Standardization.of(self.dataset, every_row)
+        self.standardization = self._standardization(every_row)
         if len(fits) == 1:
             initial = self._initial(every_row)
             shards.reset(initial)
@@ -350,10 +354,17 @@ class TrainRun(Job):
 
     def _initial(self, rows: Rows | Any) -> Vector:
         """What a fit on these rows begins with. The standardization is theirs already."""
+        initial = self.network.initial(self.job.seed)
+        if self.before is not None:
+            return continued(initial, self.network, self.before, self.dataset.labels)
         blocks = self.standardization.blocks(self.dataset, rows)
-        return self.network.measured(
-            self.network.initial(self.job.seed), self.standardization.packed(), blocks
-        )
+        return self.network.measured(initial, self.standardization.packed(), blocks)
+
+    def _standardization(self, rows: Rows | Any) -> Standardization:
+        """That of these rows; of a model that the training goes on from, which has learnt by it."""
+        if self.before is not None:
+            return self.before.standardization
+        return Standardization.of(self.dataset, rows)
 
     def _fit(
         self,

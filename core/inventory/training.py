@@ -269,6 +269,12 @@ class TrainJob(_KeysAndModes):
         description="how long a worker may take over its first reply; later waits adapt",
     )
 
+    from_run: Text | None = Field(
+        None,
+        description=(
+            "folder of a run whose parameters the training begins with; its classes may be fewer"
+        ),
+    )
     tensorboard: bool = Field(
         False,
         description=(

@@ -116,6 +116,9 @@ class TrainFlags(ModelFlags):
     """The flags of `job train`."""
 
     seed: int | None = _seed("jobs.train.seed")
+    from_: str | None = path(
+        "folder of a run to go on from, perhaps with more classes", key="jobs.train.from_run"
+    )
     refit: bool = switch(
         "train with some subjects held out, then once more on all of them", key="jobs.train.refit"
     )

@@ -131,9 +131,13 @@ def request_of(
     that name there. --json concerns the operator's output only.
     """
     there = [*overrides, f"runs={json.dumps(runs)}"]
-    run = inventory.jobs.evaluate.run
-    if job == "evaluate" and run is not None:
-        there.append(f"jobs.evaluate.run={json.dumps(_on_node(run, runs))}")
+    named = {
+        "evaluate": ("jobs.evaluate.run", inventory.jobs.evaluate.run),
+        "train": ("jobs.train.from_run", inventory.jobs.train.from_run),
+    }
+    key, run = named.get(job, ("", None))
+    if run is not None:
+        there.append(f"{key}={json.dumps(_on_node(run, runs))}")
     kept = [flag for flag in flags if flag != "--json"]
     for index, flag in enumerate(kept[:-1]):
         if flag == "--resume" and not kept[index + 1].startswith("--"):

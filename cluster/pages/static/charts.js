@@ -73,7 +73,7 @@ const Charts = (() => {
       title: { display: Boolean(label), text: label, color: text },
       grid: { color: color("--grid") },
       border: { color: color("--edge") },
-      ticks: { color: text, maxRotation: 0, autoSkip: true, autoSkipPadding: 14, maxTicksLimit: numeric ? 7 : 30,
+      ticks: { color: text, maxRotation: 0, ...(unit === "epoch" ? { precision: 0 } : {}), autoSkip: true, autoSkipPadding: 14, maxTicksLimit: numeric ? 7 : 30,
         ...(numeric ? { callback: (value) => (spec.logarithmic && !/^[125]e/.test(value.toExponential()) ? null : written(value, unit)) } : {}) },
     };
   }

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cluster.apps.app_network import AppNetwork
+from cluster.jobs.from_run import continued
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
 from core.errors import UsageError
 from core.inventory.fields import Choice
@@ -51,6 +52,27 @@ def test_comes_back_bit_for_bit(tmp_path: Path, config: Choice) -> None:
     assert after.network.config == config
     assert after.network.problem.window_steps == 16
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [CONFIGURATION, WEIGHTS]
+
+
+def test_a_training_goes_on_with_one_class_more(tmp_path: Path) -> None:
+    config = ThesisModel(hidden=8)
+    before = stored(tmp_path / "model", config)
+    labels = ("running", "sitting", "walking", "Ünter Strom")
+    network = build(config, window_steps=16, channels=2, classes=4)
+    fresh = network.layout.unpack(network.initial(1))
+    old = before.network.layout.unpack(before.vector)
+    found = network.layout.unpack(continued(network.initial(1), network, before, labels))
+    widened = [name for name in found if found[name].shape != old[name].shape]
+    assert len(widened) == 2
+    for name, value in found.items():
+        if name in widened:
+            np.testing.assert_array_equal(value[..., 1:], old[name])
+            np.testing.assert_array_equal(value[..., 0], fresh[name][..., 0])
+        else:
+            np.testing.assert_array_equal(value, old[name])
+    narrow = build(ThesisModel(hidden=16), window_steps=16, channels=2, classes=4)
+    with pytest.raises(ValueError, match="shape"):
+        continued(narrow.initial(1), narrow, before, labels)
 
 
 def test_the_weights_are_named_tensors_any_reader_can_use(tmp_path: Path) -> None:
