@@ -13,6 +13,7 @@ from core.data.alike import refuse_alike
 from core.data.described.channels import MadeChannels
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
+from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
 from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import rows_of
@@ -60,6 +61,7 @@ class Sessions:
         self._intervals = None if form.label.intervals is None else Intervals(path, form)
         self._path = path
         self._form = form
+        self.judge = Judge(form)
         self._series: dict[Key, Series] = {}
         self._codes: dict[tuple[str, ...], tuple[int, int]] = {}
         self._classes: dict[str, int] = {}
@@ -146,6 +148,7 @@ class Sessions:
             series = self._series.get(key)
             if series is None:
                 series = self._series[key] = self._new(sheaf, rows.times[own])
+            self.judge.take(" ".join(filter(None, key[:2])), rows.times[own], values[own])
             labels = codes[own, 1]
             if self._intervals is not None:
                 labels = self._within(sheaf, key, rows.times[own])

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from core.data.described.known_formats import described as described_by
+from core.data.show.recording import look_at
 from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
     PEOPLE,
     Form,
+    by_formulas,
     one_file,
     put,
     rows_of,
@@ -98,3 +101,21 @@ def test_some_of_the_people_for_the_test_are_missing(tmp_path: Path) -> None:
     said = {**BY_PERSON, "test_people": ["cleo", "zoe"]}
     note = windows_of(put(tmp_path / "own", by_person(), said)).held_out.note
     assert "no windows of zoe, who are the test too" in note
+
+
+@pytest.mark.parametrize(("of", "said"), table("core/data/tables", "odd recordings"))
+def test_each_recording_is_judged_by_itself_whatever_the_split(
+    of: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    forms = [Form(), Form(of=by_formulas(of)), Form(), Form()]
+    files = {
+        f"{who}/{number}.csv": form.bytes_of(rows_of(who))
+        for who in PEOPLE
+        for number, form in enumerate(forms)
+    }
+    folder = put(tmp_path / "own", files, {**BY_PERSON, "files": "{person}/{session}.csv"})
+    (wrong,) = look_at(folder, described_by(None, folder)).wrong
+    says(wrong, said)
+    for split, groups in (("groups", "user"), ("random", "user"), ("groups", "session")):
+        with refused(said):
+            windows_of(folder, split=split, groups=groups)
