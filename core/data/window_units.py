@@ -11,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.recordings import NO_SUBJECT, Recordings
-from core.data.signals import ACCELERATION, KIND_UNITS, ROTATION, SIZE_PROBLEMS, Sensor, Signals
+from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.errors import DataError
-from core.plausible import axis_problem, direction_problem
+from core.plausible import axis_problem, direction_problem, mean_magnitude
 
-MOST_ODD = 0.1
-"""The share of a recording's windows whose own size no sensor has: a unit that changes within it,
-or a sensor that was dead for a while."""
-LEAST_STEPS = 50
-"""A shorter window may be one impact, or a flight: it is not judged by itself."""
 _AT_ONCE = 4096
 
 Sums = NDArray[np.float64]
@@ -48,37 +43,22 @@ class UnitsLook:
         self._places = signals.judged
         self._alone = signals.judged_alone
         self._sums: dict[tuple[str, Sensor | int], Sums] = {}
-        """Windows, their sizes, lengths of their means and differences of their axes; how many are
-        whole, how many of these are odd, and the sizes of the odd ones."""
+        """Windows, their sizes, the lengths of their means and the differences of their axes."""
 
-    def take(self, whose: str, windows: NDArray[np.generic], *, whole: bool = True) -> None:
-        """Look at some windows of a recording too, (n, ..., channels).
-
-        `whole` ones are long enough to be judged each by itself.
-        """
+    def take(self, whose: str, windows: NDArray[np.generic]) -> None:
+        """Look at some windows of a recording too, (n, ..., channels)."""
+        count = len(windows)
         for sensor, places in self._places.items():
-            values = windows[..., places].astype(np.float64).reshape(len(windows), -1, 3)
-            sizes = np.linalg.norm(values, axis=-1).mean(axis=1)
-            judge = SIZE_PROBLEMS[sensor.kind]
-            # A gyroscope at rest may round to 0.
-            least = 0.0 if sensor.kind == ROTATION else -1.0
-            odd = [size for size in sizes.tolist() if whole and size > least and judge(size)]
-            sums = [
-                len(sizes),
-                sizes.sum(),
-                np.linalg.norm(values.mean(axis=1), axis=1).sum(),
-                np.ptp(values, axis=-1).sum(),
-                whole * len(sizes),
-                len(odd),
-                sum(odd),
-            ]
-            self._sums[whose, sensor] = self._sums.get((whose, sensor), 0.0) + np.array(sums)
+            values = windows[..., places].astype(np.float64).reshape(count, -1, 3)
+            size = count * mean_magnitude(values)
+            direction = np.linalg.norm(values.mean(axis=1), axis=1).sum()
+            self._add(whose, sensor, count, size, direction, np.ptp(values, axis=-1).sum())
         for place in self._alone:
-            sums = [
-                len(windows),
-                np.abs(windows[..., place].astype(np.float64)).mean() * len(windows),
-            ]
-            self._sums[whose, place] = self._sums.get((whose, place), 0.0) + np.array(sums)
+            size = count * np.abs(windows[..., place].astype(np.float64)).mean()
+            self._add(whose, place, count, size, 0.0, 0.0)
+
+    def _add(self, whose: str, what: Sensor | int, *sums: float) -> None:
+        self._sums[whose, what] = self._sums.get((whose, what), 0.0) + np.array(sums)
 
     def take_people(
         self, windows: NDArray[np.generic], subjects: NDArray[np.integer] | None
@@ -88,24 +68,27 @@ class UnitsLook:
             return
         if subjects is None:
             subjects = np.full(len(windows), NO_SUBJECT)
-        is_whole = windows.ndim > 2 and windows.shape[1] >= LEAST_STEPS
         for subject in np.unique(subjects):
             whose = ""
             if subject != NO_SUBJECT:
                 whose = f"subject {subject}"
-            self.take(whose, windows[subjects == subject], whole=is_whole)
+            self.take(whose, windows[subjects == subject])
 
     def problems(self) -> Iterator[Implausible]:
         """Yield what is wrong, recording by recording."""
         for (whose, what), sums in self._sums.items():
+            size, direction, differences = (sums[1:] / sums[0]).tolist()
             if isinstance(what, int):
                 unit = self._alone[what]
-                size = float(sums[1] / sums[0])
                 wrong = axis_problem(size, unit)
                 name = self._signals.channels[what]
                 give = f"it in {unit}"
             else:
-                size, wrong = _judged(what, *sums.tolist())
+                wrong = SIZE_PROBLEMS[what.kind](size)
+                if wrong is None and what.kind == ACCELERATION:
+                    wrong = direction_problem(direction)
+                if wrong is None and not differences:
+                    wrong = "x, y and z are equal in every reading; are they one column?"
                 name = what.name
                 names = what.channels
                 give = f"{names[0]} to {names[-1]} in {KIND_UNITS[what.kind]}"
@@ -130,30 +113,6 @@ def ended(wrong: str) -> str:
 
 
 _ALSO = {ACCELERATION: ", gravity included"}
-
-
-def _judged(
-    sensor: Sensor,
-    windows: float,
-    sizes: float,
-    lengths: float,
-    differences: float,
-    whole: float,
-    odd: float,
-    odd_sizes: float,
-) -> tuple[float, str | None]:
-    """Return a mean size, and what is wrong with it, with the direction or with some windows."""
-    size = sizes / windows
-    judge = SIZE_PROBLEMS[sensor.kind]
-    wrong = judge(size)
-    if wrong is None and sensor.kind == ACCELERATION:
-        wrong = direction_problem(lengths / windows)
-    if wrong is None and not differences:
-        wrong = "x, y and z are equal in every reading; are they one column?"
-    if wrong is None and odd > MOST_ODD * whole:
-        size = odd_sizes / odd
-        wrong = f"{odd:,.0f} of {whole:,.0f} parts: {judge(size) or 'sizes of no sensor'}"
-    return size, wrong
 
 
 def refuse_implausible(recordings: Recordings, where: str) -> Recordings:

@@ -1,7 +1,6 @@
 """Whether each recording is in the units that its format says, before windows are cut."""
 
 from collections.abc import Iterable, Iterator
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,6 @@ from core.errors import DataError
 
 BLOCK = 128
 """Readings over which an acceleration must have a direction, as it has over a window."""
-BLOCK_SECONDS = 2.0
-"""Of a block that is judged by itself, at least."""
 
 
 class Judge:
@@ -27,26 +24,14 @@ class Judge:
         self._largest = form.largest()
         self._look = UnitsLook(signals_of(form))
 
-    def take(self, whose: str, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Add the next readings of a recording: seconds (n,), and (n, channels).
+    def take(self, whose: str, values: NDArray[np.float64]) -> None:
+        """Add the next readings of a recording, (n, channels).
 
         Values that no sensor has are left out, as windows leave them out.
         """
-        is_sane = (np.abs(values) <= self._largest).all(axis=1)
-        if not is_sane.all():
-            times = times[is_sane]
-            values = values[is_sane]
-        if not len(values):
-            return
-        seconds = float(times[-1] - times[0])
-        length = BLOCK
-        if seconds > 0.0:
-            length = max(BLOCK, ceil(BLOCK_SECONDS * len(times) / seconds))
-        whole = len(values) // length * length
-        if whole:
-            self._look.take(whose, values[:whole].reshape(-1, length, values.shape[1]))
-        if whole < len(values):
-            self._look.take(whose, values[np.newaxis, whole:], whole=False)
+        values = values[(np.abs(values) <= self._largest).all(axis=1)]
+        for start in range(0, len(values), BLOCK):
+            self._look.take(whose, values[np.newaxis, start : start + BLOCK])
 
     def problems(self) -> Iterator[str]:
         """Yield one line for each sensor that looks wrong."""

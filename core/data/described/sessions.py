@@ -15,6 +15,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
+from core.data.described.questions import refuse_doubtful
 from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import rows_of
 from core.data.described.spool import Spool
@@ -95,11 +96,11 @@ class Sessions:
                 self._without.append(sheaf.name)
         if self._intervals is not None:
             self._intervals.refuse_elsewhere(self._path)
-        for kind, names in (
-            ("people", {key[0] for key in self._keys}),
-            ("labels", set(self._classes)),
-        ):
+        people = {key[0] for key in self._keys}
+        for kind, names in (("people", people), ("labels", set(self._classes))):
             refuse_alike(self._path, kind, names)
+        if not self._form.label.words:
+            refuse_doubtful(self._path, self._classes.keys(), people)
 
     def stretches(self) -> Iterator[tuple[Pair, Stretch]]:
         """Yield what the sessions became, by person and session, or as they begin in the files.
@@ -148,7 +149,7 @@ class Sessions:
             series = self._series.get(key)
             if series is None:
                 series = self._series[key] = self._new(sheaf, rows.times[own])
-            self.judge.take(" ".join(filter(None, key[:2])), rows.times[own], values[own])
+            self.judge.take(" ".join(filter(None, key[:2])), values[own])
             labels = codes[own, 1]
             if self._intervals is not None:
                 labels = self._within(sheaf, key, rows.times[own])

@@ -113,7 +113,7 @@ class _Taken:
             kept = self._sessions.setdefault(place, _Session())
             times = rows.times[own]
             kept.times.append(times)
-            self._judge.take(" ".join(filter(None, (person, session))), times, values[own])
+            self._judge.take(" ".join(filter(None, (person, session))), values[own])
             if not self._is_labelled:
                 self._keep("", place, times, values[own])
                 continue

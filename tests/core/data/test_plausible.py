@@ -85,16 +85,6 @@ def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(des
     desk.refuses(said, "mine.npz", content | {"channels": CHANNELS[::-1]})
 
 
-def test_some_windows_in_another_unit_are_refused_where_nothing_says_whose_they_are(
-    desk: Desk,
-) -> None:
-    windows = np.random.default_rng(4).normal(0.0, 0.1, (40, 64, 9)) + (np.arange(9) == 8)
-    windows[::8, :, [0, 1, 2, 6, 7, 8]] *= 9.80665
-    content = {"x_train": windows, "y_train": np.arange(40) % 2, "channels": CHANNELS}
-    test = {"x_test": windows[1:3], "y_test": np.arange(2)}
-    desk.refuses("5 of 42 parts: mean acceleration 9.9", "mine.npz", content | test)
-
-
 @pytest.mark.parametrize(("unit", "factor"), [("m/s2", 9.80665), ("g", 1.0)])
 def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
     desk: Desk, unit: str, factor: float
