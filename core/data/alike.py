@@ -28,9 +28,15 @@ def refuse_alike(where: object, kind: str, names: Iterable[str]) -> None:
 
 
 def refuse_missing(where: object, names: Iterable[str]) -> None:
-    """Raises DataError for a label that says that there is none, as `nan` of pandas does."""
+    """Raises DataError for a label that says that there is none, or has a line's end.
+
+    That is `nan` of pandas, `None` of Python, and `p;`.
+    """
     for name in names:
-        if is_missing(name.strip()) or name.strip().lower() in _OF_PANDAS:
+        plain = name.strip()
+        if plain.endswith(";"):
+            raise DataError(f"{where}: a label {name!r:.40} has a mark at its end; remove it")
+        if is_missing(plain) or plain == "None" or plain.lower() in _OF_PANDAS:
             raise DataError(
                 f"{where}: a label {name!r:.40} is a missing value; name it, or remove what has it"
             )

@@ -78,7 +78,7 @@ def written(
     with partial_folder(cache) as partial, Columns(partial, total) as columns:
         for batch in batches:
             passed = gate.passed(batch)
-            units.take(passed.x, passed.groups)
+            units.take_people(passed.x, passed.groups)
             with writing_to(partial):
                 columns.add(passed)
             report("writing", columns.rows, total)

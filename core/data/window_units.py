@@ -1,8 +1,10 @@
-"""Whether windows are in the units that they claim.
+"""Whether readings are in the units that they claim: the one judge, at every way in.
 
-The magnitude of what an accelerometer and a gyroscope gave decides.
+The magnitude of what an accelerometer and a gyroscope gave decides, for each recording by itself;
+where no recordings are known, for each person.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +17,22 @@ from core.plausible import axis_problem, direction_problem, mean_magnitude
 
 _AT_ONCE = 4096
 
+Sums = NDArray[np.float64]
 
-@dataclass
-class _Sums:
-    """Over the windows of one person: how many, and the sums of what is judged of each."""
 
-    windows: int = 0
-    size: float = 0.0
-    direction: float = 0.0
+@dataclass(frozen=True)
+class Implausible:
+    """What a recording has wrong: the sensor or channel, its mean size, why, and what to give."""
+
+    whose: str
+    name: str
+    size: float
+    wrong: str
+    give: str
 
 
 class UnitsLook:
-    """Takes windows, some at a time, and refuses a person whose readings cannot be in g and rad/s.
+    """Takes windows, some at a time, and says which recordings cannot be in g and rad/s.
 
     Sensors are found as the signals state them, those of the nine by name. Others, and those in
     other units by their own word, are passed: nothing is known of them.
@@ -35,74 +41,78 @@ class UnitsLook:
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
         self._places = signals.judged
-        self._sums: dict[tuple[int, Sensor], _Sums] = {}
         self._alone = signals.judged_alone
-        self._sums_alone: dict[tuple[int, int], _Sums] = {}
+        self._sums: dict[tuple[str, Sensor | int], Sums] = {}
+        """Windows, their sizes, the lengths of their means and the differences of their axes."""
 
-    def take(self, windows: NDArray[np.generic], subjects: NDArray[np.integer] | None) -> None:
-        """Look at some windows too, (n, ..., channels), and at who was recorded, (n,)."""
+    def take(self, whose: str, windows: NDArray[np.generic]) -> None:
+        """Look at some windows of a recording too, (n, ..., channels)."""
+        count = len(windows)
+        for sensor, places in self._places.items():
+            values = windows[..., places].astype(np.float64).reshape(count, -1, 3)
+            size = count * mean_magnitude(values)
+            direction = np.linalg.norm(values.mean(axis=1), axis=1).sum()
+            self._add(whose, sensor, count, size, direction, np.ptp(values, axis=-1).sum())
+        for place in self._alone:
+            size = count * np.abs(windows[..., place].astype(np.float64)).mean()
+            self._add(whose, place, count, size, 0.0, 0.0)
+
+    def _add(self, whose: str, what: Sensor | int, *sums: float) -> None:
+        self._sums[whose, what] = self._sums.get((whose, what), 0.0) + np.array(sums)
+
+    def take_people(
+        self, windows: NDArray[np.generic], subjects: NDArray[np.integer] | None
+    ) -> None:
+        """Look at windows of which no recording is known, and at who was recorded, (n,)."""
         if not self._places and not self._alone:
             return
         if subjects is None:
-            known = np.full(len(windows), NO_SUBJECT)
-        else:
-            known = subjects
-        for subject in np.unique(known):
-            own = windows[known == subject]
-            for sensor, places in self._places.items():
-                sums = self._sums.setdefault((int(subject), sensor), _Sums())
-                values = own[..., places].astype(np.float64).reshape(len(own), -1, 3)
-                sums.windows += len(own)
-                sums.size += len(own) * mean_magnitude(values)
-                sums.direction += float(np.linalg.norm(values.mean(axis=1), axis=1).sum())
-            for place in self._alone:
-                sums = self._sums_alone.setdefault((int(subject), place), _Sums())
-                sums.windows += len(own)
-                sums.size += len(own) * float(np.abs(own[..., place].astype(np.float64)).mean())
+            subjects = np.full(len(windows), NO_SUBJECT)
+        for subject in np.unique(subjects):
+            whose = ""
+            if subject != NO_SUBJECT:
+                whose = f"subject {subject}"
+            self.take(whose, windows[subjects == subject])
+
+    def problems(self) -> Iterator[Implausible]:
+        """Yield what is wrong, recording by recording."""
+        for (whose, what), sums in self._sums.items():
+            size, direction, differences = (sums[1:] / sums[0]).tolist()
+            if isinstance(what, int):
+                unit = self._alone[what]
+                wrong = axis_problem(size, unit)
+                name = self._signals.channels[what]
+                give = f"it in {unit}"
+            else:
+                wrong = SIZE_PROBLEMS[what.kind](size)
+                if wrong is None and what.kind == ACCELERATION:
+                    wrong = direction_problem(direction)
+                if wrong is None and not differences:
+                    wrong = "x, y and z are equal in every reading; are they one column?"
+                name = what.name
+                names = what.channels
+                give = f"{names[0]} to {names[-1]} in {KIND_UNITS[what.kind]}"
+                give += _ALSO.get(what.kind, "")
+            if wrong is not None:
+                yield Implausible(whose, name, size, wrong, give)
 
     def refuse(self, where: str) -> None:
-        """Raises DataError for the first person whose readings are not plausible."""
-        order = list(self._places)
-        for (subject, sensor), sums in sorted(
-            self._sums.items(), key=lambda item: (item[0][0], order.index(item[0][1]))
-        ):
-            wrong = _problem(sensor, sums)
-            if wrong is not None:
-                if wrong.endswith("?"):
-                    stop = ""
-                else:
-                    stop = "."
-                names = sensor.channels
-                raise DataError(
-                    f"{where}: {_whose(subject)}{wrong}{stop} Give {names[0]} to {names[-1]} in"
-                    f" {KIND_UNITS[sensor.kind]}{_ALSO.get(sensor.kind, '')}, or leave the"
-                    " recordings out"
-                )
-        for (subject, place), sums in sorted(self._sums_alone.items()):
-            unit = self._alone[place]
-            wrong = axis_problem(sums.size / sums.windows, unit)
-            if wrong is not None:
-                raise DataError(
-                    f"{where}: {_whose(subject)}{self._signals.channels[place]}: {wrong} Give it in"
-                    f" {unit}, or leave the recordings out"
-                )
+        """Raises DataError for the first recording that is not plausible."""
+        for one in self.problems():
+            parts = [where, one.whose, one.name, ended(one.wrong)]
+            raise DataError(
+                f"{': '.join(filter(None, parts))} Give {one.give}, or leave the recordings out"
+            )
 
 
-def _whose(subject: int) -> str:
-    """Return the beginning of a line that names a subject, where one is known."""
-    if subject == NO_SUBJECT:
-        return ""
-    return f"subject {subject}: "
+def ended(wrong: str) -> str:
+    """Return what is wrong as a sentence, which a question is already."""
+    if wrong.endswith("?"):
+        return wrong
+    return f"{wrong}."
 
 
 _ALSO = {ACCELERATION: ", gravity included"}
-
-
-def _problem(sensor: Sensor, sums: _Sums) -> str | None:
-    wrong = SIZE_PROBLEMS[sensor.kind](sums.size / sums.windows)
-    if wrong is None and sensor.kind == ACCELERATION:
-        return direction_problem(sums.direction / sums.windows)
-    return wrong
 
 
 def refuse_implausible(recordings: Recordings, where: str) -> Recordings:
@@ -110,6 +120,6 @@ def refuse_implausible(recordings: Recordings, where: str) -> Recordings:
     look = UnitsLook(recordings.signals)
     for start in range(0, len(recordings.windows), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
-        look.take(recordings.windows[rows], recordings.subjects[rows])
+        look.take_people(recordings.windows[rows], recordings.subjects[rows])
     look.refuse(where)
     return recordings

@@ -3,7 +3,8 @@
 A path pattern is matched with the end of a file's path, which begins with the name of what a person
 gave; a zip in it is one more folder. `*` stands for a part of a name, `**/` for folders, and
 `{label}`, `{person}`, `{session}` and `{sensor}` for a part of a name that says just that. `{any}`
-is a part of a name that differs between the files of one recording.
+is a part of a name that differs between the files of one recording, `{number}` are digits.
+`{label!_}` is a label without `_`, and so on: a path that can be read in two ways is refused.
 """
 
 import math
@@ -30,10 +31,10 @@ UNITS: dict[str, tuple[str, float]] = {
 }
 """By unit of a file: the unit of the windows, and the factor to it."""
 AXES = "xyz"
-WORD = re.compile(r"\{(\w+)\}")
+WORD = re.compile(r"\{(\w+)(?:![^{}]+)?\}")
 APART = ("sensor", "any")
-PLACED = ("label", "person", "session", *APART)
-"""What a part of a path may say; `APART` differs between the files of one recording."""
+PLACED = ("label", "person", "session", *APART, "number")
+"""What a part of a path may be; `APART` differs between the files of one recording."""
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Mark = Annotated[str, StringConstraints(max_length=8)]
@@ -199,6 +200,9 @@ class RecordingFormat(Section):
     origin: Text | None = Field(None, description="where the format is published")
     licence: Text | None = Field(None, description="of published recordings")
     files: Names = Field(("*",), description="path patterns of the files with readings")
+    anchored: bool = Field(
+        False, description="whether `files` begin in one folder, below which all of them lie"
+    )
     text: TextForm = Field(default_factory=TextForm)
     json_: JsonForm | None = Field(None, alias="json")
     sheets: bool = Field(

@@ -9,7 +9,8 @@ import numpy as np
 
 from core.data.described.description import RecordingFormat
 from core.data.described.known_formats import described, names
-from core.data.described.members import Member, PathPattern, Sheaf, sheaves
+from core.data.described.members import Member, Sheaf, sheaves
+from core.data.described.path_pattern import PathPattern
 from core.data.described.session_rows import rows_of_sensor
 from core.data.described.sheet import sheets_of
 from core.data.described.text_rows import Damage
@@ -18,7 +19,7 @@ from core.plausible import times_problem
 
 MOST_DAMAGED = 0.5
 """The share of the first lines that may be no readings."""
-_NO_NAME = re.compile(r"\{\w+\}|\.\w+$")
+_NO_NAME = re.compile(r"\{[^{}]*\}|\.\w+$")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.description import IntervalForm, RecordingFormat, TimeForm
-from core.data.described.members import Member, PathPattern, Sheaf, members_of
+from core.data.described.members import Member, Sheaf, members_of
+from core.data.described.path_pattern import PathPattern
 from core.data.described.text_rows import Damage, TextRows
 from core.errors import DataError
 
@@ -108,8 +109,8 @@ class Intervals:
     def _key(self, whose: Whose) -> Whose:
         """Return by what a recording finds its intervals: what they say, else their folder."""
         folder, person, session = whose
-        says_person = self._how.person is not None or "{person}" in self._how.file
-        says_session = self._how.session is not None or "{session}" in self._how.file
+        says_person = self._how.person is not None or "{person" in self._how.file
+        says_session = self._how.session is not None or "{session" in self._how.file
         if says_person or says_session:
             folder = ""
         return (

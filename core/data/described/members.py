@@ -5,7 +5,6 @@ another is copied to a temporary file, which memory holds while it is small.
 """
 
 import gzip
-import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -24,7 +23,8 @@ from core.data.archive import (
     open_zip,
     unreadable,
 )
-from core.data.described.description import APART, PLACED, WORD, RecordingFormat
+from core.data.described.description import WORD, RecordingFormat
+from core.data.described.path_pattern import PathPattern, only
 from core.data.reader import RESOURCE_FORKS
 from core.errors import DataError
 
@@ -149,47 +149,6 @@ class Sheaf:
         return sum(member.size for member in set(self.files.values()))
 
 
-class PathPattern:
-    """A path pattern, which the end of a path has to fit, in capitals or not."""
-
-    def __init__(self, pattern: str) -> None:
-        self._parts = [part for part in re.split(r"(\{\w+\}|\*\*/|\*)", pattern) if part]
-        seen = set[str]()
-        found = []
-        for number, part in enumerate(self._parts):
-            word = WORD.fullmatch(part)
-            if word and word[1] in seen:
-                found.append(f"(?P={word[1]})")
-            elif word:
-                seen.add(word[1])
-                found.append(f"(?P<{word[1]}>[^/]+?)")
-            else:
-                some = {"**/": "(?:.*/)?", "*": "[^/]*"}.get(part, re.escape(part))
-                found.append(f"(?P<part_{number}>{some})")
-        whole = f"(?P<before>(?:.*/)?){''.join(found)}"
-        self._expression = re.compile(whole, re.DOTALL | re.IGNORECASE)
-
-    def fits(self, name: str) -> tuple[str, dict[str, str]] | None:
-        """Return the recording that a path belongs to, and what the path says; None if none.
-
-        The recording is the path without what differs between the files of its sensors.
-        """
-        found = self._expression.fullmatch(name)
-        if found is None:
-            return None
-        said = found.groupdict()
-        parts = [said["before"]]
-        for number, part in enumerate(self._parts):
-            word = WORD.fullmatch(part)
-            if word is None:
-                parts.append(said[f"part_{number}"])
-            elif word[1] in APART:
-                parts.append("*")
-            else:
-                parts.append(said[word[1]])
-        return "".join(parts), {word: said[word] for word in PLACED if word in said}
-
-
 def sheaves(
     source: Path,
     form: RecordingFormat,
@@ -204,6 +163,7 @@ def sheaves(
     fits, or a sensor's file is missing.
     """
     patterns = [PathPattern(_inner(one) if unlabelled else one) for one in form.files]
+    begins = set[str]()
     found: dict[str, dict[str | None, Member]] = defaultdict(dict)
     said: dict[str, dict[str, str]] = {}
     seen = 0
@@ -211,19 +171,22 @@ def sheaves(
         seen += 1
         if seen > MOST_MEMBERS:
             raise DataError(f"{source}: more than {MOST_MEMBERS} files; name a smaller folder")
-        fits = next(filter(None, (one.fits(member.name) for one in patterns)), None)
+        readings = [each for one in patterns for each in one.readings(member.name)]
+        fits = only(f"{source}: {member.name}", readings, form.label.words)
         is_meant = member.path == source and not any(map(WORD.search, form.files))
         if fits is None and not (is_meant and not member.inner):
             continue
-        name, words = fits or (member.name, {})
+        name, words, begin = fits or (member.name, {}, "")
         sensor = words.pop("sensor", None)
         words.pop("any", None)
         if form.has_all_sensors:
+            begins.add(begin)
             found[member.name].update(dict.fromkeys(form.sensors, member))
             said[member.name] = words
             continue
         if sensor not in form.sensors:
             continue
+        begins.add(begin)
         other = found[name].setdefault(sensor, member)
         if other is not member:
             raise DataError(
@@ -232,6 +195,13 @@ def sheaves(
             )
         said[name] = words
     _refuse_incomplete(source, form, found)
+    if form.anchored and not unlabelled and len(begins) > 1:
+        first, second, *_ = sorted(begins)
+        raise DataError(
+            f"{source}: {form.title}: {form.files[0]} begins in {first!r:.60} and in"
+            f" {second!r:.60}; name one folder, or describe the paths in a format of your own with"
+            " `like`, `files` and `anchored: false`"
+        )
     return [Sheaf(name, found[name], said[name]) for name in sorted(found)]
 
 

@@ -70,6 +70,7 @@ def gathered(
     recordings = Sessions(path, form, made)
     recordings.take(sheaves(path, form), report)
     recordings.damage.refuse(form.bad_lines if cutting.bad_lines is None else cutting.bad_lines)
+    recordings.judge.refuse(path)
     return Cuts(recordings.stretches(), cutting), recordings
 
 

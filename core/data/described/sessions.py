@@ -13,7 +13,9 @@ from core.data.alike import refuse_alike
 from core.data.described.channels import MadeChannels
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
+from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
+from core.data.described.questions import refuse_doubtful
 from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import rows_of
 from core.data.described.spool import Spool
@@ -60,6 +62,7 @@ class Sessions:
         self._intervals = None if form.label.intervals is None else Intervals(path, form)
         self._path = path
         self._form = form
+        self.judge = Judge(form)
         self._series: dict[Key, Series] = {}
         self._codes: dict[tuple[str, ...], tuple[int, int]] = {}
         self._classes: dict[str, int] = {}
@@ -93,11 +96,11 @@ class Sessions:
                 self._without.append(sheaf.name)
         if self._intervals is not None:
             self._intervals.refuse_elsewhere(self._path)
-        for kind, names in (
-            ("people", {key[0] for key in self._keys}),
-            ("labels", set(self._classes)),
-        ):
+        people = {key[0] for key in self._keys}
+        for kind, names in (("people", people), ("labels", set(self._classes))):
             refuse_alike(self._path, kind, names)
+        if not self._form.label.words:
+            refuse_doubtful(self._path, self._classes.keys(), people)
 
     def stretches(self) -> Iterator[tuple[Pair, Stretch]]:
         """Yield what the sessions became, by person and session, or as they begin in the files.
@@ -146,6 +149,7 @@ class Sessions:
             series = self._series.get(key)
             if series is None:
                 series = self._series[key] = self._new(sheaf, rows.times[own])
+            self.judge.take(" ".join(filter(None, key[:2])), values[own])
             labels = codes[own, 1]
             if self._intervals is not None:
                 labels = self._within(sheaf, key, rows.times[own])

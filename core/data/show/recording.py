@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
+from core.data.described.judge import Judge
 from core.data.described.members import Member, Sheaf, sheaves
 from core.data.described.session_rows import rows_of
 from core.data.described.sessions import places_of
 from core.data.described.text_rows import Damage, Rows
 from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
 from core.data.show.portrait import ChannelRow
-from core.data.show.suspicions import Judge, rate_problems
+from core.data.show.suspicions import rate_problems, rate_questions
 from core.errors import DataError
 
 MOST_READINGS = 4_000_000
@@ -125,7 +126,7 @@ class _Taken:
         form = self._form
         sessions = [self._session(*item) for item in sorted(self._sessions.items())]
         wrong = [*problems[:MOST_PROBLEMS], *rate_problems(form, sessions)]
-        wrong += self._judge.problems(self._channels())
+        wrong += self._judge.problems()
         share = self.damage.bad / max(1, self.damage.lines)
         if share > form.bad_lines:
             wrong.append(f"{self.damage.first}: {share:.2%} of the lines are no readings")
@@ -154,6 +155,10 @@ class _Taken:
                 f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
                 " jobs.train.data.sampling_hz=N"
             )
+        yield from rate_questions(form, sessions)
+        still = [f"{one.name} ({one.least:g})" for one in self._channels() if one.least == one.most]
+        if still:
+            yield f"{', '.join(still)}: one value alone; did the sensor give any?"
         if not self._is_labelled:
             yield f"who, and what was done: name a folder with {' or '.join(form.files)}"
         for word, count in list(self._unknown.items())[:MOST_PROBLEMS]:

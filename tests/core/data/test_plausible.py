@@ -62,12 +62,18 @@ def examples(acceleration: float, rotation: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("factors", "said"), rows("core/data/tables", "other units"))
 @pytest.mark.parametrize(
-    ("way", "name"), [(hapt, "set"), (uci_har, "set"), (npz, "my.npz"), (examples, "my.npz")]
+    ("way", "name", "whose"),
+    [
+        (hapt, "set", "02 02: "),
+        (uci_har, "set", "subject 2: "),
+        (npz, "my.npz", "subject 2: "),
+        (examples, "my.npz", "subject 2: "),
+    ],
 )
 def test_one_person_in_other_units_is_refused_by_every_reader(
-    desk: Desk, way: Any, name: str, factors: list[float], said: str
+    desk: Desk, way: Any, name: str, whose: str, factors: list[float], said: str
 ) -> None:
-    desk.refuses(f"subject 2:  ... {said}", name, way(*factors))
+    desk.refuses(f"{whose} ... {said}", name, way(*factors))
 
 
 def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(desk: Desk) -> None:
@@ -75,7 +81,7 @@ def test_acceleration_without_gravity_is_refused_wherever_its_channels_stand(des
     has(desk.read("mine.npz", content), channel_names=CHANNELS)
     for name in ("x_train", "x_test"):
         content[name] = (content[name] - content[name].mean(axis=1, keepdims=True))[..., ::-1]
-    said = "subject 1: the mean acceleration has no direction; ... Give total_acc_x"
+    said = "subject 1: total_acc: the mean acceleration has no direction; ... Give total_acc_x"
     desk.refuses(said, "mine.npz", content | {"channels": CHANNELS[::-1]})
 
 

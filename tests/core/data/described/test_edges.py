@@ -5,11 +5,17 @@ from typing import Any
 
 import pytest
 
+from core.data.described.fitting import fits
+from core.data.described.known_formats import described as described_by
+from core.data.described.members import members_of, sheaves
+from core.data.described.path_pattern import PathPattern
+from core.data.show.recording import look_at
 from tests.core.data.described.movement import (
     DESCRIBED_SO,
     EVERYONE,
     PEOPLE,
     Form,
+    by_formulas,
     one_file,
     put,
     rows_of,
@@ -17,6 +23,7 @@ from tests.core.data.described.movement import (
     zipped,
 )
 from tests.core.data.described.test_forms import described, sensors
+from tests.core.data.described.test_known_formats import BY_NAME, sample
 from tests.core.data.desk import refused, says
 from tests.tables import table
 
@@ -26,6 +33,17 @@ WHOSE = "who,from,until,what\n"
 
 def by_person() -> dict[str, bytes]:
     return {f"{who}.csv": Form().bytes_of(rows_of(who)) for who in PEOPLE}
+
+
+def by_label() -> dict[str, bytes]:
+    rows = [(row["label"], who, row) for who in PEOPLE for row in rows_of(who)]
+    names = sorted({(label, who) for label, who, _ in rows})
+    return {
+        f"{name[0]}_{name[1]}_1.csv": Form().bytes_of(
+            [row for *own, row in rows if tuple(own) == name]
+        )
+        for name in names
+    }
 
 
 def with_intervals(folder: Path, content: str, **said: Any) -> Path:
@@ -98,3 +116,59 @@ def test_some_of_the_people_for_the_test_are_missing(tmp_path: Path) -> None:
     said = {**BY_PERSON, "test_people": ["cleo", "zoe"]}
     note = windows_of(put(tmp_path / "own", by_person(), said)).held_out.note
     assert "no windows of zoe, who are the test too" in note
+
+
+@pytest.mark.parametrize(("of", "said"), table("core/data/tables", "odd recordings"))
+def test_each_recording_is_judged_by_itself_whatever_the_split(
+    of: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    forms = [Form(), Form(of=by_formulas(of)), Form(), Form()]
+    files = {
+        f"{who}/{number}.csv": form.bytes_of(rows_of(who))
+        for who in PEOPLE
+        for number, form in enumerate(forms)
+    }
+    folder = put(tmp_path / "own", files, {**BY_PERSON, "files": "{person}/{session}.csv"})
+    (wrong,) = look_at(folder, described_by(None, folder)).wrong
+    says(wrong, said)
+    for split, groups in (("groups", "user"), ("random", "user"), ("groups", "session")):
+        with refused(said):
+            windows_of(folder, split=split, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "said"), table("core/data/tables", "readings of a path")
+)
+def test_a_path_has_one_reading_or_is_refused_with_two(
+    pattern: str, name: str, said: dict[str, str] | str | None
+) -> None:
+    if isinstance(said, str):
+        with refused(said):
+            PathPattern(pattern).fits(name)
+        return
+    found = PathPattern(pattern).fits(name)
+    assert (found[1] if found else None) == said
+
+
+def test_patterns_and_labels_of_a_format_say_which_reading_is_meant(tmp_path: Path) -> None:
+    files = {name.replace("_1.", "_fast_1."): by for name, by in by_label().items()}
+    said = {**DESCRIBED_SO, "files": "{label}_{person}_1.csv", "label": {}, "person": {}}
+    with refused("own/rest_anna_fast_1.csv: fits `files` in two ways: label, person is rest, "):
+        windows_of(put(tmp_path / "own", files, said))
+    said["label"] = {"words": {"rest": "rest", "walk": "walk"}}
+    assert windows_of(put(tmp_path / "own", files, said)).labels == ("rest", "walk")
+    said["files"] = ["{label}_{person}_1.csv", "{person}_{label}_1.csv"]
+    with refused("own/rest_anna_fast_1.csv: fits `files` in two ways"):
+        windows_of(put(tmp_path / "own", files, {**said, "label": {}}))
+
+
+def test_known_formats_begin_in_one_folder(tmp_path: Path) -> None:
+    row = {**BY_NAME["physics-toolbox"], "path": "{who}/{what}/2026-01-0{place}/r.csv"}
+    folder = sample(row, tmp_path / "own")
+    with refused("begins in 'own/anna/' and in 'own/bert/'; name one folder, or describe ... like"):
+        sheaves(folder, described_by("physics-toolbox", folder))
+    assert not fits(folder, [*members_of(folder)]).is_labelled
+    own = described_by("physics-toolbox", folder).model_copy(
+        update={"files": ("{person}/{label}/*/*.csv",)}
+    )
+    assert sheaves(folder, own)[0].said == {"person": "anna", "label": "rest"}

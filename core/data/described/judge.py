@@ -1,0 +1,86 @@
+"""Whether each recording is in the units that its format says, before windows are cut."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.data.described.channels import signals_of
+from core.data.described.description import UNITS, RecordingFormat
+from core.data.signals import SIZE_PROBLEMS
+from core.data.window_units import Implausible, UnitsLook, ended
+from core.errors import DataError
+
+BLOCK = 128
+"""Readings over which an acceleration must have a direction, as it has over a window."""
+
+
+class Judge:
+    """Takes readings in the units of windows, and says which sensors cannot be what is said."""
+
+    def __init__(self, form: RecordingFormat) -> None:
+        self._form = form
+        self._largest = form.largest()
+        self._look = UnitsLook(signals_of(form))
+
+    def take(self, whose: str, values: NDArray[np.float64]) -> None:
+        """Add the next readings of a recording, (n, channels).
+
+        Values that no sensor has are left out, as windows leave them out.
+        """
+        values = values[(np.abs(values) <= self._largest).all(axis=1)]
+        for start in range(0, len(values), BLOCK):
+            self._look.take(whose, values[np.newaxis, start : start + BLOCK])
+
+    def problems(self) -> Iterator[str]:
+        """Yield one line for each sensor that looks wrong."""
+        for first, *others in self._by_name():
+            yield f"{self._said(first)}{_also(len(others))}"
+
+    def refuse(self, path: Path) -> None:
+        """Raises DataError for the first sensor that looks wrong."""
+        for first, *others in self._by_name():
+            wrong = ended(f"{self._said(first)}{_also(len(others))}")
+            raise DataError(
+                f"{path}: {wrong} Give {first.give}: correct `unit` or"
+                " `gravity`, or convert or leave out what is otherwise"
+            )
+
+    def _by_name(self) -> Iterable[list[Implausible]]:
+        """Return what is wrong of each sensor, which is at least one recording."""
+        found: dict[str, list[Implausible]] = {}
+        for one in self._look.problems():
+            found.setdefault(one.name, []).append(one)
+        return found.values()
+
+    def _said(self, one: Implausible) -> str:
+        """Return what is wrong, and which other units would make a mean length plausible."""
+        said = f"{one.name}: {one.whose}: {one.wrong}"
+        sensor = next(
+            (each for each in signals_of(self._form).judged if each.name == one.name), None
+        )
+        if sensor is None or not one.size or not SIZE_PROBLEMS[sensor.kind](one.size):
+            return said
+        channel = next(each for each in self._form.shown if each.name == one.name)
+        unit, factor = UNITS[channel.unit]
+        others = {
+            name: one.size / factor * other
+            for name, (of, other) in UNITS.items()
+            if of == unit and name != channel.unit
+        }
+        likely = [
+            f"{name} ({size:.3g} {unit})"
+            for name, size in others.items()
+            if not SIZE_PROBLEMS[sensor.kind](size)
+        ]
+        return (
+            f"{said} The format says {channel.unit}; plausible:"
+            f" {' or '.join(likely) or 'no other unit'}"
+        )
+
+
+def _also(others: int) -> str:
+    if others:
+        return f" (and {others} other recordings)"
+    return ""

@@ -1,0 +1,128 @@
+"""Path patterns: which words of a path say who and what, in every way in which it fits.
+
+A path is matched token by token and place by place, so the work is bounded by the lengths of the
+name and of the pattern.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+
+from core.data.described.description import APART
+from core.errors import DataError
+
+MOST_READINGS = 16
+"""Ways of the rest of a path that are told apart."""
+LONGEST_PART = 255
+"""Of a path, as file systems have it."""
+FOLDERS = "**/"
+NUMBER = "{number}"
+_TOKENS = re.compile(r"\*\*/|\*|\{\w+(?:![^{}]+)?\}|[^*{}]+|[{}]")
+
+Words = dict[str, str]
+Reading = tuple[str, Words, str]
+"""The recording that a path belongs to, what the path says, and the folders before that."""
+
+
+class PathPattern:
+    """A path pattern, which the end of a path has to fit, in capitals or not."""
+
+    def __init__(self, pattern: str) -> None:
+        self._slashes = pattern.count("/")
+        self._is_deep = FOLDERS in pattern
+        self._tail = re.split(r"[*}]", pattern)[-1].lower()
+        self._tokens = [_Token(text) for text in _TOKENS.findall(pattern)]
+
+    def fits(self, name: str) -> Reading | None:
+        """Return what a path says, None where it does not fit. Raises DataError as `only` does."""
+        return only(name, self.readings(name))
+
+    def readings(self, name: str) -> Sequence[Reading]:
+        """Return each way in which a path fits.
+
+        The recording is the path without what differs between the files of its sensors.
+        """
+        parts = name.split("/")
+        if max(map(len, parts)) > LONGEST_PART or not name.lower().endswith(self._tail):
+            return ()
+        begins: Iterable[int] = [len(parts) - 1 - self._slashes]
+        if self._is_deep:
+            begins = range(len(parts))
+        ways = self._ways(name)
+        found = []
+        for place in begins:
+            if place >= 0:
+                before = "".join(f"{part}/" for part in parts[:place])
+                found += [(before + own, words, before) for own, words in ways(0, len(before))]
+        return found
+
+    def _ways(self, text: str) -> Callable[[int, int], Sequence[tuple[str, Words]]]:
+        """Return what finds the ways in which the rest of a text fits, from a token and a place."""
+
+        @cache
+        def ways(place: int, begin: int) -> Sequence[tuple[str, Words]]:
+            if place == len(self._tokens):
+                return [("", {})] if begin == len(text) else []
+            token = self._tokens[place]
+            found: list[tuple[str, Words]] = []
+            for end in token.ends(text, begin):
+                said = text[begin:end]
+                own = "*" if token.word in APART else said
+                for rest, words in ways(place + 1, end):
+                    if token.word and words.get(token.word, said).lower() == said.lower():
+                        found.append((own + rest, {**words, token.word: said}))
+                    elif not token.word and (own + rest, words) not in found:
+                        found.append((own + rest, words))
+                if len(found) >= MOST_READINGS:
+                    break
+            return found
+
+        return ways
+
+
+class _Token:
+    """One part of a pattern: a text, marks that stand for any, or a word."""
+
+    def __init__(self, text: str) -> None:
+        word, _, without = text.strip("{}").partition("!")
+        self.word = word if text.startswith("{") and text != NUMBER else ""
+        self._is_deep = text == FOLDERS
+        self._is_any = bool(self.word) or text.startswith("*")
+        expression = re.escape(text)
+        if text == NUMBER:
+            expression = r"(?<!\d)\d+"
+        elif self._is_deep:
+            expression = ".*/|"
+        elif self._is_any:
+            expression = f"[^/{re.escape(without)}]{'+' if self.word else '*'}"
+        self._expression = re.compile(expression, re.DOTALL | re.IGNORECASE)
+
+    def ends(self, text: str, begin: int) -> Iterable[int]:
+        """Return where it may end if it begins here."""
+        found = self._expression.match(text, begin)
+        if found is None:
+            return ()
+        if not self._is_any:
+            return (found.end(),)
+        ends = range(begin + bool(self.word), found.end() + 1)
+        return [end for end in ends if not self._is_deep or end == begin or text[end - 1] == "/"]
+
+
+def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) -> Reading | None:
+    """Return the first reading of a path, None where there is none.
+
+    `labels` are those that a label may be, where they are known. Raises DataError for another one
+    that says another word.
+    """
+    readings = [one for one in readings if one[1].get("label") in labels] or readings
+    for _, words, _ in readings[1:]:
+        shared = sorted(words.keys() & readings[0][1].keys())
+        first, other = ([one[word] for word in shared] for one in (readings[0][1], words))
+        if first != other:
+            word = next(word for word in shared if words[word] != readings[0][1][word])
+            raise DataError(
+                f"{where}: fits `files` in two ways: {', '.join(shared)} is {', '.join(first):.80}"
+                f" or {', '.join(other):.80}; say which marks one may not have, as"
+                f" {{{word}!_}}, write {{number}} for digits, or name all labels in label.words"
+            )
+    return next(iter(readings), None)
