@@ -215,8 +215,11 @@ def _imported(file: Path, shown: Path) -> ModuleType:
 def _check(file: Path, name: str, value: Any) -> None:
     wanted = TAKES[name]
     shown = f"{name}({', '.join(wanted)})"
-    if not callable(value):
-        raise AppError(f"{file}: {name}: expected a function {shown}, got {type(value).__name__}")
+    if not callable(value) or hasattr(value, "get_config"):
+        got = type(value).__name__
+        if callable(value):  # of Keras, and without its package this process knows none of it
+            got = f"one of Keras, a {got}: write def {shown}: return it"
+        raise AppError(f"{file}: {name}: expected a function {shown}, got {got}")
     if inspect.iscoroutinefunction(value):
         raise AppError(f"{file}: {name}: expected a plain function {shown}, got an async one")
     try:

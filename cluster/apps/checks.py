@@ -6,6 +6,7 @@ import numpy as np
 
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork
+from cluster.apps.compiled import ONE_ANSWER
 from cluster.apps.gradients import notes_on_gradients
 from cluster.apps.travels import (
     MOST_CONSTANT_BYTES,
@@ -122,10 +123,11 @@ def _refuse_shape(
     if len(answers) != len(wanted) + 1 or any(
         got is not None and got != need for got, need in zip(answers[1:], wanted, strict=True)
     ):
+        one = answers[1:] == (1,) and wanted == (2,) and isinstance(objective, Classification)
         raise AppError(
             f"{where}: expected answers of shape (batch, {', '.join(map(str, wanted))}) {kind}"
-            f" (task {objective.task}), got (batch, {', '.join(map(str, answers[1:]))}): end the"
-            " model in `outputs` units, or change `task`"
+            f" (task {objective.task}), got (batch, {', '.join(map(str, answers[1:]))}):"
+            f" {ONE_ANSWER if one else ''}end the model in `outputs` units, or change `task`"
         )
 
 

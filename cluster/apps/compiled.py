@@ -11,6 +11,9 @@ from core.lazy import keras, tf
 
 Function = Callable[[Any, Any], Any]
 
+ONE_ANSWER = 'keep it and write task = "multilabel" beside model(), or '
+"""How one answer is trained for two classes: as a label that an example has, or has not."""
+
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 """Reductions that are a mean over the examples, as the cluster's is."""
 
@@ -30,6 +33,12 @@ OF_ONE_HOT = {
     *("categorical_accuracy", "top_k_categorical_accuracy"),
 }
 """Functions of Keras that take a class as a row with one 1."""
+
+OF_ONE_ANSWER = {
+    *("binary_crossentropy", "binary_focal_crossentropy", "binary_accuracy"),
+    *("hinge", "squared_hinge"),
+}
+"""Functions of Keras that take one answer, which says how likely the second of two classes is."""
 
 REPORTED = {
     "classification": {"accuracy", "acc", "sparse_categorical_accuracy", "categorical_accuracy"},
@@ -202,6 +211,12 @@ def _of_task(app: App, what: str, inner: Any, call: Function, task: str, outputs
     own = not str(getattr(inner, "__module__", "")).startswith("keras.")
     name = getattr(inner, "__name__", type(inner).__name__)
     one_hot = task == "classification" and not own and name in OF_ONE_HOT
+    if task == "classification" and not own and name in OF_ONE_ANSWER:
+        raise AppError(
+            f"{what} {name} takes one answer for two classes, and there is one for each of"
+            f" {outputs}: {ONE_ANSWER if outputs == 2 else ''}end the model in Dense(outputs,"
+            ' activation="softmax"), with the loss "sparse_categorical_crossentropy"'
+        )
     if task == "classification" and not one_hot and (own or name not in OF_NUMBERS):
         raise AppError(
             f"{what} {name} would get each class in a form that is not known here: write it as"

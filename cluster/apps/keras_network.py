@@ -19,7 +19,7 @@ from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.carried import refuse_mask, refuse_what_is_not_used
 from cluster.apps.compiled import Compiled, compiled_of, logits_note
-from cluster.apps.compiled_optimizer import optimizer_settings, takes_default
+from cluster.apps.compiled_optimizer import optimizer_settings, takes_default, words_of
 from cluster.apps.constraint import constraint_of
 from cluster.apps.outside import layers_that_compute, notes_on
 from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
@@ -281,6 +281,8 @@ class KerasNetwork(AppNetwork):
                 "compile() got no optimizer, or Keras's default of it, rmsprop:"
                 " jobs.train.optimizer decides"
             )
+        if stated := optimizer_settings(self.model):
+            large.append(f"compile(): its optimizer trains, as by {words_of(stated)}")
         return self._outside + large + super().notes()
 
     @override

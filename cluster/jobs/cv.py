@@ -24,7 +24,12 @@ from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import Fit, Plan
 from cluster.jobs.fold_judge import judged
 from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.model_of_job import imported_app, network_for, refuse_too_many_servers
+from cluster.jobs.model_of_job import (
+    as_compiled,
+    imported_app,
+    network_for,
+    refuse_too_many_servers,
+)
 from cluster.jobs.modes.mode import Setup
 from cluster.jobs.placing import Placed, meter_training, place, slots_of
 from cluster.jobs.roles import WireMeter
@@ -123,6 +128,8 @@ class CrossValidationRun(Job):
             self._plan(fold, settings.seeds[0])
         with self.cancel.at_once():
             self.network = network_for(job, dataset, app)
+            self.inventory = as_compiled(self.inventory, self.network)
+            job = self.inventory.jobs.train
         refuse_too_many_servers(self.network, self.inventory)
         self.arithmetic = arithmetic_of_job(job, self.network)
         self.job = job.computed_by(self.arithmetic.name)

@@ -38,7 +38,12 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
                 " the app"
             )
         own = network_of(app, Kind.of(dataset), job.seed)
-        _refuse_other_settings(job, own)
+        if job.averaging is not None and own.layout.constrained:
+            raise UsageError(
+                "jobs.train.averaging: the mean of a weight over epochs need not keep the"
+                f" constraint of {own.layout.constrained[0].spec.name}: set it to null, or leave"
+                " the constraint out"
+            )
         return own
     if not dataset.holds_windows:
         raise UsageError(
@@ -68,29 +73,29 @@ def refuse_too_many_servers(network: Network, inventory: Inventory) -> None:
         raise UsageError(f"nodes: {problem}") from None
 
 
-def _refuse_other_settings(job: TrainJob, own: AppNetwork) -> None:
-    """Raise UsageError where the job trains in another way than the app's model states."""
-    if job.averaging is not None and own.layout.constrained:
-        raise UsageError(
-            "jobs.train.averaging: the mean of a weight over epochs need not keep the constraint"
-            f" of {own.layout.constrained[0].spec.name}: set it to null, or leave the"
-            " constraint out"
-        )
-    from cluster.apps.compiled_optimizer import words_of  # imports Keras
+def as_compiled(inventory: Inventory, network: Network) -> Inventory:
+    """Return the inventory with the optimizer that the app's model is compiled with.
 
-    stated = own.stated_settings()
+    Raises UsageError where the model states one and jobs.train has neither that nor the recipe's: a
+    person chose another.
+    """
+    job = inventory.jobs.train
+    stated = network.stated_settings() if isinstance(network, AppNetwork) else None
     if stated is None:
-        return
-    trains = job.model_dump(mode="json")
-    has = {
-        "optimizer": {key: trains["optimizer"].get(key) for key in stated["optimizer"]},
-        "schedule": {"name": job.schedule.name},
-        "clip_norm": job.clip_norm,
-    }
-    if has != stated:
+        return inventory
+    compiled = TrainJob.model_validate({"recipe": job.recipe, **stated})
+    usual = TrainJob(recipe=job.recipe)
+    settings = [{key: getattr(one, key) for key in stated} for one in (compiled, job, usual)]
+    if settings[1] not in (settings[0], settings[2]):
+        from cluster.apps.compiled_optimizer import words_of  # imports Keras
+
+        assert isinstance(network, AppNetwork)
         raise UsageError(
-            f"{own.app.file}: model(): it is compiled with the optimizer"
-            f" {stated['optimizer']['name']}, but the job trains with jobs.train.optimizer"
-            f" {trains['optimizer']['name']}: leave the optimizer out of compile(), or give the job"
-            f" the same, with {words_of(stated)}"
+            f"{network.app.file}: model(): it is compiled with the optimizer"
+            f" {compiled.optimizer.name}, but the job trains with jobs.train.optimizer"
+            f" {job.optimizer.name}, schedule {job.schedule.name}, clip_norm {job.clip_norm}: leave"
+            f" these out of the inventory and the optimizer out of compile(), or give the job the"
+            f" same, with {words_of(stated)}"
         )
+    jobs = inventory.jobs.model_copy(update={"train": job.model_copy(update=settings[0])})
+    return inventory.model_copy(update={"jobs": jobs})

@@ -25,7 +25,12 @@ from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.from_run import continued, model_to_go_on_from
 from cluster.jobs.lifecycle import Job, JobContext
-from cluster.jobs.model_of_job import imported_app, network_for, refuse_too_many_servers
+from cluster.jobs.model_of_job import (
+    as_compiled,
+    imported_app,
+    network_for,
+    refuse_too_many_servers,
+)
 from cluster.jobs.modes.mode import Setup
 from cluster.jobs.placing import Placed, meter_training, place, slots_of
 from cluster.jobs.run_folder import RunFolder
@@ -102,6 +107,8 @@ class TrainRun(Job):
         Plan.of_job(self.job, self.train_rows)
         with self.cancel.at_once():
             self.network = self.report.network = network_for(self.job, self.dataset, app)
+            self.inventory = self.report.inventory = as_compiled(self.inventory, self.network)
+            self.job = self.inventory.jobs.train
         self.before = model_to_go_on_from(
             job.from_run, Path(self.inventory.runs), self.network, self.dataset
         )

@@ -54,7 +54,9 @@ def targets(
             return narrow[:, None]
         return narrow
     if task == MULTILABEL:
-        expected = "0 or 1 for each label, (examples, labels)"
+        expected = "0 or 1 for each label, (examples, labels), or for one label, (examples,)"
+        if y.ndim == 1:
+            y = y[:, None]
         if y.ndim != 2:
             raise DataError(
                 f"{where}: expected {expected}, got shape {y.shape}; give one column a label"

@@ -1,5 +1,6 @@
 """What compile() was given is used, or refused by name: loss, metrics, optimizer."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.compiled_optimizer import optimizer_settings
 from cluster.apps.networks import network_of
-from cluster.jobs.model_of_job import network_for
+from cluster.jobs.model_of_job import as_compiled, network_for
 from core.data.dataset import Array, Dataset
 from core.errors import UsageError
-from core.inventory import TrainJob
+from core.inventory import TrainJob, load
 from core.lazy import keras, tf
 from tests.cluster.apps.kit import app_of, figures_of
 from tests.lazy import losses, metrics, optimizers, own_keras
 
+THIS_MACHINE = "inventories/local.yaml"
 KINDS = {
     "classification": Kind("classification", 3, (4,), "float32", (), "int32"),
     "multilabel": Kind("multilabel", 3, (4,), "float32", (3,), "int32"),
@@ -53,7 +55,6 @@ def network(task: str, compiled: dict[str, Any], **functions: Any) -> AppNetwork
     ("task", "compiled", "shown"),
     [
         ("regression", lambda: {"loss": "mae", "metrics": ["mse", "mae"]}, ["mse"]),
-        ("regression", lambda: {"loss": losses.Huber(0.5)}, []),
         (
             "regression",
             lambda: {"loss": half_of_it, "metrics": [metrics.MeanAbsoluteError(name="far")]},
@@ -126,12 +127,6 @@ def test_loss_and_metrics_are_keras_own(
             r"loss half_of_it would get each class",
         ),
         (
-            "classification",
-            lambda: {"loss": own_keras.OwnLoss()},
-            {},
-            r"loss OwnLoss would get each class",
-        ),
-        (
             "regression",
             lambda: {"loss": losses.MeanSquaredError(reduction="sum")},
             {},
@@ -142,12 +137,6 @@ def test_loss_and_metrics_are_keras_own(
             lambda: {"loss": losses.SparseCategoricalCrossentropy(ignore_class=0)},
             {},
             r"ignore_class=0.*weight 0 in data\(\)",
-        ),
-        (
-            "classification",
-            lambda: {"metrics": [metrics.SparseCategoricalCrossentropy(ignore_class=0)]},
-            {},
-            r"the metric .* has ignore_class=0",
         ),
         ("regression", lambda: {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
         (
@@ -168,12 +157,6 @@ def test_loss_and_metrics_are_keras_own(
             lambda: {"metrics": [metrics.R2Score()]},
             {},
             r"metric r2_score \(R2Score\) is no mean over",
-        ),
-        (
-            "multilabel",
-            lambda: {"weighted_metrics": [metrics.AUC(name="area")]},
-            {},
-            r"metric area \(AUC\) is no mean",
         ),
         (
             "regression",
@@ -216,15 +199,16 @@ DATA = Dataset(
 def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -> None:
     loss = {"loss": losses.SparseCategoricalCrossentropy(from_logits=True)}
     app = compiled_app({**loss, "optimizer": optimizers.SGD(0.25, momentum=0.5)})
+    built = network_for(TrainJob(), DATA, app)
     with pytest.raises(
         UsageError,
         match=r"compiled with the optimizer sgd.* adamw.*--set 'jobs.train.optimizer=\{"
         r".*learning_rate: 0.25, momentum: 0.5, nesterov: false.*jobs.train.clip_norm=null",
-    ):
-        network_for(TrainJob(), DATA, app)
-    stated = {"name": "sgd", "momentum": 0.5, "nesterov": False, "learning_rate": 0.25}
-    job = {"optimizer": stated, "schedule": {"name": "constant"}, "clip_norm": None}
-    network_for(TrainJob.model_validate(job), DATA, app)
+    ) as refused:
+        as_compiled(load(THIS_MACHINE, ["jobs.train.clip_norm=3"]), built)
+    _, flags = str(refused.value).split("with --set ")
+    same = load(THIS_MACHINE, [word for word in shlex.split(flags) if word != "--set"])
+    assert as_compiled(load(THIS_MACHINE), built) == as_compiled(same, built) == same
     usual = network_for(TrainJob(), DATA, compiled_app(loss))
     assert isinstance(usual, AppNetwork)
     assert usual.notes() == [
@@ -237,10 +221,7 @@ def test_the_job_trains_with_the_optimizer_that_the_model_states_or_says_how() -
     "made",
     [
         lambda: optimizers.Nadam(),
-        lambda: optimizers.Adam(amsgrad=True),
-        lambda: optimizers.SGD(clipvalue=1.0),
         lambda: optimizers.Adam(optimizers.schedules.CosineDecay(0.1, 10)),
-        lambda: optimizers.SGD(use_ema=True),
         lambda: optimizers.Adam(own_keras.OwnSchedule()),
         biases_free,
     ],

@@ -47,7 +47,12 @@ def prepared(folder: Path, source: str) -> AppNetwork:
     batches, labels = batches_of(app.call("data", folder), task, f"{path}: data()")
     with app.blamed("data"):
         dataset = write_examples(
-            batches, folder / "cache", name="app", source=f"{path}: data()", labels=labels
+            batches,
+            folder / "cache",
+            name="app",
+            source=f"{path}: data()",
+            labels=labels,
+            task=task,
         )
     return network_of(app, Kind.of(dataset), seed=1)
 
