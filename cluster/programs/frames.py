@@ -40,7 +40,7 @@ class FrameType(IntEnum):
     WHOSE = (
         10  # of the lead: whose files the folder is for from now on; those of another are removed
     )
-    PROVEN = 11  # of the lead, before all others: that it knows the token too
+    PROVEN = 11  # of the lead, before all others: that it knows the runner's key too
 
 
 class ProtocolError(Exception):
@@ -79,8 +79,13 @@ def send(connection: socket.socket, kind: FrameType, content: bytes | dict[str, 
     connection.sendall(HEAD.pack(len(data), kind) + data)
 
 
-def greeting(connection: socket.socket, token: str, member: str) -> dict[str, str]:
-    """What a runner says of itself. The token never crosses: another process may have the port.
+def key_of_runner(token: str, member: str) -> str:
+    """Return the key of one member's runner in the job with this token: it says nothing of another's."""
+    return proof(token, "key of a runner", member)
+
+
+def greeting(connection: socket.socket, key: str, member: str) -> dict[str, str]:
+    """What a runner says of itself. Its key never crosses: another process may have the port.
 
     The proof holds from this address alone: who hears it cannot pass it on.
     """
@@ -89,18 +94,18 @@ def greeting(connection: socket.socket, token: str, member: str) -> dict[str, st
     return {
         "member": member,
         "nonce": nonce,
-        "proof": proof_of_runner(token, member, nonce, here),
+        "proof": proof_of_runner(key, member, nonce, here),
     }
 
 
-def proof_of_runner(token: str, member: str, nonce: str, address: str) -> str:
+def proof_of_runner(key: str, member: str, nonce: str, address: str) -> str:
     """Return what a runner at `address` proves its membership with."""
-    return proof(token, "runner", member, nonce, str(plain_address(address)))
+    return proof(key, "runner", member, nonce, str(plain_address(address)))
 
 
-def proof_of_lead(token: str, nonce: str) -> str:
-    """Return what the lead answers to that nonce."""
-    return proof(token, "lead", nonce)
+def proof_of_lead(key: str, nonce: str) -> str:
+    """Return what the lead answers to that nonce of the runner with this key."""
+    return proof(key, "lead", nonce)
 
 
 def said(content: bytes) -> dict[str, Any]:
