@@ -14,6 +14,7 @@ from typing import Any
 
 from core.control.client import proof
 from core.host_names import plain_address
+from core.json_file import parsed_json
 
 HEAD = struct.Struct("!IB")
 MOST_BYTES = 1 << 20
@@ -80,7 +81,7 @@ def send(connection: socket.socket, kind: FrameType, content: bytes | dict[str, 
 
 
 def key_of_runner(token: str, member: str) -> str:
-    """Return the key of one member's runner in the job with this token: it says nothing of another's."""
+    """Return the key of one member's runner in a job: it says nothing of another's or the token."""
     return proof(token, "key of a runner", member)
 
 
@@ -111,8 +112,8 @@ def proof_of_lead(key: str, nonce: str) -> str:
 def said(content: bytes) -> dict[str, Any]:
     """The object in a frame. Raises ProtocolError."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = parsed_json(content)
+    except ValueError:
         raise ProtocolError("a frame without JSON") from None
     if not isinstance(found, dict):
         raise ProtocolError("a frame without an object")

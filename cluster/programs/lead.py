@@ -323,7 +323,7 @@ class Lead:
             one.refuse(selector)
 
     def _check_address(self, name: str, address: str) -> None:
-        """Raise ProtocolError, and say so once, where another machine than its node has a key.
+        """Raise ProtocolError where another machine than its node has a key; one line reports it.
 
         Raises OSError where the node's host name has no address now.
         """
@@ -334,7 +334,7 @@ class Lead:
             self._elsewhere.add(name)
             log.warning(
                 "a runner with the key of %s connected from %s, expected %s, which the inventory"
-                " names, and was refused: if its node has both, name the first one as its `address`",
+                " names, and was refused: if its node has both, make the first one its `address`",
                 name,
                 address,
                 expected,

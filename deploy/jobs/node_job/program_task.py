@@ -32,8 +32,9 @@ MEMBERS = ("cluster.sweeps.driving.member",)
 
 @dataclass(frozen=True)
 class ProgramTask:
-    """One member of a program: `lead` is `host:port`, `key` this member's, `ports` those of this node
-    that it may take.
+    """One member of a program, with its own `key`.
+
+    `lead` is `host:port`, `ports` are those of this node that it may take.
 
     `environment` is the key of the one with the program's packages on this node; empty for the
     common one. A `program` of MEMBERS is a module of ours, which comes without an archive; it runs

@@ -29,7 +29,8 @@ from pathlib import Path
 from cluster.programs.frames import key_of_runner
 from cluster.programs.runner import RunnerTask, run
 port, folder, *ports = sys.argv[1:]
-run(RunnerTask(("127.0.0.1", int(port)), key_of_runner("secret", "worker:1"), "worker:1", [*map(int, ports)], Path("x"),
+own = key_of_runner("secret", "worker:1")
+run(RunnerTask(("127.0.0.1", int(port)), own, "worker:1", [*map(int, ports)], Path("x"),
                Path(folder) / "files", module="cluster.sweeps.driving.member"), 30.0)
 """
 
