@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 MOST_NAME_BYTES = 255
+LEFT_FREE_BYTES = 512 << 20
+"""Room that this machine keeps for itself."""
 _BLOCK_BYTES = 1 << 20
 _LATEST = 1 << 33
 """The latest time of a file, in the year 2242."""
@@ -54,6 +56,14 @@ class BoundedStream:
     def _check(self, position: int) -> None:
         if position > self._most_bytes:
             raise RefusedArchive(f"it unpacks to more than {self._most_bytes} bytes")
+
+
+def room_on_disk(folder: Path) -> int:
+    """Return how many bytes what others send may take on the disk of this folder, which exists.
+
+    Raises OSError.
+    """
+    return max(0, shutil.disk_usage(folder).free - LEFT_FREE_BYTES)
 
 
 def opened(stream: _Stream, most_bytes: int) -> tarfile.TarFile:

@@ -11,9 +11,35 @@ from typing import Any
 
 LARGEST_OF_RUN = 64 << 20
 """Bytes of a result, or of another JSON file in the folder of a run."""
+MOST_LEVELS = 100
+"""Lists and objects in each other; ours have ten."""
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """To open a file that anybody may have put there. Without O_NONBLOCK, opening a pipe would wait."""
 FOLDER_NO_LINK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def parsed_json(content: str | bytes | bytearray, **options: Any) -> Any:
+    """Return the content of JSON that anybody may have written; `options` as `json.loads` has them.
+
+    Raises ValueError for no JSON, and for one that is nested deeper than anything of ours: whatever
+    walks or writes it afterwards would end in a RecursionError.
+    """
+    try:
+        found = json.loads(content, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [found]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return found
+    raise ValueError("nested too deeply")
 
 
 def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
@@ -28,10 +54,7 @@ def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"longer than {most_bytes:,} bytes")
-    try:
-        return json.loads(content)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return parsed_json(content)
 
 
 def json_object(path: Path) -> dict[str, Any] | None:

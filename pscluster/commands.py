@@ -1,7 +1,6 @@
 """One command of `fab` in a child: lines as they come, answer and errors as Python's."""
 
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.children import Child
 from core.errors import ClusterError, ExitCode, UsageError
+from core.json_file import parsed_json
 from core.logs.terminal import say
 from deploy.common.project import environment_for_any_folder, module_command
 
@@ -80,7 +80,7 @@ def run(
 def _answer(printed: str) -> Any:
     try:
         if printed:
-            return json.loads(printed.splitlines()[-1])
+            return parsed_json(printed.splitlines()[-1])
         return None
     except ValueError:
         return printed

@@ -1,11 +1,11 @@
 """What a cross-validation left, read from its folder."""
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from core.errors import ClusterError, UsageError
+from core.json_file import read_json
 
 NAME = "cv.json"
 
@@ -28,7 +28,7 @@ class CrossValidation:
         """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
         file = self.folder / NAME
         try:
-            found = json.loads(file.read_bytes())
+            found = read_json(file)
             if not isinstance(found["summary"], dict) or not isinstance(found["folds"], list):
                 raise TypeError("summary or folds")
         except (ValueError, KeyError, TypeError) as problem:

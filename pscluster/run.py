@@ -1,11 +1,11 @@
 """What a training left, read from its folder."""
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from core.errors import ClusterError, UsageError, reason_of
+from core.json_file import parsed_json, read_json
 
 EXPORTED = Path("model", "model.keras")
 """The Keras model of an app's training, in the run's folder."""
@@ -33,7 +33,7 @@ class Run:
         """
         file = self.folder / "result.json"
         try:
-            found = json.loads(file.read_bytes())
+            found = read_json(file)
         except ValueError as problem:
             raise ClusterError(f"{file}: expected JSON: {problem}") from problem
         if not isinstance(found, dict):
@@ -116,7 +116,7 @@ class Report:
 
 def _event(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = parsed_json(line)
     except ValueError:  # the last line of a coordinator that was killed
         return {}
     if isinstance(found, dict):

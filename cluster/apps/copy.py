@@ -16,6 +16,7 @@ from cluster.apps.files import AppFiles, app_path, look
 from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
 from core.atomic_write import atomic_write, refused, whole_folder
 from core.errors import UsageError
+from core.json_file import parsed_json
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -75,7 +76,7 @@ def kept(run: Path) -> KeptApp | None:
     """
     try:
         with (run / RECORD).open("rb") as stream:
-            content: Any = json.loads(stream.read(_MOST_RECORD_BYTES))
+            content: Any = parsed_json(stream.read(_MOST_RECORD_BYTES))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
         found = KeptApp(
@@ -87,7 +88,7 @@ def kept(run: Path) -> KeptApp | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UsageError(
             f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}:"
             f" {problem}: begin a new run"
@@ -139,9 +140,9 @@ def why_foreign(run: Path) -> str | None:
 
 def _from(mark: bytes) -> str:
     try:
-        found = json.loads(mark)
+        found = parsed_json(mark)
         return f" from {found['node']} (job {found['job']})"
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return ""
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -25,7 +25,7 @@ def app_data_folder(inventory: "Inventory") -> Path:
     """
     if inventory.data_folder is not None:
         return Path(inventory.data_folder)
-    return user_cache() / "prepared"
+    return prepared_folder()
 
 
 def open_to_roles(inventory: "Inventory", folder: Path) -> None:

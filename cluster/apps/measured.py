@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import get_type_hints
 
 from core.errors import ClusterError
+from core.json_file import parsed_json
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class MeasuredStep:
     def of_json(cls, text: str) -> "MeasuredStep":
         """Raises ClusterError for anything else than what `to_json` writes."""
         try:
-            found = json.loads(text)
+            found = parsed_json(text)
             kinds = get_type_hints(cls)
             values = {field.name: found[field.name] for field in fields(cls)}
             for name, value in values.items():

@@ -1,7 +1,8 @@
 """What a node may send back of a run: the files that jobs leave there, each with its bound.
 
 One list for the folder that `fab` fetches and for the runs of a sweep. All that is not on it stays
-on the node, code above all: only a fetched run may bring the app that was sent with its job.
+on the node, code above all: only a fetched run may bring the app that was sent with its job. Nor
+does a page: it is drawn here from the figures.
 """
 
 import re
@@ -32,7 +33,7 @@ def _below(folder: str, kinds: Mapping[str, int]) -> dict[str, int]:
 _TRAINING = {
     r"(result|environment)\.json": LARGEST_OF_RUN,
     r"(history|chaos)\.jsonl": _TEXT,
-    r"coordinator\.log|report\.html": _TEXT,
+    r"coordinator\.log": _TEXT,
     r"sequence": _NUMBER,
     r"tensorboard/events\.out\.tfevents\.[\w.-]+": _TEXT,
     **_below("model", _MODEL),

@@ -1,8 +1,8 @@
 """An export of a run with code: a process in a cage makes it, and this one puts it in its place.
 
 The code of an app runs under the account of the person who exports. So it reads the run, its
-recordings and packages alone, writes beside `--out` and where windows are prepared, makes no
-socket, and does not see what else this process's environment says.
+recordings and packages alone, writes beside `--out` and windows of its own, makes no socket, and
+does not see what else this process's environment says.
 """
 
 import os
@@ -30,7 +30,7 @@ from core.errors import ClusterError, ExitCode, UsageError
 from core.exported.description import NAME, Description
 from core.exported.description import read as described
 from core.logs.terminal import say
-from core.user_cache import user_cache
+from core.user_cache import PREPARED_VARIABLE, user_cache
 
 FLAG = "--in-cage"
 OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")
@@ -127,7 +127,7 @@ class CagedExport:
         return found
 
     def _rights(self, partial: Path) -> Rights:
-        prepared = user_cache() / "prepared"
+        prepared = prepared_by(self.app)
         with suppress(OSError):
             prepared.mkdir(mode=0o755, parents=True, exist_ok=True)
         read = (self.trained.folder, *self._recordings())
@@ -178,11 +178,16 @@ def blamed_on_cage(problem: BaseException) -> str:
     return str(problem)
 
 
-def rights_in_cage(app: KeptApp | None, read: Sequence[Path], write: Sequence[Path]) -> Rights:
+def prepared_by(app: KeptApp) -> Path:
+    """Return where windows are prepared for this app's code, which no other's training reads."""
+    return user_cache() / "prepared-by-code" / app.digest[:16]
+
+
+def rights_in_cage(app: KeptApp, read: Sequence[Path], write: Sequence[Path]) -> Rights:
     """Return what code of a run may do, besides loading packages: read and write these."""
     keras = os.environ.get("KERAS_HOME") or "~/.keras"
     packages = [*system(), *code(OURS), os.path.expanduser(keras)]
-    if app is not None and app.environment:
+    if app.environment:
         packages.append(str(local_environments() / app.environment))
     return Rights(
         read=existing(*packages, *read),
@@ -193,7 +198,7 @@ def rights_in_cage(app: KeptApp | None, read: Sequence[Path], write: Sequence[Pa
     )
 
 
-def environment_in_cage(beside: Path, app: KeptApp | None) -> dict[str, str]:
+def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
     """Return the environment of a caged process, whose own two folders are made `beside` a path."""
     temporary = beside.with_name(f"{beside.name}.tmp")
     temporary.mkdir(mode=0o700)
@@ -204,7 +209,8 @@ def environment_in_cage(beside: Path, app: KeptApp | None) -> dict[str, str]:
         (ours / name).symlink_to(ROOT / name)
     return {
         **_kept(os.environ),
-        **as_variable(() if app is None else (app.digest,)),
+        **as_variable((app.digest,)),
+        PREPARED_VARIABLE: str(prepared_by(app)),
         "PYTHONPATH": str(ours),
         "PYTHONSAFEPATH": "1",
         "TMPDIR": str(temporary),

@@ -17,7 +17,7 @@ from core.data.dataset import CLASSIFICATION
 from core.data.source import PROJECT_ROOT
 from core.errors import UsageError
 from core.logs.bars import Report
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder, user_cache
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _prepared(trained: Trained, source: Source, report: Report) -> Dataset:
         window_steps=trained.window_steps,
         window_stride=trained.window_stride,
         seed=trained.seed,
-        cache=user_cache() / "prepared",
+        cache=prepared_folder(),
         options=trained.options,
         progress=report,
     )

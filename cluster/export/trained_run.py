@@ -1,6 +1,5 @@
 """A finished run as its folder says: what was trained, how, on what. Without TensorFlow."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.errors import UsageError, reason_of
 from core.exported.files import read_bytes
 from core.inventory.data import BESIDE
+from core.json_file import parsed_json
 
 RESULT = "result.json"
 MODEL = "model"
@@ -53,7 +53,7 @@ def read_result(folder: Path) -> Trained:
     """
     path = folder / RESULT
     try:
-        found = json.loads(read_bytes(path, LARGEST_RESULT_BYTES))
+        found = parsed_json(read_bytes(path, LARGEST_RESULT_BYTES))
         job = str(found["job"])
         status = str(found["status"])
         if status != "done":

@@ -12,6 +12,7 @@ from typing import Any
 from core.engine.chaos import DEADLY, HOLD, Chaos, ChaosPlan, Fault, Strike, deadly_faults
 from core.engine.saboteur import Saboteur
 from core.errors import ClusterError
+from core.json_file import parsed_json
 from core.status.events import Consumer, FaultInjected
 
 log = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ class Hold:
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        found = parsed_json(line)
     except ValueError:
         return None
     if isinstance(found, dict) and "time" in found:

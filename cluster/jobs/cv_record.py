@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from core.atomic_write import atomic_write
 from core.errors import UsageError, reason_of
 from core.inventory import Inventory
+from core.json_file import parsed_json
 
 NAME = "cv.json"
 SCHEMA = 1
@@ -98,7 +99,7 @@ class CvRecord:
             return cls(path, key, planned, [])
         try:
             with path.open("rb") as stream:
-                content: Any = json.loads(stream.read(MOST_BYTES))
+                content: Any = parsed_json(stream.read(MOST_BYTES))
             if content["schema"] != SCHEMA:
                 raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
             then = dict(content["key"])

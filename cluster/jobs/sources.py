@@ -29,7 +29,7 @@ from core.errors import DataError
 from core.inventory import Inventory
 from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder, user_cache
 
 UNITS = {"hashing": "bytes", "hashing files": "files"}
 """What the stages of a preparation count; the others count parts."""
@@ -128,7 +128,7 @@ def _of_source(inventory: Inventory, display: Display, progress: Report) -> Data
         source,
         window_steps=job.data.window_steps,
         window_stride=job.data.window_stride,
-        cache=user_cache() / "prepared",
+        cache=prepared_folder(),
         seed=job.seed,
         options=job.data.options(),
         progress=progress,

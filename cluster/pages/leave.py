@@ -34,9 +34,14 @@ def leave_report(folder: Path, environment: Environment) -> None:
     """
     try:
         atomic_write(folder / ENVIRONMENT, json.dumps(environment(), indent=2).encode() + b"\n")
-        atomic_write(folder / REPORT, report_of(folder).encode())
+        draw_report(folder)
     except Exception as problem:  # a picture of the run must never cost the run
         log.warning("%s: no report: %s: %s", folder / REPORT, type(problem).__name__, problem)
+
+
+def draw_report(folder: Path) -> None:
+    """Write `report.html` of a run or a sweep from its figures. Raises what they make it raise."""
+    atomic_write(folder / REPORT, report_of(folder).encode(errors="backslashreplace"))
 
 
 def report_of(folder: Path) -> str:

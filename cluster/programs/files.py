@@ -1,5 +1,6 @@
 """Files of a program between its node and the lead's: plain ones below a folder, in bounds."""
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster.programs.frames import MOST_BYTES, FrameType, ProtocolError, send
+from core.archives import room_on_disk
 
 MOST_FILES = 10_000
 MOST_FILE_BYTES = 1 << 30
@@ -74,6 +76,8 @@ class FileTaker:
             self._count_again()
         if self._descriptor < 0 or self._left < 0 or self._of_file < 0:
             raise ProtocolError("bytes without a file, or too many")
+        if room_on_disk(self.folder) < len(piece):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         while piece:
             piece = piece[os.write(self._descriptor, piece) :]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.control.client import proof
 from core.host_names import plain_address
+from core.json_file import parsed_json
 
 HEAD = struct.Struct("!IB")
 MOST_BYTES = 1 << 20
@@ -40,7 +41,7 @@ class FrameType(IntEnum):
     WHOSE = (
         10  # of the lead: whose files the folder is for from now on; those of another are removed
     )
-    PROVEN = 11  # of the lead, before all others: that it knows the token too
+    PROVEN = 11  # of the lead, before all others: that it knows the runner's key too
 
 
 class ProtocolError(Exception):
@@ -79,8 +80,13 @@ def send(connection: socket.socket, kind: FrameType, content: bytes | dict[str, 
     connection.sendall(HEAD.pack(len(data), kind) + data)
 
 
-def greeting(connection: socket.socket, token: str, member: str) -> dict[str, str]:
-    """What a runner says of itself. The token never crosses: another process may have the port.
+def key_of_runner(token: str, member: str) -> str:
+    """Return the key of one member's runner in a job: it says nothing of another's or the token."""
+    return proof(token, "key of a runner", member)
+
+
+def greeting(connection: socket.socket, key: str, member: str) -> dict[str, str]:
+    """What a runner says of itself. Its key never crosses: another process may have the port.
 
     The proof holds from this address alone: who hears it cannot pass it on.
     """
@@ -89,25 +95,25 @@ def greeting(connection: socket.socket, token: str, member: str) -> dict[str, st
     return {
         "member": member,
         "nonce": nonce,
-        "proof": proof_of_runner(token, member, nonce, here),
+        "proof": proof_of_runner(key, member, nonce, here),
     }
 
 
-def proof_of_runner(token: str, member: str, nonce: str, address: str) -> str:
+def proof_of_runner(key: str, member: str, nonce: str, address: str) -> str:
     """Return what a runner at `address` proves its membership with."""
-    return proof(token, "runner", member, nonce, str(plain_address(address)))
+    return proof(key, "runner", member, nonce, str(plain_address(address)))
 
 
-def proof_of_lead(token: str, nonce: str) -> str:
-    """Return what the lead answers to that nonce."""
-    return proof(token, "lead", nonce)
+def proof_of_lead(key: str, nonce: str) -> str:
+    """Return what the lead answers to that nonce of the runner with this key."""
+    return proof(key, "lead", nonce)
 
 
 def said(content: bytes) -> dict[str, Any]:
     """The object in a frame. Raises ProtocolError."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = parsed_json(content)
+    except ValueError:
         raise ProtocolError("a frame without JSON") from None
     if not isinstance(found, dict):
         raise ProtocolError("a frame without an object")

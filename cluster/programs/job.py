@@ -215,10 +215,11 @@ class ProgramRun(Job):
 
         Raises ClusterError where one does not connect, Cancelled.
         """
-        names = [task.name for task in self.inventory.of_role("worker")]
+        hosts = {task.name: task.host for task in self.inventory.of_role("worker")}
+        names = list(hosts)
         host = self.inventory.task("coordinator", 0).host
         lead = self._lead = Lead(
-            host, self.inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, "")
+            host, self.inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), hosts
         )
         processes = lead.gather(names, lambda: self.cancel.asked)
         self.cancel.check()

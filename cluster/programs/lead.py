@@ -1,7 +1,7 @@
 """The process that leads a program on all workers' nodes: it starts, reads and ends them.
 
 No node can log in on another. So each worker's node runs `cluster.programs.runner`, which connects
-here, proves that it knows the token of the job, as this then does, and does what it is asked.
+here, proves that it knows its own key, as this then does, and does what it is asked.
 """
 
 import logging
@@ -22,6 +22,7 @@ from cluster.programs.frames import (
     FrameType,
     ProtocolError,
     keep_alive,
+    key_of_runner,
     proof_of_lead,
     proof_of_runner,
     said,
@@ -31,6 +32,7 @@ from cluster.programs.frames import (
 from cluster.programs.process import ProgramProcess, Usage
 from core.control.client import same
 from core.errors import ClusterError
+from core.host_names import plain_address
 from core.server.sockets import explain
 
 log = logging.getLogger(__name__)
@@ -215,8 +217,8 @@ RunningProcess = ProgramProcess | RemoteProcess
 class Lead:
     """Waits for the runner of each member, and gives each of them as a `RemoteProcess`."""
 
-    def __init__(self, host: str, port: int, token: str) -> None:
-        """Listen.
+    def __init__(self, host: str, port: int, token: str, hosts: Mapping[str, str]) -> None:
+        """Listen. `hosts` has the inventory's address or host name of each member's node.
 
         Raises ClusterError where the port is taken, and for an empty token, which anybody has.
         """
@@ -225,7 +227,10 @@ class Lead:
                 "--on workers: expected the token of the job, got none: begin it with `fab job run`"
             )
         self._token = token
+        self._hosts = hosts
         self.processes: dict[str, RemoteProcess] = {}
+        self._elsewhere: set[str] = set()
+        """Members whose key came from another machine than their node."""
         try:
             self._listener = socket.create_server((host, port), backlog=128)
         except OSError as problem:
@@ -292,17 +297,19 @@ class Lead:
                 hello = said(content)
                 name = str(hello.get("member"))
                 nonce = str(hello.get("nonce"))
+                member_key = key_of_runner(self._token, name)
                 there = one.peer.getpeername()[0]
-                expected = proof_of_runner(self._token, name, nonce, there)
+                expected = proof_of_runner(member_key, name, nonce, there)
                 if kind is not FrameType.HELLO or not same(str(hello.get("proof")), expected):
                     raise ProtocolError("not a runner of this job")
                 if name not in names or name in self.processes:
                     raise ProtocolError("another member")
+                self._check_address(name, there)
                 ports = (
                     whole_number(hello, "port", 1, 65535),
                     whole_number(hello, "second_port", 1, 65535),
                 )
-                ours = {"proof": proof_of_lead(self._token, nonce)}
+                ours = {"proof": proof_of_lead(member_key, nonce)}
                 send(one.peer, FrameType.PROVEN, ours)
                 selector.unregister(one.peer)
                 one.frames.most_bytes = MOST_BYTES
@@ -314,6 +321,25 @@ class Lead:
             return
         except (ProtocolError, OSError):
             one.refuse(selector)
+
+    def _check_address(self, name: str, address: str) -> None:
+        """Raise ProtocolError where another machine than its node has a key; one line reports it.
+
+        Raises OSError where the node's host name has no address now.
+        """
+        expected = socket.gethostbyname(self._hosts[name])
+        if plain_address(address) == plain_address(expected):
+            return
+        if name not in self._elsewhere:
+            self._elsewhere.add(name)
+            log.warning(
+                "a runner with the key of %s connected from %s, expected %s, which the inventory"
+                " names, and was refused: if its node has both, make the first one its `address`",
+                name,
+                address,
+                expected,
+            )
+        raise ProtocolError("another machine")
 
     def close(self, last: bool) -> None:
         """Hang up on all; with `last` their runners end."""

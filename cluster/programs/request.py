@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from core.errors import UsageError
+from core.json_file import parsed_json
 
 On = Literal["chief", "workers"]
 PLACES: tuple[On, ...] = get_args(On)
@@ -49,13 +50,13 @@ class ProgramRequest:
     def of_text(cls, text: str) -> "ProgramRequest":
         """The inverse of `to_text`. Raises UsageError for anything else."""
         try:
-            given: Any = json.loads(text)
+            given: Any = parsed_json(text)
             if not isinstance(given, dict) or not all(
                 isinstance(one, str) for one in given["arguments"]
             ):
                 raise ValueError("expected an object with a list of arguments")
             request = cls(**{**given, "arguments": tuple(given["arguments"])})
-        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+        except (ValueError, TypeError, KeyError) as problem:
             raise UsageError(f"--wish: expected what `fab job run` writes, got {problem}") from None
         return request.checked()
 

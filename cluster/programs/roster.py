@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.json_file import parsed_json
 from core.shell import reached_directly
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def environment_of(
 def _hosts(config: str) -> list[str]:
     """Return the addresses of a TF_CONFIG of ours."""
     if config:
-        tasks = json.loads(config)["cluster"].values()
+        tasks = parsed_json(config)["cluster"].values()
     else:
         tasks = ()
     return [address.rpartition(":")[0].strip("[]") for addresses in tasks for address in addresses]

@@ -43,14 +43,14 @@ SEND_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class RunnerTask:
-    """Which member of which program this is: the lead's address, the job's token, ports to try.
+    """Which member of which program this is: the lead's address, this member's key, ports to try.
 
     `program` is the file to run, `files` its working folder. With `module`, one of ours is run
     instead, as often as the lead asks. Each process enters `cage` first.
     """
 
     lead: tuple[str, int]
-    token: str
+    key: str
     member: str
     ports: Sequence[int]
     program: Path
@@ -139,8 +139,8 @@ class _Served:
         port, second = two_free(self._task.ports)
         try:
             ports = {"port": port, "second_port": second}
-            hello = greeting(self._connection, self._task.token, self._task.member)
-            self._expected_proof = proof_of_lead(self._task.token, hello["nonce"])
+            hello = greeting(self._connection, self._task.key, self._task.member)
+            self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
             send(self._connection, FrameType.HELLO, {**hello, "whose": self._whose, **ports})
             return self._listen()
         except (OSError, ProtocolError):

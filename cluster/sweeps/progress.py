@@ -1,12 +1,12 @@
 """How far a sweep's runs are: the lines that a run prints, and the time that is left. Pure."""
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.sweeps.record import OVER, RunRecord, figures_of_node
+from core.json_file import parsed_json
 
 WORD = "pscluster_run"
 """Begins each line that a run says to its sweep."""
@@ -64,13 +64,13 @@ def message_of(line: bytes) -> Advance | Epoch | None:
     if WORD.encode() not in line:
         return None
     try:
-        found: Any = json.loads(line)[WORD]
+        found: Any = parsed_json(line)[WORD]
         if "epoch" in found:
             given = figures_of_node(found["validation"])
             figures = {key: float(value) for key, value in given.items() if value is not None}
             return Epoch(_count(found["epoch"]), figures)
         return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
 from core.atomic_write import PARTIAL
+from core.json_file import parsed_json
 
 SCHEMA = 1
 LARGEST_BYTES = 16 << 20
@@ -96,9 +97,9 @@ _MANIFEST = TypeAdapter(Manifest)
 def parse(raw: bytes, update: int) -> Manifest:
     """The manifest of `update` from its file.
 
-    Raises Damaged, or ValueError, TypeError, RecursionError, MemoryError.
+    Raises Damaged, or ValueError, TypeError, MemoryError.
     """
-    content = json.loads(raw.decode("ascii"))
+    content = parsed_json(raw.decode("ascii"))
     if not isinstance(content, dict):
         raise Damaged("expected a JSON object")
     if content.get("schema") != SCHEMA:

@@ -92,7 +92,7 @@ class CheckpointStore(AbstractContextManager["CheckpointStore"]):
                 checkpoint.facts,
             )
             raw = described.to_bytes()
-        except (ValueError, TypeError, RecursionError, SafetensorError) as problem:
+        except (ValueError, TypeError, SafetensorError) as problem:
             raise ClusterError(
                 f"{self.folder}: checkpoint {checkpoint.update!r}: {problem}"
             ) from None

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from core.json_file import parsed_json
+
 MOST_LINE_BYTES = 1_048_576
 """A status of 64 roles is some 30 KB."""
 
@@ -70,7 +72,7 @@ def ask_supervisor(
     """
     with SupervisorConnection(path, deadline_seconds) as connection:
         connection.send(verb, **request)
-        reply = json.loads(connection.read())
+        reply = parsed_json(connection.read())
     if not isinstance(reply, dict):
         raise ValueError(f"expected an object, got {str(reply)[:80]!r}")
     return reply

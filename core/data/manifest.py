@@ -25,6 +25,7 @@ from core.data.dataset import (
 )
 from core.data.signals import Signals
 from core.errors import DataError
+from core.json_file import parsed_json
 
 FORMAT_VERSION = 2
 """Raised when the meaning of these files changes."""
@@ -98,7 +99,7 @@ def open_prepared(folder: Path) -> Dataset:
             f"{manifest}: cannot be read ({problem.strerror}); prepare the data again"
         ) from None
     try:
-        fields = json.loads(content)
+        fields = parsed_json(content)
         if fields["format"] != FORMAT_VERSION:
             raise DataError(
                 f"{manifest}: expected format {FORMAT_VERSION}, got {fields['format']}; prepare the"

@@ -24,6 +24,7 @@ from core.data.source import DESCRIBED, FORMATS, PREPARED, SETS, Source
 from core.data.store import SHORT_KEY, Origin, short_name, store
 from core.data.window_units import refuse_implausible
 from core.errors import DataError
+from core.json_file import read_json
 
 CHECKSUM_SUFFIX = ".sha256"
 """What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
@@ -135,7 +136,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
     Settings that its kind of source does not know do not matter. Raises DataError.
     """
     dataset = open_prepared(folder)
-    settings = json.loads((folder / MANIFEST).read_bytes()).get("preparation")
+    settings = read_json(folder / MANIFEST).get("preparation")
     if not isinstance(settings, dict):
         raise DataError(
             f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again"

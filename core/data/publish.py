@@ -24,7 +24,7 @@ from core.data.source import PROJECT_ROOT, find_source
 from core.data.store import SHORT_KEY
 from core.errors import DataError
 from core.logs.terminal import say, say_json
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder, user_cache
 
 
 def publishable(
@@ -71,7 +71,7 @@ def main() -> int:
         help="a JSON object: other keys of jobs.train.data",
     )
     flags = parser.parse_args()
-    cache = user_cache() / "prepared"
+    cache = prepared_folder()
     try:
         made = publishable(
             flags.source, flags.window_steps, flags.window_stride, flags.seed, cache, flags.options

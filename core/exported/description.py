@@ -18,6 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from core.atomic_write import atomic_write
 from core.errors import UsageError, reason_of
 from core.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
+from core.json_file import parsed_json
 
 NAME = "export.json"
 SCHEMA = 1
@@ -199,7 +200,7 @@ def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> 
     """
     path = folder / NAME
     try:
-        content = json.loads(read_bytes(path if file is None else file, LARGEST_BYTES))
+        content = parsed_json(read_bytes(path if file is None else file, LARGEST_BYTES))
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError(f'no object with "schema": {SCHEMA}')
         found = _as_said(_DESCRIPTION.validate_python(content), content)
@@ -208,7 +209,7 @@ def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> 
             path = folder / found.file
             _compare(measured(path, found.bytes), found)
         return found
-    except (OSError, ValueError, ValidationError, RecursionError) as problem:
+    except (OSError, ValueError, ValidationError) as problem:
         raise UsageError(
             f"{path}: expected what `fab export` writes, got {reason_of(problem)}: export the run"
             " again"

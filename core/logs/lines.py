@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, get_args
 
+from core.json_file import parsed_json
 from core.logs.terminal import visible
 
 LogFormat = Literal["text", "json"]
@@ -314,8 +315,8 @@ def epoch(rfc_3339: str) -> float:
 
 def _from_json(text: str) -> LogLine | None:
     try:
-        entry = json.loads(text)
+        entry = parsed_json(text)
         fields = {name: str(entry.get(name) or "") for name in (*_FIELDS, "exception")}
         return LogLine(epoch(str(entry["time"])), str(entry["message"]), **fields)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None

@@ -16,7 +16,7 @@ from core.cage.landlock import Rights, existing
 from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
 from core.cage.whole import Caged
 from core.server.options import RoleOptions
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder, user_cache
 
 OURS = ("core", "kernels", "ps_node", "worker_node")
 """Our packages that a role loads. The folder around them, of a checkout, holds secrets and runs."""
@@ -63,7 +63,7 @@ def _data(role: RoleOptions) -> Iterator[str]:
 
 def prepared_folders(account: int | None) -> tuple[str, ...]:
     """Return where roles of this machine read windows; they are made if they can be."""
-    folders = [user_cache() / "prepared"]
+    folders = [prepared_folder()]
     if account == ROLES_ACCOUNT:
         folders.append(COPIES)
     for folder in folders:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, reason_of
+from core.json_file import parsed_json
 
 FILE = "wireguard_keys.json"
 """In the cluster's state folder."""
@@ -93,8 +94,8 @@ def _read(path: Path | None) -> dict[str, str]:
         return {}
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError) as problem:
+            found = parsed_json(file.read(MOST_BYTES))
+    except (OSError, ValueError) as problem:
         raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
     if not isinstance(found, dict) or not all(map(is_key, found.values())):
         raise ClusterError(f"{path}: expected a public key of WireGuard for each node")

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import importlib.metadata
 import importlib.util
-import json
 import platform
 import socket
 import sys
@@ -18,6 +17,7 @@ from core.cage import landlock
 from core.cage.landlock import Coverage
 from core.errors import UsageError
 from core.inventory.task import Task
+from core.json_file import parsed_json
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
@@ -185,7 +185,10 @@ def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
         if asked.stderr.strip():
             return asked.last_lines[-1]
         return f"the probe ended with exit code {asked.return_code}"
-    found: dict[str, Any] = json.loads(asked.text)
+    try:
+        found: dict[str, Any] = parsed_json(asked.text)
+    except ValueError as problem:
+        return f"expected the probe's JSON, got {problem}"
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import ClusterError, UsageError
+from core.json_file import parsed_json
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
@@ -233,7 +234,7 @@ class PublishedData(JobData):
                 if asked.returncode == UsageError.exit_code
                 else ClusterError(problem)
             )
-        made = json.loads(asked.stdout.strip().splitlines()[-1])
+        made = parsed_json(asked.stdout.strip().splitlines()[-1])
         folder = Path(made["folder"])
         files = tuple(
             PublishedFile(name, folder / name, about["sha256"], about["bytes"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.errors import ClusterError
+from core.json_file import parsed_json
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders
@@ -150,8 +151,8 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
 def _reasons(text: str) -> list[str]:
     """What a probe says, empty where that is no answer: the node may be anybody's."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parsed_json(text)
+    except ValueError:
         return []
     if isinstance(found, list) and all(isinstance(one, str) for one in found):
         return found

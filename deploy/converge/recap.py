@@ -11,6 +11,7 @@ from typing import Any
 
 from core.atomic_write import atomic_write
 from core.control.own_state import make
+from core.json_file import read_json
 from deploy.converge.apply import StepFailure
 
 
@@ -147,7 +148,7 @@ def to_do_again(folder: Path) -> Again:
     if newest is None:
         return Again()
     try:
-        recap: Mapping[str, Any] = json.loads(newest.read_text(encoding="utf-8"))
+        recap: Mapping[str, Any] = read_json(newest)
         nodes: Mapping[str, Mapping[str, Any]] = recap["nodes"]
         failed = tuple(name for name, node in nodes.items() if node.get("state") == "failed")
         # Recaps of earlier versions have neither key; whatever ended one of them early left a note.

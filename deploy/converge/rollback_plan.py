@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from core.atomic_write import atomic_write
 from core.control.own_state import make
+from core.json_file import read_json
 from deploy.common.texts import filled
 from deploy.release.history import Installed, previous
 from deploy.release.scripts import checked
@@ -47,7 +48,7 @@ class UnfinishedRollback:
     def read(self) -> Rollback | None:
         """None without a note, or for a damaged one."""
         try:
-            kept: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            kept: Any = read_json(self._path)
             was = {str(node): str(release) for node, release in kept["was"].items()}
             return Rollback(
                 checked(str(kept["release"])), was, tuple(str(node) for node in kept["left"])

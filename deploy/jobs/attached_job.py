@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import override
 
 from cluster.apps.environments import ON_NODES, python_of
-from core.errors import ExitCode
+from core.errors import ExitCode, reason_of
 from core.json_file import json_object
 from core.logs.terminal import say, say_json
 from deploy.cluster.cluster import ManagedCluster
@@ -321,6 +321,7 @@ def finish(
     with waiting_for(f"fetching the run of {record.id}"):
         folder = jobs.fetch(record, Path(jobs.inventory.runs), checkpoints)
     if folder is not None and (folder / "result.json").exists():
+        _draw_report(folder)
         _print_place(folder / "result.json", for_programs)
     elif record.exit_code is None:
         words = f"job {record.id} was {record.state}: its process is gone without a result"
@@ -357,6 +358,19 @@ def _how_to_return(jobs: NodeJobs, name: str) -> str:
         f"`{command(f'job attach --job {name}', path)}` watches it again, "
         f"`{command(f'job cancel --job {name}', path)}` ends it with its result so far"
     )
+
+
+def _draw_report(folder: Path) -> None:
+    # Here and from its figures: a page of the node's own would run its scripts in a browser.
+    from cluster.pages.leave import draw_report
+
+    try:
+        draw_report(folder)
+    except Exception as problem:  # they are the node's, and may be anything
+        say(
+            f"{folder}: no report: {reason_of(problem):.200}; `fab report --run {folder}` draws it",
+            error=True,
+        )
 
 
 def _print_place(result: Path, for_programs: bool) -> None:

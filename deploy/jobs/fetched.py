@@ -16,10 +16,10 @@ from cluster.apps.copy import FETCHED, FOLDER, RECORD
 from cluster.apps.files import look
 from cluster.apps.ownership import is_own
 from cluster.apps.returned import bytes_fetched
+from cluster.pages.run_files import REPORT
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, UsageError
 from core.json_file import json_object
-from deploy.jobs.request import SWEEP
 from deploy.jobs.submissions import Submission
 
 CLOCKS_APART = timedelta(minutes=5)
@@ -92,7 +92,7 @@ class FetchedRun:
     def wanted(self, parts: Sequence[str]) -> int:
         """Return how long a file of the run may be, 0 for one that no run has: it stays there."""
         most = bytes_fetched(parts)
-        if not most and not parts[-1].startswith("."):
+        if not most and not parts[-1].startswith(".") and parts[-1] != REPORT:
             self.left_out.append("/".join(parts))
         return most
 
@@ -101,10 +101,7 @@ class FetchedRun:
 
         Raises ClusterError for code that was not sent with the job.
         """
-        places = [run]
-        if self.submission is None or self.submission.job == Path(SWEEP).stem:
-            places += sorted(run.glob("runs/*/*"))
-        for place in places:
+        for place in (run, *sorted(run.glob("runs/*/*"))):
             self._refuse_code(place)
         mark = {"schema": 1, "node": self.node, "job": self.job_id}
         atomic_write(run / FETCHED, json.dumps(mark).encode() + b"\n")

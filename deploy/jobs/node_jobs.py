@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles
 from cluster.apps.ownership import digests, remember
-from core.errors import ClusterError, UsageError
+from core.archives import room_on_disk
+from core.errors import ClusterError, UsageError, reason_of
+from core.json_file import parsed_json
 from core.logs.terminal import say
 from deploy.cluster.connector import (
     CommandResult,
     Connector,
     NodeDeadlineError,
+    NodeOutputError,
     NodeUnreachableError,
 )
 from deploy.cluster.places import NodePlaces
@@ -239,14 +242,27 @@ class NodeJobs:
         run.refuse_name(name)
         run.refuse_target(into / name)
         again = f"`{command(f'job attach --job {record.id}', self.inventory.path)}` tries again"
-        with tempfile.TemporaryFile(prefix="pscluster-run-") as archive:
-            packed = self._node.run(
-                pack_command(record.run_folder, checkpoints),
-                deadline_seconds=_FETCH_SECONDS,
-                user=self.places.user,
-                kept_bytes=MOST_PACKED_BYTES,
-                into=archive,
-            )
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            room = room_on_disk(into)
+        except OSError as problem:
+            raise ClusterError(
+                f"{into}: the run cannot be kept here: {reason_of(problem)}; {again}"
+            ) from problem
+        # Beside the run: $TMPDIR is memory on many machines.
+        with tempfile.TemporaryFile(prefix=".pscluster-run-", dir=into) as archive:
+            try:
+                packed = self._node.run(
+                    pack_command(record.run_folder, checkpoints),
+                    deadline_seconds=_FETCH_SECONDS,
+                    user=self.places.user,
+                    kept_bytes=min(MOST_PACKED_BYTES, room),
+                    into=archive,
+                )
+            except NodeOutputError as problem:
+                raise ClusterError(
+                    f"{problem}; {into} has {room:,} bytes to spare: free some; {again}"
+                ) from problem
             if not packed.ok:
                 said = " ".join(packed.last_lines)
                 raise ClusterError(
@@ -344,10 +360,7 @@ def begin(node: Connector, folder: JobFolder) -> CommandResult:
 
 def _records(stdout: bytes) -> list[JobRecord]:
     """What `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
-    try:
-        content = json.loads(stdout)
-    except RecursionError:
-        raise ValueError("expected the report of jobs, got JSON that is nested deeply") from None
+    content = parsed_json(stdout)
     if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
         raise ValueError("expected the report of jobs")
     return [JobRecord.from_json(record) for record in content["jobs"]]

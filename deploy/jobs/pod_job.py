@@ -17,6 +17,7 @@ from core.atomic_write import atomic_write, refused
 from core.control.door import raise_limit
 from core.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory, load
+from core.json_file import parsed_json
 from core.logs.terminal import say
 from deploy.common.command_line import settings
 from deploy.common.file_lock import FileLock, LockHeldError
@@ -104,7 +105,7 @@ def prepared(inventory: Inventory) -> str:
     if asked.returncode != 0:
         kind = UsageError if asked.returncode == UsageError.exit_code else ClusterError
         raise kind("the recordings cannot be prepared, see the line above")
-    return str(json.loads(asked.stdout.strip().splitlines()[-1])["folder"])
+    return str(parsed_json(asked.stdout.strip().splitlines()[-1])["folder"])
 
 
 def run(

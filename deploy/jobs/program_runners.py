@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cluster.programs.frames import key_of_runner
 from core.errors import ClusterError
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
@@ -49,14 +50,16 @@ def program_tasks(
 ) -> Sequence[tuple["Task", ProgramTask]]:
     """What each worker's runner has to know. Runners of one node get ports apart from each other's.
 
-    `environments` has the key of a node's packages besides, where it has some. Pure.
+    Each gets its member's key, made of the job's `token`. `environments` has the key of a node's
+    packages besides, where it has some. Pure.
     """
     lead = f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
     made = []
     for task in inventory.of_role("worker"):
         ports = ports_of(inventory, task)
-        key = environments.get(task.node, "")
-        made.append((task, ProgramTask(lead, token, task.name, ports, program, key, apps)))
+        own = key_of_runner(token, task.name)
+        packages = environments.get(task.node, "")
+        made.append((task, ProgramTask(lead, own, task.name, ports, program, packages, apps)))
     return made
 
 

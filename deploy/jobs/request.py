@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UsageError
+from core.json_file import read_json
 
 if TYPE_CHECKING:
     from cluster.programs.request import ProgramRequest
@@ -57,7 +58,7 @@ def content_of(path: Path) -> dict[str, Any]:
 
     Raises OSError, and ValueError, KeyError or TypeError for one of another schema.
     """
-    content: dict[str, Any] = json.loads(path.read_bytes())
+    content: dict[str, Any] = read_json(path)
     if content["schema"] != SCHEMA:
         raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
     return content

@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from core.archives import RefusedArchive, extract, is_plain_file, is_plain_name, opened
+from core.archives import (
+    RefusedArchive,
+    extract,
+    is_plain_file,
+    is_plain_name,
+    opened,
+    room_on_disk,
+)
 from core.atomic_write import whole_folder
 from core.errors import ClusterError
 
@@ -51,8 +58,8 @@ def unpack(
     out.
 
     Takes only plain files and folders below `name`, and no more of them than a run has: an archive
-    from another machine writes nowhere else and fills no disk. Raises ClusterError when it is
-    damaged, larger than that, or the place cannot be written.
+    from another machine writes nowhere else and fills no disk, which is looked at before each file.
+    Raises ClusterError when it is damaged, larger than that, or the place cannot be written.
     """
     target = into / name
     try:
@@ -75,6 +82,7 @@ def _take_all(
     """Unpack every entry. Raises RefusedArchive beyond the size of a run."""
     packed_bytes = archive.seek(0, os.SEEK_END)
     archive.seek(0)
+    room = room_on_disk(partial)
     most_bytes = min(MOST_UNPACKED_BYTES, max(FREE_BYTES, MOST_RATIO * packed_bytes))
     with gzip.open(archive) as unpacked, opened(unpacked, most_bytes) as members:
         for count, member in enumerate(members, start=1):
@@ -93,5 +101,9 @@ def _take_all(
                     raise RefusedArchive(
                         f"{member.name:.200}: expected at most {most:,} bytes, got {member.size:,}"
                     )
-                if most:
-                    extract(members, member, partial, "/".join(parts[1:]))
+                if not most:
+                    continue
+                room -= member.size
+                if room < 0:
+                    raise RefusedArchive("its files would fill this disk: free some of it")
+                extract(members, member, partial, "/".join(parts[1:]))

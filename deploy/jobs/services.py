@@ -14,6 +14,7 @@ from core.control.client import program
 from core.control.own_state import make
 from core.control.token import VARIABLE
 from core.errors import ClusterError, ExitCode, UsageError
+from core.json_file import read_json
 from core.logs.terminal import say
 from core.metrics.scrapes import UNCOUNTED
 from deploy.cluster.cluster import ManagedCluster
@@ -131,7 +132,7 @@ class PendingJobs:
         A damaged note has none.
         """
         try:
-            note: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            note: Any = read_json(self._path)
             return tuple(str(name) for name in note["submitted"])
         except (OSError, ValueError, LookupError, TypeError):
             return ()

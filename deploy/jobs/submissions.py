@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.atomic_write import atomic_write, refused
 from core.control.own_state import OTHERWISE, make, user_state
+from core.json_file import read_json
 
 MOST = 1000
 """Submissions that stay, the latest ones."""
@@ -61,7 +62,7 @@ def kept(cluster: str, node: str, job_id: str) -> Submission | None:
     try:
         if path.stat().st_uid != os.geteuid():
             return None
-        content = json.loads(path.read_bytes())
+        content = read_json(path)
         return Submission(
             str(content["job"]),
             float(content["begun"]),

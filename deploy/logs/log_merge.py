@@ -3,11 +3,11 @@
 Pure.
 """
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from core.json_file import parsed_json
 from core.logs.lines import LogLine, read_line, whole_milliseconds
 from core.logs.terminal import as_ascii, one_line, visible
 
@@ -155,7 +155,7 @@ def as_json(entry: Entry) -> str:
             entry.seconds, entry.text.strip(), role=" ".join(entry.source.split()), run=entry.run
         )
         return as_ascii(line.to_json())
-    return as_ascii(json.loads(entry.text) if entry.text.startswith("{") else entry.line.to_json())
+    return as_ascii(parsed_json(entry.text) if entry.text.startswith("{") else entry.line.to_json())
 
 
 def readable(text: str) -> str:

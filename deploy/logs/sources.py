@@ -4,11 +4,11 @@ Commands and lines only: pure. Which file it is may change with time: a coordina
 the folder of its run.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core.json_file import parsed_json
 from deploy.common.command_line import quoted, shell
 from deploy.logs.log_merge import LOOK_BACK_LINES, DatedLog, Entry, with_beginning
 from deploy.rooted.jobs import ORDER
@@ -191,7 +191,7 @@ class JournalLine:
 def parse_line(node: str, text: str) -> JournalLine | None:
     """A line of `journalctl -o json`; None for anything else."""
     try:
-        entry = json.loads(text)
+        entry = parsed_json(text)
         message = entry["MESSAGE"]
         seconds = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
         cursor = str(entry.get("__CURSOR") or "")

@@ -21,6 +21,7 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from core.errors import ClusterError
+from core.json_file import read_json
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
@@ -150,7 +151,7 @@ def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
     """
     folder = cache / key
     try:
-        fields = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
+        fields = read_json(folder / COMPLETE)
         found = Wheelhouse(folder=folder, **fields)
         if any((folder / name).stat().st_size != size for name, size in found.files.items()):
             return None

@@ -26,7 +26,7 @@ DATA_FOLDER = f"{STATE_FOLDER}/data"
 RUNS_FOLDER = f"{STATE_FOLDER}/runs"
 INVENTORY_FOLDER = "/etc/pscluster"
 CREDENTIALS_FOLDER = "/run/secrets/pscluster"
-"""Of the cluster's token: none of the folders that a role may read once it serves."""
+"""The folder of the coordinator's token or a role's key, which no role reads once it serves."""
 COORDINATOR_NODE = "coordinator"
 """The node of the coordinator in the pods' inventory. The Job's pod puts its own address there."""
 

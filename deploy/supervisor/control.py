@@ -16,6 +16,7 @@ from typing import Any
 from core.control.door import RateLimitedLog
 from core.control.lines import SupervisorConnection
 from core.errors import ClusterError
+from core.json_file import parsed_json
 from deploy.cluster.services import ClusterStatus
 
 _LAST_ANSWERS_SECONDS = 2.0
@@ -95,7 +96,7 @@ class ControlServer:
         self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            request = json.loads(line)
+            request = parsed_json(line)
         except ValueError:
             request = None
         if not isinstance(request, dict):
@@ -218,7 +219,7 @@ class ControlClient:
         if not line:
             raise self._failed(f"ended before it answered {verb!r}")
         try:
-            reply = json.loads(line)
+            reply = parsed_json(line)
         except ValueError:
             reply = None
         if not isinstance(reply, dict):

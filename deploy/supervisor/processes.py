@@ -21,6 +21,7 @@ from core.control.client import key_of
 from core.control.token import KEY_VARIABLE
 from core.errors import ClusterError
 from core.inventory.task import Task
+from core.json_file import read_json
 from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
@@ -109,9 +110,7 @@ def clear(path: Path) -> tuple[int, ...]:
     process hung in the kernel).
     """
     try:
-        remembered = [
-            ProcessIdentity(**record) for record in json.loads(path.read_text())["processes"]
-        ]
+        remembered = [ProcessIdentity(**record) for record in read_json(path)["processes"]]
     except (OSError, ValueError, KeyError, TypeError):  # there is no file, or it cannot be read
         remembered = []
     living = [identity for identity in remembered if identity.kill()]

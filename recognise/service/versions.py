@@ -23,6 +23,7 @@ from core.errors import ClusterError, UsageError, reason_of
 from core.exported.description import NAME, Description, read
 from core.exported.files import read_bytes
 from core.exported.verified import refuse_unverified
+from core.json_file import parsed_json
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.loading import compatible, tried
@@ -173,10 +174,10 @@ class Versions:
     def _history(self) -> tuple[int, ...]:
         path = self.folder / CURRENT
         try:
-            return _Pointer.model_validate(json.loads(read_bytes(path, _LARGEST_POINTER))).history
+            return _Pointer.model_validate(parsed_json(read_bytes(path, _LARGEST_POINTER))).history
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError, RecursionError, ValidationError) as problem:
+        except (OSError, ValueError, ValidationError) as problem:
             raise UsageError(
                 f"{path}: expected the history of promotions, got {reason_of(problem)}: remove the"
                 " file and promote"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import UsageError
+from core.json_file import parsed_json
 
 MAGIC = b"PSS1"
 """The format and its version."""
@@ -74,9 +75,9 @@ class UnpackedState:
         if zlib.crc32(rest) != checksum or length > min(len(rest), _MOST_HEAD):
             raise _bad("a state as the service gave it", "a damaged one")
         try:
-            head = json.loads(bytes(rest[:length]), parse_constant=_no_number)
+            head = parsed_json(bytes(rest[:length]), parse_constant=_no_number)
             self._values, arrays = dict(head["values"]), list(head["arrays"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise _bad("a head of JSON with values and arrays", "another one") from None
         self._arrays = _arrays(arrays, rest[length:])
 

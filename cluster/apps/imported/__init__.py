@@ -18,6 +18,8 @@ from types import ModuleType
 
 from typing_extensions import override
 
+from core.json_file import parsed_json
+
 VARIABLE = "PSCLUSTER_APP_MODULES"
 """Environment variable: a JSON object, the file of each module by its name in this package."""
 
@@ -31,7 +33,7 @@ def name_of(file: Path) -> str:
 
 def _files() -> dict[str, str]:
     try:
-        found = json.loads(os.environ.get(VARIABLE, "{}"))
+        found = parsed_json(os.environ.get(VARIABLE, "{}"))
     except ValueError:
         return {}
     if isinstance(found, dict):

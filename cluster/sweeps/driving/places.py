@@ -24,7 +24,7 @@ class Places:
         """Raises ClusterError where the port of the lead is taken."""
         self.elsewhere = placement == "node" and not inventory.one_host
         self._there: RemoteExecutors | None = None
-        workers = [task.name for task in inventory.of_role("worker")]
+        workers = {task.name: task.host for task in inventory.of_role("worker")}
         self.executors: Sequence[Executor]
         if placement == "cluster":
             self.executors = [LocalExecutor(WHOLE, mark, placement)]
@@ -33,8 +33,8 @@ class Places:
             self.executors = [LocalExecutor(name, mark) for name in workers]
             return
         host = inventory.task("coordinator", 0).host
-        lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""))
-        self._there = RemoteExecutors(lead, workers)
+        lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), workers)
+        self._there = RemoteExecutors(lead, list(workers))
         self.executors = self._there.executors
         self._joined_at = 0.0
 

@@ -3,7 +3,6 @@
 The document is JSON; it is CBOR in a file whose name ends with `.cbor`.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from core.data.described.description import JsonForm
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
 from core.data.described.text_rows import AT_ONCE, Rows, TextRows
 from core.errors import DataError, reason_of
+from core.json_file import parsed_json
 
 CBOR = ".cbor"
 DEEPEST = 8
@@ -55,8 +55,8 @@ class JsonRows(TextRows):
         if self._form.json_.lines:
             return [_line(line) for line in content.splitlines() if line.strip()]
         try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as problem:
+            return parsed_json(content)
+        except ValueError as problem:
             raise DataError(
                 f"{self._member.where}: expected JSON, got {reason_of(problem):.80}; export it"
                 " again"
@@ -115,8 +115,8 @@ def of_cbor(content: bytes, where: str) -> Any:
 def _line(content: bytes) -> Any:
     """Return the reading of one line; one that is damaged has too few values."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return parsed_json(content)
+    except ValueError:
         return [content[:40].decode("utf-8", "replace")]
 
 

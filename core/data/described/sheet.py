@@ -6,7 +6,6 @@ Nothing is known of the file before. At most `MOST_BYTES` of a text are read, an
 import codecs
 import csv
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from core.data.described.parquet_rows import in_microseconds
 from core.data.described.text_rows import SEPARATORS
 from core.data.number_words import is_number
 from core.errors import DataError
+from core.json_file import parsed_json
 
 MOST_BYTES = 2**20
 MOST_DOCUMENT_BYTES = 32 * 2**20
@@ -158,15 +158,15 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | No
     if not is_whole:
         lines = lines[:-1]
     try:
-        rows = [json.loads(line) for line in lines if line.strip()][:MOST_LINES]
+        rows = [parsed_json(line) for line in lines if line.strip()][:MOST_LINES]
         is_lines = len(rows) > 1 and all(isinstance(row, dict) for row in rows)
-    except (ValueError, RecursionError):
+    except ValueError:
         is_lines = False
     if is_lines:
         return _of_objects(member, {"lines": True}, rows)
     try:
-        return _document(member, json.loads(content))
-    except (ValueError, RecursionError):
+        return _document(member, parsed_json(content))
+    except ValueError:
         return []
 
 

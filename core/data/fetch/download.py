@@ -27,6 +27,7 @@ from core.atomic_write import atomic_write
 from core.data.archive import CHUNK_BYTES, file_digest
 from core.data.recordings import Report
 from core.errors import ClusterError, DataError
+from core.json_file import parsed_json
 
 SILENCE_SECONDS = 30.0
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
@@ -232,7 +233,7 @@ def _version(partial: Path, url: str) -> str | None:
     """
     try:
         with _state(partial).open("rb") as stream:
-            found = json.loads(stream.read(LONGEST_STATE))
+            found = parsed_json(stream.read(LONGEST_STATE))
         if found["url"] == url:
             version = found["version"]
         else:

@@ -28,7 +28,7 @@ from core.data.source import DESCRIBED
 from core.errors import ClusterError, DataError, ExitCode
 from core.logs.bars import bar
 from core.logs.terminal import say, say_json
-from core.user_cache import user_cache
+from core.user_cache import prepared_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,7 +135,7 @@ def _portrait(given: argparse.Namespace, choice: FoundRecordings) -> Portrait | 
             window_steps=given.window_steps,
             window_stride=given.window_stride,
             seed=given.seed,
-            cache=user_cache() / "prepared",
+            cache=prepared_folder(),
             options=options,
             progress=report,
         )

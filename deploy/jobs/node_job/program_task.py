@@ -32,7 +32,9 @@ MEMBERS = ("cluster.sweeps.driving.member",)
 
 @dataclass(frozen=True)
 class ProgramTask:
-    """One member of a program: `lead` is `host:port`, `ports` those of this node that it may take.
+    """One member of a program, with its own `key`.
+
+    `lead` is `host:port`, `ports` are those of this node that it may take.
 
     `environment` is the key of the one with the program's packages on this node; empty for the
     common one. A `program` of MEMBERS is a module of ours, which comes without an archive; it runs
@@ -40,7 +42,7 @@ class ProgramTask:
     """
 
     lead: str
-    token: str
+    key: str
     member: str
     ports: Sequence[int]
     program: str
@@ -58,7 +60,7 @@ class ProgramTask:
             content = content_of(path)
             return cls(
                 str(content["lead"]),
-                str(content["token"]),
+                str(content["key"]),
                 str(content["member"]),
                 tuple(map(int, content["ports"])),
                 str(content["program"]),
@@ -97,7 +99,7 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
             serve(
                 RunnerTask(
                     (host, int(port)),
-                    task.token,
+                    task.key,
                     task.member,
                     task.ports,
                     program,

@@ -15,7 +15,7 @@ from typing import Any
 
 from core.atomic_write import atomic_write
 from core.errors import ExitCode
-from core.json_file import NO_LINK
+from core.json_file import NO_LINK, parsed_json
 from deploy.cluster.places import ACCOUNT_HOME
 from deploy.common.file_lock import held_by
 from deploy.rooted.jobs import JOB_ID, ORDER
@@ -235,12 +235,12 @@ def _reread(folder: JobFolder) -> JobRecord:
 
 def _read(folder: JobFolder) -> JobRecord:
     try:
-        content = json.loads(read_small(folder.state))
+        content = parsed_json(read_small(folder.state))
         # The id is the folder's name: only root makes those.
         record = JobRecord.from_json(
             {**content, "id": folder.id} if isinstance(content, dict) else None
         )
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         name = folder.id.split("-")[1]
         return JobRecord(folder.id, name, JobState.SUBMITTED)
     if record.run_folder:

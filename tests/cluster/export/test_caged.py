@@ -75,6 +75,7 @@ def tried():
         "project": lambda: made(given["project"]),
         "beside": lambda: made(given["beside"]),
         "run": lambda: made(given["run"]),
+        "prepared": lambda: made(given["prepared"]),
         "tcp": lambda: connected(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", given["tcp"])),
         "udp": lambda: connected(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", given["tcp"])),
         "agent": lambda: connected(socket.AF_UNIX, socket.SOCK_STREAM, given["agent"]),
@@ -86,9 +87,10 @@ def tried():
             pass
 print("reached", *tried(), file=sys.stderr, flush=True)
 """
+WRITTEN = ("project", "beside", "run", "prepared")
 EVERY = (
     *("read", "state", "list", "truncate", "program", "variable", "environment"),
-    *("project", "beside", "run", "tcp", "udp", "agent"),
+    *(*WRITTEN, "tcp", "udp", "agent"),
 )
 
 
@@ -171,6 +173,7 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
     planted = ROOT / f"planted-by-{os.getpid()}"
     secret = write_tree(place.folder, {"home/.ssh/id": "secret", "state/token": "secret"})
     agent = str(place.folder / "agent")
+    (place.folder / "cache/pscluster/prepared").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         unix = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -183,6 +186,7 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
             "project": str(planted),
             "beside": str(place.folder / "planted"),
             "run": str(place.folder / "other" / "planted"),
+            "prepared": str(place.folder / "cache/pscluster/prepared/planted"),
             "tcp": tcp.getsockname()[1],
             "agent": agent,
         }
@@ -203,11 +207,11 @@ def test_code_reaches_nothing_of_the_operator_s_and_is_exported(
     run = place.with_code(attacks)
     free = ran(sys.executable, "-c", attacks, environment=place.environment)
     assert free.stderr.split() == ["reached", *EVERY]
-    for name in ("project", "beside", "run"):
+    for name in WRITTEN:
         Path(str(given[name])).unlink()
     said = place.export(run=run).stderr
     assert said.splitlines()[0] == "reached"
-    assert not any(Path(str(given[name])).exists() for name in ("project", "beside", "run"))
+    assert not any(Path(str(given[name])).exists() for name in WRITTEN)
     assert read(place.folder / "walking").check.windows == 30
     assert place.left() == ["walking"]
 

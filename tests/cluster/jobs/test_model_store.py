@@ -98,10 +98,6 @@ def gone(folder: Path, name: str) -> None:
     (folder / name).unlink()
 
 
-def nested(folder: Path) -> None:
-    written(folder, CONFIGURATION, "[" * 100_000)
-
-
 def cut_short(folder: Path) -> None:
     path = folder / WEIGHTS
     path.write_bytes(path.read_bytes()[:-100])

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.files import FileTaker
-from cluster.programs.frames import HEAD, Frames, FrameType, ProtocolError, greeting, send
+from cluster.programs.frames import (
+    HEAD,
+    Frames,
+    FrameType,
+    ProtocolError,
+    greeting,
+    key_of_runner,
+    send,
+)
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.roster import Member
@@ -30,6 +38,8 @@ from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
+HOSTS = dict.fromkeys(NAMES, "127.0.0.1")
+FIRST, SECOND = (key_of_runner("secret", name) for name in NAMES)
 
 
 class Nodes:
@@ -37,7 +47,7 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lead = Lead("127.0.0.1", 0, "secret")
+        self.lead = Lead("127.0.0.1", 0, "secret", HOSTS)
         self.units: list[subprocess.Popen[bytes]] = []
 
     def begin(self, source: str) -> dict[str, RemoteProcess]:
@@ -49,7 +59,11 @@ class Nodes:
             job = self.folder / f"node-{index}/jobs/20260101T0000-task"
             job.mkdir(parents=True)
             task = ProgramTask(
-                f"127.0.0.1:{self.lead.port}", "secret", name, ports[index::2], "p.py"
+                f"127.0.0.1:{self.lead.port}",
+                key_of_runner("secret", name),
+                name,
+                ports[index::2],
+                "p.py",
             )
             (job / TASK).write_bytes(task.to_bytes())
             (job / ARCHIVE).write_bytes(archive)
@@ -114,13 +128,6 @@ def test_a_program_runs_on_each_node_and_its_files_come_back(nodes: Nodes) -> No
     assert nodes.end() == [0, 0]
 
 
-def test_one_that_fails_ends_the_other(nodes: Nodes) -> None:
-    source = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(600)"
-    group, _ = nodes.begin_and_run(source)
-    assert group.first_failed is group.parts[1]
-    assert [part.return_code for part in group.parts] == [-signal.SIGTERM, 7]
-
-
 def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     started = nodes.folder / "started"
     processes = nodes.begin(f"import time\nopen({str(started)!r}, 'w').close()\ntime.sleep(600)")
@@ -130,23 +137,27 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     nodes.units[1].kill()
     group, _ = nodes.run(processes)
     assert group.first_failed is group.parts[1]
-    assert group.parts[1].return_code == LOST
+    assert [part.return_code for part in group.parts] == [-signal.SIGTERM, LOST]
 
 
-def test_the_lead_takes_nobody_without_the_token(
+def test_the_lead_takes_a_member_from_its_node_with_its_key_alone(
     nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     ports = {"port": 2000, "second_port": 2001}
-    with socket.create_connection(("127.0.0.1", nodes.lead.port)) as alien:
-        send(alien, FrameType.HELLO, {**greeting(alien, "wrong", "worker:0"), **ports})
-    with socket.create_connection(("127.0.0.1", nodes.lead.port)) as alien:
+    address = ("127.0.0.1", nodes.lead.port)
+    # Who knows nothing, who is root of another worker's node, and a stolen key from elsewhere.
+    for key, here in (("wrong", 1), ("secret", 1), (SECOND, 1), (FIRST, 2)):
+        with socket.create_connection(address, source_address=(f"127.0.0.{here}", 0)) as alien:
+            send(alien, FrameType.HELLO, {**greeting(alien, key, "worker:0"), **ports})
+    with socket.create_connection(address) as alien:
         send(alien, FrameType.HELLO, {"proof": "\ud800", **ports})
         with pytest.raises(
             ClusterError, match="worker:0, worker:1: no runner connected within 1 s"
         ):
             nodes.lead.gather(NAMES, lambda: False, 1.0)
         assert alien.recv(1) == b""
-    (said,) = [record.getMessage() for record in caplog.records]
+    refused, said = (record.getMessage() for record in caplog.records)
+    assert "key of worker:0 connected from 127.0.0.2, expected 127.0.0.1" in refused
     assert said == "waiting for worker:0, worker:1 to connect, at most 1 s in all"
 
 
@@ -157,7 +168,7 @@ def test_who_has_proven_nothing_keeps_no_runner_out_and_fills_no_memory(
     address = ("127.0.0.1", nodes.lead.port)
     with ExitStack() as stack:
         *_, runner = (stack.enter_context(socket.create_connection(address)) for _ in range(4))
-        told = greeting(runner, "secret", "worker:0")
+        told = greeting(runner, FIRST, "worker:0")
         send(runner, FrameType.HELLO, {**told, "port": 2000, "second_port": 2001})
         assert "worker:0" in nodes.lead.gather(["worker:0"], lambda: False, 2.0)
     with socket.create_connection(address) as alien:
@@ -209,7 +220,7 @@ def test_a_runner_whose_packages_are_gone_says_so(
 
 def test_a_lead_without_a_token_listens_to_nobody() -> None:
     with pytest.raises(ClusterError, match="expected the token of the job"):
-        Lead("127.0.0.1", 0, "")
+        Lead("127.0.0.1", 0, "", {})
 
 
 def test_a_disk_that_takes_no_files_costs_the_files_alone(tmp_path: Path) -> None:

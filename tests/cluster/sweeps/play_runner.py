@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 from cluster.programs import runner
+from cluster.programs.frames import key_of_runner
 from cluster.programs.runner import RunnerTask, run
 
 port, name, folder, seconds, *ports = sys.argv[1:]
 runner.SEND_SECONDS = float(seconds)
 task = RunnerTask(
     ("127.0.0.1", int(port)),
-    "secret",
+    key_of_runner("secret", name),
     name,
     [*map(int, ports)],
     Path("x"),

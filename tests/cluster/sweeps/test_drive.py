@@ -23,6 +23,7 @@ from tests.hang import HANG_SECONDS
 from tests.ports import free_ports
 
 NAMES = ("worker:0", "worker:1")
+HOSTS = dict.fromkeys(NAMES, "127.0.0.1")
 KEY = "jobs.train.epochs"
 
 
@@ -229,7 +230,7 @@ class Nodes(Driven):
     """Two nodes with a runner each, as units would run them."""
 
     def __init__(self, folder: Path) -> None:
-        self._lead = Lead("127.0.0.1", 0, "secret")
+        self._lead = Lead("127.0.0.1", 0, "secret", HOSTS)
         self.places = RemoteExecutors(self._lead, NAMES)
         super().__init__(folder, self.places.executors)
         self.units: dict[int, subprocess.Popen[bytes]] = {}
@@ -266,7 +267,7 @@ class Nodes(Driven):
         """Another driver, at the same port."""
         port = self._lead.port
         self.places.close(last=False)
-        self._lead = Lead("127.0.0.1", port, "secret")
+        self._lead = Lead("127.0.0.1", port, "secret", HOSTS)
         self.places = RemoteExecutors(self._lead, NAMES)
         self.executors = self.places.executors
 

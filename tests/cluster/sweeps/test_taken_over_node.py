@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.files import send_files
-from cluster.programs.frames import FrameType, greeting, send
+from cluster.programs.frames import FrameType, greeting, key_of_runner, send
 from cluster.programs.lead import Lead
 from cluster.sweeps.driving.executors import RemoteExecutor, RunAssignment
 from cluster.sweeps.driving.travelling_app import bring_app, settle_app
@@ -22,12 +22,15 @@ from tests.tables import table
 
 TRAINING = "20260101T000000Z-train"
 TOKEN = "secret"
+HOSTS = dict.fromkeys(("worker:0", "worker:1"), "127.0.0.1")
 RUNNER = """
 import sys
 from pathlib import Path
+from cluster.programs.frames import key_of_runner
 from cluster.programs.runner import RunnerTask, run
 port, folder, *ports = sys.argv[1:]
-run(RunnerTask(("127.0.0.1", int(port)), "secret", "worker:1", [*map(int, ports)], Path("x"),
+own = key_of_runner("secret", "worker:1")
+run(RunnerTask(("127.0.0.1", int(port)), own, "worker:1", [*map(int, ports)], Path("x"),
                Path(folder) / "files", module="cluster.sweeps.driving.member"), 30.0)
 """
 
@@ -50,12 +53,12 @@ class Driver:
         for path in ("runs/0002/20260101T000000Z-train/result.json", "sweep.json", "own/app.py"):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text("mine")
-        self.lead = Lead("127.0.0.1", 0, TOKEN)
+        self.lead = Lead("127.0.0.1", 0, TOKEN, HOSTS)
 
     def hostile(self) -> socket.socket:
-        """The attacker has the token of his own task."""
+        """The attacker has the key of his own task."""
         theirs = socket.create_connection(("127.0.0.1", self.lead.port))
-        told = greeting(theirs, TOKEN, "worker:0")
+        told = greeting(theirs, key_of_runner(TOKEN, "worker:0"), "worker:0")
         send(theirs, FrameType.HELLO, {**told, "port": 5000, "second_port": 5001})
         return theirs
 

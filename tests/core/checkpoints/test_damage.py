@@ -167,11 +167,10 @@ def test_a_manifest_that_says_something_else(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"[" * 100_000, "recursion"),
         (b'{"schema":' + b"1" * 5000 + b"}", "4300"),
         (b" " * (manifest.LARGEST_BYTES + 1), "more than the 16777216 a manifest has"),
     ],
-    ids=["deep nesting", "a number too long", "more than a manifest"],
+    ids=["a number too long", "more than a manifest"],
 )
 def test_a_manifest_made_to_do_harm(folder: Path, content: bytes, reason: str) -> None:
     assert reason in refusal_of(folder, MANIFEST, content)

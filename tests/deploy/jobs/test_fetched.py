@@ -116,12 +116,12 @@ def test_a_resumed_run_replaces_what_came_of_it_before(node: JobNode) -> None:
 
 
 @pytest.mark.parametrize("app", ["", "a" * 64], ids=["none was sent", "another was sent"])
-@pytest.mark.parametrize("recorded", [{}, {"app.json": "{}"}], ids=["no record", "a record"])
+@pytest.mark.parametrize("below", ["", f"runs/1/{NAME}/"], ids=["of the job", "of a sweep's run"])
 def test_code_that_was_not_sent_with_the_job_is_not_fetched(
-    node: JobNode, app: str, recorded: dict[str, str]
+    node: JobNode, app: str, below: str
 ) -> None:
     submitted(node, Submission("train", ASKED.begun, app))
-    record = there(node, **{"app/app.py": "print('evil')\n", **recorded})
+    record = there(node, **{f"{below}app/app.py": "print('evil')\n", f"{below}app.json": "{}"})
     with pytest.raises(ClusterError, match="its run has code that was not sent with it"):
         fetched(node, record)
     assert not list((node.folder / "here").rglob("app*"))
@@ -168,7 +168,7 @@ def test_only_the_files_of_a_run_come(node: JobNode, capsys: pytest.CaptureFixtu
     submitted(node)
     foreign = ("conftest.py", "model/sitecustomize.py", "fetched.json")
     own = ("model/model.json", "coordinator.log", "files/a.py")
-    record = there(node, **dict.fromkeys((*foreign, *own), "x"))
+    record = there(node, **dict.fromkeys((*foreign, *own, "report.html"), "x"))
     run = fetched(node, record)
     came = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert came == {*own, "result.json", "fetched.json"}

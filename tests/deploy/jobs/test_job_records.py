@@ -81,7 +81,7 @@ def test_a_run_folder_is_an_absolute_path_with_a_plain_name(text: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[" * 10000, b'{"a":' * 3000, b"\xff", b"null", b" " * (MOST_BYTES + 1), b"1" * 5000],
+    [b"", b"\xff", b"null", b" " * (MOST_BYTES + 1), b"1" * 5000],
 )
 def test_a_file_of_another_kind_is_a_job_that_never_began(root: JobsRoot, content: bytes) -> None:
     root.job(ID).state.write_bytes(content)

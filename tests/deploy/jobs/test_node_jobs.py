@@ -34,6 +34,7 @@ def test_a_job_runs_there_and_its_result_comes_here(
     assert out == f"result: {run}/result.json\n"
     assert (run / "result.json").exists()
     assert (run / "model/model.json").exists()
+    assert "<title>" in (run / "report.html").read_text()  # of ours: none comes from a node
     assert not (run / "checkpoints").exists()
     begins = r"job \d{8}T\d{4}-train runs on rpi11; Ctrl-C leaves it running\n"
     assert re.fullmatch(f"{begins}epoch 0\nepoch 1\nepoch 2\ntrain: done\n", err)

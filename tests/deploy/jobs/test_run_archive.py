@@ -3,7 +3,6 @@
 import gzip
 import io
 import math
-import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -25,17 +24,6 @@ def refused(archive: bytes, into: Path, name: str = NAME) -> str:
     return str(caught.value)
 
 
-def test_a_run_of_usual_size_is_kept(tmp_path: Path) -> None:
-    content = os.urandom(3_000_000)
-    archive = packed(
-        entry(f"{NAME}/events.jsonl", b"{}\n" * 100_000),
-        entry(f"{NAME}/model/weights", content, mtime=7.5),
-    )
-    target = unpack(io.BytesIO(archive), NAME, tmp_path)
-    assert (target / "model/weights").read_bytes() == content
-    assert (target / "model/weights").stat().st_mtime == 7.5
-
-
 @pytest.mark.parametrize(
     ("name", "size"),
     [(f"{NAME}/log", 300 << 20), ("elsewhere", 100 << 20)],
@@ -54,7 +42,13 @@ def test_a_size_that_is_not_there_is_no_loop(tmp_path: Path) -> None:
     refused(gzip.compress(header), tmp_path)
 
 
-def test_more_files_than_a_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_disk_takes_and_more_files_than_a_run_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(run_archive, "room_on_disk", lambda folder: 9)
+        archive = packed(entry(f"{NAME}/a", b"12345"), entry(f"{NAME}/b", b"12345"))
+        assert "its files would fill this disk" in refused(archive, tmp_path)
     monkeypatch.setattr(run_archive, "MOST_ENTRIES", 50)
     archive = packed(*(entry(f"{NAME}/{number}") for number in range(51)))
     assert "expected at most 50 files in a run" in refused(archive, tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.programs.frames import key_of_runner
 from cluster.sweeps.sweep_file import read
 from core.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
@@ -91,7 +92,8 @@ def test_the_driver_gets_the_file_and_each_worker_a_runner(node: JobNode, runner
     assert words[words.index("--sweep") + 1] == str(folder.path / SWEEP)
     assert (folder.path / SWEEP).read_text() == "runs: [{}]\n"
     ((task, files),) = runners
-    assert (task.token, task.member, task.program) == (request.token, "worker:0", MEMBERS[0])
+    own = key_of_runner(request.token, "worker:0")
+    assert (task.key, task.member, task.program) == (own, "worker:0", MEMBERS[0])
     assert task.lead.endswith(f":{node.inventory.ports.programs}")
     for name, content in files.items():
         (node.folder / f"runner-{name}").write_bytes(content)
