@@ -279,12 +279,22 @@ class Membership:
         worker.item = worker.attempt = None
         self._put_back(item)
         self._leave(worker, Cause.FAILED, now)
-        instructions: list[Instruction] = [messages.Drop(worker.task, event.reason)]
+        reason = event.reason
+        if event.lacks_file:
+            # No later attempt there could succeed, and each would cost the others a change.
+            worker.due = float("inf")
+            reason += (
+                f"; worker:{worker.task} is left out of this job: `fab deploy start` brings what"
+                " its node lacks, and `fab deploy check` says what hinders it"
+            )
+        instructions: list[Instruction] = [messages.Drop(worker.task, reason)]
         if self._is_open(item) and self._hopeless(item, event):
-            return [*instructions, messages.GiveUp(item, event.reason)]
+            return [*instructions, messages.GiveUp(item, reason)]
         return instructions + self._assign(now)
 
     def _hopeless(self, item: Item, event: messages.Failed) -> bool:
+        if event.lacks_file:
+            return all(worker.due == float("inf") for worker in self.workers.values())
         known = self._open[item.id]
         known.failures += 1
         known.own_errors += not event.transient

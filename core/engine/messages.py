@@ -120,12 +120,14 @@ class Replied(OfWorker):
 class Failed(OfWorker):
     """A call came back with an error.
 
-    `transient` errors are the network's or a dead process's; others are ours.
+    `transient` errors are the network's or a dead process's; others are ours. With `lacks_file` the
+    worker's node has not what the call reads there.
     """
 
     attempt: int
     reason: str
     transient: bool = True
+    lacks_file: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,11 @@ def transient(problem: Exception) -> bool:
     return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
 
 
+def lacks_file(problem: "tf.errors.OpError") -> bool:
+    """Return whether a worker that lives cannot read a file there, such as the job's windows."""
+    return any(words in str(problem.message) for words in ("; No such file", "; Permission denied"))
+
+
 def has_cpu_kernel(op: str) -> bool:
     """Return whether TensorFlow computes this op on a CPU, or needs no kernel, as for a call."""
     from tensorflow.python.framework import kernels

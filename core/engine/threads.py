@@ -13,7 +13,7 @@ from itertools import count
 from core.engine.chaos import Fault, Strike
 from core.engine.lost import first_line
 from core.engine.messages import Event, Failed, Item, Replied
-from core.engine.runtime import Runtime, transient
+from core.engine.runtime import Runtime, lacks_file, transient
 from core.lazy import tf
 from core.server.probe import Probes
 
@@ -82,7 +82,8 @@ class WorkerThread:
         try:
             value = item.function.answer(*item.arguments)
         except tf.errors.OpError as problem:
-            return Failed(self._task, attempt, first_line(problem), transient(problem))
+            lacks = lacks_file(problem)
+            return Failed(self._task, attempt, first_line(problem), transient(problem), lacks)
         except Exception as problem:
             # A defect of ours, not of the network: the user must see it.
             return Failed(

@@ -29,6 +29,7 @@ EVENTS: Mapping[str, Callable[..., messages.Event]] = {
     "replied": partial(messages.Replied, value=None, seconds=0.1),
     "failed": partial(messages.Failed, reason="gone"),
     "failed-by-us": partial(messages.Failed, reason="gone", transient=False),
+    "lacks": partial(messages.Failed, reason="gone", transient=False, lacks_file=True),
     "alive": partial(messages.Probed, alive=True),
     "dead": partial(messages.Probed, alive=False),
     "drain": messages.DrainAsked,

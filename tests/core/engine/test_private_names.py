@@ -2,7 +2,10 @@
 
 import inspect
 import os
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from core.engine import runtime
 from core.lazy import tf
@@ -19,6 +22,14 @@ def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:
     ]
     assert all(map(runtime.transient, theirs))
     assert not any(map(runtime.transient, ours))
+
+
+def test_a_file_that_a_worker_s_node_lacks_is_told_apart(tmp_path: Path) -> None:
+    file = str(tmp_path / "windows.f32")
+    with pytest.raises(tf.errors.NotFoundError) as raised:
+        tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[1], memory_region_name=file)
+    assert runtime.lacks_file(raised.value)
+    assert not runtime.lacks_file(tf.errors.NotFoundError(None, None, "no such operation"))
 
 
 def test_the_environment_is_set_before_tensorflow_is_imported() -> None:
