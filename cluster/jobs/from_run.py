@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,11 @@ from cluster.jobs.run_folder import model_run
 from cluster.jobs.train_result import StoredModel, load
 from core.data import Dataset
 from core.errors import UsageError
+from core.inventory import Inventory
 from core.models.network import Network
 from core.parameters import Vector
 from recognise.fitting import refuse_other_windows
+from worker_node.recordings import Standardization
 
 log = logging.getLogger(__name__)
 
@@ -20,16 +23,17 @@ KEY = "jobs.train.from_run"
 
 
 def model_to_go_on_from(
-    named: str | None, runs: Path, network: Network, dataset: Dataset
+    inventory: Inventory, network: Network, dataset: Dataset
 ) -> StoredModel | None:
-    """Return the model of the run `named`; None without a name.
+    """Return the model of the run that the job names; None without one.
 
     Raises UsageError where it is for other windows, knows a class that the recordings lack, or is
     another network but for its number of classes.
     """
+    named = inventory.jobs.train.from_run
     if named is None:
         return None
-    run = model_run(named, runs)
+    run = model_run(named, Path(inventory.runs))
     model = load(run / "model", KEY)
     refuse_other_windows(f"{KEY}: {run}", dataset.signals, model.signals)
     if missing := [label for label in model.labels if label not in dataset.labels]:
@@ -56,6 +60,13 @@ def model_to_go_on_from(
             run,
         )
     return model
+
+
+def standardization(model: StoredModel | None, dataset: Dataset, rows: Any) -> Standardization:
+    """Return that of these rows; of a model that a training goes on from, which learnt by it."""
+    if model is not None:
+        return model.standardization
+    return Standardization.of(dataset, rows)
 
 
 def continued(

@@ -23,7 +23,7 @@ from cluster.jobs.divergence import DivergedError
 from cluster.jobs.evaluate import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
-from cluster.jobs.from_run import continued, model_to_go_on_from
+from cluster.jobs.from_run import continued, model_to_go_on_from, standardization
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.model_of_job import (
     as_compiled,
@@ -109,9 +109,7 @@ class TrainRun(Job):
             self.network = self.report.network = network_for(self.job, self.dataset, app)
             self.inventory = self.report.inventory = as_compiled(self.inventory, self.network)
             self.job = self.inventory.jobs.train
-        self.before = model_to_go_on_from(
-            job.from_run, Path(self.inventory.runs), self.network, self.dataset
-        )
+        self.before = model_to_go_on_from(self.inventory, self.network, self.dataset)
         refuse_too_many_servers(self.network, self.inventory)
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)
@@ -119,7 +117,7 @@ class TrainRun(Job):
             self.job = self.job.computed_by(self.resumption.arithmetic)
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
-        self.standardization = self._standardization(self.train_rows)
+        self.standardization = standardization(self.before, self.dataset, self.train_rows)
         self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
@@ -343,7 +341,7 @@ class TrainRun(Job):
             return chosen
         every_row = np.arange(self.dataset.train_windows, dtype=np.int32)
         before = self.standardization
-        self.standardization = self._standardization(every_row)
+        self.standardization = standardization(self.before, self.dataset, every_row)
         if len(fits) == 1:
             initial = self._initial(every_row)
             shards.reset(initial)
@@ -366,12 +364,6 @@ class TrainRun(Job):
             return continued(initial, self.network, self.before, self.dataset.labels)
         blocks = self.standardization.blocks(self.dataset, rows)
         return self.network.measured(initial, self.standardization.packed(), blocks)
-
-    def _standardization(self, rows: Rows | Any) -> Standardization:
-        """That of these rows; of a model that the training goes on from, which has learnt by it."""
-        if self.before is not None:
-            return self.before.standardization
-        return Standardization.of(self.dataset, rows)
 
     def _fit(
         self,
