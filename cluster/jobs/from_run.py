@@ -1,4 +1,4 @@
-"""Parameters of another run that a training goes on from, perhaps with further classes."""
+"""Parameters of another run that a training continues, perhaps with further classes."""
 
 import logging
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 KEY = "jobs.train.from_run"
 
 
-def model_to_go_on_from(
+def model_to_continue(
     inventory: Inventory, network: Network, dataset: Dataset
 ) -> StoredModel | None:
     """Return the model of the run that the job names; None without one.
@@ -55,7 +55,7 @@ def model_to_go_on_from(
         ) from None
     if model.dataset_sha256 != dataset.sha256:
         log.warning(
-            "goes on from %s, which other recordings trained: the test says nothing about people"
+            "continues %s, which other recordings trained: the test says nothing about people"
             " who are in both",
             run,
         )
@@ -63,7 +63,7 @@ def model_to_go_on_from(
 
 
 def standardization(model: StoredModel | None, dataset: Dataset, rows: Any) -> Standardization:
-    """Return that of these rows; of a model that a training goes on from, which learnt by it."""
+    """Return that of these rows; of a model that a training continues, which learnt by it."""
     if model is not None:
         return model.standardization
     return Standardization.of(dataset, rows)

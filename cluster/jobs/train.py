@@ -23,7 +23,7 @@ from cluster.jobs.divergence import DivergedError
 from cluster.jobs.evaluate import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
-from cluster.jobs.from_run import continued, model_to_go_on_from, standardization
+from cluster.jobs.from_run import continued, model_to_continue, standardization
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.model_of_job import (
     as_compiled,
@@ -58,7 +58,7 @@ from core.status.events import (
 )
 from core.status.parts import Figures
 from ps_node.shard import VectorState
-from worker_node.recordings import Standardization, WorkerWindows
+from worker_node.recordings import WorkerWindows
 from worker_node.weights import LossWeights
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class TrainRun(Job):
             self.network = self.report.network = network_for(self.job, self.dataset, app)
             self.inventory = self.report.inventory = as_compiled(self.inventory, self.network)
             self.job = self.inventory.jobs.train
-        self.before = model_to_go_on_from(self.inventory, self.network, self.dataset)
+        self.before = model_to_continue(self.inventory, self.network, self.dataset)
         refuse_too_many_servers(self.network, self.inventory)
         if self.resumed is not None:
             self.resumption = self._resumption(self.resumed)

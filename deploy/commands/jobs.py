@@ -117,7 +117,7 @@ class TrainFlags(ModelFlags):
 
     seed: int | None = _seed("jobs.train.seed")
     from_: str | None = path(
-        "folder of a run to go on from, perhaps with more classes", key="jobs.train.from_run"
+        "folder of a run to continue, perhaps with more classes", key="jobs.train.from_run"
     )
     refit: bool = switch(
         "train with some subjects held out, then once more on all of them", key="jobs.train.refit"
