@@ -22,28 +22,20 @@ from core.status.view import (
     StalenessView,
     TrainView,
 )
+from tests.tables import table
 
-LABELS = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
-STATES = {3: "slow", 6: "suspect", 11: "absent", 14: "idle"}
+EXAMPLE = table("cluster/pages/example")
+LABELS = tuple(EXAMPLE["labels"])
+STATES = EXAMPLE["states"]
 
 
 STARTED = datetime(2026, 11, 21, 23, 35, 35, tzinfo=UTC)
-EVENTS = """\
-0 run the run begins
-2 stage training begins: 2,220 updates
-190 suspected worker:1 is suspected
-205 left worker:1 is away; 15 of 16 workers
-228 joined worker:1 joined; 16 of 16 workers
-300 checkpoint checkpoint at update 1,036
-430 fault chaos stopped worker:3 for 4 s"""
-"""Second, kind and text of each line of the log."""
 
 
-def event(line: str) -> EventView:
-    """The line of the log that such a line says."""
-    seconds, kind, text = line.split(" ", 2)
-    at = STARTED + timedelta(seconds=int(seconds))
-    return EventView(at.isoformat(timespec="milliseconds"), float(seconds), kind, text)
+def event(seconds: float, kind: str, text: str) -> EventView:
+    """A line of the log."""
+    at = STARTED + timedelta(seconds=seconds)
+    return EventView(at.isoformat(timespec="milliseconds"), seconds, kind, text)
 
 
 def training(workers: int = 16) -> RunView:
@@ -85,34 +77,10 @@ def training(workers: int = 16) -> RunView:
         SpanView(f"worker:{task}", "working", *begins.get(task, (1.0 + task / 10, None)))
         for task in range(workers)
     ]
-    spans += [
-        SpanView("worker:3", "suspected", 430.0, None),
-        SpanView("worker:1", "working", 228.0, None),
-        SpanView("worker:1", "suspected", 190.0, 205.0),
-        SpanView("worker:1", "away", 205.0, 228.0),
-    ]
+    spans += [SpanView(*span) for span in EXAMPLE["spans"]]
+    roles = tuple(RoleView(**role) for role in EXAMPLE["roles"])
     nodes = [
-        NodeView(
-            "pi-head",
-            "192.168.1.10",
-            (
-                RoleView(
-                    "coordinator:0",
-                    "up",
-                    work="training",
-                    sent_bytes_per_second=4.1e5,
-                    received_bytes_per_second=3.9e5,
-                    memory_bytes=311_000_000,
-                ),
-                RoleView(
-                    "ps:0",
-                    "up",
-                    sent_bytes_per_second=9.8e6,
-                    received_bytes_per_second=1.01e7,
-                    memory_bytes=128_000_000,
-                ),
-            ),
-        ),
+        NodeView("pi-head", "192.168.1.10", roles),
         *(
             NodeView(
                 f"pi-{task:02}",
@@ -155,26 +123,13 @@ def training(workers: int = 16) -> RunView:
         nodes=tuple(nodes),
         samples=samples,
         spans=tuple(spans),
-        events=tuple(map(event, EVENTS.splitlines())),
+        events=tuple(event(*line) for line in EXAMPLE["log"]),
         confusion=ConfusionView("validation", LABELS, rows, epoch=9),
-        figures={"validation": {"accuracy": 0.8934, "f1_macro": 0.8891, "loss": 0.44}},
+        figures=EXAMPLE["figures"],
         train=TrainView(
-            mode="async",
-            model="thesis",
-            parameters=27590,
-            epoch=9,
-            planned_epochs=12,
-            learning_rate=0.0011,
-            step_parts_seconds={"pull": 0.12, "compute": 0.81, "push": 0.14, "wait": 0.05},
+            **EXAMPLE["train"],
             epochs=finished,
-            staleness=StalenessView(
-                (0, 1, 2, 4, 8, 16), (40, 90, 210, 480, 640, 190, 12), 6.4, 19.0
-            ),
-            pull_bytes_per_step=111_240.0,
-            push_bytes_per_step=114_937.0,
-            updates_applied=1665,
-            duplicates_dropped=2,
-            checkpoints=7,
+            staleness=StalenessView(**EXAMPLE["staleness"]),
         ),
     )
 

@@ -6,45 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.pages.example import HOSTILE
+from tests.tables import table
 
 MODEL = "jobs.train.model"
+TABLE = table("cluster/pages/sweeps")
 
 
 def final(accuracy: float) -> dict[str, float | None]:
     """The figures of a test."""
-    return {
-        "accuracy": accuracy,
-        "f1_macro": accuracy - 0.01,
-        "f1_weighted": accuracy,
-        "precision_macro": accuracy,
-        "precision_weighted": accuracy,
-        "recall_macro": accuracy,
-        "recall_weighted": None,
-        "loss": 0.3,
-    }
+    shares = dict.fromkeys(TABLE["shares"], accuracy)
+    return {**shares, "f1_macro": accuracy - 0.01, "recall_weighted": None, "loss": 0.3}
 
 
 def run(number: int, settings: dict[str, Any], seed: int = 0, **changes: Any) -> dict[str, Any]:
     """A run that has ended well, or as `changes` say."""
-    return {
-        "id": f"{number:04d}",
-        "settings": settings,
-        "seed": seed,
-        "state": "finished",
-        "final": final(0.9 + 0.01 * seed),
-        "seconds": 60.0,
-        "node": "pi-01",
-        "folder": f"{number:04d}",
-        "error": None,
-        **changes,
-    }
+    name = f"{number:04d}"
+    found = {"id": name, "settings": settings, "seed": seed, "folder": name}
+    return {**TABLE["run"], **found, "final": final(0.9 + 0.01 * seed), **changes}
 
 
 def waiting(number: int, settings: dict[str, Any], seed: int = 0) -> dict[str, Any]:
     """A run that has not begun."""
-    return run(
-        number, settings, seed, state="waiting", final=None, seconds=0.0, node=None, folder=None
-    )
+    return run(number, settings, seed, **TABLE["waiting"])
 
 
 def sweep(runs: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
@@ -57,17 +40,8 @@ def sweep(runs: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
             if key in one["settings"] and one["settings"][key] not in values:
                 values.append(one["settings"][key])
         axes.append({"key": key, "values": values})
-    return {
-        "schema": 1,
-        "name": "widths",
-        "id": "20260131T120000Z-widths",
-        "state": "finished",
-        "placement": "node",
-        "seeds": sorted({one["seed"] for one in runs}) or [0],
-        "axes": axes,
-        "runs": runs,
-        **changes,
-    }
+    seeds = sorted({one["seed"] for one in runs}) or [0]
+    return {**TABLE["sweep"], "seeds": seeds, "axes": axes, "runs": runs, **changes}
 
 
 def left(folder: Path, found: dict[str, Any]) -> Path:
@@ -92,7 +66,7 @@ def of_the_thesis(seeds: int = 2) -> dict[str, Any]:
         runs.append(run(number, {**kind, f"{MODEL}.hidden": hidden}, seed))
     runs[-1] |= {"state": "failed", "final": None, "error": "update 5: the loss is not finite"}
     runs[-2] |= {"state": "running", "final": None}
-    runs[-3] |= {"state": "waiting", "final": None, "seconds": 0.0, "node": None, "folder": None}
+    runs[-3] |= TABLE["waiting"]
     return sweep(runs, state="running", base={"jobs.train.epochs": 12})
 
 

@@ -20,6 +20,7 @@ from core.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, estimating, failed, hostile, training
 from tests.cluster.pages.folders import left, pi_result, train_result
+from tests.tables import table
 
 
 def examples() -> dict[str, StoredRun]:
@@ -147,13 +148,7 @@ def test_seeds_belong_together_and_other_settings_are_told_apart(tmp_path: Path)
 
 def test_time_against_samples(tmp_path: Path) -> None:
     million = 1_000_000
-    places = [
-        (1, 10 * million, 10.0),
-        (1, 100 * million, 90.0),
-        (1, 100 * million, 110.0),
-        (4, 100 * million, 25.0),
-        (16, 1000 * million, 70.0),
-    ]
+    places = table("cluster/pages/rows", "times of pi")
     runs = [
         of_run(tmp_path, f"2313{at:02}Z-pi", pi_result(*place)) for at, place in enumerate(places)
     ]
@@ -161,8 +156,8 @@ def test_time_against_samples(tmp_path: Path) -> None:
     runs[-1] = replace(long, view=replace(long.view, pi=estimating(16, 1000 * million, "done").pi))
     times = times_of(runs)
     assert times.workers == (1, 4, 16)
-    table = dict(zip(times.samples, times.cells, strict=True))
-    alone, four, sixteen = table[100 * million]
+    cells = dict(zip(times.samples, times.cells, strict=True))
+    alone, four, sixteen = cells[100 * million]
     assert alone is not None
     assert four is not None
     assert sixteen is not None
@@ -170,7 +165,7 @@ def test_time_against_samples(tmp_path: Path) -> None:
     assert four.speedup == 4.0
     assert sixteen.runs == 0, "passed on the way"
     assert 0 < sixteen.seconds < 70
-    last = table[1000 * million][2]
+    last = cells[1000 * million][2]
     assert last is not None
     assert last.seconds == 70.0
     Elements(comparison(runs))

@@ -16,6 +16,7 @@ from core.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.sweeps import (
     MODEL,
+    TABLE,
     final,
     hostile,
     left,
@@ -33,19 +34,9 @@ EXAMPLES = {
     "hostile": hostile(),
     "not begun": sweep([waiting(1, {HIDDEN: 8}), waiting(2, {HIDDEN: 16})], state="running"),
     "no runs": sweep([], state="running"),
-    "words": sweep(
-        [
-            run(at, {"jobs.train.optimizer.name": name})
-            for at, name in enumerate(("adam", "lion"), 1)
-        ]
-    ),
-    "regression": sweep(
-        [
-            run(at, {HIDDEN: 8 * at}, final={"loss": 2.0 / at, "mae": 7.5, "accuracy": None})
-            for at in (1, 2)
-        ]
-    ),
 }
+for name, rows in TABLE["examples"].items():
+    EXAMPLES[name] = sweep([run(at, row[0], **row[1]) for at, row in enumerate(rows, 1)])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -17,19 +17,6 @@ from tests.tables import table
 HIDDEN = "jobs.train.model.hidden"
 
 
-def finished(number: int, hidden: int, seed: int, accuracy: float) -> RunRecord:
-    return RunRecord(
-        f"{number:04d}",
-        {HIDDEN: hidden},
-        seed,
-        "finished",
-        {"accuracy": accuracy, "loss": 1 - accuracy, "f1_macro": None},
-        2.0 * number,
-        "worker:0",
-        f"runs/{number:04d}/x-train",
-    )
-
-
 RECORD = SweepRecord(
     "s",
     "x-sweep",
@@ -37,12 +24,7 @@ RECORD = SweepRecord(
     "node",
     (1, 2),
     (Axis(HIDDEN, (8, 16)),),
-    (
-        finished(1, 8, 1, 0.5),
-        finished(2, 8, 2, 0.7),
-        finished(3, 16, 1, 0.9),
-        RunRecord("0004", {HIDDEN: 16}, 2, "failed", error="it diverged"),
-    ),
+    tuple(RunRecord(**run) for run in table("cluster/sweeps/rows", "runs")),
 )
 
 
@@ -54,7 +36,7 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert content["axes"] == [{"key": HIDDEN, "values": [8, 16]}]
     assert content["runs"][0] == asdict(RECORD.runs[0])
     assert content["runs"][0].keys() == set(KEYS.split())
-    assert RECORD.counts() == {"waiting": 0, "running": 0, "finished": 3, "failed": 1, "pruned": 0}
+    assert RECORD.counts() == table("cluster/sweeps/rows", "counts")
 
 
 KEYS = "id settings seed state final seconds node folder error selected"
@@ -92,11 +74,7 @@ def test_the_table_as_csv_and_at_a_terminal() -> None:
     assert one[HIDDEN] == "8"
     assert float(one["accuracy_mean"]) == rows_of(RECORD)[0].figures["accuracy"].mean
     assert (two["runs"], two["finished"], two["accuracy_deviation"]) == ("2", "1", "")
-    assert text_table(RECORD) == [
-        ["hidden", "runs", "accuracy", "loss", "seconds"],
-        ["8", "2", "0.6000 ± 0.1414", "0.4000 ± 0.1414", "3.0 ± 1.4"],
-        ["16", "1 of 2", "0.9000", "0.1000", "6.0"],
-    ]
+    assert text_table(RECORD) == table("cluster/sweeps/rows", "at a terminal")
 
 
 def test_a_text_in_the_csv_is_no_formula() -> None:

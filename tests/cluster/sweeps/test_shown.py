@@ -13,14 +13,10 @@ from core.status import events
 from core.status.apply import replay
 from core.status.history import is_kept
 from core.status.view import RunView, described
+from tests.tables import table
 
-HIDDEN = "jobs.train.model.hidden"
-RUNS = (
-    RunRecord("0001", {HIDDEN: 8}, 1, "finished", {"accuracy": 0.91234}, 10.0, "worker:0"),
-    RunRecord("0002", {HIDDEN: 8}, 2, "running", node="worker:1"),
-    RunRecord("0003", {HIDDEN: 16}, 1, "failed", error="it diverged"),
-    RunRecord("0004", {HIDDEN: 16}, 2),
-)
+TABLE = table("cluster/sweeps/shown")
+RUNS = tuple(RunRecord(**run) for run in TABLE["runs"])
 MOVED = events.SweepMoved(
     picture_of(
         SweepRecord("widths", "x-sweep", "running", "node", (1, 2), (), RUNS),
@@ -54,17 +50,9 @@ def test_the_page_shows_the_grid_and_the_time_left_and_what_changes_comes_as_a_f
 
 def test_the_status_has_every_run() -> None:
     sweep = described(view())["sweep"]
-    assert sweep["counts"] == {"waiting": 1, "running": 1, "finished": 1, "failed": 1, "pruned": 0}
+    assert sweep["counts"] == TABLE["counts"]
     assert sweep["remaining_seconds"] == 12.5
-    assert sweep["cells"][1] == {
-        "id": "0002",
-        "settings": "hidden 8",
-        "seed": 2,
-        "state": "running",
-        "node": "worker:1",
-        "share": 0.4,
-        "accuracy": None,
-    }
+    assert sweep["cells"][1] == TABLE["second"]
 
 
 def test_the_history_leaves_the_runs_to_sweep_json() -> None:
