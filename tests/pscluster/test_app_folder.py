@@ -14,6 +14,7 @@ from core.lazy import keras
 from pscluster.app_folder import AppParts, app_flags, arrays_of, settings_of
 from pscluster.run import Run
 from tests.lazy import own_keras
+from tests.tables import table
 
 WIDTH = 3
 OPAQUE = object()
@@ -167,24 +168,15 @@ def test_wrong_arrays_are_named(change: dict[str, Any], words: str) -> None:
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "task", "words"),
-    [
-        (
-            {"x_train": np.array([[0.0, 1.0], [0.0, np.inf], [0.0, 0.0], [1.0, 1.0]])},
-            None,
-            r"x_train\[1, 1\]: expected a finite float32 number, got inf",
-        ),
-        ({"y_train": np.array([0, 1, 5, 5])}, None, "y_train: expected classes numbered from 0"),
-        ({}, "guess", "task: expected classification"),
-    ],
-    ids=["number", "classes", "task"],
-)
-def test_what_the_job_would_refuse_is_refused_before(
-    change: dict[str, Any], task: Any, words: str, tmp_path: Path
-) -> None:
+REFUSED = table("pscluster/rows", "refused data")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_job_would_refuse_is_refused_before(name: str, tmp_path: Path) -> None:
+    change, task, words = REFUSED[name]
+    arrays = ARRAYS | {part: np.array(values) for part, values in change.items()}
     with pytest.raises(DataError, match=f"^data: {words}"):
-        app_flags(AppParts(network, ARRAYS | change, task=task), tmp_path)
+        app_flags(AppParts(network, arrays, task=task), tmp_path)
     assert not list(tmp_path.rglob("app.py"))
 
 

@@ -3,7 +3,6 @@
 What they ask of the commands, what they make of the answers, one real training.
 """
 
-import json
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from core.errors import ClusterError, UsageError
 from deploy.common.project import environment_for_any_folder
 from tests.deploy.playing import eventually, gone
 from tests.ran import python
+from tests.tables import table
 
 OUTSIDE = environment_for_any_folder()
 
@@ -84,11 +84,7 @@ def test_settings_are_keys_of_the_inventory(inventory: Path, asked: list[list[st
         resume="runs/x",
     )
     assert run.result == {"status": "done"}
-    words = ["--set", 'logging.level="info"', "--model", "residual", "--json"]
-    words += ["--set", 'jobs.train.mode="sync"', "--set", "jobs.train.epochs=5"]
-    words += ["--set", 'jobs.train.codec.name="fp16"']
-    words += ["--set", 'jobs.train.optimizer={"name": "adamw"}', "--resume", "--run", "runs/x"]
-    assert asked[0][4:] == words
+    assert asked[0][4:] == table("pscluster/rows", "train words")
 
 
 def test_a_cross_validation_says_its_folds_and_seeds(
@@ -98,8 +94,7 @@ def test_a_cross_validation_says_its_folds_and_seeds(
     cluster = pscluster.Cluster(inventory)
     found = cluster.cross_validate("spectral", folds="groups", seeds=[0, 3], epochs=1)
     assert found.folder == inventory.parent
-    words = ["--model", "spectral", "--json", "--set", "jobs.train.epochs=1"]
-    words += ["--set", 'jobs.cv.folds="groups"', "--set", "jobs.cv.seeds=[0, 3]"]
+    words = table("pscluster/rows", "cross-validation words")
     assert (asked[0][:2], asked[0][4:]) == (["job", "cv"], words)
 
 
@@ -124,14 +119,15 @@ def test_a_commands_error_is_an_exception_with_its_text(inventory: Path) -> None
     assert "Traceback" not in str(raised.value)
 
 
+HISTORY = """{"event": "began"}
+{"event": "epoch", "epoch": 1, "loss": 3}
+{"event": "epoch", "epoch": 1, "loss": 2}
+{"event": "ep"""
+
+
 def test_a_run_is_its_folder(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"status": "done"}')
-    events = [
-        {"event": "began"},
-        {"event": "epoch", "epoch": 1, "loss": 3},
-        {"event": "epoch", "epoch": 1, "loss": 2},
-    ]
-    (tmp_path / "history.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"event": "ep')
+    (tmp_path / "history.jsonl").write_text(HISTORY)
     (tmp_path / "report.html").write_text('<p title="a">&amp;</p>')
     run = pscluster.Run(tmp_path)
     assert [epoch["loss"] for epoch in run.history] == [2]

@@ -6,22 +6,11 @@ from pathlib import Path
 import pytest
 
 import pscluster
-
-SUMMARY = {
-    "figure": "accuracy",
-    "mean": 0.75,
-    "spread_over_seeds": None,
-    "spread_over_folds": 0.1,
-    "seeds": {"0": 0.75},
-    "folds": {"0": 0.8, "1": 0.7},
-    "groups": {"7": 0.8, "9": 0.7},
-}
+from tests.tables import table
 
 
 def test_a_folder_is_read(tmp_path: Path) -> None:
-    (tmp_path / "cv.json").write_text(
-        json.dumps({"summary": SUMMARY, "folds": [{"fold": 0}, {"fold": 1}]})
-    )
+    (tmp_path / "cv.json").write_text(json.dumps(table("pscluster/rows", "cv.json")))
     found = pscluster.CrossValidation(tmp_path)
     assert (found.mean, found.spread_over_folds, found.spread_over_seeds) == (0.75, 0.1, None)
     assert found.groups == {7: 0.8, 9: 0.7}

@@ -101,12 +101,7 @@ def test_masked_outputs_that_are_zero() -> None:
     same_as_keras(NARROW, drawn(3, 6, FEATURES), settings, mask=mask)
 
 
-DENSE: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
-    "linear": ({}, (5, FEATURES)),
-    "relu-of-steps": ({"activation": "relu"}, (5, 3, FEATURES)),
-    "without-bias": ({"use_bias": False, "activation": "relu"}, (5, 2, 3, FEATURES)),
-    "tanh": ({"activation": "tanh"}, (40, FEATURES)),
-}
+DENSE = table("pscluster/rows", "dense")
 
 
 def dense_pair(shape: tuple[int, ...], **settings: Any) -> list[Any]:
@@ -117,8 +112,9 @@ def dense_pair(shape: tuple[int, ...], **settings: Any) -> list[Any]:
     return layers
 
 
-@pytest.mark.parametrize(("settings", "shape"), DENSE.values(), ids=DENSE)
-def test_dense(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("settings", "sizes"), DENSE.values(), ids=DENSE)
+def test_dense(settings: dict[str, Any], sizes: list[int]) -> None:
+    shape = (*sizes, FEATURES)
     windows = drawn(*shape)
     unknown = [tf.TensorSpec([*[None] * (len(shape) - 1), FEATURES])]
     layers = dense_pair(shape, **settings)
@@ -191,11 +187,10 @@ def test_eagerly() -> None:
     same_as_keras(WIDE, drawn(3, 9, FEATURES), SEQUENCES, graph=False)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"dropout": 0.5}, {"dropout": 0.3, "recurrent_dropout": 0.4}],
-    ids=["inputs", "states"],
-)
+DROPOUT = table("pscluster/rows", "dropout")
+
+
+@pytest.mark.parametrize("settings", DROPOUT.values(), ids=DROPOUT)
 def test_dropout_draws_keras_masks(settings: dict[str, Any]) -> None:
     for training in (True, False):
         windows = drawn(4, 6, FEATURES)

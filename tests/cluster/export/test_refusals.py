@@ -107,12 +107,7 @@ def test_a_missing_package(
 def test_a_place_that_is_taken_or_nowhere(tmp_path: Path, refused: Refused) -> None:
     write_tree(tmp_path, {"taken/mine": "", "file": ""})
     (tmp_path / "link").symlink_to("taken")
-    for out, words in (
-        ("taken", "holds something"),
-        ("file", "which is something else"),
-        ("link", "which is something else"),
-        ("no/such", "make it first"),
-    ):
+    for out, words in table("cluster/export/rows", "places").items():
         assert words in refused(out=out)
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["mine"]
 

@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from cluster.programs.output import LONGEST_PIECE, SHOWN_BYTES, BoundedLog, ShownOutput
+from tests.tables import table
+
+SHOWN = table("cluster/programs/rows", "shown")
 
 
 def shown(*pieces: bytes, prefix: str = "") -> str:
@@ -23,10 +28,6 @@ def kept(folder: Path, *pieces: bytes) -> bytes:
     return (folder / "log").read_bytes()
 
 
-def test_a_log_keeps_what_fits(tmp_path: Path) -> None:
-    assert kept(tmp_path, b"0123", b"456789") == b"0123456789"
-
-
 def test_a_log_keeps_the_end_whatever_the_pieces(tmp_path: Path) -> None:
     whole = bytes(range(65, 65 + 26))
     for size in (1, 3, 7, 26):
@@ -45,20 +46,10 @@ def test_the_next_attempt_appends(tmp_path: Path) -> None:
     assert kept(tmp_path, b"two") == b"one two"
 
 
-def test_output_without_an_end_is_shown_at_once_and_ended() -> None:
-    assert shown(b"50 %", b" done") == "50 % done\n"
-    assert shown(b"a\nb") == "a\nb\n"
-    assert shown() == ""
-
-
-def test_a_character_in_two_pieces_and_bytes_that_are_no_text() -> None:
-    assert shown("é\n".encode()[:1], "é\n".encode()[1:]) == "é\n"
-    assert shown(b"\xff\xfe\n") == "\ufffd\ufffd\n"
-
-
-def test_a_progress_bar_shows_its_latest_state() -> None:
-    assert shown(b" 1 %\r 2 %\r 3 %\n") == " 3 %\n"
-    assert shown(b"dos\r\nline\r", b"\nend\n") == "dos\nline\nend\n"
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_of_the_pieces(name: str) -> None:
+    for pieces, text in SHOWN[name]:
+        assert shown(*(piece.encode("latin-1") for piece in pieces)) == text
 
 
 def test_lines_of_workers_are_whole_and_carry_their_name() -> None:
