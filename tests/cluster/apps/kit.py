@@ -23,6 +23,16 @@ def classes(shape: tuple[int, ...], dtype: str = "float32") -> Kind:
 OF_THREE = classes((3,))
 
 
+def kinds(shape: tuple[int, ...]) -> dict[str, Kind]:
+    """Four classes, labels or numbers of such examples, by their task."""
+    each = (OUTPUTS,)
+    return {
+        "classification": classes(shape),
+        "multilabel": Kind("multilabel", OUTPUTS, shape, "float32", each, "int32"),
+        "regression": Kind("regression", OUTPUTS, shape, "float32", each, "float32"),
+    }
+
+
 def numbers(count: int, features: int) -> Kind:
     """Draw examples of features, float32 (count, features)."""
     return Kind("regression", count, (features,), "float32", (count,), "float32")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cluster.apps.app import App
-from cluster.apps.app_network import AppNetwork, Kind
+from cluster.apps.app_network import AppNetwork
 from cluster.apps.compiled_optimizer import optimizer_settings
 from cluster.apps.networks import network_of
 from cluster.jobs.model_of_job import as_compiled, network_for
@@ -17,7 +17,7 @@ from core.data.dataset import Array, Dataset
 from core.errors import UsageError
 from core.inventory import TrainJob, load
 from core.lazy import keras, tf
-from tests.cluster.apps.kit import app_of, figures_of
+from tests.cluster.apps.kit import OUTPUTS, app_of, figures_of, kinds
 from tests.lazy import losses, metrics, optimizers, own_keras
 
 THIS_MACHINE = "inventories/local.yaml"
@@ -38,17 +38,17 @@ def biases_free() -> Any:
     return found
 
 
-def compiled_app(compiled: dict[str, Any], **functions: Any) -> App:
+def compiled_app(compiled: dict[str, Any]) -> App:
     def model(shape: tuple[int, ...], outputs: int) -> Any:
         found = keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs)])
         found.compile(**compiled)
         return found
 
-    return app_of(model=model, **functions)
+    return app_of(model=model)
 
 
-def network(task: str, compiled: dict[str, Any], **functions: Any) -> AppNetwork:
-    return network_of(compiled_app(compiled, **functions), KINDS[task], 1)
+def network(task: str, compiled: dict[str, Any]) -> AppNetwork:
+    return network_of(compiled_app(compiled), KINDS[task], 1)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_loss_and_metrics_are_keras_own(
     found = network(task, given)
     random = np.random.default_rng(0)
     x = random.normal(size=(5, 4)).astype(np.float32)
-    classes = random.integers(0, 3, 5).astype(np.int32)
-    one_hot = np.eye(3, dtype=np.int32)[classes]
-    y: Any = {"classification": classes, "multilabel": one_hot, "regression": x[:, :3] + 1}[task]
+    classes = random.integers(0, OUTPUTS, 5).astype(np.int32)
+    one_hot = np.eye(OUTPUTS, dtype=np.int32)[classes]
+    y: Any = {"classification": classes, "multilabel": one_hot, "regression": x + 1}[task]
     model = found.filled(found.initial(1))  # type: ignore[attr-defined]
     model.compile(**given)
     answers = model(x)
@@ -175,7 +175,7 @@ def test_what_cannot_be_used_is_refused_by_name(
 
 def test_a_short_name_is_that_of_the_targets() -> None:
     found = network("classification", {"loss": "crossentropy", "metrics": ["ce"]})
-    answers = tf.constant([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+    answers = tf.constant([[0.7, 0.1, 0.1, 0.1], [0.3, 0.2, 0.4, 0.1]])
     figures = figures_of(found, tf.constant([0, 2]), answers)
     expected = pytest.approx(-(np.log(0.7) + np.log(0.4)) / 2, rel=1e-5)
     assert (figures["loss"], figures["others"]["ce"]) == (expected, expected)

@@ -13,16 +13,21 @@ from cluster.apps.networks import network_of
 from core.data.examples import batches_of, write_examples
 from core.errors import UsageError
 from core.lazy import keras
-from tests.cluster.apps.kit import classes
+from tests.cluster.apps.kit import kinds
 from tests.tables import table
 
 IMPORTS = "import keras\nfrom keras import layers\nimport numpy as np\nimport tensorflow as tf\n"
 MODEL = """
 def model(input_shape, outputs):
-    return keras.Sequential([keras.Input(input_shape), {layers}])
+    found = keras.Sequential([keras.Input(input_shape), {layers}])
+    {compiled}
+    return found
 """
 BROKEN = table("cluster/apps/broken_apps")
 NOTED = table("cluster/apps/noted_apps")
+
+
+KINDS = kinds((6, 3))
 
 
 def source_of(app: dict[str, Any]) -> str:
@@ -32,19 +37,21 @@ def source_of(app: dict[str, Any]) -> str:
     if "instead" in app:
         return f"{IMPORTS}{app['instead']}"
     layers = ["layers.Flatten()", *app.get("layers", []), app.get("last", "layers.Dense(outputs)")]
-    model = MODEL.format(layers=", ".join(layers))
+    compiled = ""
+    if "compiled" in app:
+        compiled = f"found.compile({app['compiled']})"
+    model = MODEL.format(layers=", ".join(layers), compiled=compiled)
     return f"{IMPORTS}{app.get('before', '')}{model}{app.get('after', '')}"
 
 
-def prepared(folder: Path, source: str) -> AppNetwork:
-    """What a training does with an app before anything runs."""
+def prepared(folder: Path, source: str, task: str = "classification") -> AppNetwork:
+    """What a training does with an app before anything runs; `task`: where it brings no data."""
     path = folder / "app.py"
     path.write_text(source)
     app = load(path)
     if not app.has("data"):
-        return network_of(app, classes((6, 3)), seed=1)
-    task = app.task or "classification"
-    batches, labels = batches_of(app.call("data", folder), task, f"{path}: data()")
+        return network_of(app, KINDS[task], seed=1)
+    batches, labels = batches_of(app.call("data", folder), app.task or task, f"{path}: data()")
     with app.blamed("data"):
         dataset = write_examples(
             batches,
@@ -65,9 +72,9 @@ def policy() -> Iterator[None]:
     keras.config.set_dtype_policy(before)
 
 
-def assert_one_line(folder: Path, source: str, expected: str) -> None:
+def assert_one_line(folder: Path, source: str, expected: str, *task: str) -> None:
     with pytest.raises(UsageError, match=expected) as refused:
-        prepared(folder, source)
+        prepared(folder, source, *task)
     message = str(refused.value)
     assert "\n" not in message
     assert "Traceback" not in message
@@ -78,7 +85,8 @@ def assert_one_line(folder: Path, source: str, expected: str) -> None:
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_it_is_one_clear_line(what: str, tmp_path: Path) -> None:
-    assert_one_line(tmp_path, source_of(BROKEN[what]), BROKEN[what]["says"])
+    app = BROKEN[what]
+    assert_one_line(tmp_path, source_of(app), app["says"], app.get("of", "classification"))
 
 
 @pytest.mark.parametrize("note", NOTED)

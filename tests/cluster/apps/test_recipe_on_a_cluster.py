@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.apps import tagger
-from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
+from tests.cluster.jobs.cluster import Cluster, cluster_of
 
 pytestmark = pytest.mark.long
 
@@ -29,34 +29,23 @@ SETTINGS = (
 EARLY = (f"jobs.train.early_stopping={{patience: {PATIENCE}}}", "jobs.train.epochs=60")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with cluster_of(workers=2, servers=1) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def stopped(cluster: Cluster) -> Done:
-    return finished(cluster.job("train", *SETTINGS, *EARLY, "jobs.train.mode=sync"))
-
-
-def finished(done: Done) -> Done:
-    assert done.code == 0, done.errors
-    assert "Traceback" not in done.log
-    return done
-
-
 def test_it_stops_early_and_restores_the_epoch_that_validation_chose_to_the_bits_of_one_process(
-    cluster: Cluster, stopped: Done
+    cluster: Cluster,
 ) -> None:
+    stopped = cluster.job("train", *SETTINGS, *EARLY, "jobs.train.mode=sync", code=0)
     result = stopped.result
-    best = stopped.result["selected"]["epoch"]
+    best = result["selected"]["epoch"]
     assert best > 1
     assert result["stopped_early"] == {"epoch": best + PATIENCE, "patience": PATIENCE}
     scores = [event["validation"]["accuracy"] for event in stopped.epochs]
     assert scores.index(max(scores)) == best - 1
-    until = finished(
-        cluster.job("train", *SETTINGS, f"jobs.train.epochs={best}", "jobs.train.mode=single")
-    )
+    words = (f"jobs.train.epochs={best}", "jobs.train.mode=single")
+    until = cluster.job("train", *SETTINGS, *words, code=0)
     for entry in ("parameters_sha256", "selected", "final", "confusion"):
         assert until.result[entry] == result[entry], entry
