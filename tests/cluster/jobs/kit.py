@@ -1,10 +1,12 @@
 """Jobs in this process: inventories of this machine, a job that is played, what a job refuses."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.lifecycle import Job, JobContext, Watch, conduct
@@ -13,6 +15,7 @@ from cluster.jobs.run_folder import RunFolder
 from core.errors import ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
+from core.status import events
 from core.status.events import Event
 from tests.cluster.jobs.cluster import own_recordings
 
@@ -110,6 +113,16 @@ class PlayedJob(Job):
 
     def result(self) -> Result:
         return {"model": {"name": "thesis", "parameters": 1234}, "begun": self.begun}
+
+
+def events_of(rows: list[list[Any]]) -> list[Event]:
+    """The events of rows of `events.yaml`."""
+    found = []
+    for name, *values in rows:
+        kind = getattr(events, name)
+        names = (field.name for field in fields(kind))
+        found.append(TypeAdapter(kind).validate_python(dict(zip(names, values, strict=False))))
+    return found
 
 
 class PlayedKeeper:

@@ -1,8 +1,5 @@
 """All exact modes end with the library's bits, for every built-in network."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -19,30 +16,11 @@ from tests.cluster.jobs.steps_here import (
     trained,
     update_of,
 )
+from tests.tables import table
 
 EXACT = [("sync", 8), ("sync", 2), ("sync", 1), ("allreduce", 1)]
-NETWORKS: dict[str, dict[str, Any]] = {
-    "thesis": {"hidden": 9, "batch_norm": True, "n_stacked_layers": 2},
-    "residual": {"hidden": 8, "layers": 2},
-    "conv-lstm": {"filters": 8, "hidden": 8, "layers": 1},
-    "dblstm": {"units": 8},
-    "kth": {"hidden": 9},
-    "spectral": {"hidden": 16},
-    "hybrid": {"filters": 8, "hidden": 8, "layers": 1},
-}
-RECIPE: dict[str, Any] = {
-    "arithmetic": "library",
-    "slots": 8,
-    "l2": 0.01,
-    "keep_probability": 0.9,
-    "class_weights": {"a": 0.3, "d": 3.7},
-    "augment": {"rotation_degrees": 0.0, "time_warp": 0.3},
-}
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Dataset:
-    return recordings(tmp_path)
+NETWORKS = table("cluster/jobs/library", "networks")
+RECIPE = table("cluster/jobs/library", "recipe")
 
 
 def test_every_built_in_network_is_here() -> None:

@@ -27,11 +27,6 @@ def inventory(tmp_path: Path) -> Inventory:
     return inventory_in(tmp_path)
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    return tmp_path / "runs"
-
-
 def stored(runs: Path) -> Result:
     (path,) = runs.glob("*/result.json")
     content: Result = json.loads(path.read_text())
@@ -57,12 +52,6 @@ def test_a_job_that_ends_well(inventory: Inventory, runs: Path) -> None:
     }
     assert "train: done" in text_of(runs, "coordinator.log")
     assert "train on unknown" in text_of(runs, "report.html")
-
-
-def test_bad_input_leaves_no_folder(inventory: Inventory, runs: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        PlayedJob(inventory, prepare=raising(UsageError("no such file"))).conducted(runs)
-    assert not runs.exists()
 
 
 @pytest.mark.parametrize("stage", ["prepare", "run"])

@@ -32,30 +32,25 @@ from core.metrics.node import NodeCollector, Throttling
 from core.metrics.process import Cost
 from core.status.events import (
     Advanced,
-    Calibrated,
-    CheckpointWritten,
     Diverged,
     Ended,
     EpochEnded,
     Event,
     FiguresComputed,
-    Opened,
-    Planned,
-    PointsDrawn,
     StageBegan,
     Stepped,
     TrafficCounted,
-    Updated,
     UpdatesCounted,
     Validating,
 )
 from core.status.parts import MOST_OTHERS, Figures
 from core.status.state import RunState
+from tests.cluster.jobs.kit import events_of
 from tests.core.metrics.test_accelerator import Nvml
 from tests.core.status.played_run import fresh
+from tests.tables import table
 
 NFS = "22 1 179:2 / / rw - ext4 /dev/sda1 rw\n61 22 0:51 / /mnt rw - nfs4 192.168.1.26:/srv rw\n"
-FIGURES = Figures(loss=0.5, accuracy=0.9, f1_macro=0.8, precision_macro=0.7, others={"top 5": 0.95})
 
 
 OURS = ("coordinator", "0")
@@ -154,23 +149,8 @@ def test_a_pi_with_storage_and_a_server_with_a_gpu_export_the_rest(
     assert len(found["pscluster_node_throttled"].samples) == 8
 
 
-EVERYTHING: tuple[Event, ...] = (
-    Opened("20260101T000000Z-train", "train"),
-    StageBegan("train", 10, "updates"),
-    UpdatesCounted(0, 0, 0, 1),
-    Planned(2, 0, 0.001),
-    Stepped(1, 100, 1.0, 0.3, {"pull": 0.1, "compute": 0.1, "push": 0.05, "wait": 0.05}),
-    Updated(0, 1, 10, 1.7, 0.002, 330.0),
-    Advanced(4),
-    FiguresComputed("validation", FIGURES, ("a", "b"), ((0, 0), (0, 0)), 1),
-    EpochEnded("train", 1, 1.5, 0.6, 0.002, 300.0, 12.0, FIGURES),
-    UpdatesCounted(5, 1, 2, 1),
-    TrafficCounted(1000, 2000, 5),
-    CheckpointWritten(0.2, 4096, 5),
-    Calibrated({"worker:0": 2e6, "worker:1": 1e6}),
-    PointsDrawn(1, 1000, 0.1, 1000, 3.14, 0.05),
-)
-"""What a job can emit, once."""
+TABLE = table("cluster/jobs/events")
+EVERYTHING = events_of(TABLE["everything"])
 
 
 class Exported:
@@ -216,18 +196,7 @@ def test_a_coordinator_exports_what_the_catalogue_says() -> None:
 
 def test_what_a_training_tells_arrives() -> None:
     told = Exported(*EVERYTHING)
-    expected = {
-        "train_latest_loss": 1.7,
-        "train_loss_finite": 1,
-        "train_updates_applied_total": 7,
-        "train_duplicates_dropped_total": 1,
-        "train_updates_rolled_back_total": 2,
-        "train_resumptions_total": 1,
-        "train_checkpoint_bytes": 4096,
-        "train_checkpoint_interval_seconds": 30.0,
-        "train_checkpoint_last_success_timestamp_seconds": 1.8e9,
-        "train_epoch": 1,
-    }
+    expected = TABLE["told"]
     assert {short: told[metric(short).name.removeprefix("pscluster_")] for short in expected} == {
         short: {OURS: value} for short, value in expected.items()
     }

@@ -16,23 +16,16 @@ from core.status.events import (
     Began,
     Consumer,
     Ended,
-    EpochEnded,
-    Event,
-    FiguresComputed,
-    Opened,
     Planned,
     PointsDrawn,
     StageBegan,
-    Stepped,
-    StoppedEarly,
     Updated,
-    Validating,
 )
-from core.status.parts import Figures
 from core.status.stream import EventStream
+from tests.cluster.jobs.kit import events_of
+from tests.tables import table
 
 BEGAN = Began("bench", "train", datetime(2026, 1, 1, tzinfo=UTC), (), "async", "thesis")
-FIGURES = Figures(loss=0.5, accuracy=0.875, f1_macro=0.8)
 
 
 def shown_on(display: Display) -> Consumer:
@@ -40,7 +33,7 @@ def shown_on(display: Display) -> Consumer:
     return EventStream(status.consume, Terminal(display, status.now).consume).emit
 
 
-OF_REGRESSION = Figures(loss=2.5, others={"mae": 1.25, "r2": 0.5})
+TOLD = table("cluster/jobs/events")
 
 
 @pytest.mark.parametrize(
@@ -99,9 +92,9 @@ def test_the_lines_that_stay(
     caplog.set_level(logging.INFO)
     with Display(quiet=True) as display:
         emit = shown_on(display)
-        for event in events:
+        for event in events_of(TOLD[name]["events"]):
             emit(event)
-    assert caplog.messages == lines
+    assert caplog.messages == TOLD[name]["lines"]
 
 
 def test_a_stage_that_is_left_half_done_takes_its_bar_away(
@@ -122,25 +115,10 @@ def test_a_stage_that_is_left_half_done_takes_its_bar_away(
 def test_a_bar_says_how_its_stage_goes() -> None:
     status = RunStatus(BEGAN)
     shown = list[str]()
-    for event in (
-        StageBegan("train", 2, "updates"),
-        Planned(12, 8, 0.01),
-        Updated(1, 1, 2, 0.81, 0.01, 1234.0),
-        EpochEnded("train", 9, 0.5, 0.75, 0.01, 1234.0, 61.4, FIGURES),
-        Updated(2, 2, 2, 2e-5, 0.01, 1234.0),
-        EpochEnded("train", 10, 0.5, None, 0.01, 99.0, 61.4, Figures(loss=2.5)),
-        StageBegan("test", 1, "chunks"),
-    ):
+    for event in events_of(TOLD["bar"]["events"]):
         status.consume(event)
         shown.append(bar_facts(status.state()))
-    assert shown[2:] == [
-        "epoch 9/12  loss 0.81",
-        "epoch 10/12  loss 0.81  1,234 windows/s  val. 0.875",
-        "epoch 10/12  loss 2e-05  1,234 windows/s  val. 0.875",
-        "epoch 11/12  loss 2e-05  99 windows/s  val. 2.50",
-        "",
-    ]
-    assert shown[:2] == ["", ""]
+    assert shown == TOLD["bar"]["lines"]
 
 
 def test_a_bar_of_pi_says_the_estimate() -> None:

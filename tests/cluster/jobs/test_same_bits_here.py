@@ -1,7 +1,6 @@
 """All exact modes end with the same bits, whatever constants a network multiplies with."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,16 +22,10 @@ from tests.cluster.jobs.steps_here import (
     job_of,
     measured,
     of_app,
-    recordings,
     trained,
 )
 
 AUGMENT = {"rotation_degrees": 30.0, "time_warp": 0.3}
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Dataset:
-    return recordings(tmp_path)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "lion", "rmsprop", "adagrad"])

@@ -8,9 +8,9 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -23,22 +23,16 @@ from core.engine.membership import Membership, Phase
 from core.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.status.events import (
-    BatchesCut,
     CheckpointWritten,
     EpochEnded,
-    Planned,
     Restored,
-    StageBegan,
-    Stepped,
-    Updated,
 )
 from core.status.history import NAME
 from core.status.parts import Figures
 from core.status.past_run import read_run
-from tests.cluster.jobs.kit import PlayedJob, Result, inventory_in, nothing, raising
+from tests.cluster.jobs.kit import PlayedJob, Result, events_of, inventory_in, raising
 from tests.hang import HANG_SECONDS
-
-PARTS = {"pull": 0.1, "compute": 0.2, "push": 0.1, "wait": 0.0}
+from tests.tables import table
 
 
 class Killed(ClusterError):
@@ -48,13 +42,8 @@ class Killed(ClusterError):
 class Played(PlayedJob):
     """A job that is watched."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        run: Callable[[RunFolder], None] = nothing,
-        prepare: Callable[[], None] = nothing,
-    ) -> None:
-        super().__init__(inventory, run, prepare)
+    def __init__(self, *played: Any, **named: Any) -> None:
+        super().__init__(*played, **named)
         self.said: list[str] = []
         self.watch = StatusWatch(self, self.said.append)
 
@@ -69,11 +58,6 @@ class Played(PlayedJob):
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     return inventory_in(tmp_path, workers=2)
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    return tmp_path / "runs"
 
 
 def page(inventory: Inventory) -> str:
@@ -93,12 +77,8 @@ def train(job: Played) -> None:
     job.metrics.membership = membership
     job.watch.look()
     emit = job.stream.emit
-    emit(BatchesCut(4))
-    emit(StageBegan("train", 4, "updates"))
-    emit(Planned(1, 0, 0.01))
-    for number in range(4):
-        emit(Stepped(number % 2, 20, float(number), 0.5, PARTS))
-        emit(Updated(number, number + 1, 4, 0.5, 0.01, 100.0))
+    for event in events_of(table("cluster/jobs/events", "four updates")):
+        emit(event)
     found = Figures(accuracy=7 / 8, f1_macro=0.87, loss=0.5)
     confusion = np.array([[3, 1], [0, 4]])
     emit(figures_computed("validation", Found(found, confusion, 8), ["sit", "walk"], 1))
