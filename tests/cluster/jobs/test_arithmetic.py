@@ -9,13 +9,7 @@ from core.errors import UsageError
 from core.inventory.training import TrainJob
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it
 from tests.cluster.jobs.steps_here import built_in, of_app
-
-OUTSIDE = [
-    ({"slots": 3}, "the library takes powers of two, and slots is 3"),
-    ({"model": {"name": "thesis", "kernel": "xla"}}, "XLA compiles the network"),
-    ({"model": {"name": "thesis", "kernel": "fused"}}, "TensorFlow's own operations"),
-    ({"device": {"kind": "gpu"}}, "a gpu computes in its own way"),
-]
+from tests.tables import table
 
 
 def job(**words: Any) -> TrainJob:
@@ -30,7 +24,7 @@ def test_built_in_networks_are_the_library_s() -> None:
     assert (asked.name, asked.why) == ("tensorflow", "set by jobs.train.arithmetic")
 
 
-@pytest.mark.parametrize(("words", "why"), OUTSIDE)
+@pytest.mark.parametrize(("words", "why"), table("cluster/jobs/rows", "outside of the library"))
 def test_what_the_library_does_not_know_is_tensorflow_s_or_refused(
     words: dict[str, Any], why: str
 ) -> None:

@@ -38,17 +38,16 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers, Answers], BusyM
     return measured
 
 
+def sample(values: Any) -> UsageSample | None:
+    return values and UsageSample(**values)
+
+
 def test_shares_are_of_all_cores_and_of_the_device(meter: Callable[..., BusyMeter]) -> None:
-    found = meter(
-        {
-            "worker:0": UsageSample(50.0, 4, "arm"),
-            "worker:1": UsageSample(10.0, 8, "x86", "gpu:1", 5.0),
-        },
-        {
-            "worker:0": UsageSample(250.0, 4, "arm"),
-            "worker:1": UsageSample(90.0, 8, "x86", "gpu:1", 85.0),
-        },
+    before, after = (
+        {task: sample(one) for task, one in reading.items()}
+        for reading in table("cluster/jobs/rows", "two readings")
     )
+    found = meter(before, after)
     first, second, coordinator = found.shares
     assert (first.task, first.node) == ("worker:0", "rpi02")
     assert (first.cpu_seconds, first.cpu_share) == (200.0, 0.5)
@@ -57,10 +56,6 @@ def test_shares_are_of_all_cores_and_of_the_device(meter: Callable[..., BusyMete
     described = found.describe()
     assert described["seconds"] == 100.0
     assert described["tasks"][0]["device_share"] is None
-
-
-def sample(values: Any) -> UsageSample | None:
-    return values and UsageSample(**values)
 
 
 USED = table("cluster/jobs/rows", "used")

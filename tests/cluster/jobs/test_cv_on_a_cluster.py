@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done
 from tests.cluster.jobs.test_cv_here import folds
 
@@ -32,16 +31,10 @@ def settings(cluster: Cluster, mode: str, *words: str) -> tuple[str, ...]:
     return cluster.settings(f"mode={mode}", spectral, *few, *words)
 
 
-@pytest.fixture(scope="module")
-def alone(clusters: Pool) -> Done:
-    """All folds by one process."""
-    return cross_validated(clusters(2, 1), "single")
-
-
 def test_workers_have_the_bits_of_one_process_and_a_killed_coordinator_goes_on(
-    cluster: Cluster, alone: Done
+    cluster: Cluster,
 ) -> None:
-    expected = folds(alone.run)
+    expected = folds(cross_validated(cluster, "single").run)
     assert [len(fold["groups"]) for fold in expected] == [1, 1, 1, 1]
     assert folds(cross_validated(cluster, "sync").run) == expected
     with cluster.begun("cv", *settings(cluster, "single")) as running:

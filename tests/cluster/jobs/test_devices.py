@@ -26,6 +26,12 @@ WORKERS = [
 ]
 
 
+def described(device: str) -> DeviceSettings:
+    """The devices of a job that an inventory describes so."""
+    words = ["jobs.train.mode=mirrored", f"jobs.train.device={device}"]
+    return read(THREE_NODES, words).jobs.train.device
+
+
 def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
     """Return parameters and losses, with odd slots, batch norm, dropout, constants."""
     assert python("-m", "tests.cluster.jobs.two_devices", tmp_path) == "equal\n"
@@ -38,9 +44,8 @@ def test_two_logical_devices_have_the_bits_of_single(tmp_path: Path) -> None:
 def test_a_machine_without_the_kind_refuses_with_a_remedy(
     device: str, all_of_them: bool, words: str
 ) -> None:
-    inventory = read(THREE_NODES, ["jobs.train.mode=mirrored", f"jobs.train.device={device}"])
     with pytest.raises(UsageError, match=words):
-        devices_here(inventory.jobs.train.device, all_of_them=all_of_them)
+        devices_here(described(device), all_of_them=all_of_them)
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
@@ -146,17 +151,11 @@ def test_names_of_devices() -> None:
     assert host_of(second) == device("worker", 3)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (GPUS, [0, 1, 2]),
-        (DeviceSettings(kind="gpu", ids=(2,)), [2, None, None]),
-        (DeviceSettings(), [None] * 3),
-    ],
-)
+@pytest.mark.parametrize(("device", "expected"), table("cluster/jobs/rows", "own devices"))
 def test_each_worker_of_a_machine_takes_a_device_of_its_own(
-    settings: DeviceSettings, expected: list[int | None]
+    device: str, expected: list[int | None]
 ) -> None:
+    settings = described(device)
     assert [settings.of_worker(worker, WORKERS) for worker in WORKERS] == expected
     assert GPUS.of_worker(WORKERS[2], WORKERS[2:]) == 0
 

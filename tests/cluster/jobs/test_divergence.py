@@ -1,11 +1,13 @@
 """Divergence is a loss that rises and stays, not a loss that is high."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cluster.jobs.divergence import LossCourse
+from tests.tables import table
 
 GUESSING = 2.3
 
@@ -24,38 +26,25 @@ def epochs_of(begin: float, end: float, count: int, noise: float = 0.3) -> list[
     return [list(map(float, epoch)) for epoch in losses.reshape(count, 40)]
 
 
-@pytest.mark.parametrize(
-    "epochs",
-    [
-        epochs_of(200.0, 0.5, 6),
-        epochs_of(3000.0, 20.0, 30),
-        [[150.0, 60.0, *[110.0] * 38], *epochs_of(105.0, 0.5, 8, 0.0)],  # a lucky second batch
-        [
-            [2.3, *np.geomspace(900.0, 30.0, 39)],
-            *epochs_of(28.0, 0.5, 4, 0.0),
-        ],  # a spike from which it recovers
-        epochs_of(2.3, 2.3, 5),
-        epochs_of(2.3, 8.0, 5),
-        [[1.0]] * 3,
-    ],
-)
-def test_a_loss_that_falls_or_is_low_is_learning(epochs: Sequence[Sequence[float]]) -> None:
-    assert not any(said(epochs))
+def course(row: list[Any]) -> list[list[float]]:
+    """The epochs of a row of `losses.yaml`."""
+    found = []
+    for part in row:
+        if isinstance(part, dict):
+            found += epochs_of(**part)
+        else:
+            found.append([loss for loss, batches in part for _ in range(batches)])
+    return found
 
 
-@pytest.mark.parametrize(
-    "epochs",
-    [
-        [[2.3, *[400.0] * 39]],
-        [[2.3, *np.geomspace(2.3, 400.0, 39)]],
-        [[100.0, *[900.0] * 39]],
-        [[100.0] * 40, [260.0] * 40, [260.0] * 40],
-        [*epochs_of(100.0, 1.0, 4), *epochs_of(40.0, 60.0, 2)],
-        [[2.3, 900.0]],
-    ],
-)
-def test_a_loss_that_rises_and_stays_has_diverged(epochs: Sequence[Sequence[float]]) -> None:
-    assert any(said(epochs))
+@pytest.mark.parametrize("row", table("cluster/jobs/losses", "learning"))
+def test_a_loss_that_falls_or_is_low_is_learning(row: list[Any]) -> None:
+    assert not any(said(course(row)))
+
+
+@pytest.mark.parametrize("row", table("cluster/jobs/losses", "diverged"))
+def test_a_loss_that_rises_and_stays_has_diverged(row: list[Any]) -> None:
+    assert any(said(course(row)))
 
 
 def test_the_words_name_both_ends() -> None:

@@ -37,18 +37,13 @@ def stopped_after(accuracies: list[float], early: EarlyStopping | None) -> tuple
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "patience", "min_delta", "expected"),
-    table("cluster/jobs/rows", "early stopping"),
+    ("accuracies", "early", "expected"), table("cluster/jobs/rows", "early stopping")
 )
 def test_it_ends_after_so_many_epochs_without_a_better_one(
-    accuracies: list[float], patience: int, min_delta: float, expected: list[int]
+    accuracies: list[float], early: Any, expected: list[int]
 ) -> None:
-    early = EarlyStopping(patience=patience, min_delta=min_delta)
-    assert [*stopped_after(accuracies, early)] == expected
-
-
-def test_without_the_key_every_epoch_is_trained_and_the_best_one_selected() -> None:
-    assert stopped_after([0.9, 0.1, 0.1, 0.91, 0.1], None) == (5, 4)
+    stopping = early and EarlyStopping(**early)
+    assert [*stopped_after(accuracies, stopping)] == expected
 
 
 def test_a_fit_that_reached_its_last_epoch_did_not_stop_early() -> None:

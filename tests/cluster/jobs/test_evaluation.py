@@ -14,6 +14,7 @@ from core.engine.dispatcher import Dispatcher
 from core.engine.messages import Item, Outcome
 from core.models.objective import CONFUSION, EXAMPLES, LOSS
 from core.models.tasks import Classification
+from tests.cluster.jobs.kit import nothing
 from worker_node.recordings import Standardization
 
 OF_TWO_CLASSES = Evaluation.__new__(Evaluation)
@@ -48,10 +49,6 @@ class Inline:
             value: Any = np.concatenate([sums, confusion.ravel(), np.zeros(len(rows))])
             self.ids.append(item.id)
             yield Outcome(item, 0, value, 0.1, 1)
-
-
-def nothing(*_: object) -> None:
-    pass
 
 
 def evaluator(workers: Inline, replied: Callable[[int, int, float], None] = nothing) -> Evaluator:
@@ -116,9 +113,9 @@ def test_stopped_it_leaves_the_figures_of_what_was_evaluated() -> None:
     assert (found.confusion.sum(), found.examples) == (3 * CHUNK, 3 * CHUNK)
     assert found.figures is not None
     assert found.figures.accuracy == pytest.approx(0.5)
-    nothing = evaluate(rows, STANDARD, stop=lambda: True)
-    assert nothing.figures is None
-    assert (nothing.confusion.tolist(), nothing.examples) == ([[0, 0], [0, 0]], 0)
+    none = evaluate(rows, STANDARD, stop=lambda: True)
+    assert none.figures is None
+    assert (none.confusion.tolist(), none.examples) == ([[0, 0], [0, 0]], 0)
 
 
 def test_the_loss_is_the_same_to_the_bit_in_whatever_order_the_workers_answer() -> None:

@@ -1,6 +1,7 @@
 """A stored model comes back as it was, or is one error."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,10 @@ def one_bit_flipped(folder: Path) -> None:
 
 
 DAMAGES = table("cluster/jobs/rows", "damages of a model")
+DONE_BY: dict[str, Callable[..., None]] = {
+    each.__name__: each
+    for each in (changed, written, gone, nested, cut_short, one_tensor_missing, one_bit_flipped)
+}
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -123,7 +128,7 @@ def test_damage_is_one_line_that_names_the_file(tmp_path: Path, name: str) -> No
     damage, values, reason = DAMAGES[name]
     folder = tmp_path / "model"
     stored(folder, ThesisModel(hidden=8))
-    globals()[damage](folder, *values)
+    DONE_BY[damage](folder, *values)
     with pytest.raises(UsageError, match=reason) as caught:
         load(folder)
     assert str(caught.value).startswith(str(folder))

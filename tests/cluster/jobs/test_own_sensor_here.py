@@ -19,23 +19,16 @@ from tests.recognise.readings import walk
 from tests.recognise.service.running import Service, service
 from tests.recognise.service.streaming import labels
 from tests.recognise.service.streaming import session as live
+from tests.tables import table
 
 PEOPLE = ("anna", "bert", "cleo", "dora", "emil", "fay")
 TURNS = {"still": 0.0, "turning": 3.0}
 """Each with the field's turns in ten seconds: the magnetometer alone tells them apart."""
 HERTZ = 100.0
-SENSORS = ("acc", "gyro", "mag")
-UNITS = ("m/s2", "deg/s", "uT")
-FORMAT: dict[str, Any] = {
-    "files": ["{person}/{label}.csv"],
-    "text": {"separator": ";", "decimal": ","},
-    "time": {"column": "ms", "unit": "ms", "hertz": HERTZ},
-    "channels": [
-        {"name": name, "columns": [f"{name[0]}{axis}" for axis in "xyz"], "unit": unit}
-        for name, unit in zip(SENSORS, UNITS, strict=True)
-    ],
-}
-CHANNELS = [f"{name}_{axis}" for name in SENSORS for axis in "xyz"]
+FORMAT = table("cluster/jobs/own_sensor")
+KINDS = {"acc": "acceleration", "gyro": "rotation", "mag": "magnetic field"}
+UNITS = [each["unit"] for each in FORMAT["channels"]]
+CHANNELS = [f"{name}_{axis}" for name in KINDS for axis in "xyz"]
 
 
 def readings(label: str, seed: int, hertz: float = HERTZ, count: int = 2000) -> np.ndarray:
@@ -50,8 +43,7 @@ def readings(label: str, seed: int, hertz: float = HERTZ, count: int = 2000) -> 
 
 def write(file: Path, rows: np.ndarray) -> Path:
     """Semicolons and decimal commas, as the format says."""
-    names = [f"{name[0]}{axis}" for name in SENSORS for axis in "xyz"]
-    lines = [";".join(["ms", *names])]
+    lines = ["ms;ax;ay;az;gx;gy;gz;mx;my;mz"]
     for row in rows:
         cells = [f"{1000 * row[0]:.3f}", *(f"{value:.5f}" for value in row[1:])]
         lines.append(";".join(cells).replace(".", ","))
@@ -96,7 +88,6 @@ def test_it_is_shown_trained_and_exported_with_all_that_it_is(
     result = json.loads((here / "run" / "result.json").read_bytes())
     model = json.loads((here / "run" / "model" / "model.json").read_bytes())
     export = json.loads((here / "export" / "export.json").read_bytes())
-    kinds = {"acc": "acceleration", "gyro": "rotation", "mag": "magnetic field"}
     units = [unit for unit in ("g", "rad/s", "uT") for _ in "xyz"]
     assert result["final"]["accuracy"] == 1.0
     of_run = result["dataset"]
@@ -105,7 +96,7 @@ def test_it_is_shown_trained_and_exported_with_all_that_it_is(
     stored = model["signals"]
     taken = export["input"]
     for said in (of_run, stored, taken):
-        assert (said["units"], said["sensors"]) == (units, kinds)
+        assert (said["units"], said["sensors"]) == (units, KINDS)
     assert stored["channels"] == taken["channels"] == CHANNELS
     assert (export["people"], export["sampling_hz"], export["stride"]) == (6, HERTZ, 50)
     digests = {of_run["format_sha256"], stored["format_sha256"], export["format_sha256"]}

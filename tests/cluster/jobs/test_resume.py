@@ -17,11 +17,6 @@ REPLAYED = 2
 RUN = (f"epochs={EPOCHS}", "validation_subjects=0", f"replay_worst_batches={REPLAYED}")
 
 
-@pytest.fixture
-def cluster(two_servers: Cluster) -> Cluster:
-    return two_servers
-
-
 def checkpoints(run: Path) -> list[int]:
     """Their updates."""
     return sorted(
@@ -57,13 +52,13 @@ def ended_well(done: Done) -> None:
 
 
 def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used(
-    cluster: Cluster, run: Path
+    two_servers: Cluster, run: Path
 ) -> None:
     before = checkpoints(run)[-2]
     lost = known(run) - before
     arrays = max(run.glob("checkpoints/update-*.safetensors"))
     arrays.write_bytes(arrays.read_bytes()[:-100])
-    done = cluster.train(*RUN, resumed=run)
+    done = two_servers.train(*RUN, resumed=run)
     ended_well(done)
     assert arrays.name in done.errors
     assert arrays.name in done.log
@@ -71,25 +66,27 @@ def test_a_truncated_checkpoint_is_refused_by_name_and_the_one_before_it_is_used
 
 
 def test_without_any_checkpoint_it_begins_anew_and_says_how_much_is_lost(
-    cluster: Cluster, run: Path
+    two_servers: Cluster, run: Path
 ) -> None:
     lost = known(run)
     for path in run.glob("checkpoints/update-*"):
         path.unlink()
-    done = cluster.train(*RUN, resumed=run)
+    done = two_servers.train(*RUN, resumed=run)
     ended_well(done)
     assert done.result["updates"]["rolled_back"] == lost > 0
     assert f"no checkpoint: {lost} updates run again" in done.errors
 
 
-def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(cluster: Cluster) -> None:
+def test_killed_workers_and_updates_sent_twice_lose_and_double_nothing(
+    two_servers: Cluster,
+) -> None:
     """The last one that is killed does not come back."""
-    with cluster.held(30, 60, 90, 120, words=RUN) as job:
+    with two_servers.held(30, 60, 90, 120, words=RUN) as job:
         for update, name in ((30, "worker:0"), (60, "worker:1"), (90, "worker:0")):
             job.let_go(update)
-            cluster.replace(name)  # at whatever it does meanwhile
+            two_servers.replace(name)  # at whatever it does meanwhile
             job.until_held(update + 30)
-        cluster.kill("worker:1")
+        two_servers.kill("worker:1")
         job.let_go(120)
         done = job.end(0)
     ended_well(done)

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from benchmarks.synthetic_hhar import write_hhar
+from cluster.apps.app import App
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
 from core.data import Dataset
 from core.data.publish import publishable
-from core.errors import DataError
+from core.errors import DataError, UsageError
 from core.inventory import load
 from tests.cluster.jobs.cluster import PROJECT, own_recordings
 from tests.core.data.described.movement import DESCRIBED_SO, EVERYONE, Form, put
@@ -29,6 +30,12 @@ def loaded(source: object, *others: Any) -> Dataset:
     """What nodes take of it; `others` as those of `load_dataset`."""
     inventory = load(PROJECT / "inventory.yaml", [f"jobs.train.data.source={source}"])
     return load_dataset(inventory, Display(quiet=True), Cancel(), lambda _: None, *others)
+
+
+def data_of_job(*settings: str) -> Dataset:
+    """What a job on this machine trains with."""
+    inventory = load(PROJECT / "inventories" / "local.yaml", settings)
+    return load_dataset(inventory, Display(), Cancel(), lambda _: None)
 
 
 @pytest.fixture
@@ -56,43 +63,28 @@ def test_nodes_take_nothing_that_would_have_to_be_prepared(
     assert not cache.exists()
 
 
-class Said(Display):
-    """A display that keeps its lines."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def test_a_test_set_that_leaks_is_named_on_the_terminal_and_in_the_result(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "Phones_accelerometer.csv"
     write_hhar(path, people=3, devices=2, seconds=2.0)
     settings = [f"jobs.train.data.source={path}", "jobs.train.data.window_steps=50"]
-    local = PROJECT / "inventories" / "local.yaml"
     for split, by, leak in (("groups", "user", False), ("random", "window", True)):
-        display = Said()
-        inventory = load(local, [*settings, f"jobs.train.data.split={split}"])
-        dataset = load_dataset(inventory, display, Cancel(), lambda _: None)
-        said = "\n".join(display.lines)
+        dataset = data_of_job(*settings, f"jobs.train.data.split={split}")
+        said = " ".join(capsys.readouterr().err.split())
         assert ("LEAK" in said, "0 a, 1 b, 2 c" in said) == (leak, not leak)
         found = describe_dataset(dataset)["held_out"]
         assert (bool(found["leak"]), found["by"]) == (leak, by)
 
 
-def test_described_recordings_are_those_of_a_job(tmp_path: Path, cache: Path) -> None:
+def test_described_recordings_are_those_of_a_job(tmp_path: Path) -> None:
     """The run keeps who and what was read, and the preparation the whole format."""
     folder = tmp_path / "own"
     put(folder, {"r.csv": Form().bytes_of(EVERYONE)}, {"files": "*.csv", **DESCRIBED_SO})
     (folder / "format.yaml").rename(tmp_path / "own.yaml")
     keys = {"source": folder, "format": tmp_path / "own.yaml", "window_steps": 32}
     settings = [f"jobs.train.data.{key}={value}" for key, value in keys.items()]
-    inventory = load(PROJECT / "inventories" / "local.yaml", settings)
-    dataset = load_dataset(inventory, Display(quiet=True), Cancel(), lambda _: None)
+    dataset = data_of_job(*settings)
     found = describe_dataset(dataset)
     assert found["channel_names"][:3] == ["acc_x", "acc_y", "acc_z"]
     assert list(found["held_out"]["groups"]) == ["anna", "bert", "cleo"]
@@ -100,31 +92,19 @@ def test_described_recordings_are_those_of_a_job(tmp_path: Path, cache: Path) ->
     assert prepared["preparation"]["format"]["files"] == ["*.csv"]
 
 
-class Recorded:
-    """An app whose data() notes which folder it gets."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "app.py"
-        self.folder = folder
-        self.name = "recorded"
-        self.task = None
-        self.given: list[Path] = []
-
-    def has(self, name: str) -> bool:
-        return name == "data"
-
-    def call(self, name: str, folder: Path) -> None:
-        self.given.append(folder)
-        raise DataError("noted")
-
-
 def test_windows_that_came_for_another_network_are_not_an_app_s_data(
     tmp_path: Path, published: Path
 ) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
-    app = Recorded(tmp_path)
+    found: list[Path] = []
+
+    def data(folder: Path) -> None:
+        found.append(folder)
+        raise DataError("noted")
+
+    app = App("recorded", tmp_path / "app.py", None, {"data": data})
     for source, recorded in ((published, str(pictures)), (published, None), (pictures, None)):
-        with pytest.raises(DataError, match="noted"):
+        with pytest.raises(UsageError, match="noted"):
             loaded(source, app, recorded)
-    assert app.given == [pictures, tmp_path, pictures]
+    assert found == [pictures, tmp_path, pictures]

@@ -16,30 +16,25 @@ RECIPE = ("epochs=12", "slots=4", "validation_subjects=1")
 WORDS = (*RECIPE, "checkpoint.every_updates=2")
 
 
-@pytest.fixture
-def cluster(two_servers: Cluster) -> Cluster:
-    return two_servers
-
-
 @pytest.mark.parametrize(
     ("mode", "holder"),
     table("cluster/jobs/rows", "stopped"),
 )
 def test_a_training_resumes_without_an_update_lost_or_doubled(
-    cluster: Cluster, mode: str, holder: str
+    two_servers: Cluster, mode: str, holder: str
 ) -> None:
     words = (f"mode={mode}", *WORDS)
-    with cluster.held(HELD, words=words) as job:
-        cluster.processes[holder].send_signal(signal.SIGSTOP)
+    with two_servers.held(HELD, words=words) as job:
+        two_servers.processes[holder].send_signal(signal.SIGSTOP)
         job.let_go(HELD)
         lost = job.end(ExitCode.SERVER_LOST)
     assert "is gone (" in lost.errors.splitlines()[-1]
-    healthy = {name for name, process in cluster.processes.items() if process.poll() is None}
+    healthy = {name for name, process in two_servers.processes.items() if process.poll() is None}
     assert healthy == {"ps:0", "ps:1", "worker:0", "worker:1"}, "nobody was killed"
     fenced = "worker:0" if holder == "worker:1" else "worker"
     assert f"fencing {fenced}" not in lost.errors
-    cluster.replace(holder)
-    done = cluster.train(*words, resumed=lost.run)
+    two_servers.replace(holder)
+    done = two_servers.train(*words, resumed=lost.run)
     assert done.updates > 0
     assert done.result["resumptions"] == 1
     if mode in ("sync", "allreduce"):
@@ -49,9 +44,9 @@ def test_a_training_resumes_without_an_update_lost_or_doubled(
 
 @pytest.mark.parametrize("job", ["train", "pi"])
 def test_a_job_that_meets_a_stopped_server_at_its_start_is_to_be_started_again(
-    cluster: Cluster, job: str
+    two_servers: Cluster, job: str
 ) -> None:
-    cluster.processes["ps:1"].send_signal(signal.SIGSTOP)
-    done = cluster.job(job, *cluster.settings(*WORDS), code=ExitCode.SERVER_LOST)
+    two_servers.processes["ps:1"].send_signal(signal.SIGSTOP)
+    done = two_servers.job(job, *two_servers.settings(*WORDS), code=ExitCode.SERVER_LOST)
     assert "parameter server ps:1 at" in done.errors
     assert "takes connections and answers none within 10 s" in done.errors

@@ -11,24 +11,8 @@ from core.engine.environment import KNOWN
 from core.inventory.slots import slots_in_library
 from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done
+from tests.tables import table
 
-CONTRACT = {
-    "": (
-        "schema job status reason cluster mode workers ps seed dataset model settings slots"
-        " arithmetic epochs_done refit final selected confusion updates resumptions wire throughput"
-        " staleness calibration parameters_sha256 elapsed_seconds"
-    ),
-    "dataset": (
-        "name source sha256 train_windows test_windows channels window_steps labels task unit"
-    ),
-    "model": "name parameters hidden",
-    "final": "accuracy f1_macro f1_weighted precision_macro recall_macro loss",
-    "selected": "epoch accuracy f1_macro f1_weighted precision_macro recall_macro loss",
-    "updates": "scheduled applied duplicates_dropped rolled_back memories_lost",
-    "wire": "pull_bytes_per_step push_bytes_per_step packets_per_step",
-    "throughput": "windows_per_second step_seconds_p50",
-    "staleness": "mean maximum",
-}
 EPOCHS = 8
 
 
@@ -57,23 +41,14 @@ def test_ends_well_and_says_where_the_result_is(trained: Done) -> None:
 
 
 def test_the_result_has_every_key_with_a_value_that_makes_sense(result: dict[str, Any]) -> None:
-    for section, keys in CONTRACT.items():
+    contract = table("cluster/jobs/results")
+    for section, keys in contract["keys"].items():
         present = result[section] if section else result
         assert set(keys.split()) <= set(present), section
-    expected = {
-        "schema": 1,
-        "job": "train",
-        "status": "done",
-        "reason": None,
-        "mode": "async",
-        "workers": 2,
-        "ps": 1,
-        "seed": 0,
-        "epochs_done": EPOCHS,
-    }
+    expected = contract["values"]
     assert {key: result[key] for key in expected} == expected
-    shape = {"train_windows": 400, "test_windows": 120, "channels": 6, "window_steps": 64}
-    assert result["dataset"] == {**result["dataset"], **shape}
+    assert result["epochs_done"] == EPOCHS
+    assert result["dataset"] == {**result["dataset"], **contract["dataset"]}
     assert result["settings"]["slots"] == "auto"
     assert result["slots"] == asdict(slots_in_library(20, batch_norm=False))
     assert result["arithmetic"]["name"] == "library"
