@@ -21,11 +21,7 @@ from tests.cluster.apps.kit import OUTPUTS, app_of, figures_of, kinds
 from tests.lazy import losses, metrics, optimizers, own_keras
 
 THIS_MACHINE = "inventories/local.yaml"
-KINDS = {
-    "classification": Kind("classification", 3, (4,), "float32", (), "int32"),
-    "multilabel": Kind("multilabel", 3, (4,), "float32", (3,), "int32"),
-    "regression": Kind("regression", 3, (4,), "float32", (3,), "float32"),
-}
+KINDS = kinds((4,))
 
 
 def half_of_it(y: Any, outputs: Any) -> Any:
@@ -109,68 +105,6 @@ def test_loss_and_metrics_are_keras_own(
             own = metrics.get(metric)
             own.update_state(y, answers)
             assert figures["others"][name] == pytest.approx(float(own.result()), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("task", "compiled", "functions", "expected"),
-    [
-        (
-            "classification",
-            lambda: {"loss": "mse"},
-            {},
-            r"loss mean_squared_error would get each class .*loss\(y, outputs\)",
-        ),
-        (
-            "classification",
-            lambda: {"loss": half_of_it},
-            {},
-            r"loss half_of_it would get each class",
-        ),
-        (
-            "regression",
-            lambda: {"loss": losses.MeanSquaredError(reduction="sum")},
-            {},
-            r"reduction='sum'.*leave reduct",
-        ),
-        (
-            "classification",
-            lambda: {"loss": losses.SparseCategoricalCrossentropy(ignore_class=0)},
-            {},
-            r"ignore_class=0.*weight 0 in data\(\)",
-        ),
-        ("regression", lambda: {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
-        (
-            "regression",
-            lambda: {"loss": "mse", "loss_weights": [0.5]},
-            {},
-            r"loss_weights.*multiply it in loss\(\)",
-        ),
-        ("regression", lambda: {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
-        (
-            "regression",
-            lambda: {"loss": "mse", "metrics": ["mse"]},
-            {"metrics": half_of_it},
-            r"leave one of them",
-        ),
-        (
-            "regression",
-            lambda: {"metrics": [metrics.R2Score()]},
-            {},
-            r"metric r2_score \(R2Score\) is no mean over",
-        ),
-        (
-            "regression",
-            lambda: {"loss": "mse", "run_eagerly": True},
-            {},
-            r"run_eagerly=True runs Python",
-        ),
-    ],
-)
-def test_what_cannot_be_used_is_refused_by_name(
-    task: str, compiled: Callable[[], dict[str, Any]], functions: dict[str, Any], expected: str
-) -> None:
-    with pytest.raises(UsageError, match=rf"own\.py: model\(\): compile\(\).*{expected}"):
-        network(task, compiled(), **functions)
 
 
 def test_a_short_name_is_that_of_the_targets() -> None:

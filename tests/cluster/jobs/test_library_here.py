@@ -12,7 +12,6 @@ from tests.cluster.jobs.steps_here import (
     job_of,
     measured,
     placed,
-    recordings,
     trained,
     update_of,
 )

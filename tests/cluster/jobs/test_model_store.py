@@ -119,7 +119,7 @@ def one_bit_flipped(folder: Path) -> None:
 DAMAGES = table("cluster/jobs/rows", "damages of a model")
 DONE_BY: dict[str, Callable[..., None]] = {
     each.__name__: each
-    for each in (changed, written, gone, nested, cut_short, one_tensor_missing, one_bit_flipped)
+    for each in (changed, written, gone, cut_short, one_tensor_missing, one_bit_flipped)
 }
 
 
