@@ -1,5 +1,7 @@
 """What is odd about some recordings of many is refused, or counted, and never silent."""
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from core.data.described.fitting import fits
 from core.data.described.known_formats import described as described_by
 from core.data.described.members import members_of, sheaves
 from core.data.described.path_pattern import PathPattern
+from core.data.described.session_rows import rows_of as rows_read
+from core.data.described.text_rows import Damage
 from core.data.show.recording import look_at
 from core.data.window_groups import LastWindows, Pair, WindowCounts
 from tests.core.data.described.movement import (
@@ -199,3 +203,29 @@ def test_windows_of_both_sides_are_counted(tmp_path: Path) -> None:
     leak = windows_of(one_file(tmp_path / "own", Form().bytes_of(rows))).held_out.leak
     says(leak, "8 of 8 test windows are training ones too, so its figures promise too much")
     assert windows_of(one_file(tmp_path / "other")).held_out.leak == ""
+
+
+@pytest.mark.parametrize("name", ["sensor-logger", "sensor-logger-json"])
+def test_an_iphone_s_signs_are_those_of_android(name: str, tmp_path: Path) -> None:
+    """Bert's iPhone gives the opposite of anna's Android, unless it is standardised."""
+    means = []
+    for standardised in ("true", "false"):
+        folder = sample(BY_NAME[name], tmp_path / standardised)
+        for path in folder.rglob("*/bert/*/*.*"):
+            said = {"platform": "iOS", "standardisation": standardised}
+            if name.endswith("json"):
+                rows = [*json.loads(path.read_bytes()), {"sensor": "Metadata", **said}]
+                path.write_bytes(json.dumps(rows).encode())
+                continue
+            with zipfile.ZipFile(path) as archive:
+                files = {one: archive.read(one) for one in archive.namelist()}
+            files["Metadata.csv"] = "".join(
+                f"{','.join(row)}\n" for row in (said, said.values())
+            ).encode()
+            path.write_bytes(zipped(files))
+        form = described_by(name, folder)
+        first = next(sheaf for sheaf in sheaves(folder, form) if "bert" in sheaf.name)
+        read = next(rows_read(first, form, Damage()))
+        means.append((read.values @ form.mixing).mean(axis=0))
+    assert means[0] == pytest.approx(means[1] * [-1, -1, -1, 1, 1, 1])
+    assert means[0][2] == pytest.approx(1.0)
