@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from core.data.batch import Batch
 from core.data.columns import Columns
 from core.data.dataset import CLASSIFICATION, MANIFEST, NOT_SAID, Dataset, HeldOut
@@ -139,7 +141,9 @@ def publish(
     """
     partial = columns.folder
     dataset = columns.dataset(labels, origin.name, origin.source, origin.source_sha256)
-    dataset = replace(dataset, held_out=origin.held_out, signals=origin.signals)
+    leaks = [leak for leak in (origin.held_out.leak, shared_rows(dataset)) if leak]
+    held_out = replace(origin.held_out, leak="; ".join(leaks))
+    dataset = replace(dataset, held_out=held_out, signals=origin.signals)
     with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
         json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
         stream.flush()
@@ -149,6 +153,21 @@ def publish(
     place = folder or partial.parent / f"{short_name(origin.name)}-{dataset.sha256[:SHORT_KEY]}"
     _rename(partial, place)
     return open_prepared(place)
+
+
+def shared_rows(dataset: Dataset) -> str:
+    """Return a line about test examples that are training examples too; empty without any."""
+    train = dataset.train_windows
+    digests = np.fromiter(
+        (hash(row.tobytes()) for row in np.asarray(dataset.windows())), np.int64, dataset.rows
+    )
+    count = np.count_nonzero(np.isin(digests[train:], digests[:train]))
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {dataset.test_windows:,} test {dataset.unit} are training ones too, so its"
+        " figures promise too much; remove the copies"
+    )
 
 
 def short_name(name: str) -> str:

@@ -11,18 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.dataset import MOST_SHOWN, HeldOut
-from core.data.recordings import NO_SUBJECT, one_class
+from core.data.recordings import NO_SUBJECT, Cutting, one_class
 from core.errors import DataError
 
 HELD_OUT_SHARE = 0.2
 HELD_OUT_SEED = 0
 BY_GROUPS = "groups"
 RANDOM = "random"
+IN_TIME = "time"
 LEAK = (
     "a fifth of the windows at random is the test, so windows that overlap, of one person and"
     " device, are on both sides: its figures say nothing about new people or devices;"
     " jobs.train.data.split groups holds out whole ones"
 )
+
+
+Parts = NDArray[np.integer] | NDArray[np.bool_]
+"""Of windows: whether each is for the test; -1 is for neither part."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,13 @@ class WholeGroups:
                 also = f"set jobs.train.data.groups to {other}, or "
             else:
                 also = ""
+            named = ""
+            if names[0] == path.name:
+                named = " (the folder that you named, whose folders say what was done)"
             raise DataError(
                 f"{path}: expected windows of at least 2 {kind}s, so that one can be held out for"
-                f" the test, got {names[0]!r:.60} alone; add recordings, {also}set"
-                " jobs.train.data.split to random, which is a leak"
+                f" the test, got {names[0]!r:.60} alone{named}; add recordings, {also}set"
+                f" jobs.train.data.split to {IN_TIME}: the last fifth of each is the test"
             )
         if test_groups and set(test_groups).isdisjoint(names):
             raise DataError(
@@ -115,7 +123,8 @@ class WholeGroups:
                 raise DataError(
                     f"{path}: {counted.labels[activity]!r} has windows of the {kind}s"
                     f" {', '.join(sorted(self._test))} alone, who are held out for the test; add"
-                    " recordings of others, or leave the activity out"
+                    " recordings of others, leave the activity out, or set jobs.train.data.split to"
+                    f" {IN_TIME}"
                 )
         note = counted.note()
         absent = sorted(set(test_groups) - set(names))
@@ -123,7 +132,7 @@ class WholeGroups:
             note += f"; no windows of {', '.join(absent)}, who are the test too"
         self.held_out = HeldOut(kind, names, note=note)
 
-    def of(self, pair: Pair, windows: int) -> tuple[int, NDArray[np.bool_]]:
+    def of(self, pair: Pair, activity: int, windows: int) -> tuple[int, Parts]:
         """The group's number, and which of the next windows are for the test."""
         name = pair.group(self._kind)
         return self._numbers[name], np.full(windows, name in self._test)
@@ -140,32 +149,76 @@ class RandomWindows:
         self._begin = 0
         self.held_out = HeldOut("window", leak=LEAK, note=counted.note())
 
-    def of(self, pair: Pair, windows: int) -> tuple[int, NDArray[np.bool_]]:
+    def of(self, pair: Pair, activity: int, windows: int) -> tuple[int, Parts]:
         """Return `NO_SUBJECT` as the group, and which of the next windows are for the test."""
         self._begin += windows
         return NO_SUBJECT, self._test[self._begin - windows : self._begin]
 
 
+class LastWindows:
+    """The last fifth of the windows of each recording and activity is the test.
+
+    Windows before it that share readings with it are in neither part.
+    """
+
+    def __init__(self, path: Path, counted: WindowCounts, overlap: int) -> None:
+        """`overlap` windows share readings with the next one.
+
+        Raises DataError where an activity would have no training window.
+        """
+        self._counts = counted.windows
+        self._overlap = overlap
+        self._seen = dict.fromkeys(counted.windows, 0)
+        self.held_out = HeldOut(
+            "window", note=f"{counted.note()}; the test is the last fifth of each recording"
+        )
+        trained = {key[1] for key in counted.windows if (self._parts(key) == 0).any()}
+        for activity in set(counted.activities()) - trained:
+            raise DataError(
+                f"{path}: {counted.labels[activity]!r} has too few windows for a last fifth; record"
+                " longer, or set jobs.train.data.window_stride to window_steps"
+            )
+
+    def of(self, pair: Pair, activity: int, windows: int) -> tuple[int, Parts]:
+        """Return `NO_SUBJECT`, and 1 for each of the next windows of the test, -1 for no part."""
+        key = pair, activity
+        begin = self._seen[key]
+        self._seen[key] += windows
+        return NO_SUBJECT, self._parts(key)[begin : begin + windows]
+
+    def _parts(self, key: tuple[Pair, int]) -> Parts:
+        parts = np.zeros(self._counts[key], np.int8)
+        tested = round(HELD_OUT_SHARE * len(parts))
+        if tested:
+            parts[-tested - self._overlap :] = -1
+            parts[-tested:] = 1
+        return parts
+
+
 def refuse_other_groups(path: Path, split: str, kind: str, kinds: Sequence[str]) -> None:
     """Raises DataError for groups that these recordings do not know, and for another split."""
-    if split not in (BY_GROUPS, RANDOM) or kind not in kinds:
+    if split not in (BY_GROUPS, RANDOM, IN_TIME) or kind not in kinds:
         raise DataError(
-            f"{path}: groups and split: expected {' or '.join(kinds)} and {BY_GROUPS} or {RANDOM},"
+            f"{path}: groups and split: expected {' or '.join(kinds)} and {BY_GROUPS}, {RANDOM} or"
+            f" {IN_TIME},"
             f" got {kind!r:.40} and {split!r:.40}; correct jobs.train.data"
         )
 
 
 def chosen(
-    path: Path, counted: WindowCounts, split: str, kind: str, test_people: Sequence[str] = ()
-) -> WholeGroups | RandomWindows:
+    path: Path, counted: WindowCounts, cutting: Cutting, test_people: Sequence[str] = ()
+) -> WholeGroups | RandomWindows | LastWindows:
     """Return what chooses the test's windows. Raises DataError where none can.
 
     `test_people` are those that a published set holds out.
     """
     if len(counted.activities()) < 2:
         raise DataError(f"{path}: {one_class(counted.names())}")
-    if split == RANDOM:
+    if cutting.split == RANDOM:
         return RandomWindows(counted)
+    if cutting.split == IN_TIME:
+        return LastWindows(path, counted, (cutting.window_steps - 1) // cutting.window_stride)
+    kind = cutting.groups
     return WholeGroups(path, counted, kind, test_people if kind == "user" else ())
 
 

@@ -68,11 +68,11 @@ class DataSettings(Section):
     test_set: Text | None = Field(
         None, description="of `sets`: the set that is the test; null takes a fifth of them"
     )
-    split: Literal["groups", "random"] = Field(
+    split: Literal["groups", "random", "time"] = Field(
         "groups",
         description=(
-            "of `hhar` and `described`: the test gets a fifth of the groups, whole; or a fifth of"
-            " the windows at `random`, which is a leak"
+            "of `hhar` and `described`: the test gets a fifth of the groups, whole; the last fifth"
+            " of each recording at `time`; or a fifth of the windows at `random`, which is a leak"
         ),
     )
     null_class: bool = Field(

@@ -119,6 +119,8 @@ class ChannelForm(Section):
     unit: Literal["g", "m/s2", "mg", "rad/s", "deg/s", "uT", "mT", "gauss", "none"] = Field(
         description="in the file; windows have g, rad/s and uT"
     )
+    factor: float = Field(1.0, gt=0.0, description="how many of `unit` one count of the file is")
+    sign: Literal[1, -1] = Field(1, description="-1 turns the channel, or all three axes")
     sensor: Text | None = Field(
         None, description="what `{sensor}` says of its file, where sensors have files of their own"
     )
@@ -190,6 +192,17 @@ class WhoForm(Section):
     name: Text | None = Field(None, description="the name where no path says one")
 
 
+class AboutForm(Section):
+    """What a recording says of its device, beside its readings."""
+
+    sensor: Text = Field(description="the file's, or that of a document's objects, as of channels")
+    turned: Names = Field(
+        description="what it has, as KEY=WORD, where these channels have the opposite sign"
+    )
+    unless: Names = Field((), description="what it has where they have not")
+    channels: Names = Field(description="the names of these channels")
+
+
 class RecordingFormat(Section):
     """The description of recordings."""
 
@@ -223,6 +236,7 @@ class RecordingFormat(Section):
     )
     time: TimeForm = Field(default_factory=TimeForm)
     channels: tuple[ChannelForm, ...] = Field(min_length=1, max_length=64)
+    about: AboutForm | None = Field(None, description="null: nothing says which device it was")
     label: LabelForm = Field(default_factory=LabelForm)
     person: WhoForm = Field(default_factory=WhoForm)
     session: WhoForm = Field(default_factory=WhoForm)
@@ -291,12 +305,15 @@ class RecordingFormat(Section):
         if self.as_recorded and (
             self.time.column is None
             or self.time.longest_gap_seconds is None
-            or any(channel.unit != NONE or channel.added_to for channel in self.channels)
+            or any(
+                channel.unit != NONE or channel.added_to or channel.factor * channel.sign != 1.0
+                for channel in self.channels
+            )
         ):
             raise invalid(
                 "as_recorded keeps readings as they are",
-                "write time.column and time.longest_gap_seconds, `unit: none` of each channel and"
-                " no added_to",
+                "write time.column and time.longest_gap_seconds, `unit: none` of each channel,"
+                " and no added_to, factor or sign",
             )
         return self
 
@@ -338,13 +355,18 @@ class RecordingFormat(Section):
             if channel.added_to is not None:
                 target = next(one for one in self.shown if one.name == channel.added_to)
                 name = target.names[channel.names.index(name)]
-            found[row, names.index(name)] = UNITS[channel.unit][1]
+            found[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
         return found
 
     @property
     def sensors(self) -> tuple[str | None, ...]:
         """The sensors with files of their own, each once; (None,) where files have all."""
         return tuple(dict.fromkeys(channel.sensor for channel in self.channels))
+
+    @property
+    def files_of(self) -> tuple[str | None, ...]:
+        """The sensors whose files are read, with that about the device."""
+        return (*self.sensors, *([self.about.sensor] if self.about else []))
 
     def longest_gap(self, hertz: float) -> float:
         """Seconds of the longest pause within windows of this rate."""

@@ -181,10 +181,10 @@ def sheaves(
         words.pop("any", None)
         if form.has_all_sensors:
             begins.add(begin)
-            found[member.name].update(dict.fromkeys(form.sensors, member))
+            found[member.name].update(dict.fromkeys(form.files_of, member))
             said[member.name] = words
             continue
-        if sensor not in form.sensors:
+        if sensor not in form.files_of:
             continue
         begins.add(begin)
         other = found[name].setdefault(sensor, member)

@@ -23,6 +23,8 @@ from core.data.given import Batches
 from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window
 from core.data.window_groups import (
+    IN_TIME,
+    LastWindows,
     RandomWindows,
     WholeGroups,
     WindowCounts,
@@ -42,6 +44,11 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
     form = RecordingFormat.model_validate(plain(cutting.format))
     groups = ("user", "device" if form.as_recorded else "session")
     refuse_other_groups(path, cutting.split, cutting.groups, groups)
+    if cutting.split == IN_TIME and cutting.label_share < 1.0:
+        raise DataError(
+            f"{path}: split {IN_TIME}: windows of two labels would share readings; set"
+            " jobs.train.data.label_share to 1"
+        )
     made = made_channels(path, form, cutting)
     cuts, recordings = gathered(path, form, cutting, made, report)
     counted = WindowCounts(cuts.counts, recordings.labels, groups)
@@ -51,7 +58,7 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
             f" label, the longest has {cuts.longest}; set jobs.train.data.window_steps to that or"
             f" less, or look at what was read: {recordings.note(cuts.sparse)}"
         )
-    test = chosen(path, counted, cutting.split, cutting.groups, form.test_people)
+    test = chosen(path, counted, cutting, form.test_people)
     note = f"{test.held_out.note}; {recordings.note(cuts.sparse)}"
     return Examples(
         Batches(_batches(cuts, counted, test), counted.rows),
@@ -75,11 +82,11 @@ def gathered(
 
 
 def _batches(
-    cuts: Cuts, counted: WindowCounts, groups: WholeGroups | RandomWindows
+    cuts: Cuts, counted: WindowCounts, groups: WholeGroups | RandomWindows | LastWindows
 ) -> Iterator[Batch]:
     classes = {activity: place for place, activity in enumerate(counted.activities())}
     for pair, activity, windows in cuts.windows():
-        group, test = groups.of(pair, len(windows))
+        group, test = groups.of(pair, activity, len(windows))
         for is_test in (False, True):
             x = windows[test == is_test]
             if len(x):

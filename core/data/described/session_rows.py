@@ -4,7 +4,10 @@ The first sensor's times count. The values of the others are linear between thei
 around such a time, where these are no pause apart.
 """
 
-from collections.abc import Iterator, Sequence
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +15,14 @@ from numpy.typing import NDArray
 from core.data.described.array_rows import ArrayRows
 from core.data.described.description import RecordingFormat
 from core.data.described.json_rows import JsonRows
-from core.data.described.members import Member, Sheaf
+from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
 from core.data.described.parquet_rows import PARQUET, ParquetRows
 from core.data.described.sheet_rows import SheetRows
 from core.data.described.text_rows import Damage, Rows, TextRows
 from core.errors import DataError
+
+ABOUT_LETTERS = 2**16
+"""Of a file about the device: less than the longest value that is read."""
 
 
 def rows_of(
@@ -26,6 +32,16 @@ def rows_of(
 
     With `unlabelled` no column is asked for but those of time and channels. Raises DataError.
     """
+    signs: NDArray[np.float64] | None = None
+    for rows in _rows_of(sheaf, form, damage, unlabelled):
+        if signs is None:
+            signs = _signs(sheaf, form)
+        yield replace(rows, values=rows.values * signs)
+
+
+def _rows_of(
+    sheaf: Sheaf, form: RecordingFormat, damage: Damage, unlabelled: bool
+) -> Iterator[Rows]:
     first, *others = form.sensors
     if not others:
         yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
@@ -55,6 +71,22 @@ def rows_of(
         for name, cells in base.words.items()
     }
     yield Rows(base.times[kept], np.concatenate(ordered, axis=1)[kept], words)
+
+
+def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
+    """Return -1 for each column that the device of a recording gives with the opposite sign."""
+    names = [one.name for one in form.channels for _ in one.names]
+    about = form.about
+    if about is None or about.sensor not in sheaf.files:
+        return np.ones(len(names))
+    content = sheaf.files[about.sensor].read(LARGEST_DOCUMENT_BYTES).decode("utf-8-sig", "replace")
+    rows: Iterable[dict[str, str]] = csv.DictReader(content[:ABOUT_LETTERS].splitlines())
+    if form.json_ is not None:
+        objects = (row for row in json.loads(content) if isinstance(row, dict))
+        rows = (row for row in objects if about.sensor in row.values())
+    said = {f"{key}={word}".lower() for row in rows for key, word in row.items()}
+    is_turned = said.issuperset(about.turned) and said.isdisjoint(about.unless)
+    return np.where(is_turned & np.isin(names, about.channels), -1.0, 1.0)
 
 
 def rows_of_sensor(

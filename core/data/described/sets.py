@@ -222,7 +222,7 @@ def _batches(
             word = words[label]
             if word not in classes:
                 continue
-            group, test = groups.of(Pair(pair.user, set=name), len(windows))
+            group, test = groups.of(Pair(pair.user, set=name), label, len(windows))
             x = np.ascontiguousarray(windows)
             numbers = np.full(len(x), group, np.int32)
             y = np.full(len(x), classes.index(word), np.int32)

@@ -1,16 +1,23 @@
 """What is odd about some recordings of many is refused, or counted, and never silent."""
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.data.described.fitting import fits
 from core.data.described.known_formats import described as described_by
 from core.data.described.members import members_of, sheaves
 from core.data.described.path_pattern import PathPattern
+from core.data.described.session_rows import rows_of as rows_read
+from core.data.described.text_rows import Damage
 from core.data.show.recording import look_at
+from core.data.window_groups import LastWindows, Pair, WindowCounts
 from tests.core.data.described.movement import (
+    AXES,
     DESCRIBED_SO,
     EVERYONE,
     PEOPLE,
@@ -172,3 +179,53 @@ def test_known_formats_begin_in_one_folder(tmp_path: Path) -> None:
         update={"files": ("{person}/{label}/*/*.csv",)}
     )
     assert sheaves(folder, own)[0].said == {"person": "anna", "label": "rest"}
+
+
+def test_one_person_is_tested_by_the_last_fifth_of_each_recording(tmp_path: Path) -> None:
+    """Of 80 samples, windows of 20 at stride 16 begin at 0, 16, 32 and 48: the last is the test."""
+    content = Form().bytes_of(rows_of("anna"))
+    folder = one_file(tmp_path / "r", content)
+    with refused("got 'anna' alone; add recordings, set jobs.train.data.split to time"):
+        windows_of(folder, window_steps=20)
+    found = windows_of(folder, window_steps=20, split="time")
+    assert found.classes().tolist() == [0, 0, 1, 1, 0, 1]
+    first = np.array([[row[axis] for axis in AXES] for row in rows_of("anna")], np.float32)
+    for row, begin in enumerate((0, 16, 80, 96, 48, 128)):
+        assert np.array_equal(found.windows()[row], first[begin : begin + 20])
+    assert (found.held_out.leak, found.subjects()[0]) == ("", -1)
+    counts = WindowCounts({(Pair("anna"), 0): 6}, ("rest",), ("user",))
+    with refused("'rest' has too few windows for a last fifth; record longer"):
+        LastWindows(folder, counts, 14)
+
+
+def test_windows_of_both_sides_are_counted(tmp_path: Path) -> None:
+    rows = [{**row, "person": who} for who in PEOPLE for row in rows_of("anna")]
+    leak = windows_of(one_file(tmp_path / "own", Form().bytes_of(rows))).held_out.leak
+    says(leak, "8 of 8 test windows are training ones too, so its figures promise too much")
+    assert windows_of(one_file(tmp_path / "other")).held_out.leak == ""
+
+
+@pytest.mark.parametrize("name", ["sensor-logger", "sensor-logger-json"])
+def test_an_iphone_s_signs_are_those_of_android(name: str, tmp_path: Path) -> None:
+    """Bert's iPhone gives the opposite of anna's Android, unless it is standardised."""
+    means = []
+    for standardised in ("true", "false"):
+        folder = sample(BY_NAME[name], tmp_path / standardised)
+        for path in folder.rglob("*/bert/*/*.*"):
+            said = {"platform": "iOS", "standardisation": standardised}
+            if name.endswith("json"):
+                rows = [*json.loads(path.read_bytes()), {"sensor": "Metadata", **said}]
+                path.write_bytes(json.dumps(rows).encode())
+                continue
+            with zipfile.ZipFile(path) as archive:
+                files = {one: archive.read(one) for one in archive.namelist()}
+            files["Metadata.csv"] = "".join(
+                f"{','.join(row)}\n" for row in (said, said.values())
+            ).encode()
+            path.write_bytes(zipped(files))
+        form = described_by(name, folder)
+        first = next(sheaf for sheaf in sheaves(folder, form) if "bert" in sheaf.name)
+        read = next(rows_read(first, form, Damage()))
+        means.append((read.values @ form.mixing).mean(axis=0))
+    assert means[0] == pytest.approx(means[1] * [-1, -1, -1, 1, 1, 1])
+    assert means[0][2] == pytest.approx(1.0)

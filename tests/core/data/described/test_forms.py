@@ -49,7 +49,7 @@ def of_time(unit: str, write: Callable[[float], Any]) -> Made:
     return text(Form(of={"time": write}), time=time)
 
 
-def of_axes(axes: str, factor: float, **channel: str) -> Made:
+def of_axes(axes: str, factor: float, /, **channel: Any) -> Made:
     form = Form(of={f"{axes}{axis}": lambda value: repr(value * factor) for axis in "xyz"})
     channels = [{**each, **channel} if axes in each["columns"][0] else each for each in (ACC, GYRO)]
     return text(form, channels=channels)
@@ -163,6 +163,7 @@ FORMS |= {
     "ISO with a zone": of_time("iso", lambda time: iso(time, "+02:00")),
     "m/s2": of_axes("a", G, unit="m/s2"),
     "mg": of_axes("a", 1e3, unit="mg"),
+    "counts": of_axes("a", -64.0, factor=1 / 64, sign=-1),
     "deg/s": of_axes("g", 180 / np.pi, unit="deg/s"),
     "words for labels": text(
         Form(of={"label": lambda word: LABELS.index(word) + 1}),
