@@ -138,13 +138,6 @@ def test_loss_and_metrics_are_keras_own(
             {},
             r"ignore_class=0.*weight 0 in data\(\)",
         ),
-        ("regression", lambda: {"loss": ["mse", "mae"]}, {}, r"expected one loss.*got 2"),
-        (
-            "regression",
-            lambda: {"loss": "mse", "loss_weights": [0.5]},
-            {},
-            r"loss_weights.*multiply it in loss\(\)",
-        ),
         ("regression", lambda: {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
         (
             "regression",
@@ -157,12 +150,6 @@ def test_loss_and_metrics_are_keras_own(
             lambda: {"metrics": [metrics.R2Score()]},
             {},
             r"metric r2_score \(R2Score\) is no mean over",
-        ),
-        (
-            "regression",
-            lambda: {"loss": "mse", "run_eagerly": True},
-            {},
-            r"run_eagerly=True runs Python",
         ),
     ],
 )
