@@ -56,8 +56,8 @@ KINDS: Successors = {
         " beside --data; recordings need --format, or a format.yaml (docs/recordings.md)"
     ),
     "images": (
-        "read images by data() of an app: fab app new NAME --template images, then --app NAME"
-        " beside --data"
+        "read images, in a folder for each class, by data() of an app: fab app new NAME --template"
+        " images, then --app NAME beside --data"
     ),
     "parquet": (
         "read a table by data() of an app, in three lines (docs/apps.md#tables-images-and-sounds);"

@@ -1,10 +1,14 @@
 """Where recordings are looked for, and of which known kind they are."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+import yaml
 
 from core import gone
 from core.data.manifest import is_prepared
@@ -26,13 +30,8 @@ format describes."""
 FORMATS: Mapping[str, str] = {"hapt": "hapt", "hhar": "hhar-as-recorded"}
 """By kind that a format of ours describes: the name of the format."""
 
-OF_APPS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    **dict.fromkeys((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"), "images"),
-    ".wav": "audio",
-}
-"""Kinds that only `data()` of an app reads, by the ending of a file."""
+FOREIGN = Path(__file__).with_name("foreign.yaml")
+"""Sentences on files that no reader takes, by their endings."""
 LOOKED_AT = 1000
 """Most entries of a folder that are looked at for such files."""
 
@@ -73,9 +72,7 @@ def find_source(
                 return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
             found = _look(path) or _recognized(path)
             if found is None:
-                raise DataError(
-                    f"{path}: {_problem(path)}; {origin}, expected {_accepted()}{_instead(path)}"
-                )
+                raise DataError(f"{path}: {_refusal(path, origin)}")
             return Source(*found, why=f"{found[1]} ({origin})")
     if format_name is not None:
         raise DataError(
@@ -174,17 +171,31 @@ def _kind_of_file(path: Path) -> str | None:
         return None
 
 
-def _instead(path: Path) -> str:
-    """How files of another kind can be brought."""
-    if path.is_file():
-        remedy = "bring others as windows in an .npz (docs/data.md)"
-        files: Iterable[Path] = [path]
-    else:
-        remedy = ""
-        files = islice(path.rglob("*"), LOOKED_AT)
-    kinds = (OF_APPS.get(file.suffix.lower()) for file in files)
-    remedy = next((gone.KINDS[kind] for kind in kinds if kind), remedy)
-    return f"; {remedy}" if remedy else ""
+def _refusal(path: Path, origin: str) -> str:
+    """What is wrong with a path, and how the files that most of it are can be brought."""
+    remedies = {
+        f".{ending}": said.format_map(gone.KINDS)
+        for endings, said in yaml.safe_load(FOREIGN.read_text(encoding="utf-8")).items()
+        for ending in endings.split()
+    }
+    names = {name: Path(name).suffix.lower() for name in _names(path)}
+    for ending, _ in Counter(names.values()).most_common():
+        if ending in remedies:
+            name = next(name for name in names if names[name] == ending)
+            return f"{_problem(path)}; {origin}, {name} is {remedies[ending]}"
+    remedy = "; bring others as windows in an .npz (docs/data.md)" if path.is_file() else ""
+    return f"{_problem(path)}; {origin}, expected {_accepted()}{remedy}"
+
+
+def _names(path: Path) -> Iterator[str]:
+    """Yield the names of some of the files of a path, or of those in a zip."""
+    if path.is_dir():
+        yield from (file.name for file in islice(path.rglob("*"), LOOKED_AT) if file.is_file())
+    elif zipfile.is_zipfile(path) and path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            yield from (Path(name).name for name in islice(archive.namelist(), LOOKED_AT))
+    elif path.exists():
+        yield path.name
 
 
 def _problem(path: Path) -> str:

@@ -55,7 +55,7 @@ def targets(
         return narrow
     if task == MULTILABEL:
         expected = "0 or 1 for each label, (examples, labels), or for one label, (examples,)"
-        if y.ndim == 1:
+        if y.ndim == 1 and np.isin(y, (0, 1)).all():
             y = y[:, None]
         if y.ndim != 2:
             raise DataError(

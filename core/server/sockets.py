@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from core.cage.kernel import descriptor_of
@@ -15,6 +16,8 @@ from core.errors import ClusterError, ExitCode
 from core.host_names import plain_address
 
 COMMAND_CHARACTERS = 80
+ROLES = ("ps_node", "worker_node")
+"""Programs of the roles, by the names of their folders in a checkout."""
 _WORD_DIGITS = 8
 
 
@@ -75,12 +78,19 @@ def explain(error: OSError, host: str, port: int, purpose: str) -> ClusterError:
 
 def taken(port: int, purpose: str) -> PortTakenError:
     """Return the error for a port that another process has, with its name if known."""
-    return PortTakenError(
-        f"port {port} for {purpose} is taken{_holder(port)}: stop that, or choose another port"
-    )
+    holder, command = _holder(port)
+    remedy = "stop that, or choose another port"
+    for word in map(Path, command):
+        if word.name in ROLES:
+            remedy = (
+                f"a cluster runs in {word.parent}: `fab deploy stop` there, or give this one ports"
+                " of its own: fab init --local --out mine.yaml; make run INVENTORY=mine.yaml"
+            )
+    return PortTakenError(f"port {port} for {purpose} is taken{holder}: {remedy}")
 
 
-def _holder(port: int) -> str:
+def _holder(port: int) -> tuple[str, Sequence[str]]:
+    """Return which process has the port, in words, and its command; empty where unknown."""
     import psutil  # a watchdog and a supervisor, which only shut sockets, do without its memory
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -91,13 +101,15 @@ def _holder(port: int) -> str:
                 and connection.status == psutil.CONN_LISTEN
             ):
                 if connection.pid is None:
-                    return " by a process of another user"
+                    return " by a process of another user", ()
                 # One line, also for program text of `python -c`: of several lines only the last
                 # would be shown.
-                command = " ".join(psutil.Process(connection.pid).cmdline()[:4])
-                shown = textwrap.shorten(command, COMMAND_CHARACTERS, placeholder="...")
-                return f" by process {connection.pid} ({shown})"
-    return ""
+                command = psutil.Process(connection.pid).cmdline()
+                shown = textwrap.shorten(
+                    " ".join(command[:4]), COMMAND_CHARACTERS, placeholder="..."
+                )
+                return f" by process {connection.pid} ({shown})", command
+    return "", ()
 
 
 class Connection(NamedTuple):

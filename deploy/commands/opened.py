@@ -57,7 +57,8 @@ class OpenCluster:
         if not self.has_machines:
             raise UsageError(
                 f"{self.inventory.path}: connection: local: `{action}` is for machines reached over"
-                " SSH; here every role is a process of this machine"
+                " SSH; here every role is a process of this machine: name another file with"
+                " --inventory, such as one of `fab init --hosts`"
             )
         return self
 

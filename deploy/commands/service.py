@@ -12,6 +12,7 @@ from typing import Any
 
 from core.children import Child, EndRequest
 from core.errors import UsageError
+from core.json_file import json_object
 from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, run_module, takes
 from deploy.commands.flags import (
@@ -187,11 +188,27 @@ def _export(flags: ModelOfRun) -> Sequence[str]:
         run = Path("runs", flags.run).absolute()
     export = run / EXPORT
     if not export.exists():
+        _refuse_no_windows(run)  # before an export takes seconds, too
         if isinstance(flags, ServeFlags):
             check_free(flags.listen, flags.port, "the service")  # before an export takes seconds
         words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
         end_as_the_job_did(_in_foreground(module_command("cluster.export", *words)))
     return ("--model", str(export))
+
+
+def _refuse_no_windows(run: Path) -> None:
+    """Raise UsageError for the run of an app whose model takes other things than windows."""
+    app = (json_object(run / "model" / "model.json") or {}).get("app")
+    if not isinstance(app, dict):
+        return
+    shape = app.get("input_shape")
+    dtype = app.get("input_dtype")
+    if isinstance(shape, list) and (len(shape) != 2 or dtype != "float32"):
+        raise UsageError(
+            f"{run.name}: a service takes windows (samples, channels) in float32, and this model"
+            f" takes {tuple(shape)} in {dtype}: fab export --run {run} --to onnx --out model, then"
+            ' onnxruntime.InferenceSession("model/model.onnx").run(None, {"windows": x})'
+        )
 
 
 def _in_foreground(command: Sequence[str]) -> int:

@@ -320,8 +320,8 @@ def environment_for(lock: Lock, say: Say, folder: Path | None = None) -> Path:
         with one_at_a_time(folder / ".lock", say):
             if not (home / COMPLETE).exists():
                 say(
-                    f"installing the {len(lock.pins)} packages of the app's requirements.txt into"
-                    f" {home}"
+                    f"installing {len(lock.pins)} package{'s' * (len(lock.pins) != 1)} of"
+                    f" requirements.txt into {home}"
                 )
                 _install(lock, home)
             os.utime(home / COMPLETE)

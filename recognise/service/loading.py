@@ -69,7 +69,8 @@ def described(folder: Path) -> Description:
     if len(given.shape) != 2 or given.dtype != "float32":
         raise UsageError(
             f"{folder}: expected a model of windows (samples, channels) in float32, got"
-            f" {given.shape} in {given.dtype}: the service takes no other"
+            f" {given.shape} in {given.dtype}: the service takes no other; ask an export --to onnx"
+            " with onnxruntime"
         )
     if 4 * math.prod(given.shape) > Limits.body_bytes:
         raise UsageError(

@@ -219,7 +219,8 @@ def _refuse_incomplete(
     if not found:
         raise DataError(
             f"{source}: {form.title}: expected files {' or '.join(form.files)}, found none; name"
-            " another file or folder, or describe its paths in a format of your own"
+            " the folder that holds them, also for one file, or describe its paths in a format of"
+            " your own"
         )
     for name, files in sorted(found.items()):
         for sensor in form.sensors:

@@ -228,12 +228,16 @@ def _who_and_what(kind: _Kind) -> Iterator[str]:
         if column.may_say_what and not column.is_time and column.name not in taken
     ]
     found = f"{', '.join(said)}; or null" if said else "no column says it; null"
+    paths = [PurePosixPath(sheet.member.name) for sheet in kind.sheets]
+    example = ""
+    if len({path.parent for path in paths}) > 1 and len({path.name for path in paths}) > 1:
+        example = f', such as "{{person}}/{{label}}{_comment(paths[0].suffix)}"'
     for key, what, also in (
         ("label", "what was done", ""),
         ("person", "who was recorded", ", or `name` for one person"),
     ):
         yield f"{key}:"
-        yield f"  column:  # ? {what}: {_comment(found)}, with {{{key}}} in files{also}"
+        yield f"  column:  # ? {what}: {_comment(found)}, with {{{key}}} in files{example}{also}"
 
 
 def _quoted(word: str) -> str:

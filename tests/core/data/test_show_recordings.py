@@ -28,6 +28,7 @@ from tests.core.data.described.movement import (
 )
 from tests.core.data.described.test_known_formats import BY_NAME, sample
 from tests.core.data.desk import Show
+from tests.core.data.makers import write_folder
 from tests.tables import table
 
 WINDOWS = ("--window-steps=32", "--window-stride=16")
@@ -212,9 +213,11 @@ def test_a_draft_is_written_once_and_over_an_older_one_only_when_asked(
 
 def test_a_draft_is_made_of_whatever_has_numbers(tmp_path: Path, show: Show) -> None:
     rows = "".join(f"{row % 7},{row % 5},{'ab'[row % 2]}\n" for row in range(60))
-    (tmp_path / "table.csv").write_text(f"u,v,label\n{rows}", encoding="utf-8")
-    show("table.csv", "--draft=other.yaml")
-    assert "hertz:  # ? readings a second" in (tmp_path / "other.yaml").read_text(encoding="utf-8")
+    files = dict.fromkeys(("ann/sit.csv", "bob/walk.csv"), f"u,v,label\n{rows}".encode())
+    write_folder(tmp_path / "tables", files)
+    show("tables", "--draft=other.yaml")
+    draft = (tmp_path / "other.yaml").read_text(encoding="utf-8")
+    assert "hertz:  # ? readings a second" in draft
+    assert 'with {label} in files, such as "{person}/{label}.csv"' in draft
     (tmp_path / "words.txt").write_text("no numbers\n", encoding="utf-8")
     assert "not a recording of a known kind" in show("words.txt", code=2).err
-    assert "no such file or folder" in show("absent.csv", code=2).err

@@ -97,6 +97,16 @@ def test_a_run_that_cannot_be_exported_is_not_served(fab: Fab, processes: Proces
     assert [words[0] for words in processes.commands] == ["cluster.export"]
 
 
+def test_a_model_of_no_windows_is_refused_before_its_export(tmp_path: Path, fab: Fab) -> None:
+    model = tmp_path / "runs/table/model"
+    model.mkdir(parents=True)
+    (model / "model.json").write_text('{"app": {"input_shape": [5], "input_dtype": "float32"}}')
+    fab("serve --run table").refuses(
+        "table: a service takes windows (samples, channels) in float32, and this model takes (5,)"
+        f" in float32: fab export --run {model.parent} --to onnx --out model, then onnxruntime"
+    )
+
+
 @pytest.mark.usefixtures("foreground")
 def test_a_taken_port_is_told_before_a_run_is_exported(fab: Fab, processes: Processes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

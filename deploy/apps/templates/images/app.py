@@ -1,6 +1,7 @@
 """Classifies images.
 
-Put yours into `images/CLASS/*.png` (or .jpg); without that folder the app draws shapes itself.
+Put yours into `images/CLASS/*.png` (or .jpg), or into `images/train/CLASS` and `images/test/CLASS`;
+without that folder the app draws shapes itself.
 """
 
 import keras
@@ -44,7 +45,7 @@ def augment(x, y, seed):
 def data(folder):
     """The examples: x holds images with values from 0 to 255, y their classes.
 
-    Every fifth one is for the test.
+    Every fifth one is for the test, or those below a folder `test` or `Testing`.
 
     `folder` is what `--data` names, here one with a folder for each class, else that of this file.
     """
@@ -52,6 +53,15 @@ def data(folder):
     images = folder / "images" if is_app else folder
     x, y, labels = draw(3000) if is_app and not images.is_dir() else read(images)
     test = np.arange(len(x)) % 5 == 0
+    if {label.lower()[:4] for label in labels} == {"trai", "test"}:
+        # These two are no classes: each has a folder for each class.
+        (*of_test, labels), (*of_train, trained) = (
+            read(images / part) for part in sorted(labels, key=str.lower)
+        )
+        if labels != trained:
+            raise ValueError(f"{images}: give both parts the classes {sorted({*labels, *trained})}")
+        x, y = map(np.concatenate, zip(of_test, of_train, strict=True))
+        test = np.arange(len(x)) < len(of_test[0])
     return {
         "x_train": x[~test],
         "y_train": y[~test],

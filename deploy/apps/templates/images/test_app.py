@@ -40,12 +40,15 @@ def test_augmentation_mirrors_some_images_and_depends_on_the_seed_alone():
 
 
 def test_images_are_read_from_folders(tmp_path):
-    for name, value in (("bright", 250), ("dark", 5)):
-        (tmp_path / name).mkdir(parents=True)
-        for k in range(3):
-            image = np.full((40, 20, 3), value, "uint8")
-            (tmp_path / name / f"{k}.png").write_bytes(tf.io.encode_png(image).numpy())
-    found = app.data(tmp_path)
-    assert found["labels"] == ["bright", "dark"]
-    for part in ("train", "test"):
-        assert ((found[f"x_{part}"].mean((1, 2, 3)) < 100) == (found[f"y_{part}"] == 1)).all()
+    for place in ("whole", "parts/Training", "parts/test"):
+        for name, value in (("bright", 250), ("dark", 5)):
+            (tmp_path / place / name).mkdir(parents=True)
+            for k in range(3):
+                image = np.full((40, 20, 3), value, "uint8")
+                (tmp_path / place / name / f"{k}.png").write_bytes(tf.io.encode_png(image).numpy())
+    for folder, counts in (("whole", (4, 2)), ("parts", (6, 6))):
+        found = app.data(tmp_path / folder)
+        assert found["labels"] == ["bright", "dark"]
+        assert (len(found["y_train"]), len(found["y_test"])) == counts
+        for part in ("train", "test"):
+            assert ((found[f"x_{part}"].mean((1, 2, 3)) < 100) == (found[f"y_{part}"] == 1)).all()
