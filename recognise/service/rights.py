@@ -40,7 +40,7 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
             connect=(),
         )
     )
-    if caged.level != logging.INFO:
+    if caged.level != logging.INFO:  # its processes of models are in the same kernel's hands
         log.warning("%s", caged.line)
     for needed in (Path(__file__).parent, Path(sys.prefix), *written):
         if not os.access(needed, os.R_OK | os.X_OK):

@@ -240,7 +240,8 @@ LEAVES = {
     "no folder with an export": "",
     "left no folder with an export": "os.symlink(home, out)",
     "something else than the export": (
-        "shutil.copytree(data, out); os.symlink(home, os.path.join(out, 'more'))"
+        "os.mkdir(out); os.symlink(home, os.path.join(out, 'more'))\n"
+        "for name in os.listdir(data): shutil.copyfile(f'{data}/{name}', f'{out}/{name}')"
     ),
 }
 
