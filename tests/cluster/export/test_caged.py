@@ -77,7 +77,6 @@ def tried():
         "run": lambda: made(given["run"]),
         "tcp": lambda: connected(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", given["tcp"])),
         "udp": lambda: connected(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", given["tcp"])),
-        "agent": lambda: connected(socket.AF_UNIX, socket.SOCK_STREAM, given["agent"]),
     }.items():
         try:
             if work():
@@ -88,7 +87,7 @@ print("reached", *tried(), file=sys.stderr, flush=True)
 """
 EVERY = (
     *("read", "state", "list", "truncate", "program", "variable", "environment"),
-    *("project", "beside", "run", "tcp", "udp", "agent"),
+    *("project", "beside", "run", "tcp", "udp"),
 )
 
 
@@ -170,12 +169,8 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
     """What the attacks are after, all of it there."""
     planted = ROOT / f"planted-by-{os.getpid()}"
     secret = write_tree(place.folder, {"home/.ssh/id": "secret", "state/token": "secret"})
-    agent = str(place.folder / "agent")
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        unix = stack.enter_context(socket.socket(socket.AF_UNIX))
-        unix.bind(agent)
-        unix.listen()
         yield {
             "secret": str(secret / "home/.ssh/id"),
             "state": str(secret / "state/token"),
@@ -184,7 +179,6 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
             "beside": str(place.folder / "planted"),
             "run": str(place.folder / "other" / "planted"),
             "tcp": tcp.getsockname()[1],
-            "agent": agent,
         }
     planted.unlink(missing_ok=True)
 
