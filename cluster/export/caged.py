@@ -5,6 +5,7 @@ recordings and packages alone, writes beside `--out` and windows of its own, mak
 does not see what else this process's environment says.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -22,8 +23,10 @@ from cluster.export.trained_run import Trained
 from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
+from core.cage.calls import EXPORT
 from core.cage.landlock import Rights, existing
 from core.cage.python_folders import ROOT, USUAL_DEVICES, code, system
+from core.cage.whole import what_holds
 from core.children import Child, EndRequest
 from core.control.own_state import user_state
 from core.errors import ClusterError, ExitCode, UsageError
@@ -71,12 +74,13 @@ class CagedExport:
 
     def made(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
-        if not landlock.abi():
-            say(
-                f"{self.trained.folder}: its code runs uncaged and reads whatever you may:"
-                f" {landlock.found().reason}",
-                error=True,
-            )
+        held = landlock.found()
+        caged = what_holds(held, EXPORT)
+        line = caged.line
+        if not held.abi:
+            line = f"uncaged and reads whatever you may: {held.reason}"
+        if caged.level != logging.INFO:
+            say(f"{self.trained.folder}: its code runs {line}", error=True)
         out = self.request.out
         with beside(out) as partial:
             made = partial / out.name

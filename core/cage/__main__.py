@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from core.cage import calls, landlock
+from core.cage import landlock, whole
+from core.cage.calls import EXPORT, CallRights
 from core.cage.kernel import OF_FILES, keep_capabilities
 from core.cage.landlock import Rights
 
@@ -51,13 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rights = Rights(
         tuple(given.read), tuple(given.write), tuple(given.device), given.bind, given.connect
     )
-    families: Sequence[int] = calls.FAMILIES
-    if given.no_sockets:
-        families = ()
     try:
-        landlock.enter(rights)
+        held = landlock.enter(rights)
         keep_capabilities(OF_FILES)
-        calls.forbid(may_execute=True, families=families)
+        whole.forbid_by(held, EXPORT if given.no_sockets else CallRights(execute=True))
         os.execvp(given.command[0], given.command)
     except OSError as problem:
         parser.exit(FAILED, f"core.cage: {given.command[0]}: {problem}\n")

@@ -1,21 +1,26 @@
 """Calls of the kernel that a caged process never needs are refused with EPERM (seccomp(2)).
 
-What they would reach: other programs, other processes' memory, mounts and namespaces, and parts of
-the kernel that are large and seldom used. Landlock has no word for most of them.
+What they would reach: other programs, other processes and what they share, mounts and namespaces,
+modes and times of files, and parts of the kernel that are large and seldom used. Landlock has no
+word for most of them.
 """
 
 import errno
 import os
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 from core.cage.kernel import (
     ALLOW,
+    AND,
     ARCHITECTURE,
     ARGUMENT_BYTES,
     CALL_NUMBER,
     ERRNO,
     FIRST_ARGUMENT,
-    JUMP_IF_ANY_BIT,
     JUMP_IF_AT_LEAST,
     JUMP_IF_EQUAL,
     LOAD,
@@ -26,69 +31,100 @@ from core.cage.kernel import (
     install,
     this_machine,
 )
+from core.cage.landlock import PORTS, SCOPED, TRUNCATION
 
-EXECUTE = {"execve": (59, 221), "execveat": (322, 281)}
-FORBIDDEN = {
-    # other processes
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "pidfd_getfd": (438, 438),
-    # mounts and namespaces
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "open_tree_attr": (467, 467),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    # files past their folders
-    "open_by_handle_at": (304, 265),
-    # the kernel itself
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
+UNIX = 1  # AF_UNIX and so on: families of sockets
+INET = 2
+INET6 = 10
+NETLINK = 16
+NETWORK = (INET, INET6, NETLINK)
+
+
+@dataclass(frozen=True)
+class CallRights:
+    """Which calls a process keeps. All but `free` make Unix sockets in pairs alone.
+
+    `execute`: to become another program. `families`: of the sockets that it makes; with none it
+    makes no pair either. `free` is for code of a person: it signals what it starts, sets modes and
+    times of its files, and binds and connects as it likes.
+    """
+
+    execute: bool = False
+    families: tuple[int, ...] = NETWORK
+    free: bool = False
+
+    @property
+    def closes(self) -> Collection[int]:
+        """The subjects of `landlock.COVERS` that no older kernel leaves open to such a process.
+
+        The filter of calls holds them, or nothing is said of them.
+        """
+        if self.free:
+            return (PORTS,)
+        closed = [TRUNCATION]
+        if UNIX not in self.families:
+            closed.append(SCOPED)
+        if not self.families:
+            closed.append(PORTS)
+        return closed
+
+
+EXPORT = CallRights(execute=True, families=())
+MODEL = CallRights(families=())
+JOB = CallRights(execute=True, families=(UNIX, *NETWORK), free=True)
+
+
+class ArgumentRule(NamedTuple):
+    """What an argument of a call must be: one of `values`, or unless `only` none of them.
+
+    Only the bits of `mask` count, where there is one.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    only: bool = True
+    mask: int = 0
+
+
+class ListedCall(NamedTuple):
+    """A line of the table; a machine of MACHINES without the call has None for its number."""
+
+    whom: str
+    name: str
+    numbers: tuple[int | None, ...]
+    rules: tuple[ArgumentRule, ...]
+
+
+TABLE = Path(__file__).with_name("calls.txt")
+_RULE = re.compile(r"(\d)([=!])([^& ]+)(?:&(\S+))?")
+
+
+def _call(line: str) -> ListedCall:
+    whom, name, *fields = line.split()
+    numbers = tuple(None if field == "-" else int(field) for field in fields[: len(MACHINES)])
+    rules = []
+    for argument, sign, values, mask in _RULE.findall(" ".join(fields[len(MACHINES) :])):
+        of = tuple(int(value, 0) for value in values.split(","))
+        rules.append(ArgumentRule(int(argument), of, sign == "=", int(mask or "0", 0)))
+    return ListedCall(whom, name, numbers, tuple(rules))
+
+
+CALLS = tuple(
+    _call(line) for line in TABLE.read_text().splitlines() if line and not line.startswith("#")
+)
+UNSEEN = (435, 437)
+"""`clone3`, `openat2`: their flags lie in memory, which a filter does not see. Programs then take
+`clone`, `openat`."""
+SOCKET = (41, 198)
+INTERNET = (ArgumentRule(1, (1, 2), mask=0xF), ArgumentRule(2, (0, 6, 17)))
+"""Streams and datagrams of TCP and UDP. SCTP, SMC and multipath TCP are streams that Landlock does
+not see as TCP."""
+PROTOCOLS: Mapping[int, tuple[ArgumentRule, ...]] = {
+    UNIX: (),
+    INET: INTERNET,
+    INET6: INTERNET,
+    NETLINK: (ArgumentRule(2, (0, 4)),),  # NETLINK_ROUTE, NETLINK_SOCK_DIAG
 }
-"""Numbers on x86_64 and aarch64, asm/unistd_64.h and asm-generic/unistd.h."""
-BY_PROCESS = {
-    "kill": (62, 129),
-    "tgkill": (234, 131),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-}
-"""Signals to a process that the first argument names."""
-BY_OTHER_NAMES = {"tkill": (200, 130), "pidfd_send_signal": (424, 424)}
-CLONE = (56, 220)
-CLONE3 = (435, 435)
-NEW_NAMESPACES = 0x7E020000
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, linux/sched.h."""
-SOCKETS = {"socket": (41, 198), "socketpair": (53, 199)}
-FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
-MULTIPATH = 262
-"""IPPROTO_MPTCP: TCP for which Landlock's rules do not hold."""
-TERMINALS = {"ioctl": (16, 29)}
-TYPING = (0x5412, 0x541C)
-"""TIOCSTI, TIOCLINUX: to type into the terminal that a process has inherited."""
 X32 = 0x40000000
 """Added to the number of a call by the other 32-bit way into an x86_64 kernel."""
 
@@ -97,28 +133,19 @@ UNKNOWN: Instruction = (RETURN, 0, 0, ERRNO | errno.ENOSYS)
 ALLOWED: Instruction = (RETURN, 0, 0, ALLOW)
 
 
-def forbid(
-    *,
-    may_execute: bool = False,
-    signals_only_to: int | None = None,
-    families: Collection[int] = FAMILIES,
-) -> None:
-    """Refuse these calls to this thread and all that it starts, for good.
+def forbid(call_rights: CallRights = CallRights(), *, signals_only_to: int = 0) -> None:  # noqa: B008
+    """Refuse all but these calls to this thread and all that it starts, for good.
 
-    `may_execute` leaves execve alone, for a process that is to become another program. With
-    `signals_only_to` it sends signals to that process alone, which is for kernels whose Landlock
-    knows no signals. It makes sockets of `families` alone. Raises OSError where the kernel refuses.
+    With `signals_only_to` it sends signals to that process alone, which is for kernels whose
+    Landlock knows no signals. Raises OSError where the kernel refuses.
     """
     this_machine()
     machine = os.uname().machine
-    install(FilterProgram.of(*instructions(machine, may_execute, signals_only_to, families)))
+    install(FilterProgram.of(*instructions(machine, call_rights, signals_only_to)))
 
 
 def instructions(
-    machine: str,
-    may_execute: bool,
-    signals_only_to: int | None,
-    families: Collection[int] = FAMILIES,
+    machine: str, call_rights: CallRights, signals_only_to: int = 0
 ) -> tuple[Instruction, ...]:
     """Return the filter for a machine, `x86_64` or `aarch64`.
 
@@ -132,58 +159,60 @@ def instructions(
         (LOAD, 0, 0, CALL_NUMBER),
         (JUMP_IF_AT_LEAST, 0, 1, X32),
         REFUSED,
-        *_forbidden(column, may_execute, signals_only_to, families),
-        # Its flags lie in memory, which a filter does not see; the C library then takes `clone`.
-        *_on(CLONE3[column], UNKNOWN),
-        *_on(
-            CLONE[column],
-            (LOAD, 0, 0, FIRST_ARGUMENT),
-            (JUMP_IF_ANY_BIT, 0, 1, NEW_NAMESPACES),
-            REFUSED,
-            ALLOWED,
-        ),
+        *_forbidden(column, call_rights, signals_only_to),
         ALLOWED,
     )
 
 
-def _forbidden(
-    column: int, may_execute: bool, signals_only_to: int | None, families: Collection[int]
-) -> Iterator[Instruction]:
-    refused = dict(FORBIDDEN)
-    if not may_execute:
-        refused |= EXECUTE
-    if signals_only_to is not None:
-        refused |= BY_OTHER_NAMES
-        for numbers in BY_PROCESS.values():
-            yield from _on(numbers[column], *_first_argument(signals_only_to))
-    for numbers in refused.values():
-        yield from _on(numbers[column], REFUSED)
-    for numbers in TERMINALS.values():
-        yield from _on(
-            numbers[column],
-            (LOAD, 0, 0, FIRST_ARGUMENT + ARGUMENT_BYTES),
-            *(step for one in TYPING for step in ((JUMP_IF_EQUAL, 0, 1, one), REFUSED)),
-            ALLOWED,
-        )
-    for numbers in SOCKETS.values():
-        yield from _on(
-            numbers[column],
-            (LOAD, 0, 0, FIRST_ARGUMENT + 2 * ARGUMENT_BYTES),
-            (JUMP_IF_EQUAL, 0, 1, MULTIPATH),
-            REFUSED,
-            *_first_argument(*families),
-        )
+def _forbidden(column: int, call_rights: CallRights, signals_only_to: int) -> Iterator[Instruction]:
+    meant = {
+        "all": True,
+        "execute": not call_rights.execute,
+        "free": not call_rights.free,
+        "pair": UNIX not in call_rights.families,
+        "none": not call_rights.families,
+        "sender": bool(signals_only_to),
+        "signal": bool(signals_only_to),
+    }
+    refused: dict[int, list[ArgumentRule]] = {}
+    for whom, _, numbers, rules in CALLS:
+        number = numbers[column]
+        if number is not None and meant[whom]:
+            refused.setdefault(number, []).extend(rules)
+            if whom == "sender":
+                refused[number].append(ArgumentRule(0, (signals_only_to,)))
+    for number, limits in refused.items():
+        yield from _on(number, *(_held_to(*limits) if limits else (REFUSED,)))
+    for number in UNSEEN:
+        yield from _on(number, UNKNOWN)
+    yield from _on(SOCKET[column], *_sockets(call_rights.families))
 
 
-def _on(number: int, *body: Instruction) -> Iterator[Instruction]:
-    """Yield `body`, which ends in a return, for the call with this number."""
-    yield (JUMP_IF_EQUAL, 0, len(body), number)
+def _sockets(families: Collection[int]) -> Iterator[Instruction]:
+    yield (LOAD, 0, 0, FIRST_ARGUMENT)
+    for family in families:
+        yield from _on(family, *_held_to(*PROTOCOLS[family]))
+    yield REFUSED
+
+
+def _on(value: int, *body: Instruction) -> Iterator[Instruction]:
+    """Yield `body`, which ends in a return, for what was loaded when it is this value."""
+    yield (JUMP_IF_EQUAL, 0, len(body), value)
     yield from body
 
 
-def _first_argument(*allowed: int) -> Iterator[Instruction]:
-    yield (LOAD, 0, 0, FIRST_ARGUMENT)
-    for value in allowed:
-        yield (JUMP_IF_EQUAL, 0, 1, value)
-        yield ALLOWED
-    yield REFUSED
+def _held_to(*rules: ArgumentRule) -> Iterator[Instruction]:
+    """Allow what all rules allow."""
+    for rule in rules:
+        yield (LOAD, 0, 0, FIRST_ARGUMENT + rule.argument * ARGUMENT_BYTES)
+        if rule.mask:
+            yield (AND, 0, 0, rule.mask)
+        for more, value in zip(reversed(range(len(rule.values))), rule.values, strict=True):
+            if rule.only:
+                yield (JUMP_IF_EQUAL, more + 1, 0, value)
+            else:
+                yield (JUMP_IF_EQUAL, 0, 1, value)
+                yield REFUSED
+        if rule.only:
+            yield REFUSED
+    yield ALLOWED

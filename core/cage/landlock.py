@@ -1,7 +1,7 @@
 """Which files, TCP ports, signals and abstract sockets a process reaches (landlock(7)).
 
     held = enter(Rights(read=("/usr",), write=(folder,), bind=(port,)))
-    logger.info("%s", held.line)
+    logger.info("%s", held.line())
 
 It holds for the thread that enters and for all that it starts, through execve as well, and nothing
 gives anything back. It needs no privilege and binds root too. A caged process reaches no other
@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,19 +93,24 @@ class Rights:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What holds in a cage: the kernel's ABI, 0 for none, and what it does not cover."""
+    """What holds in a cage: the kernel's ABI, or 0 and why there is none."""
 
     abi: int
-    open: tuple[str, ...]
     reason: str = ""
 
-    @property
-    def line(self) -> str:
-        """For a log: what holds, and what does not."""
+    def open(self, closed: Collection[int] = ()) -> tuple[str, ...]:
+        """Return what it does not cover, without the subjects that something else has `closed`."""
+        return tuple(
+            words for since, words in COVERS.items() if since > self.abi and since not in closed
+        )
+
+    def line(self, closed: Collection[int] = ()) -> str:
+        """Return what holds, and what does not, for a log."""
+        gaps = ", ".join(self.open(closed))
         if not self.abi:
-            return f"NO CAGE OF FILES AND PORTS: {self.reason}"
-        if self.open:
-            return f"Landlock ABI {self.abi}, which does not cover {', '.join(self.open)}"
+            return f"NO CAGE: {self.reason}; it does not cover {gaps}"
+        if gaps:
+            return f"Landlock ABI {self.abi}, which does not cover {gaps}"
         return f"Landlock ABI {self.abi}"
 
 
@@ -126,8 +131,8 @@ def found() -> Coverage:
 def held_by(version: int, problem: int) -> Coverage:
     """Return what a kernel covers by its answer to ASK_VERSION and, below 1, its error's number."""
     if version < 1:
-        return Coverage(0, tuple(COVERS.values()), _why_none(problem))
-    return Coverage(version, tuple(words for since, words in COVERS.items() if since > version))
+        return Coverage(0, _why_none(problem))
+    return Coverage(version)
 
 
 def _why_none(problem: int) -> str:
@@ -164,9 +169,9 @@ class Cage:
     `enter` imports and loads nothing. Close the cage when the last child has started.
     """
 
-    def __init__(self, rights: Rights) -> None:
-        """Open all paths. Raises OSError that names one that is missing."""
-        self.held = found()
+    def __init__(self, rights: Rights, held: Coverage | None = None) -> None:
+        """Open all paths, for this kernel or less. Raises OSError that names a missing one."""
+        self.held = held or found()
         self._rules = -1
         self._flags = LOG_AFTER_EXEC if self.held.abi >= LOGS else 0
         libc()

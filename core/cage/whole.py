@@ -5,8 +5,9 @@ import os
 from typing import NamedTuple
 
 from core.cage import calls, landlock
+from core.cage.calls import CallRights
 from core.cage.kernel import keep_capabilities
-from core.cage.landlock import Coverage, Rights
+from core.cage.landlock import Cage, Coverage, Rights
 
 
 class Caged(NamedTuple):
@@ -16,34 +17,82 @@ class Caged(NamedTuple):
     line: str
 
 
-def enter(rights: Rights, *, may_execute: bool = False, changes_account: bool = False) -> Caged:
-    """Give up all but the rights, in this thread and all that it starts, for good.
+def what_holds(held: Coverage, call_rights: CallRights | None) -> Caged:
+    """Return what a kernel holds of a process that keeps these calls; None: there is no filter.
+
+    It is a warning where the kernel leaves something open.
+    """
+    if call_rights is None:
+        return Caged(logging.WARNING, f"caged: {held.line()}")
+    level = logging.WARNING if held.open(call_rights.closes) else logging.INFO
+    return Caged(level, f"caged: {held.line(call_rights.closes)}; a filter of calls")
+
+
+def of_kernel(call_rights: CallRights, held: Coverage | None = None) -> Coverage:
+    """Return what Landlock of this or another kernel holds of a process that keeps these calls."""
+    held = held or landlock.found()
+    if call_rights.free and held.abi == landlock.FILES:
+        return Coverage(0, "Landlock's first version refuses every move from folder to folder")
+    return held
+
+
+def enter(
+    rights: Rights,
+    call_rights: CallRights = CallRights(),  # noqa: B008  frozen
+    *,
+    changes_account: bool = False,
+) -> Caged:
+    """Give up all but the rights and these calls, in this thread and all that it starts, for good.
 
     Root keeps its capabilities only where it `changes_account` later, which takes them. The line
     names what the kernel does not hold.
     """
-    lines = []
+    problems = []
+    filtered: CallRights | None = call_rights
     try:
         held = landlock.enter(rights)
     except OSError as problem:
-        held = Coverage(0, (), f"this kernel refuses it ({problem})")
-    lines.append(held.line)
-    if held.abi >= landlock.SCOPED:
-        only_to = None
-    else:
-        only_to = os.getpid()
-    level = logging.INFO if held.abi else logging.WARNING
+        held = Coverage(0, f"this kernel refuses it ({problem})")
     try:
-        calls.forbid(may_execute=may_execute, signals_only_to=only_to)
+        forbid_by(held, call_rights)
     except OSError as problem:
-        level = logging.WARNING
-        lines.append(f"NO FILTER OF CALLS: {problem.strerror}")
-    else:
-        lines.append("a filter of calls")
+        filtered = None
+        problems.append(f"NO FILTER OF CALLS: {problem.strerror}")
     if not changes_account:
         try:
             keep_capabilities()
         except OSError as problem:
-            level = logging.WARNING
-            lines.append(f"ROOT KEEPS ITS CAPABILITIES: {problem.strerror}")
-    return Caged(level, f"caged: {'; '.join(lines)}")
+            problems.append(f"ROOT KEEPS ITS CAPABILITIES: {problem.strerror}")
+    caged = what_holds(held, filtered)
+    if problems:
+        return Caged(logging.WARNING, "; ".join((caged.line, *problems)))
+    return caged
+
+
+def forbid_by(held: Coverage, call_rights: CallRights) -> None:
+    """Refuse all other calls, and signals to others where this Landlock knows none.
+
+    Raises OSError where the kernel refuses.
+    """
+    only_to = 0
+    if held.abi < landlock.SCOPED and not call_rights.free:
+        only_to = os.getpid()
+    calls.forbid(call_rights, signals_only_to=only_to)
+
+
+class WholeCage(Cage):
+    """A cage that a child enters between fork and exec, with the filter of calls."""
+
+    def __init__(self, rights: Rights, call_rights: CallRights) -> None:
+        """Open all paths. Raises OSError that names one that is missing."""
+        super().__init__(rights, of_kernel(call_rights))
+        self.caged = what_holds(self.held, call_rights)
+        self._call_rights = call_rights
+
+    def enter(self) -> None:
+        """Give up all else. Raises OSError; a kernel without filters is said on standard error."""
+        super().enter()
+        try:
+            forbid_by(self.held, self._call_rights)
+        except OSError as problem:
+            os.write(2, f"caged: NO FILTER OF CALLS: {problem.strerror}\n".encode())

@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,8 @@ def publish(
         json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
         stream.flush()
         os.fsync(stream.fileno())
-    partial.chmod(0o755)
+    with suppress(PermissionError):  # in the cage of an export: jobs of root then copy the windows
+        partial.chmod(0o755)
     _sync_folder(partial)
     place = folder or partial.parent / f"{short_name(origin.name)}-{dataset.sha256[:SHORT_KEY]}"
     _rename(partial, place)

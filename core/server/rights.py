@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.accounts import ROLES_ACCOUNT
-from core.cage import whole
+from core.cage import calls, whole
+from core.cage.calls import CallRights
 from core.cage.landlock import Rights, existing
 from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
 from core.cage.whole import Caged
@@ -34,12 +35,15 @@ COPIES = Path("/var/cache/pscluster/roles")
 
 def enter_cage(role: RoleOptions) -> Caged:
     """Give up all but the role's rights, in this thread and all that it starts, for good."""
-    # CUDA's compiler is a program of its own; it stays in this cage.
-    return whole.enter(
-        rights(role),
-        may_execute=role.device is not None,
-        changes_account=role.account is not None,
-    )
+    return whole.enter(rights(role), call_rights(role), changes_account=role.account is not None)
+
+
+def call_rights(role: RoleOptions) -> CallRights:
+    """Return which calls a role keeps."""
+    if role.device is None:
+        return CallRights()
+    # CUDA's compiler is a program, which stays in this cage; its driver makes a Unix socket.
+    return CallRights(execute=True, families=(calls.UNIX, *calls.NETWORK))
 
 
 def rights(role: RoleOptions) -> Rights:

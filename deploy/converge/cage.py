@@ -1,9 +1,12 @@
-"""What a node's kernel can forbid a role: the ABI of its Landlock. Pure."""
+"""What a node's kernel can forbid a role and a job: the ABI of its Landlock. Pure."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
+from core.cage.calls import JOB, CallRights
 from core.cage.landlock import ASK_VERSION, CREATE_RULESET, Coverage, held_by
+from core.cage.whole import of_kernel, what_holds
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import Found, NodeAnswer, NodeSpec, Subject
@@ -28,14 +31,20 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     held = facts.more.get("cage")
     if isinstance(held, Coverage):
-        yield finding(held)
+        yield finding(held, {"roles": CallRights(), "jobs": JOB})
 
 
-def finding(held: Coverage) -> tuple[Literal["ok", "warning"], str, str]:
-    """Return what a check says of a machine's kernel."""
-    if held.abi:
-        return "ok", "cage", f"roles are caged: {held.line}"
-    return "warning", "cage", f"a role may read and write what its account may: {held.reason}"
+def finding(
+    held: Coverage, kinds: Mapping[str, CallRights] = MappingProxyType({"roles": CallRights()})
+) -> tuple[Literal["ok", "warning"], str, str]:
+    """Return what a check says of a machine's kernel: what it holds of these kinds of processes."""
+    if not held.abi:
+        return "warning", "cage", f"a role may read and write what its account may: {held.reason}"
+    lines = (
+        f"{name} are {what_holds(of_kernel(rights, held), rights).line}"
+        for name, rights in kinds.items()
+    )
+    return "ok", "cage", "; ".join(lines)
 
 
 CAGE = Subject("cage", "prepare", _script, _read, _check)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from core.cage import whole
 from core.cage.landlock import Name, Rights, existing
 from core.cage.python_folders import USUAL_DEVICES, code, system
-from core.errors import ClusterError
+from core.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
     from recognise.service.server import ServiceOptions
@@ -40,7 +40,7 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
             connect=(),
         )
     )
-    if caged.level != logging.INFO:
+    if caged.level != logging.INFO:  # its processes of models are in the same kernel's hands
         log.warning("%s", caged.line)
     for needed in (Path(__file__).parent, Path(sys.prefix), *written):
         if not os.access(needed, os.R_OK | os.X_OK):
@@ -51,10 +51,19 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
 
 
 def around(files: Iterable[str | None]) -> Iterable[Path]:
-    """Yield the folders of files, and of those that they link to: renewed ones come there."""
+    """Yield the folders of files, and of those that they link to: renewed ones come there.
+
+    Raises UsageError for a folder around the home folder.
+    """
+    home = Path(os.path.expanduser("~")).resolve()
     for name in filter(None, files):
-        yield Path(name).absolute().parent
-        yield Path(name).resolve().parent
+        for path in (Path(name).absolute(), Path(name).resolve()):
+            if home.is_relative_to(path.parent.resolve()):
+                raise UsageError(
+                    f"{name}: the service reads the whole folder of this file, where a renewed one"
+                    f" comes, and {path.parent} holds your home: move it to a folder of its own"
+                )
+            yield path.parent
 
 
 def _there(folder: Path) -> Path:

@@ -180,7 +180,7 @@ def cage(least: int = landlock.FILES) -> None:
     """Skips where the kernel's Landlock has not this ABI."""
     __tracebackhide__ = True
     if landlock.abi() < least:
-        skip(landlock.found().line)
+        skip(landlock.found().line())
 
 
 def skip(reason: str) -> NoReturn:

@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from core.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
-from core.cage import calls, landlock
+from core.cage import landlock, whole
+from core.cage.calls import MODEL
 from core.cage.kernel import keep_capabilities
+from core.cage.python_folders import code
 from core.errors import UsageError, reason_of
 from core.exported.description import model_bytes, read
 from core.exported.runtimes import Model, import_runtime, open_content
@@ -35,7 +37,7 @@ from recognise.service.worker.frames import (
 )
 
 MOST_FILES = 64
-ROOT = Path(__file__).resolve().parents[3]
+OURS = ("core", "recognise")
 SYSTEM = (
     "/usr",
     "/lib",
@@ -102,11 +104,11 @@ def _give_up_rights(memory_bytes: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     leave_root()
-    packages = {sys.prefix, sys.base_prefix, str(ROOT)}
-    read = landlock.existing(*packages, *SYSTEM)
-    landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
+    read = landlock.existing(*code(OURS), *SYSTEM)
+    # The service says what this kernel does not hold: nothing hears this process.
+    held = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        calls.forbid(signals_only_to=os.getpid(), families=())
+        whole.forbid_by(held, MODEL)
 
 
 def leave_root() -> None:

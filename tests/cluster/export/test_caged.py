@@ -78,7 +78,6 @@ def tried():
         "prepared": lambda: made(given["prepared"]),
         "tcp": lambda: connected(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", given["tcp"])),
         "udp": lambda: connected(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", given["tcp"])),
-        "agent": lambda: connected(socket.AF_UNIX, socket.SOCK_STREAM, given["agent"]),
     }.items():
         try:
             if work():
@@ -90,7 +89,7 @@ print("reached", *tried(), file=sys.stderr, flush=True)
 WRITTEN = ("project", "beside", "run", "prepared")
 EVERY = (
     *("read", "state", "list", "truncate", "program", "variable", "environment"),
-    *(*WRITTEN, "tcp", "udp", "agent"),
+    *(*WRITTEN, "tcp", "udp"),
 )
 
 
@@ -172,13 +171,9 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
     """What the attacks are after, all of it there."""
     planted = ROOT / f"planted-by-{os.getpid()}"
     secret = write_tree(place.folder, {"home/.ssh/id": "secret", "state/token": "secret"})
-    agent = str(place.folder / "agent")
     (place.folder / "cache/pscluster/prepared").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        unix = stack.enter_context(socket.socket(socket.AF_UNIX))
-        unix.bind(agent)
-        unix.listen()
         yield {
             "secret": str(secret / "home/.ssh/id"),
             "state": str(secret / "state/token"),
@@ -188,7 +183,6 @@ def given(place: Place) -> Iterator[dict[str, str | int]]:
             "run": str(place.folder / "other" / "planted"),
             "prepared": str(place.folder / "cache/pscluster/prepared/planted"),
             "tcp": tcp.getsockname()[1],
-            "agent": agent,
         }
     planted.unlink(missing_ok=True)
 
@@ -244,7 +238,8 @@ LEAVES = {
     "no folder with an export": "",
     "left no folder with an export": "os.symlink(home, out)",
     "something else than the export": (
-        "shutil.copytree(data, out); os.symlink(home, os.path.join(out, 'more'))"
+        "os.mkdir(out); os.symlink(home, os.path.join(out, 'more'))\n"
+        "for name in os.listdir(data): shutil.copyfile(f'{data}/{name}', f'{out}/{name}')"
     ),
 }
 

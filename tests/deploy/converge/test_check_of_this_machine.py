@@ -36,7 +36,7 @@ def pi(**changes: Any) -> NodeFacts:
         accounts=Precondition(True, "roles run as pi (uid 1000)"),
         privileges=Precondition(True, "roles run as pi (uid 1000)"),
         data=Precondition(True, "synthetic recordings"),
-        cage=Coverage(7, ()),
+        cage=Coverage(7),
     )
     return replace(facts, **changes)
 

@@ -23,7 +23,7 @@ def where_a_cage_is() -> None:
 
 NAME = "20261121T2230-train"
 OTHER = "20261121T2229-train"
-REFUSED = ["PermissionError"] * 4
+REFUSED = ["PermissionError"] * 5
 
 DRIVE = """
 import sys
@@ -37,7 +37,7 @@ sys.exit(run(root, sys.argv[2], sys.argv[3:-1], writes=[sys.argv[-1]]))
 """
 
 CODE = """
-import json, os, signal, sys
+import json, os, resource, sys
 from pathlib import Path
 own, home, other, pid = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 def tried(work):
@@ -51,6 +51,7 @@ found = [
     tried(lambda: (other / "app.py").write_text("x")),
     tried(lambda: Path(f"/proc/{pid}/root{other}/app.py").write_text("x")),
     tried(lambda: os.kill(pid, 0)),
+    tried(lambda: resource.prlimit(pid, resource.RLIMIT_CPU)),
     tried(lambda: os.truncate(other / "state.json", 0)),
 ]
 (own / "found").write_text(json.dumps(found))

@@ -16,7 +16,7 @@ import pytest
 
 from core.cage import landlock
 from core.errors import UsageError
-from deploy.common.project import environment_for_any_folder
+from deploy.common.project import ROOT, environment_for_any_folder
 from recognise.service.limits import Limits
 from recognise.service.loading import tried
 from tests.deploy.playing import eventually, gone
@@ -150,6 +150,7 @@ _give_up_rights(256 << 20)
 tried = {
     "read": lambda: open(sys.argv[1]),
     "list": lambda: os.listdir("/var"),
+    "checkout": lambda: os.listdir(sys.argv[3]),
     "environment": lambda: open(f"/proc/{os.getppid()}/environ"),
     "write": lambda: open(sys.argv[2], "w"),
     "connect": lambda: socket.socket(),
@@ -168,6 +169,6 @@ for name, attempt in tried.items():
 def test_a_model_s_process_reads_its_packages_and_nothing_else(tmp_path: Path) -> None:
     needs.cage(landlock.SCOPED)
     (tmp_path / "token").write_text("secret")
-    said = python("-c", CAGED, str(tmp_path / "token"), str(tmp_path / "written"))
-    wanted = "read list environment write connect program signal "
+    said = python("-c", CAGED, str(tmp_path / "token"), str(tmp_path / "written"), str(ROOT))
+    wanted = "read list checkout environment write connect program signal "
     assert said in (wanted, f"{wanted}account ")

@@ -11,7 +11,9 @@ import pytest
 
 from core.accounts import MODELS_ACCOUNT
 from core.cage import landlock
+from core.errors import UsageError
 from deploy.common.project import environment_for_any_folder
+from recognise.service import rights
 from tests.habits import needs
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.running import PATH, as_json, command, served, service, state_of
@@ -121,6 +123,15 @@ def test_root_in_a_folder_of_another_account_is_one_line(tmp_path: Path) -> None
     (line,) = done.stderr.splitlines()
     assert f"{home}" in line
     assert "serve as that account" in line
+
+
+def test_a_key_beside_everything_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert [*rights.around([f"{tmp_path}/own/key.pem"])] == [tmp_path / "own"] * 2
+    with pytest.raises(UsageError, match="a folder of its own"):
+        list(rights.around([f"{tmp_path}/key.pem"]))
 
 
 def test_a_service_whose_nursery_has_ended_ends(tmp_path: Path) -> None:
