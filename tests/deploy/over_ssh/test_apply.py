@@ -194,7 +194,6 @@ def test_a_node_that_is_lost_in_a_phase_leaves_the_run_and_the_others_go_on(
     assert lost.line.endswith("`fab deploy start --retry` takes it again once it is back")
     assert [row[-1] for row in recap.rows()] == ["changed", "failed", "changed"]
     assert recap.changed == 8
-    assert recap.seconds > 0
     assert [name for name, _ in told].count("rpi02") == 1
 
 
