@@ -61,7 +61,7 @@ def is_animated(stream: TextIO) -> bool:
 def say(line: object, *, error: bool = False, end: str = "\n") -> None:
     """Show one or more lines on standard output, or with `error` on standard error.
 
-    They pass `visible`.
+    They pass `visible`. Line and `end` are one write: what several threads say stays whole lines.
     """
     if error:
         stream = sys.stderr
@@ -70,9 +70,8 @@ def say(line: object, *, error: bool = False, end: str = "\n") -> None:
     text = visible(str(line))
     encoding = getattr(stream, "encoding", None) or "utf-8"
     # A Latin-1 terminal gets escapes for what it cannot show; print would raise.
-    print(
-        text.encode(encoding, "backslashreplace").decode(encoding), file=stream, end=end, flush=True
-    )
+    shown = text.encode(encoding, "backslashreplace").decode(encoding)
+    print(shown + end, file=stream, end="", flush=True)
 
 
 def say_json(value: object) -> None:

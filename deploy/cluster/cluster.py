@@ -63,6 +63,18 @@ class ManagedCluster:
         here = {node.name for node in self.inventory.nodes}
         return tuple(name for name in known if isinstance(name, str) and name not in here)
 
+    @property
+    def lines_of_nodes_gone(self) -> tuple[str, ...]:
+        """What stops on nodes that were taken out before their reset: a line, or none."""
+        gone = ",".join(self.nodes_gone())
+        if not gone:
+            return ()
+        return (
+            f"no longer in the inventory: {gone}: the others shut them out, so that mounts of the"
+            " shared folder hang there, while their roles run on; put them back into the file,"
+            f" `fab deploy reset --limit {gone}`, then take them out",
+        )
+
     def remember_nodes(self, but: Sequence[str] = ()) -> None:
         """Note the inventory's nodes for `nodes_gone`; a node stays noted until its reset."""
         names = [*(node.name for node in self.inventory.nodes), *self.nodes_gone()]

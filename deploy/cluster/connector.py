@@ -89,6 +89,9 @@ _WORDS_IN_A_MESSAGE = 120
 class NodeUnreachableError(ClusterError):
     """No connection or no login. The message names the node, the cause and the remedy."""
 
+    printed = b""
+    """What a command printed before its connection broke."""
+
 
 class NodeDeadlineError(ClusterError):
     """A command passed its deadline; it was ended on the node too."""
@@ -186,6 +189,9 @@ class Connector(ABC):
         begun = time.monotonic()
         try:
             code = self._run(prefix, words, stdin or b"", deadline_seconds, kept, said)
+        except NodeUnreachableError as error:
+            error.printed = kept.content()
+            raise
         except NotKeptError as error:
             raise NodeOutputError(
                 f"{self.name}: what `{shortened(command)}` prints: {error}"

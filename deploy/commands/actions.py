@@ -10,6 +10,7 @@ from deploy.cluster.services import DegradedError
 from deploy.cluster.tunnel_keys import IN_CLEAR
 from deploy.commands.action import end_as_the_job_did, end_degraded, takes
 from deploy.commands.flags import (
+    AnsweredFlags,
     JsonFlags,
     LimitFlags,
     LogFlags,
@@ -27,6 +28,7 @@ from deploy.commands.opening import open_cluster
 from deploy.commands.values import USUAL_SECONDS, interval
 from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_data
+from deploy.terminal.question import may_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,12 +70,14 @@ class StartFlags(LogFlags, PlanFlags):
     new_keys: Names = names("new keys of WireGuard for these nodes (repeatable)")
     dry_run: bool = switch("show the plan, change nothing")
     quiet: bool = switch("no progress of jobs")
+    yes: bool = switch("do not ask")
 
 
 class RestartFlags(RoleFlags):
     """The flags of `deploy restart`."""
 
     serial: int = serial_flag()
+    yes: bool = switch("do not ask")
 
 
 class StatusFlags(LimitFlags, JsonFlags):
@@ -136,15 +140,10 @@ def start(flags: StartFlags) -> None:
     order = _order(opened, flags, retry=flags.retry)
     if opened.has_machines and not opened.inventory.encrypted:
         say(IN_CLEAR, error=True)
-    gone = opened.cluster.nodes_gone()
-    if gone:
-        say(
-            f"no longer in the inventory, and not touched: {', '.join(gone)}; `fab deploy reset"
-            " --limit NODE` with the inventory that still has them ends their roles",
-            error=True,
-        )
-    with opened.cluster.fleet() as fleet:
-        result = _started(opened, fleet, order, wanted, flags.quiet)
+    for line in opened.cluster.lines_of_nodes_gone:
+        say(line, error=True)
+    with opened.operator("start") as jobs, opened.cluster.fleet() as fleet:
+        result = _started(opened, fleet, order, flags, jobs)
     if not result.whole or result.recap.notes:
         end_degraded()
     opened.cluster.remember_nodes()
@@ -153,16 +152,15 @@ def start(flags: StartFlags) -> None:
         end_degraded()
 
 
-@takes(LimitFlags)
-def stop(flags: LimitFlags) -> None:
+@takes(AnsweredFlags)
+def stop(flags: AnsweredFlags) -> None:
     """Interrupt a running job, then stop every role. Stopping what does not run is no error."""
     opened = open_cluster(flags, as_written=True)
     nodes = select_nodes(opened.inventory, flags.limit)
-    with (
-        opened.cluster.fleet() as fleet,
-        waiting_for("stopping the job, if one runs, and the roles"),
-    ):
-        stopped = opened.cluster.services.stop(fleet, nodes)
+    with opened.operator("stop") as jobs, opened.cluster.fleet() as fleet:
+        may_interrupt(jobs, flags.yes)
+        with waiting_for("stopping the job, if one runs, and the roles"):
+            stopped = opened.cluster.services.stop(fleet, nodes)
     opened.view.stopped(stopped)
     if stopped.failed:
         raise DegradedError("\n".join(map(str, stopped.failed.values())))
@@ -179,7 +177,7 @@ def restart(flags: RestartFlags) -> None:
     before the next. What does not come up ends it.
     """
     opened = open_cluster(flags)
-    from deploy.converge.draining import drain
+    from deploy.converge.draining import drain, workers_to_drain
     from deploy.converge.systemd import batches
     from deploy.converge.this_machine import require_ready
 
@@ -187,7 +185,9 @@ def restart(flags: RestartFlags) -> None:
     tasks, services = select_with_services(
         kept_tasks(inventory), inventory.service_nodes, flags.role, flags.node
     )
-    with opened.cluster.fleet() as fleet:
+    with opened.operator("restart") as jobs, opened.cluster.fleet() as fleet:
+        if tasks and not workers_to_drain(tasks, inventory.of_role("worker")):
+            may_interrupt(jobs, flags.yes)
         concerned = dict.fromkeys([*(task.node for task in tasks), *services])
         for batch in batches(list(concerned), flags.serial):
             chosen = [task for task in tasks if task.node in batch]
@@ -256,21 +256,26 @@ def _started(
     opened: OpenCluster,
     fleet: "Fleet",
     order: "DeploymentRequest",
-    wanted: bool | None,
-    quiet: bool,
+    flags: StartFlags,
+    jobs: "Sequence[str]",
 ) -> "Result":
     from deploy.converge.deployment import converge
 
+    wanted = flags.wanted
     pending = opened.jobs.pending
 
     def before(planned: "DeploymentPlan") -> None:
+        services = planned.plans["services"].values()
+        if jobs and any(change.action == "restart" for changes in services for change in changes):
+            progress.stand_still()
+            may_interrupt(jobs, flags.yes)
         due = wanted or (wanted is None and (planned.counts_as_start or pending.noted))
         if due:
             opened.data.refuse_missing()
             if not pending.noted:
                 pending.note()
 
-    with opened.view.progress(quiet) as progress:
+    with opened.view.progress(flags.quiet) as progress:
         result = converge(opened.cluster, fleet, opened.desired(), order, progress, before)
     if wanted and not pending.noted:
         pending.note()

@@ -174,6 +174,12 @@ class LimitFlags(ClusterFlags):
     limit: Names = names("only these nodes, by name or by role (repeatable, or with commas)")
 
 
+class AnsweredFlags(LimitFlags):
+    """The flags of an action that asks before it does anything."""
+
+    yes: bool = switch("do not ask")
+
+
 class RoleFlags(ClusterFlags):
     """The flags of an action on some roles."""
 

@@ -12,6 +12,7 @@ from deploy.cluster.selection import select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import end_degraded, takes
 from deploy.commands.flags import (
+    AnsweredFlags,
     ClusterFlags,
     LimitFlags,
     Names,
@@ -24,7 +25,7 @@ from deploy.commands.flags import (
 from deploy.commands.opened import run_phases
 from deploy.commands.opening import open_cluster, open_inventory
 from deploy.jobs.request import needs_data
-from deploy.terminal.question import require_yes
+from deploy.terminal.question import may_interrupt, require_yes
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -42,16 +43,11 @@ class MonitorFlags(ClusterFlags):
     )
 
 
-class RollbackFlags(LimitFlags):
+class RollbackFlags(AnsweredFlags):
     """The flags of `deploy rollback`."""
 
+    to: str | None = text("the release to go to, as `status` shows it; else the one before")
     serial: int = serial_flag()
-
-
-class AnsweredFlags(LimitFlags):
-    """The flags of an action that asks before it does anything."""
-
-    yes: bool = switch("do not ask")
 
 
 class ResetFlags(AnsweredFlags):
@@ -108,15 +104,18 @@ def monitor(flags: MonitorFlags) -> None:
 
 @takes(RollbackFlags)
 def rollback(flags: RollbackFlags) -> None:
-    """Go back to the release that was current before, and restart roles and services from it.
+    """Go back to the release that was current before, or --to, and restart what runs from it.
 
     All nodes go to one release. Workers are drained and services follow one another as by
     `restart`. The next call resumes an interrupted rollback.
     """
-    cluster = open_cluster(flags).for_machines("rollback").cluster
+    opened = open_cluster(flags).for_machines("rollback")
     from deploy.commands.rollback import roll_back
 
-    roll_back(cluster, select_nodes(cluster.inventory, flags.limit), flags.serial)
+    names = select_nodes(opened.inventory, flags.limit)
+    with opened.operator("rollback") as jobs:
+        may_interrupt(jobs, flags.yes)
+        roll_back(opened.cluster, names, flags.serial, flags.to)
 
 
 @takes(ResetFlags)
@@ -143,11 +142,12 @@ def reset(flags: ResetFlags) -> None:
         line = _reset_on(node, opened.inventory, flags.with_data)
         if node.name == shared.server and not flags.with_data:
             line += f"; {shared.export} stays with data and runs: `--with-data` removes it"
-        say(f"{node.name}: {line}\n", end="")  # one write: lines of several nodes do not mix
+        say(f"{node.name}: {line}")
         done.append(node.name)
 
     try:
-        with opened.cluster.fleet() as fleet:
+        with opened.operator("reset") as jobs, opened.cluster.fleet() as fleet:
+            may_interrupt(jobs, flags.yes)
             # The clients first: a mount whose server is gone cannot be taken down in peace.
             for batch in (
                 [name for name in names if name != shared.server],

@@ -1,6 +1,7 @@
 """One cluster as a command has it open, and the parts of a start that are commands of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,17 @@ class OpenCluster:
             )
         return self
 
+    def operator(self, action: str) -> "AbstractContextManager[Sequence[str]]":
+        """Keep other operators' actions from the nodes meanwhile; gives the jobs that run there.
+
+        Processes of this machine have a supervisor, which takes one command after the other.
+        """
+        if not self.has_machines:
+            return nullcontext(())
+        from deploy.converge.operator_lock import only_operator
+
+        return only_operator(self.cluster, action)
+
 
 def run_phases(
     opened: OpenCluster, action: str, limit: "Names", phases: tuple[str, ...], *, with_data: bool
@@ -74,7 +86,7 @@ def run_phases(
     else:
         publications = None
     order = DeploymentRequest(action, select_nodes(opened.inventory, limit), phases, publications)
-    with opened.cluster.fleet() as fleet:
+    with opened.operator(action), opened.cluster.fleet() as fleet:
         with opened.view.progress(quiet=False) as progress:
             result = converge(opened.cluster, fleet, opened.desired(), order, progress)
         opened.view.result(result, fleet, idle_said=False)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
@@ -39,15 +39,15 @@ Roles = Mapping[str, Sequence["Task"]]
 """The roles kept on each node."""
 
 
-def roll_back(cluster: "ManagedCluster", names: Sequence[str], serial: int) -> None:
+def roll_back(cluster: "ManagedCluster", names: Sequence[str], serial: int, to: str | None) -> None:
     """Make one release current on these nodes and restart what they run, `serial` nodes at a time.
 
     Services restart one node after the other. The first that does not answer again ends the
     rollback, and the nodes after it stay as they are. The next call resumes an interrupted
-    rollback. Raises DegradedError.
+    rollback. `to` is the release, where a person chose one. Raises DegradedError, UsageError.
     """
     with cluster.fleet() as fleet:
-        run = _RollbackRun(cluster, fleet, names)
+        run = _RollbackRun(cluster, fleet, names, to)
         try:
             for batch in batches(run.nodes_to_change(), serial):
                 if not run.go_back_on(batch):
@@ -61,7 +61,9 @@ def roll_back(cluster: "ManagedCluster", names: Sequence[str], serial: int) -> N
 class _RollbackRun:
     """One call of `rollback`: how far each of its nodes is, noted for the next call."""
 
-    def __init__(self, cluster: "ManagedCluster", fleet: "Fleet", names: Sequence[str]) -> None:
+    def __init__(
+        self, cluster: "ManagedCluster", fleet: "Fleet", names: Sequence[str], to: str | None
+    ) -> None:
         """Look at the releases of the nodes and choose the one to go back to.
 
         Raises DegradedError where there is none.
@@ -74,7 +76,14 @@ class _RollbackRun:
         self._note = UnfinishedRollback.of(cluster)
         self._failed: dict[str, ClusterError] = {}
         standings = self._standings()
-        self._to = self._target(standings)
+        since = {
+            one.key: one.unpacked
+            for standing in standings.values()
+            for one in standing.installed.releases
+        }
+        if to and to not in since:
+            raise UsageError(f"--to {to}: expected one of {', '.join(since)}")
+        self._to = self._target(standings, to)
         release = self._to.release
         self._needs = {name: standing.need(release) for name, standing in standings.items()}
         for name in self._that_need(Need.RELEASE):
@@ -82,6 +91,8 @@ class _RollbackRun:
                 f"{name}: release {release}, to which the others go back, is not there: `fab deploy"
                 f" start --limit {name}` from the checkout of that release brings it"
             )
+        there = ", ".join(sorted(since, key=since.__getitem__))
+        say(f"going to release {release}; there, the oldest first: {there} (`--to` takes one)")
         well = self._that_need(Need.NOTHING)
         for name in well:
             say(f"{name}: on release {release} already")
@@ -148,13 +159,15 @@ class _RollbackRun:
     def _that_need(self, *needs: Need) -> list[str]:
         return [name for name, need in self._needs.items() if need in needs]
 
-    def _target(self, standings: Mapping[str, Standing]) -> Rollback:
-        """Return the release of an interrupted rollback, else the one that was current before.
+    def _target(self, standings: Mapping[str, Standing], to: str | None) -> Rollback:
+        """Return `to`, else that of an interrupted rollback, else the one that was current before.
 
         Raises DegradedError where no node has one.
         """
         now = {name: one.installed.current for name, one in standings.items()}
         was = {name: current for name, current in now.items() if current is not None}
+        if to:
+            return Rollback(to, was)
         unfinished = self._note.read()
         if unfinished is not None and goes_on(unfinished, standings):
             say(

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ClusterError
-from deploy.cluster.connector import DEADLINE_CODES, CommandResult, Connector
+from deploy.cluster.connector import (
+    DEADLINE_CODES,
+    CommandResult,
+    Connector,
+    NodeUnreachableError,
+)
 from deploy.common.command_line import Words, quoted, shell
 from deploy.converge.change import (
     SILENT,
@@ -214,7 +219,7 @@ def apply(
             )
             raise StepFailedError(record) from refused
         except ClusterError as error:
-            if isinstance(error, _OverdueError):
+            if isinstance(error, _EndedError):
                 step = error.step
             message = str(error).removeprefix(f"{node.name}: ")
             raise StepFailedError(
@@ -239,7 +244,15 @@ def _run_batch(
 ) -> Step:
     script = batch_script(group).encode()
     seconds = sum(item.step.deadline_seconds for item in group) + 10.0
-    outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
+    try:
+        outcome = node.run(["sh", "-s"], stdin=script, deadline_seconds=seconds, root=True)
+    except NodeUnreachableError as error:
+        ended = read_batch(error.printed.decode(errors="replace"))
+        step = group[min(len(ended), len(group) - 1)].step
+        raise _EndedError(
+            step,
+            f"{error}; if it went off, `fab deploy start --retry` takes it again once it is back",
+        ) from error
     ran = [one for one in read_batch(outcome.text) if 0 <= one.position < len(group)]
     for one in ran:
         if one.return_code == 0:
@@ -249,11 +262,11 @@ def _run_batch(
     position = min(len(group) - 1, next((one.position for one in ran if one.return_code), len(ran)))
     step = group[position].step
     if outcome.return_code in DEADLINE_CODES:
-        raise _OverdueError(step, f"not done within {step.deadline_seconds:.0f} s and ended")
+        raise _EndedError(step, f"not done within {step.deadline_seconds:.0f} s and ended")
     raise _RefusedError(outcome, step)
 
 
-class _OverdueError(ClusterError):
+class _EndedError(ClusterError):
     def __init__(self, step: Step, message: str) -> None:
         super().__init__(message)
         self.step = step

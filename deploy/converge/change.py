@@ -91,6 +91,9 @@ class DeploymentDisplay:
     def line(self, node: str, line: str) -> None:
         """Something was done on `node`, or (without a node) is being done."""
 
+    def stand_still(self) -> None:
+        """Move nothing any more: a person is asked. What comes after it is lines."""
+
     def roles(self, status: ClusterStatus) -> None:
         """The roles as they are now, while they start."""
 

@@ -32,6 +32,12 @@ from deploy.release.wheelhouse import Wheelhouse
 INSTALL_SECONDS = 3600.0
 """For 22,000 files on a slow SD card."""
 
+IMPORTED = (
+    "anyio click google grpc h11 jinja2 keras numpy prometheus_client psutil pydantic"
+    " pydantic_core rich safetensors scipy starlette tensorflow typing_extensions uvicorn yaml"
+)
+"""What roles and jobs import, directly or through a package: the first job would end without it."""
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -56,7 +62,7 @@ class Environment:
         )
         install = Shell(
             "install the environment",
-            install_environment(self.wheelhouse, self.wheels),
+            install_environment(self.wheelhouse, self.wheels, imports=IMPORTED),
             INSTALL_SECONDS,
         )
         detail = f"{self.wheelhouse.installed_bytes / MEGABYTE:,.0f} MB from {self.wheels}"

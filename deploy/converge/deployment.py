@@ -221,7 +221,7 @@ def converge(
     progress.line("", LOOKING)
     planned = look(fleet, desired, request, lambda words: progress.line("", words))
     desired.refuse(planned.survey)
-    recap.addresses = planned.addresses
+    recap.addresses = (*planned.addresses, *cluster.lines_of_nodes_gone)
     inventory = planned.desired.inventory
     ProvenAddresses(cluster.known_hosts).keep(inventory, planned.survey.facts)
     deployment = PlanRunner(fleet, planned.desired, recap, progress, begun)

@@ -40,7 +40,7 @@ class Recap:
     failures: dict[str, StepFailure] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     addresses: tuple[str, ...] = ()
-    """Lines about names, and about nodes that the others do not let in."""
+    """Lines about names, and about nodes that the others do not let in: they are no failure."""
     seconds: float = 0.0
 
     @property

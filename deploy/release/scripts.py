@@ -148,6 +148,7 @@ def install_environment(
     root: str = ROOT,
     python: str = PYTHON,
     lock: "Lock | None" = None,
+    imports: str = "",
 ) -> str:
     """Return the script that installs `wheelhouse` from `wheels`, its folder on the node.
 
@@ -159,7 +160,8 @@ def install_environment(
     environment stays as it is. An installation takes minutes on a Pi (1.7 GB, 22,000 files).
 
     With `lock`, whose wheelhouse it is, the environment is named by that and imports the common
-    packages too.
+    packages too. An environment that lacks a module of `imports`, names with blanks between them,
+    is refused.
     """
     return script(
         "release/install.sh",
@@ -169,6 +171,7 @@ def install_environment(
         base="" if lock is None else lock.base.site_packages,
         layer="" if lock is None else layer(lock.base.site_packages),
         files=_files_of(wheelhouse),
+        imports=imports,
         program=file_program(),
         needed_kib=-(-wheelhouse.needed_bytes // 1024),
         python=python,

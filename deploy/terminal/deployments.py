@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from core.logs.terminal import is_animated, say
@@ -25,8 +25,14 @@ class Progress(DeploymentDisplay):
 
     def __init__(self, update: Callable[[str], None] | None = None) -> None:
         self._update = update
+        self.moving = ExitStack()
         self._said: dict[str, str] = {}
         self.warnings: list[str] = []
+
+    def stand_still(self) -> None:
+        """End the spinner, so that a person can be asked; what comes after it is lines."""
+        self._update = None
+        self.moving.close()
 
     def warning(self, line: str) -> None:
         """Keep a warning for the end."""
@@ -73,8 +79,9 @@ def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
     if kind is not Progress and is_animated(sys.stdout):
         from core.logs.screen import spinner
 
-        with spinner(words) as update:
-            shown = kind(update)
+        with ExitStack() as moving:
+            shown = kind(moving.enter_context(spinner(words)))
+            shown.moving = moving
             yield shown
     else:
         shown = kind()

@@ -1,6 +1,7 @@
 """A question to the person at the terminal: everything but yes means no."""
 
 import sys
+from collections.abc import Sequence
 
 from core.errors import UsageError
 from core.logs.terminal import say, visible
@@ -23,3 +24,15 @@ def require_yes(question: str, otherwise: str, yes_does: str) -> None:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
         raise UsageError(otherwise)
+
+
+def may_interrupt(jobs: Sequence[str], yes: bool) -> None:
+    """Ask whether these jobs, which run, may be interrupted; `yes` is the answer already.
+
+    Raises UsageError as `require_yes`.
+    """
+    if jobs and not yes:
+        named = f"job {', '.join(jobs)} runs"
+        require_yes(
+            f"{named}, and this interrupts it; continue?", f"{named}: nothing done", "continues"
+        )

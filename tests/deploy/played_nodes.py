@@ -63,7 +63,7 @@ class PlayedNodes:
         )
         script = f"[ ! -e {broken} ] || {{ echo the disk is full >&2; exit 1; }}; touch {done}"
         steps = (Shell(f"do {phase}", script),)
-        return Change(kind, phase, "create", "for a test", steps, runs_jobs=phase != "prepare")
+        return Change(kind, phase, "restart", "for a test", steps, runs_jobs=phase != "prepare")
 
     def _look(
         self, _fleet: Any, desired: Desired, order: DeploymentRequest, _tell: Any

@@ -252,7 +252,11 @@ class Drive:
                 folder = str(path.relative_to(self._folder))
             run = self.schedule.ended(name, ending, seconds, folder)
         if ending.lost:
-            log.warning("%s is lost: run %s waits for another node", name, run.id)
+            log.warning(
+                "%s is lost: run %s waits for another; a restarted node runs after --resume",
+                name,
+                run.id,
+            )
         elif run.state == "waiting" and not ending.asked:
             log.warning("run %s on %s %s; it waits for its next turn", run.id, name, ending.words)
         if run.state != "waiting":

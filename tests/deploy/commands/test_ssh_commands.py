@@ -101,15 +101,6 @@ def test_a_key_that_changed_is_refused_until_somebody_pins_it(
 
 
 @pytest.mark.usefixtures("asked")
-def test_plan_of_nodes_that_are_not_fit(fab: Fab) -> None:
-    plan = fab("deploy plan --json").json(code=3)
-    assert (plan["cluster"], plan["changes"], list(plan["unfit"])) == ("three", 0, NAMES)
-    assert plan["unfit"]["pi-1"]["step"] in ("network", "disk", "memory", "account", "python")
-    text = fab("deploy start --dry-run --limit worker").says(code=3)
-    assert text.stdout.count("unfit") == 3  # the storage server is looked at with any node
-
-
-@pytest.mark.usefixtures("asked")
 def test_a_start_without_fit_nodes_changes_nothing_and_can_be_tried_again(
     tmp_path: Path, fab: Fab
 ) -> None:
@@ -238,8 +229,7 @@ def test_day_two_where_nothing_was_ever_installed(fab: Fab) -> None:
         needs.possible("this machine is a node of a cluster, whose roles these commands would stop")
     assert fab("deploy stop").says().stdout.splitlines()[-1] == "nothing was running"
     fab("deploy restart --role worker:0").warns("pi-2: not restarted: ", code=3)
-    rollback = fab("deploy rollback").warns("no earlier release is left to go back to", code=3)
-    assert [line.partition(":")[0] for line in rollback.stderr.strip().splitlines()] == NAMES
+    fab("deploy rollback").warns("pi-3: no earlier release is left to go back to", code=3)
 
 
 def test_an_account_without_sudo_is_never_taken_for_a_cluster_that_does_not_run(

@@ -1,6 +1,7 @@
 """`fab deploy start` over SSH that does not go well at once, and is typed again."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,6 +11,7 @@ import pytest
 from core.control.own_state import state_of
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
+from deploy.converge import operator_lock
 from deploy.converge.deployment import PlanRunner
 from deploy.converge.publication import PublishedData
 from deploy.converge.rollback_plan import Rollback, UnfinishedRollback
@@ -116,6 +118,27 @@ def test_a_start_that_was_interrupted_counts_as_cut_short(
     assert (kept["complete"], kept["changed"]) == (False, 6)
     fab("deploy start --retry --no-jobs").says()
     assert [nodes.done(name) for name in (HUB, *WORKERS)] == [EVERYTHING] * 3
+
+
+def test_a_job_that_runs_is_interrupted_after_a_yes_alone(
+    nodes: PlayedNodes, fab: Fab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_lock, "only_operator", lambda *_: nullcontext(["1-train"]))
+    refused = "job 1-train runs: nothing done: `--yes` continues without a question"
+    for action in ("start --no-jobs", "stop", "restart", "rollback"):
+        fab(f"deploy {action}").warns(refused, code=2)
+    assert nodes.done(HUB) == []
+    fab("deploy start --no-jobs --yes").says()
+
+
+def test_a_node_taken_out_is_told_what_stops_there(
+    nodes: PlayedNodes, tmp_path: Path, fab: Fab
+) -> None:
+    (state_of(tmp_path / "inventory.yaml", "three") / "nodes.json").write_text('["pi-9"]')
+    fab("deploy start --no-jobs").warns(
+        "no longer in the inventory: pi-9: the others shut them out"
+    )
+    assert "mounts of the shared folder hang" in newest_recap(tmp_path)["addresses"][0]
 
 
 def test_jobs_run_once_after_a_start_that_changed_something(

@@ -98,11 +98,6 @@ def test_a_script_that_fails_is_a_record_of_everything(
     assert not (tmp_path / "never").exists()
 
 
-def test_a_script_that_says_nothing_has_its_stdout_or_nothing(node: NodeConnection) -> None:
-    assert failure(node, Shell("quietly", "exit 3")).last_lines == ()
-    assert failure(node, Shell("on stdout", "echo said; exit 3")).last_lines == ("said",)
-
-
 def test_an_overdue_step_is_ended_and_said_so(node: NodeConnection) -> None:
     record = failure(node, Shell("wait", "sleep 1000", deadline_seconds=1.0))
     assert record.return_code is None
@@ -191,14 +186,14 @@ def test_a_node_that_is_lost_in_a_phase_leaves_the_run_and_the_others_go_on(
     (tmp_path / "other").mkdir()
     with running_sshd(tmp_path / "other") as doomed:
         places = [("rpi01", sshd), ("rpi02", doomed), ("rpi03", sshd)]
-        recap, told = deploy(places, tmp_path, "rpi02", LOSE_IT)
+        recap, told = deploy(places, tmp_path, "rpi02", Shell("be", "true"), LOSE_IT)
     assert recap.failed == ("rpi02",)
     lost = recap.failures["rpi02"]
     assert (lost.phase, lost.step, lost.return_code) == ("prepare", "lose the node", None)
     assert "the connection broke" in lost.last_lines[0]
+    assert lost.line.endswith("`fab deploy start --retry` takes it again once it is back")
     assert [row[-1] for row in recap.rows()] == ["changed", "failed", "changed"]
     assert recap.changed == 8
-    assert recap.seconds > 0
     assert [name for name, _ in told].count("rpi02") == 1
 
 

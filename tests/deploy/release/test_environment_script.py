@@ -53,6 +53,8 @@ def test_an_environment_is_installed_once_with_its_bytecode(
     wheelhouse: Wheelhouse, tmp_path: Path
 ) -> None:
     root = tmp_path / ODD
+    lacking = installing(wheelhouse, wheelhouse.folder, root, imports="alpha gamma")
+    assert "lacks gamma, which jobs import: `make requirements`" in refusal(lacking)[1]
     text = script(wheelhouse, root)
     done = run(text)
     assert done.changed

@@ -156,21 +156,6 @@ def test_current_flips_in_one_step_and_never_points_at_nothing(node: Node) -> No
     assert node.text() == "one"
 
 
-def test_a_rollback_goes_to_what_was_current_before(node: Node) -> None:
-    first = node.push("one")
-    second = node.push("two", ENVIRONMENTS[1])
-    never_current = node.code("three")
-    node.unpack(never_current)
-    there = node.installed()
-    assert there.current == second
-    assert [release.key for release in there.releases] == [second, first, never_current.key]
-    back = node.back()
-    assert (back.key, back.environment) == (first, ENVIRONMENTS[0])
-    node.flip(back.key)
-    assert node.text() == "one"
-    assert node.back().key == second
-
-
 def test_a_flip_whose_record_was_lost_is_recorded_by_the_next(node: Node) -> None:
     first = node.push("one")
     second = node.push("two")

@@ -93,9 +93,12 @@ def installing(
     root: Path,
     python: str = EXECUTABLE,
     lock: Lock | None = None,
+    imports: str = "",
 ) -> str:
     """Return the script that installs an environment with this machine's Python."""
-    return install_environment(wheelhouse, str(wheels), root=str(root), python=python, lock=lock)
+    return install_environment(
+        wheelhouse, str(wheels), root=str(root), python=python, lock=lock, imports=imports
+    )
 
 
 def run(script: str, stdin: bytes = b"") -> Done:

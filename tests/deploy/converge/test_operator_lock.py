@@ -1,0 +1,40 @@
+"""Two operators at once: one changes the nodes, and the other is told who that is."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.errors import ClusterError
+from deploy.cluster.fleet import Fleet
+from deploy.cluster.local import Local
+from deploy.converge import operator_lock
+from deploy.converge.operator_lock import only_operator
+
+HUB: Any = SimpleNamespace(
+    inventory=SimpleNamespace(of_role=lambda _: [SimpleNamespace(node="pi-1")]),
+    fleet=lambda: Fleet([Local("pi-1")], 1),
+)
+
+
+def test_the_second_operator_is_told_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(
+        "#!/bin/sh\nfor id in 1-train-1 1-task-1; do echo pscluster-job@$id.service; done\n"
+    )
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(operator_lock, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(operator_lock, "PATH", str(tmp_path / "operator"))
+    with only_operator(HUB, "start") as jobs:
+        assert jobs == ["1-train-1"]
+        with (
+            pytest.raises(
+                ClusterError, match=r"pi-1: another .* \(.*@.*: `fab deploy start` since 20"
+            ),
+            only_operator(HUB, "stop"),
+        ):
+            pass
