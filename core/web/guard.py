@@ -7,7 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.control.rules import is_ours
+from core.control.rules import OWN_PAGE, is_ours
 
 SAFE_METHODS = ("GET", "HEAD")
 HEADERS = {
@@ -68,11 +68,22 @@ class PageGuard(RequestGuard):
     }
 
     def refusal(self, scope: Scope) -> ASGIApp | None:
-        """Refuse other methods than GET and HEAD, and other hosts; None lets it through."""
+        """Refuse other methods than GET and HEAD, other hosts, and what another site's page loads.
+
+        A person may follow a link from there. None lets it through.
+        """
         if scope["method"] not in SAFE_METHODS:
             words = "this page can only be looked at: expected GET or HEAD\n"
             return PlainTextResponse(words, 405, {"Allow": ", ".join(SAFE_METHODS)})
         if not self.is_for_us(scope):
             words = "this page answers to localhost, to its address and to its node's name only\n"
             return PlainTextResponse(words, 421)
+        headers = Headers(scope=scope)
+        if (
+            headers.get("sec-fetch-site") not in OWN_PAGE
+            and headers.get("sec-fetch-mode") != "navigate"
+        ):
+            # It could read nothing, but hold a place of those who look.
+            words = "this is not for the pages of other sites: open it in a tab of its own\n"
+            return PlainTextResponse(words, 403)
         return None

@@ -31,7 +31,7 @@ from recognise.service.live.sockets import close_code
 from recognise.service.loading import shape_of
 from recognise.service.memory import keep_what_there_is
 from recognise.service.page import files
-from recognise.service.places import prove
+from recognise.service.places import address_of, prove
 from recognise.service.serving import Served, Serving
 from recognise.service.tensors import FLOAT, WINDOWS, question
 from recognise.signals import signals_of
@@ -163,11 +163,12 @@ class Application:
         served = self._named(request)
         header_bytes = _header_bytes(request)
         async with whole_body(request, self._budget, self._limits) as body:
-            content, headers = await self._answered(served, body, header_bytes)
+            of = address_of(request.scope)
+            content, headers = await self._answered(served, body, header_bytes, of)
         return Response(content, headers=headers)
 
     async def _answered(
-        self, served: Served, body: bytearray, header_bytes: int | None
+        self, served: Served, body: bytearray, header_bytes: int | None, of: str
     ) -> tuple[bytes, dict[str, str]]:
         shape = shape_of(served.description)
         if len(body) <= _INLINE_BYTES:
@@ -185,7 +186,7 @@ class Application:
         )
         try:
             async with asyncio.timeout(seconds):
-                logits = await served.batcher.logits(asked.windows)
+                logits = await served.batcher.logits(asked.windows, of)
         except TimeoutError:
             raise RequestError(
                 504, f"no answer within {seconds:g} s: send fewer windows, or ask again later"

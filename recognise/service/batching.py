@@ -1,4 +1,7 @@
-"""Requests of one version that wait are computed together, in a small pool of threads."""
+"""Requests of one version that wait are computed together, in a small pool of threads.
+
+The addresses of clients take turns: what one sends at once makes no other wait longer than a batch.
+"""
 
 import asyncio
 from collections import deque
@@ -10,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recognise.service.limits import Limits, RequestError
+from recognise.service.places import SHARE
 
 IDLE_SECONDS = 0.05
 """How often it is looked at whether a version that goes has answered all."""
@@ -49,7 +53,8 @@ class Batcher:
         self._pool = pool
         self._limits = limits
         self._computed = computed
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        """The queues by address, none empty; the first one has the next turn."""
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
         self._batches: set[asyncio.Task[None]] = set()
@@ -57,25 +62,30 @@ class Batcher:
     @property
     def waiting_windows(self) -> int:
         """The number of windows that no thread computes yet."""
-        return sum(
-            len(one.windows) for one in tuple(self._waiting)
-        )  # the thread of /metrics reads it too
+        # The thread of /metrics reads it too.
+        queues = tuple(self._waiting.values())
+        return sum(len(one.windows) for queue in queues for one in tuple(queue))
 
     async def idle(self) -> None:
         """Return when no request waits and no batch is computed."""
         while self._waiting or self._running:
             await asyncio.sleep(IDLE_SECONDS)
 
-    async def logits(self, windows: Windows) -> Windows:
-        """Return the logits of `windows`. Raises RequestError when too many windows wait."""
-        if self.waiting_windows + len(windows) > self._limits.waiting_windows:
+    async def logits(self, windows: Windows, of: str = "") -> Windows:
+        """Return the logits of `windows` from the address `of`.
+
+        Raises RequestError when too many windows wait, and more than its share from this address.
+        """
+        most = self._limits.waiting_windows
+        own = sum(len(one.windows) for one in self._waiting.get(of, ())) + len(windows)
+        if self.waiting_windows + len(windows) > most and own > most // SHARE:
             raise RequestError(
                 503,
-                f"more than {self._limits.waiting_windows} windows wait already: ask again later",
+                f"more than {most} windows wait already: ask again later",
             )
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windows, loop.time(), loop.create_future())
-        self._waiting.append(waiting)
+        self._waiting.setdefault(of, deque()).append(waiting)
         self._begin()
         return await waiting.answer
 
@@ -86,7 +96,8 @@ class Batcher:
             self._timer = None
         loop = asyncio.get_running_loop()
         while self._waiting and self._running < self._limits.threads:
-            due = self._waiting[0].since + self._limits.batch_seconds
+            oldest = min(queue[0].since for queue in self._waiting.values())
+            due = oldest + self._limits.batch_seconds
             if self.waiting_windows < self._limits.batch_windows and loop.time() < due:
                 self._timer = loop.call_at(due, self._begin)
                 return
@@ -101,14 +112,17 @@ class Batcher:
         batch: list[_Waiting] = []
         count = 0
         while self._waiting:
-            following = self._waiting[0]
-            if following.answer.done():  # the client has gone, or its time is over
-                self._waiting.popleft()
-                continue
-            if batch and count + len(following.windows) > self._limits.batch_windows:
-                break
-            batch.append(self._waiting.popleft())
-            count += len(following.windows)
+            of, queue = next(iter(self._waiting.items()))
+            following = queue[0]
+            if not following.answer.done():  # else the client has gone, or its time is over
+                if batch and count + len(following.windows) > self._limits.batch_windows:
+                    break
+                batch.append(following)
+                count += len(following.windows)
+            queue.popleft()
+            del self._waiting[of]
+            if queue:
+                self._waiting[of] = queue  # behind the others
         return batch
 
     async def _run(self, batch: list[_Waiting]) -> None:

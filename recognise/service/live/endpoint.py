@@ -20,6 +20,7 @@ from recognise.service.live import messages
 from recognise.service.live.first import first_message, refuse, text_of
 from recognise.service.live.session import MOVED, LiveSession, Rate
 from recognise.service.live.sockets import RESTART, close_code
+from recognise.service.places import SessionPlaces, address_of, given_way
 from recognise.service.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class LiveStreams:
         self._serving = serving
         self._metrics = serving.metrics
         self._limits = serving.limits.streams
-        self._open = 0
+        self._places = SessionPlaces(self._limits.sessions)
         self._log = RateLimitedLog(log, logging.ERROR)
 
     async def __call__(self, websocket: WebSocket, first: str | None = None) -> None:
@@ -42,8 +43,8 @@ class LiveStreams:
         """
         with suppress(WebSocketDisconnect):
             try:
-                with self._place():
-                    await self._session(websocket, first)
+                with self._place(websocket) as gives_way:
+                    await self._session(websocket, first, gives_way)
             except RequestError as problem:
                 await self._refuse(websocket, problem)
             except UsageError as problem:
@@ -56,14 +57,17 @@ class LiveStreams:
                     websocket, RequestError(500, "the session failed: the service's log says why")
                 )
 
-    async def _session(self, websocket: WebSocket, first: str | None) -> None:
+    async def _session(
+        self, websocket: WebSocket, first: str | None, gives_way: asyncio.Event
+    ) -> None:
         limits = self._limits
         if first is None:
             first = await first_message(websocket, limits)
         hello = messages.hello(first)
         description = self._serving.current.description
         settings = hello.settings(description, limits)
-        session = LiveSession("stream", settings, self._serving, hello.resume)
+        of = address_of(websocket.scope)
+        session = LiveSession("stream", settings, self._serving, hello.resume, of)
         try:
             inputs = inputs_of(settings.signals)
             ready = {
@@ -86,6 +90,7 @@ class LiveStreams:
                 self._read(websocket, session, heard),
                 _answer(websocket, session),
                 heard.silence(limits.idle_seconds),
+                _given_way(gives_way),
             )
         finally:
             session.close()
@@ -106,15 +111,13 @@ class LiveStreams:
         await asyncio.Event().wait()  # `_answer` ends the session
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        most = self._limits.sessions
-        if self._open >= most:
-            raise RequestError(503, f"{most} sessions are open already: come again later")
-        self._open += 1
+    def _place(self, websocket: WebSocket) -> Iterator[asyncio.Event]:
+        gives_way = asyncio.Event()
+        self._places.enter(websocket, address_of(websocket.scope), gives_way.set)
         try:
-            yield
+            yield gives_way
         finally:
-            self._open -= 1
+            self._places.leave(websocket)
 
     async def _refuse(self, websocket: WebSocket, problem: RequestError) -> None:
         self._metrics.session_refused(close_code(problem))
@@ -135,6 +138,11 @@ class _Heard:
         while (left := self.at + seconds - perf_counter()) > 0:
             await asyncio.sleep(left)
         raise bad(f"expected the next readings within {seconds:g} s")
+
+
+async def _given_way(gives_way: asyncio.Event) -> None:
+    await gives_way.wait()
+    raise given_way()
 
 
 async def _answer(websocket: WebSocket, session: LiveSession) -> None:

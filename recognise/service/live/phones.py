@@ -13,13 +13,16 @@ from recognise.service.bodies import Budget, whole_body
 from recognise.service.live import sensor_logger
 from recognise.service.live.recordings import PhoneRecording, RecordingRegistry
 from recognise.service.live.session import LiveSession
+from recognise.service.places import address_of
 from recognise.service.serving import Serving
 
 
-def phone(query: sensor_logger.Query, sign: float, serving: Serving) -> PhoneRecording:
-    """Return a recording that begins. Raises RequestError."""
+def phone(
+    query: sensor_logger.Query, sign: float, serving: Serving, address: str
+) -> PhoneRecording:
+    """Return a recording that begins, of a client at `address`. Raises RequestError."""
     settings = query.settings(serving.current.description, serving.limits.streams)
-    session = LiveSession("sensor_logger", settings, serving)
+    session = LiveSession("sensor_logger", settings, serving, of=address)
     return PhoneRecording(session, sign, query.of_watch, serving.limits)
 
 
@@ -46,10 +49,12 @@ class Phones:
         async with whole_body(request, self._budget, self._body) as body:
             given = sensor_logger.post(body)
 
-        def begin() -> PhoneRecording:
-            return phone(query, sign, self._serving)
+        address = address_of(request.scope)
 
-        found, events = await self._recordings.take(given.session, given, begin)
+        def begin() -> PhoneRecording:
+            return phone(query, sign, self._serving, address)
+
+        found, events = await self._recordings.take(given.session, given, begin, address)
         answer = {
             "session": given.session,
             "model": self._serving.name,

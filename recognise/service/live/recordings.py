@@ -15,6 +15,7 @@ from recognise.service.live import sensor_logger
 from recognise.service.live.merging import Merging
 from recognise.service.live.messages import Readings
 from recognise.service.live.session import LiveSession, Rate
+from recognise.service.places import SessionPlaces, given_way
 from recognise.stream import as_json
 from recognise.stream.stream import MOST_READINGS
 
@@ -62,6 +63,8 @@ class PhoneRecording:
             await asyncio.wait({answered, self._hearing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             answered.cancel()
+        if self._hearing.cancelled():
+            raise given_way()
         if self._hearing.done():
             self._hearing.result()
         events = list(self._events)
@@ -122,6 +125,7 @@ class RecordingRegistry:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._open: dict[str, PhoneRecording] = {}
+        self._places = SessionPlaces(limits.streams.sessions)
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def close(self) -> None:
@@ -130,13 +134,17 @@ class RecordingRegistry:
             self._end(name)
 
     async def take(
-        self, name: str, given: sensor_logger.Post, begin: Callable[[], PhoneRecording]
+        self,
+        name: str,
+        given: sensor_logger.Post,
+        begin: Callable[[], PhoneRecording],
+        address: str = "",
     ) -> tuple[PhoneRecording, list[dict[str, Any]]]:
         """Return the recording of that name, begun where there is none, and its events.
 
-        Raises RequestError.
+        `address` is its client's. Raises RequestError.
         """
-        found = self._open.get(name) or self._begin(name, begin)
+        found = self._open.get(name) or self._begin(name, begin, address)
         async with found.lock:
             found.heard = perf_counter()
             try:
@@ -145,11 +153,15 @@ class RecordingRegistry:
                 self._end(name)
                 raise
 
-    def _begin(self, name: str, begin: Callable[[], PhoneRecording]) -> PhoneRecording:
-        most = self._limits.streams.sessions
-        if len(self._open) >= most:
-            raise RequestError(503, f"{most} sessions are open already: come again later")
-        made = self._open[name] = begin()
+    def _begin(
+        self, name: str, begin: Callable[[], PhoneRecording], address: str
+    ) -> PhoneRecording:
+        self._places.enter(name, address, lambda: self._end(name))
+        try:
+            made = self._open[name] = begin()
+        except RequestError:
+            self._places.leave(name)
+            raise
         self._look_after(name, self._limits.streams.idle_seconds)
         return made
 
@@ -169,5 +181,6 @@ class RecordingRegistry:
         found = self._open.pop(name, None)
         if found is None:  # another message of it was refused before
             return
+        self._places.leave(name)
         self._timers.pop(name).cancel()
         found.close()

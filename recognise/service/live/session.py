@@ -148,14 +148,22 @@ class LiveSession:
     """One session. The task that reads calls `take`, the task that answers calls `events`."""
 
     def __init__(
-        self, kind: Kind, settings: Settings, serving: Serving, state: str | None = None
+        self,
+        kind: Kind,
+        settings: Settings,
+        serving: Serving,
+        state: str | None = None,
+        of: str = "",
     ) -> None:
         """`state` is that of a session that another service ended, as its client gave it.
+
+        `of` is the client's address.
 
         Raises RequestError.
         """
         self.settings = settings
         self._kind = kind
+        self._of = of
         self._serving = serving
         self._metrics = serving.metrics
         self._limits = serving.limits
@@ -296,7 +304,7 @@ class LiveSession:
         seconds = self._limits.compute_seconds
         try:
             async with self._turn, asyncio.timeout(seconds):
-                return await served.batcher.logits(window.channels[None])
+                return await served.batcher.logits(window.channels[None], self._of)
         except TimeoutError:
             raise RequestError(
                 503, f"a window had no answer within {seconds:g} s: come again later"

@@ -158,10 +158,13 @@ def test_it_can_only_be_looked_at(server: Served, method: str) -> None:
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), path
 
 
-def test_a_name_that_somebody_pointed_here_is_refused(server: Served) -> None:
+def test_a_name_that_somebody_pointed_here_and_another_site_are_refused(server: Served) -> None:
     own, others = table("cluster/pages/rows", "hosts")
     statuses = {host: server.get(headers={"Host": host}).status_code for host in own + others}
     assert statuses == {**dict.fromkeys(own, 200), **dict.fromkeys(others, 421)}
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert server.get("/events", headers=foreign).status_code == 403
+    assert server.get(headers=foreign | {"Sec-Fetch-Mode": "navigate"}).status_code == 200
 
 
 def test_a_new_viewer_gets_everything_and_then_what_changes(server: Served) -> None:

@@ -73,19 +73,6 @@ async def answered(requests: list["asyncio.Future[Floats]"], *counts: int) -> No
     assert [answer.tolist() for answer in found] == [[[count, count]] * count for count in counts]
 
 
-def test_requests_that_wait_for_the_thread_are_one_batch() -> None:
-    async def scene(held: WaitingModel, batcher: Batcher) -> None:
-        first = asked(batcher, 1)
-        await begun(held)
-        others = asked(batcher, 1, 2, 3)
-        await asyncio.sleep(0)
-        assert batcher.waiting_windows == 6
-        held.may.set()
-        await answered([*first, *others], 1, 1, 2, 3)
-
-    assert play(scene).batches == [1, 6]
-
-
 def test_a_batch_is_no_larger_than_allowed_and_a_request_is_never_split() -> None:
     async def scene(held: WaitingModel, batcher: Batcher) -> None:
         held.may.set()
@@ -106,17 +93,19 @@ def test_a_request_waits_for_others_as_long_as_it_is_told() -> None:
     assert play(scene, replace(LIMITS, batch_seconds=0.2)).batches == [3]
 
 
-def test_too_many_waiting_windows_are_refused() -> None:
+def test_too_many_waiting_windows_are_refused_and_addresses_take_turns() -> None:
     async def scene(held: WaitingModel, batcher: Batcher) -> None:
         waiting = asked(batcher, 10, 10, 10)
         await begun(held)
         with pytest.raises(RequestError, match="more than 20 windows wait already") as refused:
             await batcher.logits(rows(1, 0))
         assert refused.value.status == 503
+        waiting.append(asyncio.ensure_future(batcher.logits(rows(1, 1), "another address")))
+        await asyncio.sleep(0)
         held.may.set()
         await asyncio.gather(*waiting)
 
-    assert play(scene).batches == [10, 10, 10]
+    assert play(scene).batches == [10, 10, 1, 10]
 
 
 def test_what_nobody_waits_for_any_more_is_left_out() -> None:

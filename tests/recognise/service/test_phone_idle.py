@@ -37,7 +37,7 @@ def test_a_silent_recording_ends_and_one_whose_post_is_computed_does_not(tmp_pat
 
             def begun(name: str) -> PhoneRecording:
                 query = sensor_logger.Query()
-                return phones._begin(name, lambda: phone(query, 1.0, serving))
+                return phones._begin(name, lambda: phone(query, 1.0, serving, ""), "")
 
             silent = begun("silent")
             busy = begun("busy")

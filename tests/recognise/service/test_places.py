@@ -7,8 +7,9 @@ import pytest
 from websockets.exceptions import WebSocketException
 
 from benchmarks import service_floods as floods
+from recognise.service.limits import RequestError
 from recognise.service.live.sockets import MOST_UNPROVEN_BYTES, TOO_LARGE
-from recognise.service.places import UnprovenPlaces
+from recognise.service.places import SessionPlaces, UnprovenPlaces
 from tests.recognise.exports import export
 from tests.recognise.service.raw import read
 from tests.recognise.service.running import Service
@@ -26,6 +27,17 @@ def test_an_address_has_a_quarter_and_its_oldest_gives_way() -> None:
     for number, address in enumerate(addresses):
         places.enter(number, address, partial(left.append, number))
     assert left == [0, 2, 1]
+
+
+def test_while_all_sessions_are_held_the_address_with_the_most_gives_way() -> None:
+    places = SessionPlaces(4)
+    ended: list[int] = []
+    for number, address in enumerate("aaaabbc"):
+        with suppress(RequestError):
+            places.enter(number, address, partial(ended.append, number))
+    assert ended == [3, 2, 1]
+    with pytest.raises(RequestError, match="4 sessions are open already"):
+        places.enter(7, "a", partial(ended.append, 7))
 
 
 def target(running: Service) -> floods.Target:

@@ -35,7 +35,7 @@ class Slow:
         self.current = Served(1, self.model.description, cast(Batcher, self), cast(Computer, self))
         self._left = stops_at
 
-    async def logits(self, windows: Windows) -> Windows:
+    async def logits(self, windows: Windows, of: str) -> Windows:
         self._left -= 1
         if self._left < 0:
             await asyncio.Event().wait()
