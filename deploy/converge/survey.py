@@ -311,10 +311,10 @@ def _files(text: str) -> dict[str, FileFact]:
 def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFact]:
     alive: dict[int, tuple[int, str, str]] = {}
     for line in _lines(processes):
-        pid, *words = line.split()
-        if words and pid.isdigit():
-            memory, identity, folder, *_ = (*words, "", "")
-            alive[int(pid)] = (_number(memory) * _KIB, identity, folder)
+        number, *words = line.split()
+        if words and number.isdigit():
+            size, account, place, *_ = (*words, "", "")
+            alive[int(number)] = (_number(size) * _KIB, account, place)
     found: dict[str, UnitFact] = {}
     for block in text.split("\n\n"):
         values: Mapping[str, str] = dict(
