@@ -208,13 +208,16 @@ class ViewOfMachines(View):
         """Return the picture of the nodes as they are now."""
         from deploy.converge.node_table import node_rows
         from deploy.converge.reachability import found_unreached
+        from deploy.converge.subject import DRIFT
         from deploy.converge.systemd import role_states
 
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):
             seen = survey(fleet, machines.ask, names)
             unreached = found_unreached(self._inventory, fleet, seen.facts, seen.lost)
-        rows = node_rows(machines, seen, unreached)
+        now = machines.confirmed(seen)
+        drifts = [one for one in (*now.findings(seen), *now.drifts(seen)) if one.topic == DRIFT]
+        rows = node_rows(machines, seen, (*unreached, *drifts))
         job = []
         if with_job:
             job.append(_progress(self._cluster, fleet) or "no job runs")

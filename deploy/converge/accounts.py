@@ -32,6 +32,14 @@ def _script(questions: Questions) -> str:
 section users; getent passwd {quoted(*ACCOUNTS)}
 section uid; getent passwd {numbers}
 section gid; getent group {numbers}
+section powers
+for account in {quoted(*ACCOUNTS)}; do
+    can=$(getent passwd "$account" | sed 's/.*://' | grep -vE '/(nologin|false)$')
+    for group in $(id -Gn "$account" 2>/dev/null); do
+        [ "$group" = "$account" ] || can="$can group:$group"
+    done
+    [ -z "$can" ] || echo "$account" $can
+done
 """
 
 
@@ -40,6 +48,12 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
         "users": {one[0]: (int(one[2]), int(one[3])) for one in _entries(answer, "users")},
         "uid_owners": {int(one[2]): one[0] for one in _entries(answer, "uid")},
         "gid_owners": {int(one[2]): one[0] for one in _entries(answer, "gid")},
+        "powers": {
+            name: powers[:200]
+            for name, _, powers in (
+                line.partition(" ") for line in answer.sections.get("powers", "").splitlines()
+            )
+        },
     }
 
 
@@ -80,9 +94,23 @@ class NodeAccount:
     uid: int
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
-        """Create it. The check has seen that the uid is free."""
+        """Create it, or take its powers. The check has seen that the uid is free."""
         if facts.users.get(self.name) == (self.uid, self.uid):
-            return ()
+            if self.name not in facts.powers:
+                return ()
+            script = KEEP_COPIES + quoted(
+                *("usermod", "--shell", "/usr/sbin/nologin", "--groups", "", self.name)
+            )
+            steps = (Shell(f"take the powers of the account {self.name}", script),)
+            return (
+                Change(
+                    "user",
+                    self.name,
+                    "change",
+                    f"it has {facts.powers[self.name]}",
+                    steps,
+                ),
+            )
         script = (
             KEEP_COPIES + f"getent group {quoted(self.name)} >/dev/null || groupadd --system"
             f" --gid {self.uid:d} {quoted(self.name)}; useradd --system --uid {self.uid:d}"

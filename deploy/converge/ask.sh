@@ -2,6 +2,7 @@ ours=$1; export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 section() { printf {{ section }} "$1"; }
 {# An account of the node may have chosen the name: of odd characters it says nothing. #}
 plain() { case $1 in *[!A-Za-z0-9_./:@+=,-]*) echo ;; *) echo "$1" ;; esac; }
+{% include "release/digest.sh" %}
 section shell; echo "$(id -u) $ours"
 {{ subjects }}
 section system
@@ -33,11 +34,13 @@ for folder in {{ places.ENVIRONMENTS }} {{ of.unfinished }}; do
 done
 section addresses; ip -o -4 addr show
 section units
-shown=$(systemctl list-unit-files --plain --no-legend 'pscluster-*' 2>/dev/null | awk '{ print $1 }' | grep -v '@\.')
+{# An instance shows the drop-ins of the unit of jobs, and starts nothing. #}
+shown=$(systemctl list-unit-files --plain --no-legend 'pscluster*' 2>/dev/null | awk '{ sub(/@\./, "@none."); print $1 }')
 systemctl show -p {{ unit_keys }} {{ of.units }} $shown 2>/dev/null
 section processes
 for pid in $(systemctl show --value -p MainPID {{ of.units }} $shown 2>/dev/null | sort -u); do
-    [ "$pid" -gt 1 ] && echo "$pid $(awk '/^RssAnon:/ { print $2 }' /proc/$pid/status) $(plain "$(readlink /proc/$pid/cwd)")"
+    [ "$pid" -gt 1 ] && echo "$pid $(awk '/^Uid:/ { uid = $2 } /^Groups:/ { for (i = 2; i <= NF; i++) if ($i != uid) more = more ":" $i }
+        /^RssAnon:/ { size = $2 } END { print size + 0, uid == "" ? "-" : uid more }' /proc/$pid/status) $(plain "$(readlink /proc/$pid/cwd)")"
 done
 section mounts; cat /proc/self/mountinfo
 section real; for folder in {{ of.bound }}; do echo "$folder $(readlink -m "$folder")"; done
@@ -46,6 +49,8 @@ section exports; command -v exportfs >/dev/null && exportfs -s 2>/dev/null
 section environments; for mark in {{ places.ROOT }}/environments/*/.complete; do [ -e "$mark" ] && echo "$mark"; done
 section releases
 for release in {{ places.ROOT }}/releases/*/; do
+    {# One whose files are not those that were unpacked is not there: it is unpacked again. #}
+    [ ! -e "$release/.digest" ] || [ "$(digest "$release")" = "$(cat "$release/.digest")" ] || continue
     [ -e "$release/environment" ] && echo "${release%/} $(readlink "$release/environment")"
 done
 section current; readlink {{ places.ROOT }}/current

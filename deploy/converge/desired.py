@@ -18,16 +18,17 @@ from deploy.converge.change import Resource
 from deploy.converge.check import Finding, data_of
 from deploy.converge.code import prune, prune_wheels
 from deploy.converge.control_keys import token_of
-from deploy.converge.deployment import DeploymentRequest, Desired, Say
+from deploy.converge.deployment import PHASES, DeploymentRequest, Desired, Say
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.memory_estimate import of_inventory
 from deploy.converge.preflight import examine
 from deploy.converge.publication import Publication, of_wheelhouse, room_needed
 from deploy.converge.reachability import found_unreached
-from deploy.converge.subject import DeploymentSpec, NodeSpec
+from deploy.converge.subject import DRIFT, DeploymentSpec, NodeSpec
 from deploy.converge.subjects import SUBJECTS
 from deploy.converge.survey import Survey, machine_facts, survey
 from deploy.release.wheelhouse import Wheelhouse, make_wheelhouse
+from deploy.render import units
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,49 @@ class Machines(DeploymentSpec, Desired):
             finding for node in self.inventory.nodes for finding in found.get(node.name, ())
         )
 
+    def drifts(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
+        """Return a line for each node that was deployed and that a start would change."""
+        due = {
+            name: self._due(name, facts)
+            for name, facts in seen.facts.items()
+            if facts.current is not None
+        }
+        return tuple(
+            Finding(
+                "warning",
+                f"{name} {DRIFT}",
+                f"{len(changes)} not as the inventory wants: {'; '.join(changes[:3])}:"
+                " `fab deploy start` mends it",
+                name,
+            )
+            for name, changes in due.items()
+            if changes
+        )
+
+    def _due(self, node: str, facts: MachineFacts) -> list[str]:
+        """Return the changes, but for roles that are not ready: that is their state.
+
+        Another release than the one here may be right.
+        """
+        code = self.release.code
+        release = replace(self.release, code=replace(code, key=facts.current or ""))
+        roles = {units.MONITOR_UNIT, units.SERVICE_UNIT, *map(units.unit_name, self.tasks(node))}
+        return [
+            f"{change.action} {change.kind} {change.subject} ({change.detail})"
+            for phase in PHASES
+            if phase != "code" or facts.current == code.key
+            for resource in replace(self, release=release).phase(phase, node, facts)
+            for change in resource.changes(facts)
+            if change.action != "start" or change.subject not in roles
+        ]
+
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Look at the nodes, and for the recordings on this machine."""
         seen = survey(fleet, self.ask)
         now = self.confirmed(seen)
         found = (
             *now.findings(seen),
+            *now.drifts(seen),
             *(Finding("warning", "addresses", line) for line in now.said(self, seen)),
             *found_unreached(now.inventory, fleet, seen.facts, seen.lost),
         )

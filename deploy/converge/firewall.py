@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 FIREWALL_UNIT_PATH = f"{UNIT_FOLDER}/{firewall.UNIT}"
 ROLLBACK_SECONDS = 60
+LOADED = f"{firewall.PATH}.loaded"
+"""The digest of what nft listed right after our rules were loaded."""
+CHANGED = "changed"
+"""In the place of the rules' hash, where nft lists others than it did then."""
 
 
 def _undo() -> str:
@@ -32,8 +36,12 @@ rm -f /run/pscluster-firewall.before
 def _script(questions: Questions) -> str:
     return f"""\
 section firewall
-command -v nft >/dev/null && nft list table inet {firewall.TABLE} 2>/dev/null |
-    grep -o 'pscluster [0-9a-f]*'
+listed=$(nft -s list table inet {firewall.TABLE} 2>/dev/null) &&
+    if [ "$(printf '%s\\n' "$listed" | sha256sum)" = "$(cat {LOADED} 2>/dev/null)" ]; then
+        printf '%s\\n' "$listed" | grep -o 'pscluster [0-9a-f]*'
+    else
+        echo {CHANGED}
+    fi
 """
 
 
@@ -149,7 +157,7 @@ class Firewall:
         )
         keep = (
             f"systemctl stop pscluster-firewall-undo.timer; mv -f {trial} {firewall.PATH}; "
-            "rm -f /run/pscluster-firewall.before"
+            f"mv -f {trial}.loaded {LOADED}; rm -f /run/pscluster-firewall.before"
         )
         steps = (
             Shell("make /etc/pscluster", quoted(*make_folder("/etc/pscluster"))),

@@ -15,17 +15,20 @@ from deploy.cluster.places import (
     RELEASES,
     ROOT,
     STATE,
+    shared_folders,
 )
 from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import Folder
-from deploy.converge.subject import DeploymentSpec, Subject
+from deploy.converge.storage import PARTS
+from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
 from deploy.rooted.commands import make_folder
 
 HOME = f"{STATE}/{ACCOUNT_HOME}"
 JOBS = f"{STATE}/jobs"
 NOTED = f"{DEPLOY_STATE}/folders"
+_FOLDERS = (ROOT, DATA, ENVIRONMENTS, RELEASES, STATE, HOME, JOBS, CONFIGURATION, DEPLOY_STATE)
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,19 @@ def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[R
     return found
 
 
+def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    export = shared_folders(spec.inventory).export
+    for path in (*_FOLDERS, export, *(f"{export}/{part}" for part in PARTS)):
+        file = facts.files.get(path)
+        if file is not None and file.kind == "link":
+            remedy = f"mount that there: `{file.target} {path} none bind 0 0` in /etc/fstab"
+            line = f"{path} is a link to {file.target}, not a folder: name that in the inventory"
+            yield "problem", "folder", f"{line}, or remove the link and {remedy}"
+
+
 def _questions(spec: DeploymentSpec, node: str) -> Questions:
-    ours = (ROOT, DATA, ENVIRONMENTS, RELEASES, CURRENT, STATE, HOME)
-    kept = (JOBS, CONFIGURATION, DEPLOY_STATE, NOTED)
-    return Questions(files=(*ours, *kept), space=(ENVIRONMENTS,))
+    return Questions(files=(*_FOLDERS, CURRENT, NOTED), space=(ENVIRONMENTS,))
 
 
 NOTED_FOLDERS = Subject("noted folders", "prepare", resources=_notes)
-FOLDERS = Subject("folders", "prepare", resources=_folders, questions=_questions)
+FOLDERS = Subject("folders", "prepare", check=_check, resources=_folders, questions=_questions)

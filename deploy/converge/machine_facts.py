@@ -81,6 +81,10 @@ class UnitFact:
     release: str | None = None
     started_seconds: float | None = None
     anonymous_memory_bytes: int | None = None
+    files: tuple[str, ...] = ()
+    """Its file and the drop-ins, as systemd has read them."""
+    identity: str = ""
+    """The uid of its process and more groups than that one's, `891:27`; `-` where it has ended."""
 
     @property
     def running(self) -> bool:
@@ -163,6 +167,8 @@ class MachineFacts:
     sources: Mapping[str, str] = field(default_factory=dict)
     """By the address of another node, the address that packets to it leave from."""
     data: tuple[str, ...] = ()
+    powers: Mapping[str, str] = field(default_factory=dict)
+    """By account of ours, the shell and the groups that it should not have."""
     systemd: int = 0
     unwritable: tuple[str, ...] = ()
     """Folders that root cannot write below."""

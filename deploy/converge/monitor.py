@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deploy.cluster.places import MONITOR_ACCOUNT
+from deploy.cluster.places import MONITOR_ACCOUNT, account_numbers
 from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell, Upload
 from deploy.converge.control_keys import SecretFile, kept
@@ -130,6 +130,7 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
             deadline_seconds=seconds,
             hint=MONITOR_HINT,
             until=until_it_listens(units.MONITOR_UNIT, spec.inventory.monitor.port),
+            account=account_numbers(spec.inventory)[MONITOR_ACCOUNT],
         ),
     )
 

@@ -46,11 +46,11 @@ class NodeRow:
 
 
 def node_rows(
-    machines: "Machines", survey: Survey[MachineFacts], unreached: Sequence[Finding] = ()
+    machines: "Machines", survey: Survey[MachineFacts], troubles: Sequence[Finding] = ()
 ) -> tuple[NodeRow, ...]:
     """Return a row for every node that was asked, in the order of the inventory.
 
-    `unreached` are the ports that nodes need of others and do not reach.
+    `troubles` are ports that nodes need of others and do not reach, and what was changed on a node.
     """
     status = role_states(machines.inventory, survey)
     rows = []
@@ -60,8 +60,8 @@ def node_rows(
             reason = survey.lost[node.name].last_lines[0]
             rows.append(_lost(node.name, machines.inventory.links[node.name], roles, reason))
         elif node.name in survey.facts:
-            missing = [one.line for one in unreached if one.node == node.name]
-            rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, missing))
+            lines = [one.line for one in troubles if one.node == node.name]
+            rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, lines))
     return tuple(rows)
 
 
@@ -82,7 +82,7 @@ class _Row:
         self._ports: list[str] = []
         self._trouble: list[str] = []
 
-    def of(self, roles: Sequence[RoleStatus], unreached: Sequence[str]) -> NodeRow:
+    def of(self, roles: Sequence[RoleStatus], troubles: Sequence[str]) -> NodeRow:
         """Return the row, with the states of the node's roles."""
         self._add_roles(roles)
         if self._machines.watches(self._name):
@@ -97,7 +97,7 @@ class _Row:
         self._trouble += [f"{point} is not mounted" for point in missing]
         self._trouble += disk_trouble(self._inventory, self._name, self._facts)
         self._trouble += wrong_sources(self._inventory, self._name, self._facts)
-        self._trouble += unreached
+        self._trouble += troubles
         up = [role.uptime_seconds for role in roles if role.uptime_seconds is not None]
         used = self._facts.memory_bytes - self._facts.available_bytes
         return NodeRow(

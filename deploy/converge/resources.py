@@ -187,6 +187,8 @@ class RunningUnit:
     until: str = ""
     """A line of shell that ends when what was started is ready, where systemd does not know that.
     """
+    account: int = 0
+    """The uid of its process, which has no other group than that of this number."""
     because: str = ""
     """Why what runs has to start again, besides what the facts of the unit say."""
 
@@ -220,6 +222,8 @@ class RunningUnit:
             # By D-Bus each of them would have systemd read all units once more, or say of all that
             # they need it.
             lines.append(f"systemctl --root=/ enable --quiet {name} || exit 1")
+            if now is not None and now.active != "inactive":
+                lines.append(RELOAD.script)  # else it calls a unit disabled that it holds
         if reason:
             failed = f"{{ journalctl -q -o cat --no-pager -n 8 -u {name} >&2; exit 1; }}"
             lines.append(f"systemctl {what} {name} || {failed}")
@@ -249,6 +253,10 @@ class RunningUnit:
         # Between two attempts there is no process, and the next one is of the current release.
         if self.release is not None and now.release != self.release and (now.running or now.pid):
             return f"runs release {now.release or 'unknown'}"
+        if self.release is not None and facts.current not in (None, *facts.release_environments):
+            return "the code of its release was changed"
+        if self.account and now.running and now.identity not in ("", "-", str(self.account)):
+            return f"runs as {now.identity} (uid and more groups), not as {self.account}"
         if self.file_path is not None and self.text is not None:
             file = facts.files.get(self.file_path)
             if file is None or file.content != self.text.encode():

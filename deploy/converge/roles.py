@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deploy.cluster.places import CONTROL_TOKEN, UNIT_FOLDER
+from deploy.cluster.places import CONTROL_TOKEN, ROLE_ACCOUNT, UNIT_FOLDER, account_numbers
 from deploy.common.command_line import quoted
 from deploy.converge.change import Resource, Shell
 from deploy.converge.control_keys import SecretFile, kept, key_for, key_path, paths
 from deploy.converge.firewall import FIREWALL_UNIT_PATH
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import RELOAD, Absent, RunningUnit, UnitFiles
-from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
+from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Subject
 from deploy.converge.wireguard import UNIT_PATH as TUNNEL_UNIT_PATH
 from deploy.render import units
 
@@ -23,6 +23,7 @@ SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
+    yield from _foreign_files(facts)
     ours = _ports_of_our_units(facts)
     for task in spec.tasks:
         unit = facts.unit(units.unit_name(task))
@@ -34,6 +35,27 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
             if port in facts.listening and port not in ours:
                 line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
                 yield "problem", "port", f"{line}: stop it, or choose another port"
+
+
+def _foreign_files(facts: MachineFacts) -> Found:
+    """Yield what systemd reads for a unit of ours besides our files, which no start removes.
+
+    Under /usr and /run a system may have drop-ins for all units.
+    """
+    for unit, fact in facts.units.items():
+        ours = (f"{UNIT_FOLDER}/{unit.replace('@none.', '@.')}", ADDRESSES_PATH)
+        foreign = [
+            path
+            for path in fact.files
+            if path not in ours and ("pscluster" in path or path.startswith("/etc/"))
+        ]
+        if foreign and unit.startswith("pscluster"):
+            remedy = (
+                f"sudo {quoted('rm', '-f', *foreign)} && sudo systemctl daemon-reload && sudo"
+                f" {quoted('systemctl', 'try-restart', unit)}"
+            )
+            line = f"{foreign[0]} changes how {unit} runs, and is not ours: `{remedy}` there"
+            yield "problem", DRIFT, line
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:
@@ -87,7 +109,8 @@ def _role(spec: DeploymentSpec, task: "Task", texts: Mapping[str, str]) -> Runni
     name = units.unit_name(task)
     path = units.unit_path(name)
     hint = f"`journalctl -u {name}` there, or `fab deploy logs --node {task.node}`, says more"
-    return RunningUnit(name, path, texts[path], spec.release.code.key, hint=hint)
+    account = account_numbers(spec.inventory)[ROLE_ACCOUNT]
+    return RunningUnit(name, path, texts[path], spec.release.code.key, hint=hint, account=account)
 
 
 def _paths_of_others(spec: DeploymentSpec, node: str) -> list[str]:

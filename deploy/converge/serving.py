@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from core.errors import ClusterError
 from deploy.cluster.connector import Connector
-from deploy.cluster.places import CERTIFICATES, CURRENT, SERVICE_ACCOUNT, NodePlaces
+from deploy.cluster.places import (
+    CERTIFICATES,
+    CURRENT,
+    SERVICE_ACCOUNT,
+    NodePlaces,
+    account_numbers,
+)
 from deploy.common.command_line import quoted
 from deploy.converge.apply import by_hand
 from deploy.converge.change import Change, Resource, Shell
@@ -244,7 +250,14 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
         *certificate,
         UnitFiles(((path, unit),)),
         RunningUnit(
-            SERVICE_UNIT, path, unit, release, hint=SERVICE_HINT, until=until, because=because
+            SERVICE_UNIT,
+            path,
+            unit,
+            release,
+            hint=SERVICE_HINT,
+            until=until,
+            account=account_numbers(spec.inventory)[SERVICE_ACCOUNT],
+            because=because,
         ),
     )
 

@@ -20,7 +20,7 @@ from deploy.common.command_line import quoted
 from deploy.converge.change import Change, Resource, Shell
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.resources import File, Folder, Masked, RunningUnit, written
-from deploy.converge.subject import DeploymentSpec, Found, NodeSpec, Subject
+from deploy.converge.subject import DRIFT, DeploymentSpec, Found, NodeSpec, Subject
 from deploy.render import firewall, storage
 from deploy.rooted.commands import write_file
 
@@ -60,6 +60,29 @@ class Exports:
         hint = f"`sudo exportfs -ra` there says more about {self.path}"
         again = Shell("export the folders", export_again(wanted), hint=hint)
         return (written("export", self.path, self.text.encode(), facts, detail, then=[again]),)
+
+
+def _foreign_exports(folders: SharedFolders, facts: MachineFacts) -> Iterator[str]:
+    """Yield each entry in force for the shared folder that is not as our file there has it.
+
+    Another file, or `exportfs` by hand, has added it, or has given a node other access.
+    """
+    ours = {one[:2]: one[2] for one in _entries(facts.text(storage.EXPORTS_PATH).splitlines())}
+    export = PurePosixPath(folders.export)
+    for folder, client, options in _entries(facts.exports):
+        within = PurePosixPath(folder).is_relative_to(export)
+        around = "rw" in options and export.is_relative_to(folder)
+        if (within or around) and not ours.get((folder, client), {"?"}) <= options:
+            yield f"{folder} to {client}"
+
+
+def _entries(lines: Iterable[str]) -> Iterator[tuple[str, str, set[str]]]:
+    """Yield folder, client and options of each entry."""
+    for folder, *entries in map(str.split, filter(str.strip, lines)):
+        for entry in entries:
+            if not folder.startswith("#"):
+                client, _, options = entry.rstrip(")").partition("(")
+                yield folder, client, {*options.split(",")}
 
 
 def export_again(wanted: Iterable[tuple[str, str]]) -> str:
@@ -171,6 +194,11 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     if inventory.storage is None or inventory.storage.server != spec.name:
         return
     folders = shared_folders(inventory)
+    foreign = [*_foreign_exports(folders, facts)]
+    if foreign:
+        line = f"{', '.join(foreign[:3])} is exported, and not by {storage.EXPORTS_PATH}"
+        remedy = "take that out of /etc/exports and /etc/exports.d, and `sudo exportfs -ra` there"
+        yield "problem", DRIFT, f"{line}: {remedy}"
     ours = {f"{folders.export}/{part}" for part in PARTS}
     theirs = sorted({folder for folder, _ in clients(facts.exports)} - ours)
     settings = facts.files.get(storage.SETTINGS_PATH)

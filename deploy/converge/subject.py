@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deploy.converge.publication import Publication
     from deploy.release.wheelhouse import Wheelhouse
 
+DRIFT = "drift"
+"""The topic of what was changed on a node after its deployment; `status` shows it too."""
 Found = Iterator[tuple[Literal["ok", "warning", "problem"], str, str]]
 """Level, topic and line of each finding."""
 

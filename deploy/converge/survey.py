@@ -31,13 +31,16 @@ SILENT = "no answer"
 
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
+_ODD = re.compile(r"[^\w./:@+=,-]", re.ASCII)
+_MOST_PATHS = 32
+_LONGEST = 255
 _KIB = 1024
 _MOST_KIB = 1 << 50
 _MOST_DIGITS = 19
 _FIELDS = frozenset(one.name for one in fields(MachineFacts))
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,"
-    "StatusText,"
+    "StatusText,FragmentPath,DropInPaths,"
     "ExecMainStartTimestampMonotonic"
 )
 
@@ -306,11 +309,12 @@ def _files(text: str) -> dict[str, FileFact]:
 
 
 def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFact]:
-    alive: dict[int, tuple[int, str]] = {}
+    alive: dict[int, tuple[int, str, str]] = {}
     for line in _lines(processes):
-        words = line.split()
-        if len(words) >= 2 and words[0].isdigit():
-            alive[int(words[0])] = (_number(words[1]) * _KIB, words[2] if len(words) > 2 else "")
+        number, *words = line.split()
+        if words and number.isdigit():
+            size, account, place, *_ = (*words, "", "")
+            alive[int(number)] = (_number(size) * _KIB, account, place)
     found: dict[str, UnitFact] = {}
     for block in text.split("\n\n"):
         values: Mapping[str, str] = dict(
@@ -319,7 +323,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
         if "Id" not in values:
             continue
         pid = _number(values.get("MainPID", "0"))
-        memory, folder = alive.get(pid, (None, ""))
+        memory, identity, folder = alive.get(pid, (None, "", ""))
         started = _number(values.get("ExecMainStartTimestampMonotonic", "0"))
         found[values["Id"]] = UnitFact(
             load=values.get("LoadState", ""),
@@ -334,8 +338,15 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
             release=_name(folder) or None,
             started_seconds=booted_seconds + started / 1e6 if pid else None,
             anonymous_memory_bytes=memory,
+            files=_paths(f"{values.get('FragmentPath', '')} {values.get('DropInPaths', '')}"),
+            identity=identity,
         )
     return found
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    """Return the first of these paths, with `?` for what a shell would not take as it is."""
+    return tuple(_ODD.sub("?", word[:_LONGEST]) for word in text.split()[:_MOST_PATHS])
 
 
 def _mounts(text: str) -> dict[str, MountFact]:

@@ -5,8 +5,9 @@ python=$root/environments/$environment/bin/python
     { cat >/dev/null; refuse 77 "environment $environment is not complete: install it first"; }
 mkdir -p "$root/releases"
 {% include "release/lock.sh" %}
+{% include "release/digest.sh" %}
 new_link() { rm -f "$1/.environment"; ln -s "$link" "$1/.environment"; mv -T "$1/.environment" "$1/environment"; }
-if [ -d "$final" ]; then
+if [ -d "$final" ] && { [ ! -e "$final/.digest" ] || [ "$(digest "$final")" = "$(cat "$final/.digest")" ]; }; then
     cat >/dev/null
     [ "$(readlink "$final/environment")" = "$link" ] && { echo "unchanged: release $key"; return; }
     new_link "$final"
@@ -27,7 +28,10 @@ said=$("$python" -m zipfile -e "$work/code.whl" "$work/code" 2>&1 && "$python" -
         *) refuse 76 "the code could not be unpacked: $(echo "$said" | tail -n 1)" ;;
     esac
 }
+digest "$work/code" >"$work/code/.digest"
 new_link "$work/code"
 sync -f "$work/code"
+# One that was changed by hand makes way; its processes start again.
+[ ! -d "$final" ] || mv -T "$final" "$work/changed"
 mv -T "$work/code" "$final"
 echo "changed: release $key"

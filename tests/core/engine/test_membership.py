@@ -187,12 +187,6 @@ def test_one_that_works_well_in_between_is_taken_back_soon() -> None:
     assert waits_of_one_that_dies_after(20, 1.0) == pytest.approx([0.5] * 8)
 
 
-def test_a_node_that_dies_ten_thousand_times_is_still_asked_for() -> None:
-    probation = Probation()
-    waits = [probation.failed() for _ in range(10_000)]
-    assert max(waits) == probation.backoff.longest_seconds
-
-
 class Traced:
     def __str__(self) -> str:
         return "update"

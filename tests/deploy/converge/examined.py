@@ -50,7 +50,9 @@ def running(**changes: Any) -> UnitFact:
 
 
 def roots(text: str) -> FileFact:
-    """A file of root's."""
+    """A file of root's, or after an arrow a link."""
+    if text.startswith("-> "):
+        return FileFact("link", 0o777, "root", "root", target=text.removeprefix("-> "))
     return FileFact("file", 0o644, "root", "root", text.encode())
 
 

@@ -77,12 +77,6 @@ def with_unit(facts: MachineFacts, name: str, **changes: object) -> MachineFacts
     return replace(facts, units={**facts.units, name: unit})
 
 
-def with_file(facts: MachineFacts, path: str, content: bytes) -> MachineFacts:
-    """The facts of a node whose file has another content."""
-    file = replace(facts.files[path], content=content)
-    return replace(facts, files={**facts.files, path: file})
-
-
 class PlayedPis:
     """The machines of a cluster in folders; a name that is new is an untouched Pi."""
 

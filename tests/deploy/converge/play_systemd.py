@@ -125,15 +125,18 @@ def systemctl(words: Sequence[str]) -> int:
                 if name.startswith("pscluster-") and not os.path.exists(f"{UNITS}/{name}"):
                     del state.units[name]
                 else:
-                    state.units[name]["read"] = of_files(name)
+                    state.units[name] |= {"read": of_files(name)} | state.units[name].pop(
+                        "links", {}
+                    )
         case _:
             for name in names:
-                code = change_unit(state, verb, name, now="--now" in words) or code
+                offline = "--root=/" in words
+                code = change_unit(state, verb, name, "--now" in words, offline) or code
     state.keep()
     return code
 
 
-def change_unit(state: State, verb: str, name: str, *, now: bool) -> int:
+def change_unit(state: State, verb: str, name: str, now: bool, offline: bool) -> int:
     if name.endswith(("mount", ".timer")):
         return change_mount(verb, name)
     unit = state.unit(name)
@@ -141,6 +144,8 @@ def change_unit(state: State, verb: str, name: str, *, now: bool) -> int:
         case "mask":
             state.units.setdefault(name, {"active": "inactive", "read": of_files(name)})
             state.units[name]["enabled"] = "masked"
+        case "enable" if unit is not None and offline and unit["active"] != "inactive":
+            unit["links"] = {"enabled": "enabled"}  # systemd holds the unit, and is not told
         case "enable" if unit is not None:
             unit["enabled"] = "enabled"
         case "disable" if unit is not None:

@@ -45,6 +45,8 @@ def test_a_unit_with_its_process() -> None:
         release="feedfacefeedface",
         started_seconds=1_800_000_060.0,
         anonymous_memory_bytes=90_000 * 1024,
+        files=TABLES["unit_files"],
+        identity="891:27",
     )
     assert facts.unit("nfs-server.service") is None
     assert facts.unit("nobody.service") is None

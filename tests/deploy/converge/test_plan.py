@@ -15,6 +15,7 @@ from deploy.cluster.places import UNIT_FOLDER
 from deploy.converge.change import Change, Shell
 from deploy.converge.deployment import PHASES, plan
 from deploy.converge.machine_facts import MachineFacts
+from deploy.converge.survey import Survey
 from tests.core.inventory.cases import read
 from tests.deploy.converge.examined import problem
 from tests.deploy.converge.pi import (
@@ -28,7 +29,6 @@ from tests.deploy.converge.pi import (
     thesis,
     untouched,
     untouched_cluster,
-    with_file,
     with_unit,
 )
 from tests.deploy.converge.tables import TABLES, rows
@@ -84,13 +84,20 @@ def running(pis: PlayedPis) -> Cluster:
     return pis.deploy(SMALL, "pi-0", "pi-1")[0]
 
 
-def test_units_whose_files_systemd_has_not_read_are_read(pis: PlayedPis, running: Cluster) -> None:
-    kept = pis.machines["pi-1"].node.root / "state.json"
+def test_what_somebody_changed_on_a_node_is_told_and_mended(
+    pis: PlayedPis, running: Cluster
+) -> None:
+    node = pis.machines["pi-1"].node
+    node.does(TABLES["drift"])
+    kept = node.root / "state.json"
     state = json.loads(kept.read_text())
     state["units"][WORKER]["read"] = "another text"
     kept.write_text(json.dumps(state))
-    _, plans = pis.deploy(SMALL, "pi-1")
-    assert {*on_node(plans, "pi-1")} == {"change systemd"}
+    (told,) = SMALL.drifts(Survey(pis.facts(SMALL, "pi-1"), {}))
+    after, plans = pis.deploy(SMALL, "pi-1")
+    assert (*on_node(plans, "pi-1"),) == TABLES["mended"]
+    assert "change user pscluster-role (it has /bin/bash)" in told.line
+    assert SMALL.drifts(Survey(after, {})) == ()
 
 
 DEPLOYMENTS = st.fixed_dictionaries(
@@ -192,15 +199,6 @@ def test_a_role_is_touched_for_these_reasons_alone(running: Cluster, row: Any) -
     changes = planned(with_unit(running["pi-1"], WORKER, **row["unit"]))
     made = [(change.action, change.detail) for change in changes]
     assert made == ([row["planned"]] if "planned" in row else [])
-
-
-def test_a_unit_file_that_somebody_edited_is_put_back_and_its_role_restarted(
-    running: Cluster,
-) -> None:
-    path = f"{UNIT_FOLDER}/{WORKER}"
-    changes = planned(with_file(running["pi-1"], path, b"[Service]\nRestart=no\n"))
-    assert named(changes) == [f"change {path}", f"restart {WORKER}"]
-    assert "-Restart=no" in changes[0].diff
 
 
 def test_a_memory_controller_that_was_switched_on_changes_the_slice_alone(running: Cluster) -> None:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from deploy.converge.card import clones
-from deploy.converge.resources import File
 from tests.deploy.converge import examined
-from tests.deploy.converge.examined import findings, found, roots
+from tests.deploy.converge.examined import findings, found
 from tests.deploy.converge.pi import untouched
 from tests.deploy.converge.tables import rows
 
@@ -43,11 +42,6 @@ def test_what_is_worth_knowing_keeps_nobody_out(row: Any) -> None:
     assert all(piece in line for piece in row["says"]), line
 
 
-def test_several_problems_are_told_at_once() -> None:
-    together = found(python=None, clock_offset_seconds=900.0, disk_free_bytes={}, addresses={})
-    assert set(together) == {"python", "clock", "disk", "network"}
-
-
 def test_cards_that_were_copied_are_named() -> None:
     facts = {
         "rpi01": untouched(machine_id="a", host_keys=frozenset({"x", "y"})),
@@ -68,11 +62,3 @@ def test_cards_that_were_copied_are_named() -> None:
     (identity,) = clones(facts)["rpi02"]
     assert "dpkg-reconfigure openssh-server" in key
     assert "systemd-machine-id-setup" in identity
-
-
-def test_a_resource_that_is_as_wanted_is_left_alone() -> None:
-    facts = untouched(files={"/etc/x": roots("text")})
-    assert File("/etc/x", b"text").changes(facts) == ()
-    for other in (File("/etc/x", b"other"), File("/etc/x", b"text", mode=0o600)):
-        (change,) = other.changes(facts)
-        assert (change.action, change.kind) == ("change", "file")
