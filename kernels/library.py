@@ -92,6 +92,17 @@ def operations() -> Any:
     return tf.load_op_library(str(path()))
 
 
+def can_be_loaded() -> bool:
+    """Return whether this installation has the library of this machine."""
+    import tensorflow as tf
+
+    try:
+        operations()
+    except tf.errors.OpError:
+        return False
+    return True
+
+
 @functools.cache
 def loaded() -> NativeLibrary:
     """Load the library of this machine. Raises what `operations` raises.

@@ -41,7 +41,7 @@ from core.inventory.training import TrainJob
 from core.lazy import tf
 from core.models.curves import Curve
 from core.models.kernels import compiled_by_xla
-from core.models.native import NativeNetwork
+from core.models.native import LibraryClassification, NativeNetwork
 from core.models.network import BuiltIn, Network
 from core.models.objective import EXAMPLES
 from core.status.events import Advanced, Consumer, Evaluated, FiguresComputed, StageBegan
@@ -95,6 +95,8 @@ class Evaluation:
     ) -> None:
         """`job`: of the training, whose arithmetic computes the answers."""
         self.objective = network.objective
+        if job.arithmetic == LIBRARY:
+            self.objective = LibraryClassification(network.objective.outputs)
         self.shapes: dict[str, tuple[int, ...]] = {}
         compute = answering(network, job)
 

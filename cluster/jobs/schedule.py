@@ -1,8 +1,7 @@
 """The learning rate of each update of a training."""
 
-from math import cos, pi
-
 from core.inventory.training_sections import Constant, OneCycle
+from core.models.turns import cosines_and_sines
 
 
 def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updates: int) -> float:
@@ -24,4 +23,5 @@ def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updat
 
 
 def _between(start: float, end: float, share: float) -> float:
-    return end + (start - end) / 2.0 * (1.0 + cos(pi * min(max(share, 0.0), 1.0)))
+    cosine, _ = cosines_and_sines(min(max(share, 0.0), 1.0) / 2.0)
+    return end + (start - end) / 2.0 * (1.0 + float(cosine))

@@ -379,9 +379,8 @@ def connected(
 
     `computing` are the devices of this process. Raises what the two classes raise.
     """
-    # What the coordinator itself computes, such as the figures that a network measures, is the same
-    # with and without workers. On an AMD EPYC a matrix product on two threads has other last bits
-    # than on one.
+    # What TensorFlow computes in the coordinator is the same with and without workers. On an AMD
+    # EPYC a matrix product on two threads has other last bits than on one.
     one_thread_an_operation()
     job = inventory.jobs.train
     if job.facts.needs_roles():

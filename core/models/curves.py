@@ -8,6 +8,9 @@ to the width of a bin: the sum over the thresholds of precision times the recall
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
+from math import sqrt
+from operator import mul
 from typing import Any
 
 from core.lazy import np, tf
@@ -36,11 +39,7 @@ def score_counts(targets: Any, probabilities: Any, counts: Any, classes: int) ->
 
     Targets (n,), probabilities (n, classes), counts (n,).
     """
-    sure = tf.clip_by_value(probabilities, SURE, 1.0 - SURE)
-    odds = tf.math.log(sure) - tf.math.log1p(-sure)
-    highest = float(np.log((1.0 - SURE) / SURE))
-    place = tf.cast(tf.floor((odds + highest) * (BINS / (2.0 * highest))), tf.int32)
-    place = tf.clip_by_value(place, 0, BINS - 1)
+    place = tf.raw_ops.Bucketize(input=probabilities, boundaries=_borders())
     own = tf.one_hot(tf.cast(targets, tf.int32), classes, dtype=tf.int32)
     rows = tf.range(classes)[None] * (2 * BINS) + own * BINS + place
     weights = tf.cast(counts, tf.float64)[:, None] * tf.ones([1, classes], tf.float64)
@@ -48,6 +47,19 @@ def score_counts(targets: Any, probabilities: Any, counts: Any, classes: int) ->
         tf.reshape(weights, [-1]), tf.reshape(rows, [-1]), classes * 2 * BINS
     )
     return tf.reshape(flat, [classes, 2, BINS])
+
+
+def _borders() -> list[float]:
+    """Return the probabilities between the bins, whose log-odds lie equally far apart.
+
+    Roots, products and quotients make them: a logarithm has other last bits on other processors.
+    """
+    highest = (1.0 - SURE) / SURE
+    ratio = highest
+    for _ in range(BINS.bit_length() - 2):
+        ratio = sqrt(ratio)
+    odds = accumulate([ratio] * (BINS - 1), mul, initial=1.0 / highest)
+    return [each / (1.0 + each) for each in odds][1:]
 
 
 def curves_of(counts: Any) -> list[Curve | None]:

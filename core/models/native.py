@@ -4,10 +4,13 @@ The bits follow from the recipe alone; docs/kernels.md says why.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from core.lazy import np, tf
-from core.models.network import BuiltIn
+from core.models.network import Problem
+from core.models.operations import Operations, Tensor
+from core.models.tasks import Classification
+from core.parameters import Layout
 from kernels.library import nodes, operations
 from kernels.writing import KernelOperations
 
@@ -62,10 +65,35 @@ class SlotsOfBatch:
         return [size for _, size in nodes(self.first, self.count)]
 
 
+class WrittenNetwork(Protocol):
+    """What a program is written of: a built-in network, or a part of one."""
+
+    layout: Layout
+    problem: Problem
+
+    def logits(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Return (batch, `problem.outputs`) for windows (batch, steps, channels)."""
+
+
+class LibraryClassification(Classification):
+    """A classification whose losses and shares the library computes."""
+
+    def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
+        assert not smoothing, "a training has the losses of its gradients"
+        labels = tf.cast(targets, tf.int32)
+        losses = operations().pscluster_judged(logits=answers, labels=labels).losses
+        return tf.ensure_shape(losses, targets.shape)
+
+    def _shares(self, answers: Any) -> Any:
+        labels = tf.zeros(tf.shape(answers)[:1], tf.int32)
+        shares = operations().pscluster_judged(logits=answers, labels=labels).shares
+        return tf.ensure_shape(shares, answers.shape)
+
+
 class NativeNetwork:
     """The library's program of a network, in a graph."""
 
-    def __init__(self, network: BuiltIn, *, threads: int = OWN_THREADS) -> None:
+    def __init__(self, network: WrittenNetwork, *, threads: int = OWN_THREADS) -> None:
         self.network = network
         self._threads = threads
         written = KernelOperations(network).written()

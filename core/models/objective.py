@@ -76,13 +76,13 @@ class Objective(ABC):
         """Count the right answers, a float32 scalar; 0 where none is right or wrong."""
 
     def sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
-        """What the figures are computed from, added up over a batch.
+        """What the figures are computed from, added up over a batch, but for each loss by itself.
 
         `counts`, float32 (n,), is 1 for what counts.
         """
         found = {
             EXAMPLES: tf.reduce_sum(counts),
-            LOSS: tf.reduce_sum(self.losses(targets, answers) * counts),
+            LOSS: self.losses(targets, answers) * counts,
             **self._sums(targets, answers, counts),
         }
         for name, values in self._own(targets, answers).items():
@@ -117,7 +117,9 @@ class Objective(ABC):
             for name, value in sums.items()
             if name.startswith(OWN)
         }
-        return self._figures(sums, examples, float(sums[LOSS]) / examples, own)
+        # TensorFlow adds up in an order that differs by processor.
+        loss = float(np.sum(sums[LOSS], dtype=np.float64))
+        return self._figures(sums, examples, loss / examples, own)
 
     @abstractmethod
     def _figures(

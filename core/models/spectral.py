@@ -1,8 +1,7 @@
 """`spectral`: hundreds of standardized statistics of a window, then one hidden layer."""
 
-import functools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -10,11 +9,13 @@ from pydantic import Field
 from core.inventory.fields import Choice
 from core.lazy import np, tf
 from core.models.layers import Dropout, Product
+from core.models.native import NativeNetwork
 from core.models.network import BuiltIn, Parameter, Problem, constant
 from core.models.operations import Operations, Tensor
 from core.models.tensorflow_operations import TensorFlowOperations
 from core.models.window_statistics import AXES, WindowStatistics
-from core.parameters import Vector
+from core.parameters import Layout, Vector
+from kernels.library import can_be_loaded
 
 FARTHEST = 8.0
 """Standard deviations from the mean beyond which a statistic says nothing more."""
@@ -65,22 +66,25 @@ class StandardizedStatistics:
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return float32 (batch, statistics) from standardized windows (batch, steps, channels)."""
-        scale = ops.parameters[f"{self.name}/scale"]
-        shift = ops.parameters[f"{self.name}/shift"]
         mean = ops.parameters[f"{self.name}/mean"]
         deviation = ops.parameters[f"{self.name}/deviation"]
-        found = self.function(ops, windows * scale + shift)
-        standardized = (found - mean) / deviation
+        standardized = (self.measures(ops, windows) - mean) / deviation
         # The tail is a part of the vector that is differentiated: without this, so were every
         # statistic.
         return ops.without_gradient(ops.clip(standardized, -FARTHEST, FARTHEST))
+
+    def measures(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Return the statistics as they are before that."""
+        scale = ops.parameters[f"{self.name}/scale"]
+        shift = ops.parameters[f"{self.name}/shift"]
+        return self.function(ops, windows * scale + shift)
 
     def measured(self, standardization: Any, windows: Iterable[Any]) -> dict[str, Any]:
         """Return the untrained parameters, from training windows in blocks (n, steps, channels).
 
         `standardization`, float32 (2, channels), is the mean and deviation with which the windows
-        were standardized. The sums are float64 in the order of the windows: the same bits for any
-        cluster.
+        were standardized. The library computes the statistics, and the sums are float64 in the
+        order of the windows: the same bits for any cluster, whatever processor the coordinator has.
         """
         mean, deviation = (np.asarray(row, np.float64) for row in standardization)
         of_sensor = deviation.copy()
@@ -88,12 +92,12 @@ class StandardizedStatistics:
             axes = np.add.outer(self.problem.sensors, np.arange(AXES))
             of_sensor[axes] = np.sqrt(np.square(deviation)[axes].mean(1, keepdims=True))
         scale, shift = ((values / of_sensor).astype(np.float32) for values in (deviation, mean))
-        traced = _traced(self.function)
+        compute = Measuring(self).computing({"scale": scale, "shift": shift})
         total = np.zeros(self.function.count)
         squares = np.zeros(self.function.count)
         rows = 0
         for block in windows:
-            found = traced(tf.constant(block, tf.float32), scale, shift).numpy().astype(np.float64)
+            found = compute(np.asarray(block, np.float32)).numpy().astype(np.float64)
             total = total + found.sum(0)
             squares = squares + np.square(found).sum(0)
             rows = rows + len(found)
@@ -109,21 +113,29 @@ class StandardizedStatistics:
         return {f"{self.name}/{name}": values.astype(np.float32) for name, values in fitted.items()}
 
 
-@functools.cache
-def _traced(statistics: WindowStatistics) -> Any:
-    """Trace the statistics of any number of windows once a process, for all its fits."""
-    steps = statistics.steps
-    channels = statistics.channels
-    specs = [
-        tf.TensorSpec([None, steps, channels]),
-        tf.TensorSpec([channels]),
-        tf.TensorSpec([channels]),
-    ]
-    return tf.function(
-        lambda windows, scale, shift: statistics(TensorFlowOperations({}), windows * scale + shift),
-        input_signature=specs,
-        autograph=False,
-    )
+class Measuring:
+    """A network that ends with the statistics themselves."""
+
+    def __init__(self, statistics: StandardizedStatistics) -> None:
+        self._statistics = statistics
+        self.layout = Layout(statistics.parameters()[:2])
+        self.problem = replace(statistics.problem, outputs=statistics.function.count)
+
+    def logits(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Write the network."""
+        return self._statistics.measures(ops, windows)
+
+    def computing(self, values: dict[str, Any]) -> Callable[[Any], Any]:
+        """Return what computes the statistics of windows, with these parameters.
+
+        It is TensorFlow in an installation whose library of kernels cannot be loaded.
+        """
+        named = {f"{self._statistics.name}/{name}": value for name, value in values.items()}
+        if not can_be_loaded():
+            return lambda windows: self.logits(TensorFlowOperations(named), tf.constant(windows))
+        native = NativeNetwork(self)
+        vector = self.layout.pack(named)
+        return lambda windows: native.answers(vector[:0], vector, windows)
 
 
 class SpectralModel(Choice):

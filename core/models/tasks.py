@@ -43,8 +43,7 @@ class Classification(Objective):
         if self.probabilities:
             # As Keras: with a sigmoid a class the loss would otherwise be least where every class
             # is certain.
-            shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
-            shares = tf.clip_by_value(shares, SMALLEST_PROBABILITY, 1.0)
+            shares = tf.clip_by_value(self._shares(answers), SMALLEST_PROBABILITY, 1.0)
             return -tf.reduce_sum(labels * tf.math.log(shares), -1)
         return tf.nn.softmax_cross_entropy_with_logits(labels, answers)
 
@@ -87,11 +86,13 @@ class Classification(Objective):
         """What curves are drawn from, where each example has one of a few classes."""
         if len(targets.shape) != 1 or self.outputs > MOST_CLASSES:
             return {}
+        return {SCORES: score_counts(targets, self._shares(answers), counts, self.outputs)}
+
+    def _shares(self, answers: Any) -> Any:
+        """Return what each class has of the answers' certainty, (n, classes)."""
         if self.probabilities:
-            shares = tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
-        else:
-            shares = tf.nn.softmax(answers)
-        return {SCORES: score_counts(targets, shares, counts, self.outputs)}
+            return tf.math.divide_no_nan(answers, tf.reduce_sum(answers, -1, keepdims=True))
+        return tf.nn.softmax(answers)
 
     def curves(self, sums: Values) -> list[Curve | None]:
         """Return the curves of the scores that were counted."""

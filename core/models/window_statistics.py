@@ -13,6 +13,7 @@ from typing import Any
 
 from core.lazy import np
 from core.models.operations import Operations, Tensor
+from core.models.turns import cosines_and_sines
 
 AXES = 3
 """Channels that belong together, x, y and z of one sensor."""
@@ -140,8 +141,7 @@ def _log_spectrum(ops: Operations, centred: Tensor, steps: int, count: int) -> t
 def waves(steps: int, bins: int) -> Any:
     """Float32 (steps, 2 * bins): cosines, then sines, of whole periods in `steps`."""
     turns = np.outer(np.arange(steps), np.arange(bins)) % steps
-    angles = 2.0 * np.pi * turns / steps
-    return np.concatenate([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    return np.concatenate(cosines_and_sines(turns / steps), 1).astype(np.float32)
 
 
 def bands(steps: int) -> list[tuple[int, int]]:

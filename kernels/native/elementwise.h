@@ -95,7 +95,8 @@ INLINE void in_mask(const Recipe& recipe, long row, int32_t site, float keep, lo
 
 // ---------------------------------------------------------------------------------------- loss
 
-// softmax of `count` logits, into p; returns the logarithm of the sum and the largest in `top`.
+// softmax of `count` logits, into p; returns the logarithm of the sum and the largest in `top`. A
+// logit that is no number makes both of p and the logarithm none: `log1` would lose it.
 INLINE float softmax(const float* logits, long count, float* p, float* top) {
   float most = logits[0];
   for (long k = 0; k < count; ++k)
@@ -108,7 +109,7 @@ INLINE float softmax(const float* logits, long count, float* p, float* top) {
   for (long k = 0; k < count; ++k)
     p[k] = p[k] / sum;
   *top = most;
-  return log1(sum);
+  return sum == sum ? log1(sum) : sum;
 }
 
 // The loss of one window, and its gradient by the logits: cross-entropy with smoothed labels.

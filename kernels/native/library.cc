@@ -340,6 +340,7 @@ const char* gradient_of(const Batch& batch, const Kind& kind, float* nodes, floa
   if (const char* why = refusal_of(batch)) return why;
   Prepared made(batch);
   if (made.refusal) return made.refusal;
+  if (batch.classes > kMostWidth) return "the last value has too many classes";
   const long trained = batch.numbers.trained_size, width = trained + batch.numbers.statistics_size;
   const long end = batch.first_slot + batch.slot_count,
              threads = threads_of(batch, made.program, kind, 4.0),

@@ -49,7 +49,7 @@ struct Ieee {
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 // A change of any result's bits, or of what an operation takes, raises it.
-constexpr int32_t kVersion = 5;
+constexpr int32_t kVersion = 6;
 
 // How many largest aligned subtrees a range of slots has.
 long nodes_of(long first, long count);
@@ -75,6 +75,11 @@ const char* proof_of(const Kind& kind, int32_t* words);
 
 // The same of logits, (rows, classes), outside training.
 const char* logits_of(const Batch& batch, const Kind& kind, float* logits);
+
+// The shares of the classes in each row's answer, (rows, classes), and the cross-entropy with its
+// label, (rows); NaN for a label that there is not.
+void judged(const float* logits, const int32_t* labels, long rows, long classes, float* shares,
+            float* losses);
 
 // A layer of a network that others compute. Its results are the last value, (rows, classes). What
 // its gradient needs of the values may be kept, in `kept_of` floats; without, it computes them

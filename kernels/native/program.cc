@@ -60,7 +60,7 @@ class Reader {
     }
     if (program_.count < 2) return refuse("there is nothing to compute");
     const Value& last = program_.values[program_.count - 1];
-    if (!program_.layer && (last.rank != 1 || last.sequence || last.inner > kMostWidth))
+    if (!program_.layer && (last.rank != 1 || last.sequence))
       return refuse("the last value must be (batch, classes)");
     place();
     return true;

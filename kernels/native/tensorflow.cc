@@ -184,10 +184,23 @@ void compute_logits(void*, TF_OpKernelContext* context) {
   const auto s = call.words<Settings>(kShared, "settings: expected threads and classes");
   if (!call.ok()) return;
   batch.threads = threads_for(s.threads), batch.classes = s.classes;
-  if (s.classes < 1 || s.classes > kMostWidth)
+  if (s.classes < 1 || s.classes > kMostFloatsOfRow)
     return call.refuse("settings: no such number of classes");
   float* logits = call.output(0, {batch.rows, s.classes});
   if (call.ok()) call.refuse(logits_of(batch, *kind_named(nullptr), logits));
+}
+
+void compute_judged(void*, TF_OpKernelContext* context) {
+  Call call(context);
+  const auto logits = call.input(0);
+  const auto labels = call.input<int32_t>(1);
+  const long rows = labels.size, classes = rows > 0 ? logits.size / rows : 0;
+  if (call.ok() && (logits.size != rows * classes || (rows > 0 && classes < 1)))
+    return call.refuse("judged: expected logits (n, classes) and labels (n)");
+  float* shares = call.output(0, {rows, classes});
+  float* losses = call.output(1, {rows});
+  Ieee state;
+  if (call.ok()) judged(logits.at, labels.at, rows, classes, shares, losses);
 }
 
 // A layer: program, trained, windows, settings.
@@ -388,6 +401,8 @@ __attribute__((constructor)) void register_all() {
       {"program: int32", "constants: float", "trained: float", "statistics: float",
        "windows: float", "settings: int32"},
       {"logits: float"}, compute_logits);
+  add("PsclusterJudged", {"logits: float", "labels: int32"}, {"shares: float", "losses: float"},
+      compute_judged);
   add("PsclusterLayer", {"program: int32", "trained: float", "windows: float", "settings: int32"},
       {"results: float", "kept: float"}, compute_layer);
   add("PsclusterLayerGradient",

@@ -50,6 +50,21 @@ def test_a_gradient_in_a_graph_has_the_bits_of_the_library() -> None:
     assert found.hits.numpy().tobytes() == expected.hits.tobytes()
 
 
+def test_answers_are_judged_as_tensorflow_does_and_what_is_no_number_stays_none() -> None:
+    answers = (DRAWS.normal(size=(50, 5)) * 10).astype(np.float32)
+    answers[7, 3] = np.nan
+    labels = DRAWS.integers(0, 5, 50).astype(np.int32)
+    shares, losses = operations().pscluster_judged(logits=answers, labels=labels)
+    expected = tf.nn.softmax(answers).numpy()
+    expected[7] = np.nan
+    np.testing.assert_allclose(shares, expected, rtol=2e-6, atol=1e-12)
+    expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, answers)
+    np.testing.assert_allclose(losses, expected, rtol=2e-6, atol=2e-6)
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [7]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"logits \(n, classes\)"):
+        operations().pscluster_judged(logits=answers, labels=labels[1:])
+
+
 OPTIMIZERS: list[tuple[Optimizer, int, Sequence[float]]] = [
     (MomentumSGD(), 0, (0.0, 0.0, 0.0)),
     (MomentumSGD(momentum=0.9), 0, (0.9, 0.0, 0.0)),

@@ -48,6 +48,17 @@ def test_one_process_gives_the_golden_bits(name: str) -> None:
         assert trained_alone(cluster, recipe["settings"], recipe["small"]) == recipe
 
 
+def test_older_coordinators_give_the_bits_of_the_recipe_that_a_first_run_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its statistics are measured, its epoch is chosen and its model is tested on each of them."""
+    recipe = recipes()["unseen"]
+    with cluster_of(1, start=False) as cluster:
+        for oldest in ("AVX2", "AVX", "SSE41"):
+            monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", oldest)
+            assert trained_alone(cluster, recipe["settings"], recipe["small"]) == recipe
+
+
 def test_other_settings_give_other_bits() -> None:
     found = recipes()
     assert len({recipe["parameters_sha256"] for recipe in found.values()}) == len(found)

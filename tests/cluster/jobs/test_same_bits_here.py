@@ -18,9 +18,7 @@ from tests.cluster.jobs.steps_here import (
     ROWS,
     Scaled,
     agreed,
-    built_in,
     job_of,
-    measured,
     of_app,
     trained,
 )
@@ -63,30 +61,6 @@ def test_the_modes_agree_on_weighted_losses(data: Dataset) -> None:
     mean = float((own * np.array([0.3, 1.0, 1.0, 3.7])[EVERY_ROW % 4])[rows].mean())
     assert losses[0] / unweighted_losses[0] == pytest.approx(mean, rel=0.2)
     assert mean > 1.3, "or that says nothing"
-
-
-@pytest.mark.parametrize(
-    ("name", "pieces", "options"),
-    [
-        ("spectral", 3, {}),
-        pytest.param("spectral", 4, {}, marks=pytest.mark.long),
-        pytest.param("hybrid", 3, {"filters": 8, "hidden": 8, "layers": 1}, marks=pytest.mark.long),
-    ],
-)
-def test_statistics_of_windows_have_the_same_bits(
-    data: Dataset, name: str, pieces: int, options: dict[str, int]
-) -> None:
-    network = built_in(name, **options)
-    modes = [("sync", parts) for parts in (1, 2, pieces) if pieces % parts == 0]
-    model = {"name": name, **options}
-    expected, _ = agreed(network, data, [*modes, ("allreduce", 1)], slots=pieces, model=model)
-    # What is measured once keeps its bits, also where the shares of the slots are no binary
-    # fractions.
-    begun = network.layout.unpack(measured(network, data)[0])
-    ended = network.layout.unpack(expected)
-    assert not np.array_equal(begun["head/kernel"], ended["head/kernel"])
-    for part in ("scale", "shift", "mean", "deviation"):
-        np.testing.assert_array_equal(ended[f"statistics/{part}"], begun[f"statistics/{part}"])
 
 
 @pytest.mark.long

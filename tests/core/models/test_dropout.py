@@ -30,10 +30,6 @@ def test_the_asked_share_is_kept_and_scaled_up() -> None:
     assert abs(kept.mean() - 0.85) < 5 * deviation
 
 
-def test_nothing_is_dropped_outside_training() -> None:
-    assert (masked(1, 2, training=False) == 1).all()
-
-
 def test_a_networks_steps_repeat_exactly_and_evaluation_ignores_the_seed() -> None:
     config = ResidualModel(hidden=8, layers=2)
     network = build(config, window_steps=10, channels=4, classes=3, keep_probability=0.5)

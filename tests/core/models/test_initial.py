@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from core.models.network import BuiltIn, Draws, glorot_uniform, lstm_kernel, orthogonal_rows
+from core.models.network import BuiltIn, Draws, lstm_kernel, orthogonal_rows
 from core.models.thesis import ThesisModel
 from tests.core.models.yardstick import small
 
@@ -28,13 +28,6 @@ def test_seeds_and_parameters_have_streams_of_their_own() -> None:
     values = network().layout.unpack(first)
     one, two = (values[f"layer{layer}/cell0/projection/kernel"] for layer in (1, 2))
     assert (one != two).all()
-
-
-def test_glorot_stays_within_its_limit_and_fills_it() -> None:
-    values = glorot_uniform(Draws(3, 0), (5, 30, 60))
-    limit = np.sqrt(6 / (5 * 90))
-    assert np.abs(values).max() <= limit
-    assert values.std() == pytest.approx(limit / np.sqrt(3), rel=0.02)
 
 
 @pytest.mark.parametrize("hidden", [8, 64])

@@ -3,7 +3,6 @@
 Sizes, shapes, no state, graphs that do not grow with the window.
 """
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,7 @@ import pytest
 from core.inventory.extensions import MODELS
 from core.inventory.fields import Choice as ModelConfig
 from core.lazy import tf
-from core.models.dblstm import DeepBidirectionalModel
-from core.models.kth import KthModel
 from core.models.network import Network
-from experiments.tables.paper import paper_table
 from tests.core.models.yardstick import gradient_function, logits, small, windows
 from tests.tables import table
 
@@ -38,25 +34,6 @@ def test_parameter_counts_on_the_classic_channels(row: dict[str, Any]) -> None:
     network = classic(of_row(row["model"]))
     assert network.layout.trained_size == row["parameters"]
     assert network.describe()["parameters"] == row["parameters"]
-
-
-def test_each_layer_of_the_dblstm_has_kimms_parameters() -> None:
-    sizes: Counter[str] = Counter()
-    for slot in classic(DeepBidirectionalModel()).layout.slots:
-        sizes[slot.spec.name.partition("/")[0]] += slot.spec.size
-    assert [*sizes.values()] == [row["parameters"] for row in paper_table("kimm-layers").rows]
-
-
-def test_the_network_of_the_slides_has_their_count_of_weights() -> None:
-    """3 x 64 + 2 x 4 x (64^2 + 64^2) + 64 x 7 = 66,176 without biases.
-
-    Their checkpoint has 66,759 parameters.
-    """
-    layout = small(KthModel(), 200, 3, 7).layout
-    assert layout.trained_size == 66_759
-    specs = [slot.spec for slot in layout.slots]
-    assert sum(spec.size for spec in specs if not spec.name.endswith("/bias")) == 66_176
-    assert small(KthModel(), 200, 3, 6).layout.trained_size == 66_694
 
 
 @every

@@ -3,7 +3,11 @@
 What the network keeps of its training windows.
 """
 
+import hashlib
 import itertools
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from core.lazy import tf
+from core.models import spectral
+from core.models.hybrid import HybridModel
 from core.models.network import Network, Problem
 from core.models.spectral import FARTHEST, SpectralModel
 from core.models.tensorflow_operations import TensorFlowOperations
@@ -133,6 +139,35 @@ def test_the_blocks_that_are_measured_do_not_matter(network: Network, vector: Ve
     assert not np.array_equal(other, whole)
     trained = network.layout.trained_size
     np.testing.assert_array_equal(whole[:trained], network.initial(0)[:trained])
+
+
+BEGUN = "f8ffe9e7a9e573d4873a7732cd7e0ed6ceb9a6fae559517f1407c9f73a8a734e"
+"""The digest of `begun`, whatever processor computes it."""
+
+
+def begun() -> str:
+    """The digest of what a small one of the shipped networks begins with."""
+    network = small(HybridModel(filters=8, hidden=8, layers=1, statistics_hidden=8), 64, 6)
+    windows = np.random.default_rng(7).uniform(-1, 1, (40, 64, 6)).astype(np.float32)
+    moments = np.full((2, 6), 0.5, np.float32)
+    vector = network.measured(network.initial(0), moments, [windows])
+    return hashlib.sha256(vector.tobytes()).hexdigest()
+
+
+def test_a_coordinator_without_avx2_measures_the_same_bits() -> None:
+    program = f"from {__name__} import begun; print(begun())"
+    older = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX", "PSCLUSTER_KERNELS": "scalar"}
+    found = subprocess.check_output([sys.executable, "-c", program], env=older, text=True)
+    assert (found.strip(), begun()) == (BEGUN, BEGUN)
+
+
+def test_an_installation_without_the_library_measures_about_the_same(
+    network: Network, vector: Vector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spectral, "can_be_loaded", lambda: False)
+    found = measured(network, STANDARD[:30], STANDARD[30:])
+    np.testing.assert_allclose(found, vector, rtol=1e-4, atol=1e-5)
+    assert not np.array_equal(found, vector)
 
 
 def test_a_statistic_far_off_is_cut_off(network: Network, vector: Vector) -> None:
