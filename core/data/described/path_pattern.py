@@ -12,7 +12,7 @@ from core.data.described.description import APART
 from core.errors import DataError
 
 MOST_READINGS = 16
-"""Ways of the rest of a path that are told apart."""
+"""Ways of the rest of a path, at most."""
 LONGEST_PART = 255
 """Of a path, as file systems have it."""
 FOLDERS = "**/"
