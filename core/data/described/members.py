@@ -199,8 +199,8 @@ def sheaves(
         folders = sorted(begins)
         raise DataError(
             f"{source}: {form.title}: {form.files[0]} begins in {folders[0]!r:.60} and in"
-            f" {folders[1]!r:.60}; name one folder, or describe the paths in a format of your own with"
-            " `like`, `files` and `anchored: false`"
+            f" {folders[1]!r:.60}; name one folder, or describe the paths in a format of your own"
+            " with `like`, `files` and `anchored: false`"
         )
     return [Sheaf(name, found[name], said[name]) for name in sorted(found)]
 
