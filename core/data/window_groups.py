@@ -27,7 +27,7 @@ LEAK = (
 
 
 Parts = NDArray[np.integer] | NDArray[np.bool_]
-"""Of windows: whether each is for the test; -1 is for neither part."""
+"""Each number says whether a window is for the test; -1 is for neither part."""
 
 
 @dataclass(frozen=True)

@@ -196,11 +196,11 @@ def sheaves(
         said[name] = words
     _refuse_incomplete(source, form, found)
     if form.anchored and not unlabelled and len(begins) > 1:
-        first, second, *_ = sorted(begins)
+        folders = sorted(begins)
         raise DataError(
-            f"{source}: {form.title}: {form.files[0]} begins in {first!r:.60} and in"
-            f" {second!r:.60}; name one folder, or describe the paths in a format of your own with"
-            " `like`, `files` and `anchored: false`"
+            f"{source}: {form.title}: {form.files[0]} begins in {folders[0]!r:.60} and in"
+            f" {folders[1]!r:.60}; name one folder, or describe the paths in a format of your own"
+            " with `like`, `files` and `anchored: false`"
         )
     return [Sheaf(name, found[name], said[name]) for name in sorted(found)]
 

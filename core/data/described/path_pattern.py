@@ -12,9 +12,9 @@ from core.data.described.description import APART
 from core.errors import DataError
 
 MOST_READINGS = 16
-"""Ways of the rest of a path that are told apart."""
+"""Ways of the rest of a path, at most."""
 LONGEST_PART = 255
-"""Of a path, as file systems have it."""
+"""File systems allow no longer one."""
 FOLDERS = "**/"
 NUMBER = "{number}"
 _TOKENS = re.compile(r"\*\*/|\*|\{\w+(?:![^{}]+)?\}|[^*{}]+|[{}]")
@@ -64,18 +64,18 @@ class PathPattern:
             if place == len(self._tokens):
                 return [("", {})] if begin == len(text) else []
             token = self._tokens[place]
-            found: list[tuple[str, Words]] = []
+            all_ways: list[tuple[str, Words]] = []
             for end in token.ends(text, begin):
-                said = text[begin:end]
-                own = "*" if token.word in APART else said
+                value = text[begin:end]
+                label = "*" if token.word in APART else value
                 for rest, words in ways(place + 1, end):
-                    if token.word and words.get(token.word, said).lower() == said.lower():
-                        found.append((own + rest, {**words, token.word: said}))
-                    elif not token.word and (own + rest, words) not in found:
-                        found.append((own + rest, words))
-                if len(found) >= MOST_READINGS:
+                    if token.word and words.get(token.word, value).lower() == value.lower():
+                        all_ways.append((label + rest, {**words, token.word: value}))
+                    elif not token.word and (label + rest, words) not in all_ways:
+                        all_ways.append((label + rest, words))
+                if len(all_ways) >= MOST_READINGS:
                     break
-            return found
+            return all_ways
 
         return ways
 
@@ -117,12 +117,13 @@ def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) 
     readings = [one for one in readings if one[1].get("label") in labels] or readings
     for _, words, _ in readings[1:]:
         shared = sorted(words.keys() & readings[0][1].keys())
-        first, other = ([one[word] for word in shared] for one in (readings[0][1], words))
-        if first != other:
+        first = [readings[0][1][word] for word in shared]
+        second = [words[word] for word in shared]
+        if first != second:
             word = next(word for word in shared if words[word] != readings[0][1][word])
             raise DataError(
                 f"{where}: fits `files` in two ways: {', '.join(shared)} is {', '.join(first):.80}"
-                f" or {', '.join(other):.80}; say which marks one may not have, as"
+                f" or {', '.join(second):.80}; say which marks one may not have, as"
                 f" {{{word}!_}}, write {{number}} for digits, or name all labels in label.words"
             )
     return next(iter(readings), None)

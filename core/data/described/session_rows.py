@@ -22,7 +22,7 @@ from core.data.described.text_rows import Damage, Rows, TextRows
 from core.errors import DataError
 
 ABOUT_LETTERS = 2**16
-"""Of a file about the device: less than the longest value that is read."""
+"""A file about the device is read so far, which is less than the longest value of `csv`."""
 
 
 def rows_of(

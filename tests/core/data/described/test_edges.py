@@ -11,7 +11,7 @@ import pytest
 from core.data.described.fitting import fits
 from core.data.described.known_formats import described as described_by
 from core.data.described.members import members_of, sheaves
-from core.data.described.path_pattern import PathPattern
+from core.data.described.path_pattern import PathPattern, only
 from core.data.described.session_rows import rows_of as rows_read
 from core.data.described.text_rows import Damage
 from core.data.show.recording import look_at
@@ -40,17 +40,6 @@ WHOSE = "who,from,until,what\n"
 
 def by_person() -> dict[str, bytes]:
     return {f"{who}.csv": Form().bytes_of(rows_of(who)) for who in PEOPLE}
-
-
-def by_label() -> dict[str, bytes]:
-    rows = [(row["label"], who, row) for who in PEOPLE for row in rows_of(who)]
-    names = sorted({(label, who) for label, who, _ in rows})
-    return {
-        f"{name[0]}_{name[1]}_1.csv": Form().bytes_of(
-            [row for *own, row in rows if tuple(own) == name]
-        )
-        for name in names
-    }
 
 
 def with_intervals(folder: Path, content: str, **said: Any) -> Path:
@@ -157,16 +146,14 @@ def test_a_path_has_one_reading_or_is_refused_with_two(
     assert (found[1] if found else None) == said
 
 
-def test_patterns_and_labels_of_a_format_say_which_reading_is_meant(tmp_path: Path) -> None:
-    files = {name.replace("_1.", "_fast_1."): by for name, by in by_label().items()}
-    said = {**DESCRIBED_SO, "files": "{label}_{person}_1.csv", "label": {}, "person": {}}
-    with refused("own/rest_anna_fast_1.csv: fits `files` in two ways: label, person is rest, "):
-        windows_of(put(tmp_path / "own", files, said))
-    said["label"] = {"words": {"rest": "rest", "walk": "walk"}}
-    assert windows_of(put(tmp_path / "own", files, said)).labels == ("rest", "walk")
-    said["files"] = ["{label}_{person}_1.csv", "{person}_{label}_1.csv"]
-    with refused("own/rest_anna_fast_1.csv: fits `files` in two ways"):
-        windows_of(put(tmp_path / "own", files, {**said, "label": {}}))
+def test_known_labels_decide_and_two_patterns_may_not_contradict(tmp_path: Path) -> None:
+    readings = PathPattern("{label}_{person}.csv").readings("walk_fast_anna.csv")
+    found = only("own", readings, ["walk"])
+    assert found is not None
+    assert found[1] == {"label": "walk", "person": "fast_anna"}
+    said = {**DESCRIBED_SO, "files": ["{label}/{person}.csv", "{person}/{label}.csv"], "label": {}}
+    with refused("own/rest/anna.csv: fits `files` in two ways: label, person is rest, anna or"):
+        windows_of(put(tmp_path / "own", {"rest/anna.csv": b""}, {**said, "person": {}}))
 
 
 def test_known_formats_begin_in_one_folder(tmp_path: Path) -> None:
