@@ -141,12 +141,6 @@ def test_loss_and_metrics_are_keras_own(
         ("regression", lambda: {"loss": "mse"}, {"loss": half_of_it}, r"leave one of them out"),
         (
             "regression",
-            lambda: {"loss": "mse", "metrics": ["mse"]},
-            {"metrics": half_of_it},
-            r"leave one of them",
-        ),
-        (
-            "regression",
             lambda: {"metrics": [metrics.R2Score()]},
             {},
             r"metric r2_score \(R2Score\) is no mean over",
