@@ -60,9 +60,9 @@ if [ -n "$base" ]; then
     [ -d "$base" ] || refuse 77 "$base is not there: fab deploy start --no-jobs installs it"
     for site in "$work"/environment/lib/python*/site-packages; do printf '%s\n' "$layer" >"$site/pscluster.pth"; done
 fi
-lacking='import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))'
-lacks=$("$work/environment/bin/python" -I -c "$lacking" $imports 2>&1)
-[ -z "$lacks" ] || refuse 76 "the list of packages lacks $lacks, which jobs import: \`make requirements\` in" \
+lacking='import importlib.util as u, sys; sys.exit(" ".join(name for name in sys.argv[1:] if u.find_spec(name) is None) or 0)'
+lacks=$("$work/environment/bin/python" -I -c "$lacking" $imports 2>&1) ||
+    refuse 76 "the list of packages lacks $lacks, which jobs import: \`make requirements\` in" \
     "the checkout writes the whole list"
 rm -rf "$work/cache" "$work/environment/.lock" "$wheels"
 touch "$work/environment/.complete"
