@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cluster.jobs.evaluate import Evaluation, Evaluator
+from cluster.jobs.evaluation import Evaluation, Evaluator
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs

@@ -20,7 +20,7 @@ from cluster.jobs.calibration import latest_calibration, speeds_of
 from cluster.jobs.chaos_log import Hold, sabotage
 from cluster.jobs.checkpointing import Counts, Resumption, RunKeeper
 from cluster.jobs.divergence import DivergedError
-from cluster.jobs.evaluate import Evaluator, figures_computed, tested
+from cluster.jobs.evaluation import Evaluator, figures_computed, tested
 from cluster.jobs.event_files import FOLDER, EventFiles
 from cluster.jobs.fit import Fit, Plan, Rows, epochs_of_refit
 from cluster.jobs.from_run import continued, model_to_continue, standardization

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster.jobs.by_group import describe_groups, line_of_groups
-from cluster.jobs.evaluate import CHUNK, Evaluation, Evaluator
+from cluster.jobs.evaluation import CHUNK, Evaluation, Evaluator
 from cluster.jobs.wrong import wrong_stretches
 from core.engine.dispatcher import Dispatcher
 from core.engine.messages import Item, Outcome

@@ -14,7 +14,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
 from cluster.jobs.cv_record import FoldScore
 from cluster.jobs.divergence import DivergedError, LossCourse
-from cluster.jobs.evaluate import Found
+from cluster.jobs.evaluation import Found
 from cluster.jobs.fit import Fit, Plan, is_better
 from cluster.jobs.fold_judge import judged
 from cluster.jobs.roles import WireMeter

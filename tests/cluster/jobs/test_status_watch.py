@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster.jobs.evaluate import Found, figures_computed
+from cluster.jobs.evaluation import Found, figures_computed
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.status_watch import StatusWatch, way_in
 from core.engine.membership import Membership, Phase

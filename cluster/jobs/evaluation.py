@@ -1,0 +1,275 @@
+"""Evaluation of parameters as the servers hold them, for the job `evaluate` and any training.
+
+Each worker takes chunks of rows, pulls the parameters and answers with a confusion matrix.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from math import fsum, isfinite, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.jobs.by_group import Groups, groups_of_test
+from cluster.jobs.fit import chunks
+from cluster.jobs.session import Runner
+from cluster.jobs.specs import float32, int32, standardization_of
+from core.data import Dataset
+from core.engine.messages import Item
+from core.engine.runtime import trace
+from core.inventory.arithmetic import LIBRARY
+from core.inventory.training import TrainJob
+from core.lazy import tf
+from core.models.curves import Curve
+from core.models.kernels import compiled_by_xla
+from core.models.native import LibraryClassification, NativeNetwork
+from core.models.network import BuiltIn, Network
+from core.models.objective import EXAMPLES
+from core.status.events import Advanced, Consumer, FiguresComputed, StageBegan
+from core.status.parts import ClassCount, Figures
+from ps_node.shard import PlacedVector
+from worker_node.recordings import Standardization, WorkerWindows
+
+log = logging.getLogger(__name__)
+
+CHUNK = 250
+"""Windows of one dispatch: large enough that the pull does not count, small enough for every worker
+to get some."""
+NO_ROWS = np.zeros(0, np.int32)
+LINGER_SECONDS = 5.0
+"""For the chunks under way once an evaluation is to end."""
+
+
+def answering(network: Network, job: TrainJob) -> Callable[..., Any]:
+    """Return a graph's function of (trained, statistics, standardized inputs) to logits."""
+    if job.arithmetic == LIBRARY:
+        assert isinstance(network, BuiltIn)
+        return NativeNetwork(network).answers
+    compiled = job.compiled
+
+    def answered(trained: Any, statistics: Any, inputs: Any) -> Any:
+        named = network.unpack(tf.concat([trained, statistics], 0))
+        with compiled_by_xla(compiled):
+            return network.apply(named, inputs, training=False, seed=tf.zeros([2], tf.int32)).logits
+
+    if compiled:
+        traced: Callable[..., Any] = tf.function(answered, autograph=False, jit_compile=True)
+        return traced
+    return answered
+
+
+class Evaluation:
+    """The workers' function: (rows, counts, standardization) to the sums behind the figures.
+
+    `counts`, float32 (CHUNK,), is 1 for each row that counts, 0 for what fills the last chunk up.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        windows: WorkerWindows,
+        shards: PlacedVector[Any],
+        job: TrainJob,
+    ) -> None:
+        """`job`: of the training, whose arithmetic computes the answers."""
+        self.objective = network.objective
+        if job.arithmetic == LIBRARY:
+            self.objective = LibraryClassification(network.objective.outputs)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        compute = answering(network, job)
+
+        def evaluate(rows: Any, counts: Any, standardization: Any) -> Any:
+            # Every bit: the figures are those of the parameters that are stored, whatever the codec
+            # of the training.
+            trained, statistics, _ = shards.pull(exact=True)
+            inputs, targets = windows.gather(rows, standardization)
+            answers = compute(trained, statistics, inputs)
+            sums = self.objective.sums(targets, answers, counts)
+            self.shapes = {name: tuple(value.shape) for name, value in sums.items()}
+            columns = [*sums.values(), *self.objective.classes_named(answers)]
+            return tf.concat([tf.reshape(tf.cast(value, tf.float64), [-1]) for value in columns], 0)
+
+        self.function = trace(
+            evaluate,
+            int32(CHUNK),
+            float32(CHUNK),
+            standardization_of(windows),
+        )
+
+    def sums(self, replies: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """The replies of all chunks added up, by name; empty without a reply.
+
+        The sums are exact: the same bits in whatever order the workers answered.
+        """
+        if not replies:
+            return {}
+        ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
+        columns = zip(*(reply[: ends[-1]] for reply in replies), strict=True)
+        whole = np.array([fsum(column) for column in columns])
+        parts = np.split(whole, ends[:-1])
+        return {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+    def named(self, reply: NDArray[np.float64]) -> NDArray[np.int32]:
+        """The class that each row of a chunk was taken for, int32 (CHUNK,); empty without."""
+        return reply[sum(map(prod, self.shapes.values())) :].astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an evaluation found. `figures` is None if no example was looked at.
+
+    `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without
+    classes. `by_label` has for each of several labels at once how often it was right, wrong and
+    missed.
+    """
+
+    figures: Figures | None
+    confusion: NDArray[np.int64]
+    examples: int
+    by_label: Sequence[tuple[int, int, int]] = ()
+    curves: Sequence[Curve | None] = ()
+    """Precision over recall of each class; empty where there are too many classes, or none."""
+    of_groups: Groups = field(default_factory=dict)
+    rows: NDArray[np.int32] = field(default_factory=lambda: NO_ROWS)
+    named: NDArray[np.int32] = field(default_factory=lambda: NO_ROWS)
+    """The class that each of `rows` was taken for; both empty for a task without one class a row.
+    """
+
+    def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        """The entry `precision_recall` of a result, by label; null without curves."""
+        found = {
+            label: asdict(curve)
+            for label, curve in zip(labels, self.curves, strict=False)
+            if curve is not None
+        }
+        return found or None
+
+
+class Evaluator:
+    """Evaluates the parameters as the servers hold them."""
+
+    def __init__(
+        self,
+        dispatcher: Runner,
+        evaluation: Evaluation,
+        reply: Callable[[int, int, float], None] = lambda *_: None,
+    ) -> None:
+        """`reply` gets the task, the windows and the seconds of each reply."""
+        self._dispatcher = dispatcher
+        self._evaluation = evaluation
+        self._reply = reply
+        self._ids = count(-1, -1)
+        """Below zero: an evaluation changes nothing, so its ids must never meet those of updates.
+        """
+
+    def __call__(
+        self,
+        rows: NDArray[np.integer],
+        standardization: Standardization,
+        advance: Callable[[], None] = lambda: None,
+        stop: Callable[[], bool] = lambda: False,
+        groups: NDArray[np.integer] | None = None,
+    ) -> Found:
+        """Figures over these rows of the data set, of each group too.
+
+        Once `stop()` is true, over those that were on their way by then. `groups` has the group of
+        each row of the set.
+        """
+        if groups is None:
+            rows_of = {0: rows}
+        else:
+            of_rows = groups[rows]
+            rows_of = {int(group): rows[of_rows == group] for group in np.unique(of_rows)}
+        replies: dict[int, list[NDArray[np.float64]]] = {group: [] for group in rows_of}
+        group_of = dict[int, int]()
+        named = [(NO_ROWS, NO_ROWS)]
+        packed = standardization.packed()
+
+        def items() -> Iterator[Item]:
+            for group, part in rows_of.items():
+                for chunk, weights in chunks(part.astype(np.int32), CHUNK):
+                    number = next(self._ids)
+                    group_of[number] = group
+                    yield Item(number, self._evaluation.function, (chunk, weights, packed))
+
+        for outcome in self._dispatcher.run(items(), stop, LINGER_SECONDS):
+            replies[group_of[outcome.item.id]].append(outcome.value)
+            if len(classes := self._evaluation.named(outcome.value)):
+                chunk, weights, _ = outcome.item.arguments
+                named.append((chunk[weights > 0], classes[weights > 0]))
+            self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
+            advance()
+        whole = replace(
+            self._found([reply for of_group in replies.values() for reply in of_group]),
+            rows=np.concatenate([chunk for chunk, _ in named]),
+            named=np.concatenate([classes for _, classes in named]),
+        )
+        if groups is None:
+            return whole
+        found = {group: self._found(of) for group, of in replies.items()}
+        of_groups = {group: (of.examples, of.figures) for group, of in found.items()}
+        return replace(whole, of_groups=of_groups)
+
+    def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
+        sums = self._evaluation.sums(replies)
+        objective = self._evaluation.objective
+        if not sums or not sums[EXAMPLES]:
+            return Found(None, objective.no_confusion(), 0)
+        return Found(
+            Figures(**objective.figures(sums)),
+            objective.confusion(sums),
+            int(sums[EXAMPLES]),
+            objective.by_label(sums),
+            objective.curves(sums),
+        )
+
+
+def shown(shape: Sequence[int]) -> str:
+    """A shape for a message: `128 x 9`."""
+    return " x ".join(map(str, shape)) or "one number"
+
+
+def figures_computed(
+    split: str, found: Found, labels: Sequence[str], epoch: int | None
+) -> FiguresComputed:
+    """The event of an evaluation that looked at something."""
+    assert found.figures is not None
+    counts = tuple(
+        ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False)
+    )
+    rows = tuple(map(tuple, found.confusion.tolist()))
+    return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
+
+
+def tested(
+    evaluator: Evaluator,
+    dataset: Dataset,
+    standardization: Standardization,
+    emit: Consumer,
+    stop: Callable[[], bool],
+) -> Found:
+    """The stage `test`: what the windows on their way until `stop()` is true showed."""
+    rows = np.arange(
+        dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32
+    )
+    groups = groups_of_test(dataset)
+    if groups is None:
+        sizes = np.array([len(rows)])
+    else:
+        sizes = np.unique(groups[rows], return_counts=True)[1]
+    emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
+    done = count(1)
+    found = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
+    if found.figures is not None and not isfinite(found.figures.loss):
+        log.warning(
+            "the loss over the test set is %s: some answers are no numbers, and the other figures"
+            " mean nothing",
+            found.figures.loss,
+        )
+    return found
