@@ -191,7 +191,7 @@ def _names(path: Path) -> Iterator[str]:
     """Yield the names of some of the files of a path, or of those in a zip."""
     if path.is_dir():
         yield from (file.name for file in islice(path.rglob("*"), LOOKED_AT) if file.is_file())
-    elif zipfile.is_zipfile(path) and path.suffix.lower() == ".zip":
+    elif path.suffix.lower() == ".zip" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from (Path(name).name for name in islice(archive.namelist(), LOOKED_AT))
     elif path.exists():

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.description import AXES
+from core.data.described.moments import is_of_day, moment_of, patterns_of, seconds_of
 from core.data.described.sheet import Sheet
+from core.data.described.sources import says_source
 from core.data.number_words import is_missing, number
 from core.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
 
@@ -39,7 +40,9 @@ class ColumnLook:
     """One column: its name, its first different values, and its numbers, (n,), if it has some.
 
     units: of time that it can be in, where it rises as times do. hertz: its readings a second in
-    the one unit that is possible, else None. words: among its numbers.
+    the one unit that is possible, else None. words: among its numbers. patterns: by which it may be
+    written. doubles: the share of moments that the one before has, too. is_source: whether it says
+    of which device or sensor a reading is.
     """
 
     name: str
@@ -49,11 +52,18 @@ class ColumnLook:
     units: Sequence[str] = ()
     hertz: float | None = None
     words: Sequence[str] = ()
+    patterns: Sequence[str] = ()
+    doubles: float = 0.0
+    is_source: bool = False
 
     @property
     def is_time(self) -> bool:
         """Whether it may be the time: it rises, and one unit can be or its name is a time's."""
-        return len(self.units) == 1 or bool(self.units and _TIME_NAME.search(self.name))
+        return (
+            bool(self.patterns)
+            or len(self.units) == 1
+            or bool(self.units and _TIME_NAME.search(self.name))
+        )
 
     @property
     def falls(self) -> bool:
@@ -70,8 +80,8 @@ class ColumnLook:
     @property
     def may_say_what(self) -> bool:
         """Whether it may say who, or what was done: words, or few whole numbers."""
-        if self.numbers is None:
-            return self.different > 0
+        if self.numbers is None or self.is_source:
+            return self.different > 0 and not self.is_source
         finite = self.numbers[np.isfinite(self.numbers)]
         return self.different <= MOST_CLASSES and not (finite % 1).any()
 
@@ -84,7 +94,21 @@ class ColumnLook:
 
 def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
     """Look at every column."""
-    return [_look(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
+    looks = [_look(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
+    return [
+        replace(one, is_source=says_source(sheet.column(at), _others(looks, at)))
+        for at, one in enumerate(looks)
+    ]
+
+
+def _others(looks: Sequence[ColumnLook], at: int) -> NDArray[np.float64]:
+    """Return the numbers of all other columns, (n, columns)."""
+    numbers = [
+        one.numbers
+        for place, one in enumerate(looks)
+        if one.numbers is not None and place != at and not one.is_time
+    ]
+    return np.nan_to_num(np.stack(numbers, axis=1)) if numbers else np.zeros((0, 1))
 
 
 def _look(name: str, cells: Sequence[str]) -> ColumnLook:
@@ -94,24 +118,33 @@ def _look(name: str, cells: Sequence[str]) -> ColumnLook:
     are_numbers = np.isfinite(numbers)
     given = sum(not is_missing(cell) for cell in cells)
     if given and are_numbers.sum() >= MOSTLY * given:
-        units, hertz = _units(numbers[are_numbers])
+        units, hertz = _units(numbers[are_numbers], bool(_TIME_NAME.search(name)))
         words = [word[:24] for word in known if not np.isfinite(number(word))][:SHOWN]
-        return ColumnLook(name, samples, len(known), numbers, units, hertz, words)
-    moments = [_moment(cell) for cell in cells]
-    if known and None not in moments:
-        steps = np.diff(np.array(moments, np.float64))
-        if _rises(steps):
-            rate = 1.0 / float(np.median(steps[steps > 0]))
-            return ColumnLook(name, samples, len(known), None, ("iso",), rate)
-    return ColumnLook(name, samples, len(known), None)
+        same = float((np.diff(numbers[are_numbers]) == 0).mean()) if are_numbers.sum() > 1 else 0.0
+        return ColumnLook(name, samples, len(known), numbers, units, hertz, words, (), same)
+    patterns = []
+    rate, doubles = None, 0.0
+    for pattern in (None, *patterns_of(known[0])) if known else ():
+        steps = _steps(cells, pattern)
+        if len(steps) and (steps >= 0).mean() >= _RISING and (steps > 0).any():
+            patterns.append(pattern or "")
+            doubles = float((steps == 0).mean())
+            rate = 1.0 / float(np.median(steps[steps > 0])) / (1 - doubles)
+    units = ("iso",) if "" in patterns else ()
+    if units:
+        patterns = []
+    return ColumnLook(name, samples, len(known), None, units, rate, (), patterns, doubles)
 
 
-def _moment(cell: str) -> float | None:
+def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
+    """Return the seconds between moments; none where some are not written so."""
     try:
-        moment = datetime.fromisoformat(cell)
+        if not all(":" in cell for cell in cells):
+            return np.zeros(0)
+        moments = [moment_of(cell, pattern) for cell in cells]
+        return np.diff([seconds_of(one, None, of_day=is_of_day(pattern)) for one in moments])
     except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        return np.zeros(0)
 
 
 def _rises(steps: NDArray[np.float64]) -> bool:
@@ -122,12 +155,17 @@ def _rises(steps: NDArray[np.float64]) -> bool:
     )
 
 
-def _units(times: NDArray[np.float64]) -> tuple[Sequence[str], float | None]:
-    """Return the units of time that a column can be in, and the rate in the only one."""
+def _units(times: NDArray[np.float64], is_named: bool) -> tuple[Sequence[str], float | None]:
+    """Return the units of time that a column can be in, and the rate in the only one.
+
+    With the name of a time several readings may have each.
+    """
     steps = np.diff(times)
-    if not _rises(steps):
+    rising = steps > 0
+    is_time = is_named and rising.any() and (steps >= 0).mean() >= _RISING
+    if not is_time and not _rises(steps):
         return (), None
-    step = float(np.median(steps[steps > 0]))
+    step = float(np.median(steps[rising])) * float(rising.mean())
     rates = {unit: 1.0 / (step * factor) for unit, factor in UNITS_OF_TIME.items()}
     possible = [unit for unit, rate in rates.items() if LEAST_HZ <= rate <= MOST_HZ]
     return possible, rates[possible[0]] if len(possible) == 1 else None

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from core.data.described.moments import zone_of
 from core.documents.section import Names, Section, Text, invalid
 from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 
@@ -60,6 +61,10 @@ class TextForm(Section):
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = Field(
         "utf-8", description="of the text"
     )
+    sensor: Text | None = Field(
+        None, description="the column that says whose values a line has, as `sensor` of channels"
+    )
+    in_turn: bool = Field(False, description="whether a line may lack the values of a `sensor`")
 
     @property
     def given_names(self) -> tuple[str, ...]:
@@ -88,12 +93,31 @@ class JsonForm(Section):
     )
 
 
+def _known(zone: str) -> str:
+    zone_of(zone)
+    return zone
+
+
+Zone = Annotated[Text, AfterValidator(_known)]
+
+
 class TimeForm(Section):
     """When a reading was made."""
 
-    column: Text | None = Field(None, description="null: readings have no time, only a rate")
+    column: Names | None = Field(
+        None, description="or those of date and time; null: readings have only a rate"
+    )
     unit: Literal["s", "ms", "us", "ns", "iso"] = Field(
         "s", description="of that column; `iso` is a date and a time as ISO 8601 writes them"
+    )
+    pattern: Text | None = Field(
+        None, description="how the column is written, such as %d/%m/%Y %H:%M:%S.%f; no `unit` then"
+    )
+    zone: Zone | None = Field(
+        None, description="of times without one, in intervals too: Europe/Berlin, or +02:00"
+    )
+    spread: bool = Field(
+        False, description="whether readings of one time are spread evenly up to the next time"
     )
     hertz: float | None = Field(
         None,
@@ -157,12 +181,17 @@ class IntervalForm(Section):
         )
     )
     text: TextForm = Field(default_factory=TextForm)
-    begin: Text = Field(description="the column of the first moment")
-    end: Text | None = Field(
+    begin: Names = Field(description="the column of the first moment, or those of date and time")
+    end: Names | None = Field(
         None, description="the column of the last one; null: up to the next begin"
     )
     unit: Literal["s", "ms", "us", "ns", "iso", "rows"] = Field(
         "s", description="of both; `rows` count the readings from 1, both included"
+    )
+    pattern: Text | None = Field(None, description="of both, as that of `time`; no `unit` then")
+    shared: bool = Field(
+        False,
+        description="whether recordings of the same times were made at once, as of two wrists",
     )
     label: Text = Field(description="the column of the label")
     person: Text | None = Field(None, description="the column of the person")
@@ -320,7 +349,8 @@ class RecordingFormat(Section):
     @property
     def has_all_sensors(self) -> bool:
         """Whether a file has the readings of all sensors."""
-        return self.sheets or (self.json_ is not None and self.json_.sensor is not None)
+        is_said = self.text.sensor is not None or self.text.in_turn
+        return self.sheets or is_said or (self.json_ is not None and self.json_.sensor is not None)
 
     @property
     def shown(self) -> tuple[ChannelForm, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.channels import MadeChannels
+from core.data.described.sources import DOUBLED, doubled
 from core.data.described.spool import Kept, Spool
 from core.data.intake import GoodReadings, InputFault, Intake
 from core.data.resampling import SPARSE, Resampler
@@ -57,6 +58,7 @@ class Series:
     faults: Counter[str] = field(default_factory=Counter)
     readings: int = 0
     source_hz: float | None = None
+    _doubled: int = 0
     _waiting: list[Kept] = field(default_factory=list)
     _stretches: list[list[Kept]] = field(default_factory=list)
     """Samples as the filters need them, with the fields of a `Stretch`."""
@@ -87,6 +89,7 @@ class Series:
         """Yield what the session became. Raises DataError."""
         if self._intake is None and self.readings:
             self._begin()
+        self._refuse_doubled(self._doubled, self.readings)
         for parts in self._stretches:
             rows = self.spool.rows(parts)
             labels = rows["label"].copy()
@@ -107,13 +110,23 @@ class Series:
     def _begin(self) -> None:
         waiting = self.spool.rows(self._waiting)
         self._waiting = []
-        self._judge(waiting[:, 0])
+        self._judge(waiting[:, 0], waiting[:, 1:])
         self._intake = Intake(self.longest_gap, np.array([*self.largest, np.inf]))
         self._take(waiting[:, 0], waiting[:, 1:])
 
-    def _judge(self, times: Samples) -> None:
+    def _refuse_doubled(self, count: int, readings: int) -> None:
+        if count > DOUBLED * readings:
+            raise DataError(
+                f"{self.where}: {count} of {readings} readings have the time of the one before and"
+                " other values; write time.spread: true if they were made one after the other,"
+                " another column of times, or none and time.hertz"
+            )
+
+    def _judge(self, times: Samples, rows: Samples) -> None:
         """Find the session's rate. Raises DataError."""
-        steps = np.diff(times)
+        self._refuse_doubled(doubled(times, rows), len(times))
+        is_same = (np.diff(times) == 0) & (np.diff(rows, axis=0) == 0).all(axis=1)
+        steps = np.diff(times)[~is_same]
         rising = steps[steps > 0]
         if len(times) < 3:
             return
@@ -147,6 +160,7 @@ class Series:
 
     def _take(self, times: Samples, rows: Samples) -> None:
         assert self._intake is not None
+        self._doubled += doubled(times, rows)
         for item in self._intake.take(times, rows):
             if isinstance(item, InputFault):
                 self.faults[item.kind] += 1
@@ -179,7 +193,7 @@ class Series:
 class RecordedSeries(Series):
     """Readings that stay as they are; a pause, or a step back as long, ends a stretch."""
 
-    def _judge(self, times: Samples) -> None:
+    def _judge(self, times: Samples, rows: Samples) -> None:
         steps = np.diff(times)
         if (steps > 0).any():
             self._step(steps[steps > 0])

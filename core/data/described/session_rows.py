@@ -5,7 +5,7 @@ around such a time, where these are no pause apart.
 """
 
 import csv
-import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,11 +18,14 @@ from core.data.described.json_rows import JsonRows
 from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
 from core.data.described.parquet_rows import PARQUET, ParquetRows
 from core.data.described.sheet_rows import SheetRows
+from core.data.described.sources import says_source, spread
 from core.data.described.text_rows import Damage, Rows, TextRows
 from core.errors import DataError
+from core.json_file import parsed_json
 
 ABOUT_LETTERS = 2**16
 """A file about the device is read so far, which is less than the longest value of `csv`."""
+MOST_NAMED = 4
 
 
 def rows_of(
@@ -46,7 +49,36 @@ def _rows_of(
     if not others:
         yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
         return
-    parts = [_whole(sheaf, form, sensor, damage, unlabelled) for sensor in form.sensors]
+    parts = [
+        _whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
+    ]
+    if not _are_in_lines(form):
+        yield _side_by_side(sheaf, form, parts, damage)
+        return
+    for sensor, part in zip(form.sensors, parts, strict=True):
+        if not len(part.times):
+            raise DataError(
+                f"{sheaf.files[sensor].where}: no reading of the sensor {sensor!r:.60}; correct"
+                " `sensor` of its channels, or record with it"
+            )
+    groups = [_groups(part, form) for part in parts]
+    for whose in groups[0]:
+        own = [
+            _some(part, group.get(whose, np.zeros(0, np.intp)))
+            for part, group in zip(parts, groups, strict=True)
+        ]
+        yield _side_by_side(sheaf, form, own, damage)
+
+
+def _are_in_lines(form: RecordingFormat) -> bool:
+    """Whether lines of one file are of several sensors."""
+    return form.text.sensor is not None or form.text.in_turn
+
+
+def _side_by_side(
+    sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows], damage: Damage
+) -> Rows:
+    """Return readings with the values of all sensors. Raises DataError."""
     base = parts[0]
     if form.time.column is None and form.json_ is None and not damage.bad:
         _refuse_other_length(sheaf, form, parts)
@@ -66,11 +98,8 @@ def _rows_of(
         begin = taken[channel.sensor]
         taken[channel.sensor] = begin + len(channel.names)
         ordered.append(beside[channel.sensor][:, begin : taken[channel.sensor]])
-    words = {
-        name: [cell for cell, is_kept in zip(cells, kept, strict=True) if is_kept]
-        for name, cells in base.words.items()
-    }
-    yield Rows(base.times[kept], np.concatenate(ordered, axis=1)[kept], words)
+    beside_base = Rows(base.times, np.concatenate(ordered, axis=1), base.words)
+    return _some(beside_base, np.flatnonzero(kept))
 
 
 def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
@@ -82,7 +111,7 @@ def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
     content = sheaf.files[about.sensor].read(LARGEST_DOCUMENT_BYTES).decode("utf-8-sig", "replace")
     rows: Iterable[dict[str, str]] = csv.DictReader(content[:ABOUT_LETTERS].splitlines())
     if form.json_ is not None:
-        objects = (row for row in json.loads(content) if isinstance(row, dict))
+        objects = (row for row in parsed_json(content) if isinstance(row, dict))
         rows = (row for row in objects if about.sensor in row.values())
     said = {f"{key}={word}".lower() for row in rows for key, word in row.items()}
     is_turned = said.issuperset(about.turned) and said.isdisjoint(about.unless)
@@ -96,12 +125,70 @@ def rows_of_sensor(
     columns = [
         name for channel in form.channels if channel.sensor == sensor for name in channel.columns
     ]
-    words = []
-    if sensor == form.sensors[0] and not unlabelled:
-        parts = (form.label, form.person, form.session)
-        words = [part.column for part in parts if part.column]
+    columns_of_words = [form.person.column, form.session.column, form.label.column]
+    if unlabelled or (sensor != form.sensors[0] and not _are_in_lines(form)):
+        columns_of_words = []
+    words = [name for name in columns_of_words if name]
     member = sheaf.files[sensor]
-    yield from _kind(member, form)(member, form, columns, words, damage, sensor).chunks()
+    reader = _kind(member, form)(member, form, columns, words, damage, sensor)
+    rows = _of_one_source(reader, member.where, form, unlabelled)
+    if not form.time.spread:
+        yield from rows
+        return
+    found = _whole(rows)
+    for own in _groups(found, form).values():
+        found.times[own] = spread(found.times[own])
+    yield found
+
+
+def _of_one_source(
+    reader: TextRows, where: str, form: RecordingFormat, unlabelled: bool
+) -> Iterator[Rows]:
+    """Yield the readings. Raises DataError where columns say that they are of several sources."""
+    begin: list[Rows] = []
+    for chunk in reader.chunks():
+        if begin and not chunk.others:
+            _refuse_sources(_whole(begin), where, form, unlabelled)
+            begin = []
+        elif chunk.others:
+            begin.append(chunk)
+        yield chunk
+    if begin:
+        _refuse_sources(_whole(begin), where, form, unlabelled)
+    reader.refuse_in_turn()
+
+
+def _refuse_sources(rows: Rows, where: str, form: RecordingFormat, unlabelled: bool) -> None:
+    """Raises DataError where a column says that a session's readings are of several sources."""
+    for own in _groups(rows, form).values():
+        for name, cells in rows.others.items():
+            words = [cells[at] for at in own.tolist()]
+            if says_source(words, rows.values[own]):
+                several = ", ".join(sorted(set(words))[:MOST_NAMED])
+                remedy = f"write session.column: {name} for devices"
+                if unlabelled:
+                    remedy = "write a file of each device"
+                raise DataError(
+                    f"{where}: {name} ({several:.80}) changes from reading to reading, so it says"
+                    f" a device or sensor; {remedy}, or text.sensor: {name} with `sensor` of each"
+                    " channel"
+                )
+
+
+def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], NDArray[np.intp]]:
+    """Return the places of the readings of each person and session that columns say."""
+    names = [part.column for part in (form.person, form.session)]
+    columns = [rows.words[name] for name in names if name in rows.words]
+    places = defaultdict(list)
+    for at, whose in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows.times)):
+        places[whose].append(at)
+    return {whose: np.array(own) for whose, own in places.items()}
+
+
+def _some(rows: Rows, places: NDArray[np.intp]) -> Rows:
+    """Return the readings of these places."""
+    words = {name: [cells[at] for at in places.tolist()] for name, cells in rows.words.items()}
+    return Rows(rows.times[places], rows.values[places], words)
 
 
 def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
@@ -117,18 +204,20 @@ def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
     return TextRows
 
 
-def _whole(
-    sheaf: Sheaf, form: RecordingFormat, sensor: str | None, damage: Damage, unlabelled: bool
-) -> Rows:
-    chunks = list(rows_of_sensor(sheaf, form, sensor, damage, unlabelled))
-    words: dict[str, list[str]] = {}
+def _whole(rows: Iterable[Rows]) -> Rows:
+    chunks = list(rows)
+    words: dict[str, list[str]] = defaultdict(list)
+    others: dict[str, list[str]] = defaultdict(list)
     for chunk in chunks:
         for name, cells in chunk.words.items():
-            words.setdefault(name, []).extend(cells)
+            words[name] += cells
+        for name, cells in chunk.others.items():
+            others[name] += cells
     return Rows(
         np.concatenate([chunk.times for chunk in chunks]),
         np.concatenate([chunk.values for chunk in chunks]),
         words,
+        others,
     )
 
 

@@ -95,7 +95,7 @@ class Sessions:
             if not labelled:
                 self._without.append(sheaf.name)
         if self._intervals is not None:
-            self._intervals.refuse_elsewhere(self._path)
+            self._intervals.refuse_elsewhere(self._path, self.damage.clocks)
         people = {key[0] for key in self._keys}
         for kind, names in (("people", people), ("labels", set(self._classes))):
             refuse_alike(self._path, kind, names)
@@ -136,6 +136,8 @@ class Sessions:
         if self._without:
             named = ", ".join(self._without[:MOST_NAMED])
             parts.append(f"{len(self._without)} recordings without a labelled reading: {named}")
+        if self._intervals is not None:
+            parts.append(self._intervals.note())
         return "; ".join(filter(None, parts))
 
     def _take(self, sheaf: Sheaf, rows: Rows) -> int:

@@ -20,7 +20,8 @@ from core.data.described.array_rows import loaded
 from core.data.described.json_rows import CBOR, of_cbor
 from core.data.described.members import Member
 from core.data.described.parquet_rows import in_microseconds
-from core.data.described.text_rows import SEPARATORS
+from core.data.described.sources import MOST_SOURCES
+from core.data.described.text_bytes import SEPARATORS
 from core.data.number_words import is_number
 from core.errors import DataError
 from core.json_file import parsed_json
@@ -100,7 +101,27 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
         found = _json(member, begin, is_whole) or [_text(member, begin[:MOST_BYTES], False)]
     else:
         found = [_text(member, begin, is_whole)]
-    return [sheet for sheet in found if sheet is not None]
+    return [part for sheet in found if sheet is not None for part in _by_sensor(sheet)]
+
+
+def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
+    """Return a sheet for each sensor that a column of a text has words of."""
+    for at, name in enumerate(sheet.names):
+        words = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
+        if 2 <= len(words) <= MOST_SOURCES and all(map(sensor_in, words)):
+            return [
+                replace(
+                    sheet,
+                    said={**sheet.said, "text": {**sheet.said.get("text", {}), "sensor": name}},
+                    names=[*sheet.names[:at], *sheet.names[at + 1 :]],
+                    rows=[
+                        [*row[:at], *row[at + 1 :]] for row in sheet.rows if row[at].strip() == word
+                    ],
+                    sensor=word,
+                )
+                for word in words
+            ]
+    return [sheet]
 
 
 def sensor_in(name: str) -> str:

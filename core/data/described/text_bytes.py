@@ -1,10 +1,15 @@
 """The bytes of a text on their way to its lines: counted, and bounded where a line never ends."""
 
+import csv
 import io
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
+from core.data.described.description import TextForm
 from core.errors import DataError
+
+SEPARATORS = {"tab": "\t", "space": " "}
 
 LONGEST_LINE_BYTES = 16 * 1024
 """A thousand columns of sixteen characters."""
@@ -49,3 +54,41 @@ class TextBytes(io.BufferedIOBase):
                 " recording does; do not trust this archive"
             )
         return found
+
+
+def lines_of(stream: IO[str], form: TextForm) -> Iterator[list[str]]:
+    """Yield the values of each line; a line may be none, and is one without values then."""
+    if form.end:
+        stream_of_lines: Iterator[str] = (
+            part for line in stream for part in _parts(line, form.end)
+        )
+    else:
+        stream_of_lines = stream
+    if form.separator == "space":
+        return (line.split() for line in stream_of_lines)
+    return csv.reader(
+        stream_of_lines,
+        delimiter=SEPARATORS.get(form.separator, form.separator),
+        quotechar=form.quote,
+        skipinitialspace=True,
+    )
+
+
+def _parts(line: str, end: str) -> list[str]:
+    """Return the readings of one line."""
+    found = [part for part in line.strip().split(end) if part.strip()]
+    return found or [""]
+
+
+def header_of(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:
+    """Return which of the rows has the names, and these; none where all are blank or comments."""
+    for at, row in enumerate(rows):
+        if row and row[0].lower().startswith("sep="):
+            continue
+        if any(row) and not (form.comment and row[0].startswith(form.comment)):
+            spelled = {name.lower(): name for name in form.names}
+            names = [spelled.get(name.strip().lower(), name.strip()) for name in row]
+            while names and not names[-1]:
+                names.pop()
+            return at, names
+    return 0, []

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
 from typing import IO
@@ -20,19 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.archive import one_line
-from core.data.described.description import RecordingFormat, TextForm
+from core.data.described.description import RecordingFormat
 from core.data.described.members import Member
-from core.data.described.text_bytes import TextBytes
+from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
+from core.data.described.text_bytes import TextBytes, header_of, lines_of
 from core.data.number_words import no_number
 from core.errors import DataError
 
 AT_ONCE = 512
 """Lines of a chunk: small enough that their text stays in the cache of a processor."""
+LEAST_ROWS = 16
+LACKING = 0.2
+"""The share of readings that may lack a column that others have."""
+LOOKED_AT = 4096
+"""Readings of a file from which it is judged whether they are of one source."""
 MOST_BAD = 0.5
 """What `bad_lines` may be at most: more are another form, not damage."""
 DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
 """What reading raises over a line that no text has, and over a damaged archive."""
-SEPARATORS = {"tab": "\t", "space": " "}
+LOCAL = "without a zone"
+ZONED = "with a zone"
 
 Numbers = NDArray[np.float64]
 
@@ -47,6 +53,8 @@ class Damage:
     apart: int = 0
     """Readings of the first sensor without one of each other sensor near."""
     first: str = ""
+    clocks: set[str] = field(default_factory=set)
+    """LOCAL, ZONED or both, as dates were written."""
     bytes_done: int = 0
     """Of the text that is being read."""
 
@@ -80,12 +88,14 @@ class Damage:
 class Rows:
     """Readings: seconds (n,); values (n, channels) as written.
 
-    words: the word of each reading in the other columns that were asked for.
+    words: the word of each reading in the other columns that were asked for; others: in those that
+    were not and that of the label, of the first readings.
     """
 
     times: Numbers
     values: Numbers
     words: dict[str, list[str]] = field(default_factory=dict)
+    others: dict[str, list[str]] = field(default_factory=dict)
 
 
 class TextRows:
@@ -113,7 +123,12 @@ class TextRows:
         self._hertz = form.time.hertz
         self._limit = float(np.finfo(np.float32).max) if form.as_recorded else np.inf
         self._rows = 0
+        self._others: dict[str, int] = {}
+        self._turns = 0  # readings that lack other columns than the one before
+        self._lacking = np.zeros(len(columns), np.int64)  # readings that have others alone
+        self._zone = None if form.time.zone is None else zone_of(form.time.zone)
         self._is_zoned: bool | None = None
+        self._last: float | None = None  # time of a day
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in the order of the lines. Raises DataError."""
@@ -135,7 +150,7 @@ class TextRows:
             is_begin = bool(form.names)
             try:
                 line += sum(1 for _ in islice(it, form.skip_lines))
-                lines = _lines(it, form)
+                lines = lines_of(it, form)
                 before = line
                 while rows := list(islice(lines, AT_ONCE)):
                     first = line
@@ -143,7 +158,7 @@ class TextRows:
                     is_torn = line - first > len(rows)
                     self._damage.bytes_done = content.done
                     if not places or is_begin:
-                        at, names = _header(rows, form)
+                        at, names = header_of(rows, form)
                         if names and (not places or set(self._columns) <= set(names)):
                             places = self._places(names, first + at)
                             width = len(names)
@@ -169,14 +184,26 @@ class TextRows:
                 raise DataError(f"{self._member.where}: expected a line of names, got none")
             yield self._chunk([], line, places, width)
 
+    def refuse_in_turn(self) -> None:
+        """Raises DataError where readings lack now these columns, now those."""
+        least = LACKING * max(LEAST_ROWS, self._rows)
+        if self._turns > LACKING / 2 * self._rows and self._lacking.max() > least:
+            lacking = [self._columns[at] for at in np.flatnonzero(self._lacking).tolist()]
+            raise DataError(
+                f"{self._member.where}: of {self._rows} readings many lack {', '.join(lacking)} in"
+                " turn, as those of several sensors; write text.in_turn: true and `sensor` of each"
+                " channel, or give the sensors files of their own"
+            )
+
     def _content(self) -> AbstractContextManager[IO[bytes]]:
         """Open the text."""
         return self._member.opened()
 
     def _places(self, names: Sequence[str], line: int) -> dict[str, int]:
         """Return where the columns stand that are asked for. Raises DataError for a missing one."""
-        time = self._form.time.column
-        wanted = [*self._columns, *self._words, *([time] if time else [])]
+        wanted = [*self._columns, *self._words, *(self._form.time.column or ())]
+        if self._sensor is not None and self._form.text.sensor is not None:
+            wanted.append(self._form.text.sensor)
         for name in wanted:
             if names.count(name) != 1:
                 got = "it twice" if name in names else ", ".join(names)
@@ -184,6 +211,8 @@ class TextRows:
                     f"{self._member.where}:{line}: expected a column {name!r:.60}, got {got:.160};"
                     " describe the file as it is in a format of your own"
                 )
+        own = {*wanted} - {self._form.label.column}
+        self._others = {name: at for at, name in enumerate(names) if name and name not in own}
         return {name: names.index(name) for name in wanted}
 
     def _chunk(
@@ -193,6 +222,10 @@ class TextRows:
         kept = rows
         if self._form.text.comment or set(map(len, rows)) != {width}:
             kept, numbers = self._whole(rows, first, 1 + max(places.values()), width)
+        if self._sensor is not None:
+            own = [at for at, row in enumerate(kept) if self._is_own(row, places)]
+            kept = [kept[at] for at in own]
+            numbers = [numbers[at] for at in own]
         self._damage.lines += len(kept)
         wanted = sorted(set(places.values()))
         cells = {at: tuple(map(itemgetter(at), kept)) for at in wanted}
@@ -200,18 +233,32 @@ class TextRows:
         values = np.empty((len(kept), len(self._columns)))
         for at, name in enumerate(self._columns):
             values[:, at] = self._numbers(cells[places[name]], name, numbers, good)
-        missing = np.isnan(values).any(axis=1) & good
+        lacks = np.isnan(values)
+        self._turns += int(np.diff(lacks, axis=0).any(axis=1).sum())
+        self._lacking += lacks[~lacks.all(axis=1)].sum(axis=0)
+        missing = lacks.any(axis=1) & good
         self._damage.missing += int(missing.sum())
         good &= ~missing
         time = self._form.time.column
         if time is not None:
-            times = self._times(cells[places[time]], time, numbers, good)
+            written = cells[places[time[0]]]
+            if len(time) > 1:
+                written = tuple(
+                    map(" ".join, zip(*(cells[places[one]] for one in time), strict=True))
+                )
+            times = self._times(written, " ".join(time), numbers, good)
         else:
             assert self._hertz is not None
             times = np.arange(self._rows, self._rows + len(kept)) / self._hertz
+        others = {}
+        if self._rows < LOOKED_AT:
+            others = {
+                name: _kept([row[at] if at < len(row) else "" for row in kept], good)
+                for name, at in self._others.items()
+            }
         self._rows += len(kept)
         rest = {name: _kept(cells[places[name]], good) for name in self._words}
-        return Rows(times[good], values[good], rest)
+        return Rows(times[good], values[good], rest, others)
 
     def _without_torn(self, rows: Sequence[list[str]], first: int) -> list[list[str]]:
         """Return the lines, blank where a quote that is not closed took them for one value."""
@@ -247,30 +294,46 @@ class TextRows:
             numbers.append(number)
         return kept, numbers
 
+    def _is_own(self, row: Sequence[str], places: dict[str, int]) -> bool:
+        """Whether a line has values of the sensor."""
+        form = self._form.text
+        if form.sensor is not None:
+            return row[places[form.sensor]].strip() == self._sensor
+        own = (row[places[name]].strip() for name in self._columns)
+        return not form.in_turn or any(cell not in self._form.missing for cell in own)
+
     def _times(
         self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
     ) -> Numbers:
-        unit = self._form.time.unit
-        if unit != "iso":
+        form = self._form.time
+        if form.unit != "iso" and form.pattern is None:
             found = self._numbers(cells, name, lines, good)
             missing = np.isnan(found) & good
             self._damage.missing += int(missing.sum())
             good &= ~missing
-            return found / SECOND[unit]
+            return found / SECOND[form.unit]
+        of_day = is_of_day(form.pattern)
+        expected = form.pattern or "a date and a time as ISO 8601"
         seconds = np.zeros(len(cells))
         for row, cell in enumerate(cells):
             try:
-                moment = datetime.fromisoformat(cell.strip())
+                moment = moment_of(cell.strip(), form.pattern)
             except ValueError:
-                self._bad(lines[row], name, "a date and a time as ISO 8601", cell, good, row)
+                self._bad(lines[row], name, expected, cell, good, row)
                 continue
             is_zoned = moment.tzinfo is not None
             if self._is_zoned not in (None, is_zoned):
-                how = "with" if self._is_zoned else "without"
-                self._bad(lines[row], name, f"a time {how} a zone, as before", cell, good, row)
+                how = ZONED if self._is_zoned else LOCAL
+                self._bad(lines[row], name, f"a time {how}, as before", cell, good, row)
                 continue
             self._is_zoned = is_zoned
-            seconds[row] = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+            seconds[row] = seconds_of(moment, self._zone, of_day=of_day)
+        if of_day and good.any():
+            before = seconds[good][:1] if self._last is None else [self._last]
+            seconds[good] = np.unwrap([*before, *seconds[good]], period=86400.0)[1:]
+            self._last = float(seconds[good][-1])
+        elif self._is_zoned is not None:
+            self._damage.clocks.add(ZONED if self._is_zoned or self._zone else LOCAL)
         return seconds
 
     def _numbers(
@@ -335,41 +398,3 @@ def _kept(cells: Sequence[str], good: NDArray[np.bool_]) -> list[str]:
 
 SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 """How many make one."""
-
-
-def _lines(stream: IO[str], form: TextForm) -> Iterator[list[str]]:
-    """Yield the values of each line; a line may be none, and is one without values then."""
-    if form.end:
-        stream_of_lines: Iterator[str] = (
-            part for line in stream for part in _parts(line, form.end)
-        )
-    else:
-        stream_of_lines = stream
-    if form.separator == "space":
-        return (line.split() for line in stream_of_lines)
-    return csv.reader(
-        stream_of_lines,
-        delimiter=SEPARATORS.get(form.separator, form.separator),
-        quotechar=form.quote,
-        skipinitialspace=True,
-    )
-
-
-def _parts(line: str, end: str) -> list[str]:
-    """Return the readings of one line."""
-    found = [part for part in line.strip().split(end) if part.strip()]
-    return found or [""]
-
-
-def _header(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:
-    """Return which of the rows has the names, and these; none where all are blank or comments."""
-    for at, row in enumerate(rows):
-        if row and row[0].lower().startswith("sep="):
-            continue
-        if any(row) and not (form.comment and row[0].startswith(form.comment)):
-            spelled = {name.lower(): name for name in form.names}
-            names = [spelled.get(name.strip().lower(), name.strip()) for name in row]
-            while names and not names[-1]:
-                names.pop()
-            return at, names
-    return 0, []

@@ -5,8 +5,10 @@ What a person must decide stands there as a key without a value, with `# ?` and 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+import numpy as np
 
 from core.data.described.column_looks import (
     ColumnLook,
@@ -16,7 +18,10 @@ from core.data.described.column_looks import (
     unit_in,
 )
 from core.data.described.members import Member
+from core.data.described.moments import is_of_day, patterns_of
 from core.data.described.sheet import Sheet, sheets_of
+from core.data.described.sources import DOUBLED
+from core.data.described.text_rows import LACKING
 
 MOST_FILES = 48
 """Files that are looked at, evenly among all."""
@@ -46,6 +51,22 @@ class _Kind:
     def vectors(self) -> Mapping[str, Sequence[ColumnLook]]:
         return triples([column for column in self.columns if not column.is_time])
 
+    @property
+    def are_in_lines(self) -> bool:
+        """Whether its lines say the sensor that they are of."""
+        return any("sensor" in self.first.said.get(form, {}) for form in ("json", "text"))
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether lines have the values of one sensor and lack those of others."""
+        lacks = [
+            ~np.isfinite(one.numbers)
+            for columns in self.vectors.values()
+            for one in columns[:1]
+            if one.numbers is not None
+        ]
+        return len(lacks) > 1 and float(np.any(lacks, axis=0).mean()) > LACKING
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -73,7 +94,7 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
     if not kinds:
         return None
     kinds.sort(key=lambda one: (bool(one.times), len(one.sheets)), reverse=True)
-    is_in_document = "sensor" in kinds[0].first.said.get("json", {})
+    is_in_document = kinds[0].are_in_lines
     sensors = [one for one in kinds if one.first.sensor and (one.times or is_in_document)]
     described = kinds[:1]
     if len(sensors) > 1 or is_in_document:
@@ -97,10 +118,14 @@ def _lines(
     others = [one.first.member.name for one in kinds if one not in described]
     if others:
         yield f"# Files of another form: {_comment(', '.join(others[:MOST_NAMED]))}."
-    is_in_document = "sensor" in first.said.get("json", {})
+    is_in_document = described[0].are_in_lines
+    is_in_turn = described[0].is_in_turn
     has_sensors = is_in_document or len(described) > 1
     yield from _files(described, others, by_path=has_sensors and not is_in_document)
-    for key, value in first.said.items():
+    said = dict(first.said)
+    if is_in_turn:
+        said["text"] = {**said.get("text", {}), "in_turn": True}
+    for key, value in said.items():
         if value or key == "json":
             yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
     yield from (f"# {_comment(note)}" for kind in described for note in kind.first.notes)
@@ -111,7 +136,7 @@ def _lines(
     channels = [
         line
         for kind in described
-        for line in _channels(kind, kind.first.sensor if has_sensors else None)
+        for line in _channels(kind, kind.first.sensor if has_sensors else None, is_in_turn)
     ]
     if channels:
         yield "channels:"
@@ -155,20 +180,36 @@ def _time(described: Sequence[_Kind]) -> Iterator[str]:
         yield f"  hertz:  # ? readings a second; no column rises as times do{turn}"
         return
     if len(times) == 1:
-        yield f"  column: {_quoted(times[0].name)}  # {_comment(times[0].line)}"
+        both = _dated(described[0].columns, times[0])
+        names = ", ".join(_quoted(one.name) for one in both)
+        if len(both) > 1:
+            names = f"[{names}]"
+            times = [replace(times[0], patterns=_joined(both))]
+        yield f"  column: {names}  # {_comment(times[0].line)}"
     else:
         several = "; ".join(f"{one.line} in {' or '.join(one.units)}" for one in times)
         yield f"  column:  # ? one of {_comment(several)}"
-    if len(times) == 1 and len(times[0].units) == 1:
+    patterns = times[0].patterns
+    if len(times) == 1 and patterns:
+        several = " or ".join(map(_quoted, patterns))
+        yield f"  pattern: {' # ? ' if len(patterns) > 1 else ''}{several}"
+    elif len(times) == 1 and len(times[0].units) == 1:
         yield f"  unit: {times[0].units[0]}"
     else:
         yield "  unit:  # ? of that column: s, ms, us, ns or iso"
+    has_sources = any(column.is_source for column in described[0].columns)
+    are_several = has_sources or described[0].is_in_turn
+    if times[0].doubles > DOUBLED and not are_several:
+        yield (
+            f"  spread:  # ? {times[0].doubles:.0%} of readings have the time of the one before:"
+            " true if they follow it; else write another time"
+        )
     rates = [
         column.hertz
         for kind in described[:1]
         for sheet in kind.sheets
         for column in columns_of(sheet)
-        if column.name == times[0].name and column.hertz is not None
+        if column.name == times[0].name and column.hertz is not None and not are_several
     ]
     middle = 0.0
     if rates:
@@ -182,7 +223,22 @@ def _time(described: Sequence[_Kind]) -> Iterator[str]:
         yield f"  hertz:  # ? the rate of the windows{seen}"
 
 
-def _channels(kind: _Kind, sensor: str | None) -> Iterator[str]:
+def _dated(columns: Sequence[ColumnLook], time: ColumnLook) -> Sequence[ColumnLook]:
+    """Return the column of a time of day with that of its date before it, where there is one."""
+    for column in columns:
+        if is_of_day(min(time.patterns, default=None)) and not column.is_time and column.samples:
+            both = column, time
+            if not any(map(is_of_day, _joined(both) or ["%H"])):
+                return both
+    return (time,)
+
+
+def _joined(both: Sequence[ColumnLook]) -> Sequence[str]:
+    """Return the patterns of a date and a time."""
+    return patterns_of(" ".join(one.samples[0] for one in both))
+
+
+def _channels(kind: _Kind, sensor: str | None, is_in_turn: bool) -> Iterator[str]:
     of_sensor = ""
     prefix = ""
     if sensor is not None:
@@ -192,6 +248,8 @@ def _channels(kind: _Kind, sensor: str | None) -> Iterator[str]:
     for name, columns in vectors.items():
         listed = ", ".join(_quoted(column.name) for column in columns)
         own = f"{prefix}{name}".removesuffix("_xyz")
+        if is_in_turn:
+            of_sensor = f"\n    sensor: {_quoted(own)}"
         yield f"  - name: {_quoted(own)}\n    columns: [{listed}]{of_sensor}"
         yield from _unit(columns[0].name, f"mean length {length_of(columns):.4g}")
     taken = {column.name for columns in vectors.values() for column in columns}
@@ -222,6 +280,13 @@ def _unit(name: str, figures: str) -> Iterator[str]:
 
 def _who_and_what(kind: _Kind) -> Iterator[str]:
     taken = {column.name for columns in kind.vectors.values() for column in columns}
+    sources = ", ".join(column.line for column in kind.columns if column.is_source)
+    if sources:
+        yield "session:"
+        yield (
+            f"  column:  # ? the device that a reading is of: {_comment(sources)}; of sensors give"
+            " text.sensor it, and null here"
+        )
     said = [
         column.line
         for column in kind.columns

@@ -47,6 +47,9 @@ OTHERS = {
     "no names": "three axes are a person's to say",
     "lists in JSON": "a document that is described by hand",
     "doubled, late and cut": "a person says how many lines may be damaged",
+    "times of a day": "its date does not change at midnight",
+    "two readings of a time": "a person says that they follow each other",
+    "sensors in turn": "a person says the rate",
     "intervals of time": "a file of labels is described by hand",
     "intervals of readings": "a file of labels is described by hand",
     "begins of intervals": "a file of labels is described by hand",
@@ -138,7 +141,7 @@ def test_a_draft_is_refused_with_all_its_questions_until_they_are_answered(tmp_p
         described(None, path.parent)
     path.write_text(answered(found.text, "g", "rad/s"), encoding="utf-8")
     form = described(None, path.parent)
-    assert (form.time.column, form.time.unit, form.time.hertz) == ("time", "s", HERTZ)
+    assert (form.time.column, form.time.unit, form.time.hertz) == (("time",), "s", HERTZ)
 
 
 @pytest.mark.parametrize("row", table("core/data/tables", "drafts"))

@@ -23,13 +23,14 @@ from tests.core.data.described.movement import (
     PEOPLE,
     Form,
     by_formulas,
+    iso,
     one_file,
     put,
     rows_of,
     windows_of,
     zipped,
 )
-from tests.core.data.described.test_forms import described, sensors
+from tests.core.data.described.test_forms import FORMS, described, sensors
 from tests.core.data.described.test_known_formats import BY_NAME, sample
 from tests.core.data.desk import refused, says
 from tests.tables import table
@@ -85,6 +86,42 @@ def test_sensors_of_two_clocks(late: float, said: str, tmp_path: Path) -> None:
             windows_of(folder)
     else:
         assert "40 without all sensors" in windows_of(folder).held_out.note
+
+
+def test_sensors_in_turn_are_no_missing_values(tmp_path: Path) -> None:
+    files, _ = FORMS["sensors in turn"]
+    folder = put(tmp_path / "own", files, {**DESCRIBED_SO, "files": "r.csv"})
+    with refused("of 960 readings many lack ax, ay, az, gx, gy, gz in turn ... text.in_turn: true"):
+        windows_of(folder)
+
+
+def test_two_recordings_of_one_table_and_the_same_times(tmp_path: Path) -> None:
+    whose = {**DESCRIBED_SO, "files": "{person}/*.csv", "person": {}}
+    how = {"file": "labels.txt", "begin": "from", "label": "what"}
+    files = {f"{who}/{at}.csv": Form().bytes_of(rows_of(who)) for who in PEOPLE for at in "ab"}
+    files |= {f"{who}/labels.txt": b"from,what\n0,rest\n1.6,walk\n" for who in PEOPLE}
+    folder = put(tmp_path / "own", files, {**whose, "label": {"intervals": how}})
+    with refused("labels.txt: ... anna are of two recordings of the same times (own/anna/a.csv"):
+        windows_of(folder)
+    put(folder, {}, {**whose, "label": {"intervals": {**how, "shared": True}}})
+    assert windows_of(folder).rows == 2 * 3 * 8
+
+
+@pytest.mark.parametrize("zone", [None, "+02:00"])
+def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_path: Path) -> None:
+    shift = 7200 if zone else 0
+    rows = everyones(f"{iso(shift)},rest", f"{iso(shift + 1.6)},walk")
+    clock = Form(of={"time": lambda time: 1.78e9 + time})
+    files = {f"{who}.csv": clock.bytes_of(rows_of(who)) for who in PEOPLE}
+    files["labels.txt"] = f"who,from,what\n{rows}".encode()
+    how = {"file": "labels.txt", "begin": "from", "label": "what", "person": "who", "unit": "iso"}
+    time = {**DESCRIBED_SO["time"], "zone": zone}
+    folder = put(tmp_path / "own", files, {**BY_PERSON, "time": time, "label": {"intervals": how}})
+    if zone:
+        assert windows_of(folder).classes().tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 3
+    else:
+        with refused("dates of intervals have no zone ... write time.zone"):
+            windows_of(folder)
 
 
 def test_files_of_one_name(tmp_path: Path) -> None:

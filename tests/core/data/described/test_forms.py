@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import add
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.core.data.described.movement import (
     EVERYONE,
     HERTZ,
     LABELS,
+    NAMES,
     PEOPLE,
     STEPS,
     Form,
@@ -38,15 +39,33 @@ Made = tuple[Files, Mapping[str, Any]]
 ACC = DESCRIBED_SO["channels"][0]
 GYRO = DESCRIBED_SO["channels"][1]
 G = 9.80665
+DAY = "28.05.2026".format
 
 
 def text(form: Form, **description: Any) -> Made:
     return {"r.csv": form.bytes_of(EVERYONE)}, {"files": "r.csv", **description}
 
 
-def of_time(unit: str, write: Callable[[float], Any]) -> Made:
-    time = {"column": "time", "unit": unit, "hertz": HERTZ}
-    return text(Form(of={"time": write}), time=time)
+def of_time(unit: str, write: Callable[[float], Any], **more: Any) -> Made:
+    time = {"column": "time", "unit": unit, "hertz": HERTZ, **more}
+    return text(Form(names=("date", *NAMES), of={"time": write, "date": DAY}), time=time)
+
+
+def in_lines(columns: Mapping[str, Sequence[str]], **said: Any) -> Made:
+    """A line for each sensor: its axes in these columns, and nothing in others."""
+    names = tuple(dict.fromkeys(name for each in columns.values() for name in each))
+    rows = [
+        {**row, **dict.fromkeys(names, ""), **dict(zip(own, values, strict=True)), "part": part}
+        for row in EVERYONE
+        for part, own, axes in zip(columns, columns.values(), (AXES[:3], AXES[3:]), strict=True)
+        for values in [[row[axis] for axis in axes]]
+    ]
+    form = Form(names=("time", "part", *names, "label", "person"))
+    channels = [
+        {**each, "columns": list(own), "sensor": part}
+        for each, (part, own) in zip((ACC, GYRO), columns.items(), strict=True)
+    ]
+    return {"r.csv": form.bytes_of(rows)}, {"files": "r.csv", "channels": channels, "text": said}
 
 
 def of_axes(axes: str, factor: float, /, **channel: Any) -> Made:
@@ -161,6 +180,14 @@ FORMS |= {
     "seconds of the epoch": of_time("s", lambda time: 1.78e9 + time),
     "ISO": of_time("iso", iso),
     "ISO with a zone": of_time("iso", lambda time: iso(time, "+02:00")),
+    "dates": of_time("s", lambda t: f"28/05/2026 {iso(t)[11:]}", pattern="%d/%m/%Y %H:%M:%S.%f"),
+    "times of a day": of_time("s", lambda t: iso(t + 12799)[11:], pattern="%H:%M:%S.%f"),
+    "dates apart": of_time(
+        "s", lambda t: iso(t)[11:], column=["date", "time"], pattern="%d.%m.%Y %H:%M:%S.%f"
+    ),
+    "two readings of a time": of_time("s", lambda t: round(t * HERTZ) // 2 / 25, spread=True),
+    "a line a sensor": in_lines({"ACC": "xyz", "GYR": "xyz"}, sensor="part"),
+    "sensors in turn": in_lines({"a": AXES[:3], "g": AXES[3:]}, in_turn=True),
     "m/s2": of_axes("a", G, unit="m/s2"),
     "mg": of_axes("a", 1e3, unit="mg"),
     "counts": of_axes("a", -64.0, factor=1 / 64, sign=-1),

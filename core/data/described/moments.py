@@ -1,0 +1,64 @@
+"""Moments as people and devices write them: a pattern of digits, and a zone or none."""
+
+import re
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+_MIDNIGHT = datetime(1900, 1, 1)
+"""Of the day that a time of day alone has."""
+_WRITTEN = (
+    ("%", "%%"),
+    (r"\d{4}([-/.]?)\d\d\1\d\d(?!\d)", r"%Y\1%m\1%d"),
+    (r"\b\d{1,2}([-/.])\d{1,2}\1\d{4}", r"%d\1%m\1%Y"),
+    (r"\b\d{1,2}([-/.])\d{1,2}\1\d\d\b", r"%d\1%m\1%y"),
+    (r"\b\d{1,2}([- ])[A-Za-z]{3}\1\d{4}", r"%d\1%b\1%Y"),
+    (r"\d{1,2}:\d\d:\d\d", "%H:%M:%S"),
+    (r"%S([.,:])\d{1,6}", r"%S\1%f"),
+    (r"%H(\S+)( ?)[AaPp][Mm]", r"%I\1\2%p"),
+    (r"(%[Sf] ?)([+-]\d\d:?\d\d|Z)", r"\1%z"),
+)
+"""What stands in a moment, and in its pattern."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a zone by its name, or by its hours such as `+02:00`. Raises ValueError."""
+    try:
+        if name.startswith(("+", "-")):
+            return datetime.strptime(name, "%z").tzinfo or UTC
+        return ZoneInfo(name)
+    except (KeyError, OSError):
+        raise ValueError(f"no zone is {name!r:.40}") from None
+
+
+def moment_of(text: str, pattern: str | None) -> datetime:
+    """Return what is written by a pattern, or as ISO 8601 without one. Raises ValueError."""
+    return datetime.fromisoformat(text) if pattern is None else datetime.strptime(text, pattern)
+
+
+def is_of_day(pattern: str | None) -> bool:
+    """Whether a pattern is of a time of day alone, which begins again at midnight."""
+    return pattern is not None and "%d" not in pattern and "%j" not in pattern
+
+
+def seconds_of(moment: datetime, zone: tzinfo | None, *, of_day: bool) -> float:
+    """Return seconds since 1970, or of the day; `zone` is that of a moment without one."""
+    if of_day:
+        return (moment.replace(tzinfo=None) - _MIDNIGHT).total_seconds()
+    return moment.replace(tzinfo=moment.tzinfo or zone or UTC).timestamp()
+
+
+def patterns_of(text: str) -> list[str]:
+    """Return the patterns that a moment may be written by; none where it has no seconds."""
+    pattern = text
+    for expression, sign in _WRITTEN:
+        pattern = re.sub(expression, sign, pattern, count=1)
+    american = re.sub(r"^(\W*)%d(\W)%m", r"\1%m\2%d", pattern)
+    forms = {pattern: None, american: None} if "%S" in pattern else {}
+    return [form for form in forms if _is_written(text, form)]
+
+
+def _is_written(text: str, pattern: str) -> bool:
+    try:
+        return bool(moment_of(text, pattern))
+    except (ValueError, re.error):
+        return False
