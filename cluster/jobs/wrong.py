@@ -1,7 +1,5 @@
 """Which examples of a test were taken for another class."""
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,29 +22,21 @@ def wrong_stretches(
     if not len(named):
         return None
     order = np.argsort(rows)
-    rows, named = rows[order], named[order]
-    columns = (dataset.subjects()[rows], dataset.classes()[rows], named)
-    of_wrong = np.stack([rows - dataset.train_windows, *columns])[:, columns[1] != named]
+    rows = rows[order]
+    columns = [rows, dataset.subjects()[rows], dataset.classes()[rows], named[order]]
+    of_wrong = np.stack(columns)[:, columns[2] != columns[3]]
     breaks = np.flatnonzero((np.diff(of_wrong, axis=1) != [[1], [0], [0], [0]]).any(axis=0)) + 1
-    ends = [0, *breaks.tolist(), of_wrong.shape[1]] if of_wrong.size else [0]
-    return [
-        _described(of_wrong[:, begin], of_wrong[0, end - 1], dataset)
-        for begin, end in list(pairwise(ends))[:MOST_STRETCHES]
-    ]
+    stretches = np.split(of_wrong, breaks, axis=1)[:MOST_STRETCHES]
+    return [_described(stretch, dataset) for stretch in stretches if stretch.size]
 
 
-def _described(first: NDArray[np.int32], last: Any, dataset: Dataset) -> dict[str, Any]:
-    place, person, true, named = first.tolist()
+def _described(stretch: NDArray[np.int32], dataset: Dataset) -> dict[str, Any]:
+    first, person, true, named = stretch[:, 0].tolist()
+    names = dict(enumerate(dataset.held_out.groups))
     return {
-        "group": _name(dataset.held_out.groups, person),
-        "first": place,
-        "last": int(last),
+        "group": names.get(person, None if person < 0 else str(person)),
+        "first": first - dataset.train_windows,
+        "last": int(stretch[0, -1]) - dataset.train_windows,
         "true": dataset.labels[true],
         "predicted": dataset.labels[named],
     }
-
-
-def _name(names: Sequence[str], number: int) -> str | None:
-    if number < 0:
-        return None
-    return names[number] if number < len(names) else str(number)

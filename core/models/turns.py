@@ -5,7 +5,7 @@ from typing import Any
 from core.lazy import np
 
 DEGREE = 18
-"""Of the Taylor polynomials: an eighth of a turn is exact to the last bits of float64."""
+"""The degree of the Taylor polynomials: an eighth of a turn is exact to float64's last bits."""
 
 
 def cosines_and_sines(turns: Any) -> tuple[Any, Any]:

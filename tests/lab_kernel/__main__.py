@@ -9,6 +9,7 @@ from tests.lab.places import Places
 from tests.lab.requirements import install, missing
 from tests.lab_kernel import requirements
 from tests.lab_kernel.kernel_lab import NAME, KernelLab
+from tests.lab_kernel.seeded import seeded_disk
 
 
 def _can_run() -> bool:
@@ -18,8 +19,6 @@ def _can_run() -> bool:
 
 
 def _prepare(_: Namespace) -> None:
-    from tests.lab_kernel.seeded import seeded_disk
-
     install(missing(requirements.PACKAGE_OF))
     if _can_run():
         print(seeded_disk())
@@ -40,8 +39,6 @@ def _prove(arguments: Namespace) -> int:
 
 
 def _up(arguments: Namespace) -> None:
-    from tests.lab_kernel.seeded import seeded_disk
-
     lab = KernelLab.up(seeded_disk(), (arguments.memory,) * arguments.count)
     print(f"{len(lab.nodes)} machines up: ssh -F {lab.ssh_config} rpi01")
 

@@ -4,7 +4,6 @@ The lock's own aarch64 wheels in an arm64 Debian 12, run by qemu-aarch64-static 
 user namespace has a binfmt_misc of its own (Linux 6.7), so this machine's stays unchanged.
 """
 
-import platform
 import shutil
 import subprocess
 import sys
@@ -97,7 +96,6 @@ def system() -> Path:
 
 if __name__ == "__main__":
     try:
-        print(f"emulating aarch64 on {platform.machine()}")
         sys.exit(main())
     except LabError as problem:
         print(f"emulated: {problem}", file=sys.stderr)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 _MIDNIGHT = datetime(1900, 1, 1)
-"""Of the day that a time of day alone has."""
+"""The day that a time of day alone gets."""
 _WRITTEN = (
     ("%", "%%"),
     (r"\d{4}([-/.]?)\d\d\1\d\d(?!\d)", r"%Y\1%m\1%d"),

@@ -14,7 +14,7 @@ LEAST_ROWS = 16
 MOSTLY = 0.5
 """The share of rows at which words change that say a source."""
 SOMETIMES = 0.05
-"""The same where values jump with the word: no label changes so often."""
+"""The share of such rows where values jump with the word: no label changes so often."""
 JUMP = 1.5
 """How much farther the values of two sources are apart than those of one that follow."""
 PERIODIC = 0.9

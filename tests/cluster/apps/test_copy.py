@@ -1,7 +1,6 @@
 """The copy of an app that its run keeps: whole, checked, and what a resumed run goes on with."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +58,6 @@ def test_half_a_copy_does_not_count_and_is_replaced(app: Path, run: Path) -> Non
     assert kept(run) is None
     keep(look(app), run)
     assert not (run / "app/half.py").exists()
-
-
-def test_what_a_killed_process_of_this_number_left_is_no_obstacle(app: Path, run: Path) -> None:
-    leftover = run / f".app.{os.getpid()}.partial"
-    leftover.mkdir()
-    (leftover / "half.py").touch()
-    keep(look(app), run)
-    assert kept(run)
-    assert not leftover.exists()
 
 
 def test_an_app_that_changed_since_it_was_read_is_not_kept(app: Path, run: Path) -> None:

@@ -28,12 +28,9 @@ def test_each_class_is_a_line_with_its_average_precision() -> None:
 
 
 def test_a_throughput_that_comes_in_batches_is_smooth() -> None:
-    counts = [(float(at), 200.0 * (at % 2), 7.0) for at in range(400)]
-    seconds, speeds, sevens = zip(*smoothed(counts), strict=True)
-    assert (seconds[0], seconds[-1], len(seconds)) == (0.0, 399.0, MOST_POINTS)
-    assert max(abs(speed - 100.0) for speed in speeds) < 10.0
-    assert set(sevens) == {7.0}
-    assert smoothed([(3.0, 5.0)]) == ((3.0, 5.0),)
+    points = smoothed([(at, 200 * (at % 2)) for at in range(400)])
+    assert len(points) == MOST_POINTS
+    assert [speed for _, speed in points] == pytest.approx([100] * MOST_POINTS, abs=10)
 
 
 @pytest.mark.parametrize(

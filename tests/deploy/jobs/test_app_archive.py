@@ -46,18 +46,6 @@ def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
     assert pack(found) == pack(app)
 
 
-def test_what_a_killed_process_of_this_number_left_refuses_no_job(
-    app: AppFiles, tmp_path: Path
-) -> None:
-    archive, folder = arrive(tmp_path, pack(app))
-    leftover = folder.with_name(f".app.{os.getpid()}.partial")
-    leftover.mkdir()
-    (leftover / "half.py").touch()
-    unpack(archive, app.digest, folder)
-    assert look(folder).digest == app.digest
-    assert [path.name for path in folder.parent.iterdir()] == ["app"]
-
-
 def test_an_app_that_changes_on_the_way_out_is_not_sent(app: AppFiles) -> None:
     (app.source / "app.py").write_text("other = 1\n")
     with pytest.raises(UsageError, match="has changed while the app was read"):

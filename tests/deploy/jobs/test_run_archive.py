@@ -116,23 +116,3 @@ def test_checkpoints_stay_there_those_of_a_sweep_s_runs_too(tmp_path: Path) -> N
         target = unpack(io.BytesIO(archive), run.name, tmp_path / "here")
         files = [path for path in target.rglob("*") if path.is_file()]
         assert {str(path.relative_to(target)) for path in files} == {*wanted}
-
-
-def test_the_run_that_is_here_stays_when_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = packed(entry(f"{NAME}/log", b"new"))
-    (tmp_path / NAME).mkdir()
-    (tmp_path / NAME / "log").write_text("old")
-    rename = Path.rename
-
-    def full(path: Path, target: Path) -> Path:
-        if path.name.endswith(".partial"):
-            raise OSError(28, "No space left on device")
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(ClusterError, match="No space left on device"):
-        unpack(io.BytesIO(archive), NAME, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
-    assert (tmp_path / NAME / "log").read_text() == "old"
