@@ -9,13 +9,11 @@ from pydantic import Field
 from core.inventory.fields import Choice
 from core.lazy import np, tf
 from core.models.layers import Dropout, Product
-from core.models.native import NativeNetwork
 from core.models.network import BuiltIn, Parameter, Problem, constant
 from core.models.operations import Operations, Tensor
 from core.models.tensorflow_operations import TensorFlowOperations
 from core.models.window_statistics import AXES, WindowStatistics
 from core.parameters import Layout, Vector
-from kernels.library import can_be_loaded
 
 FARTHEST = 8.0
 """Standard deviations from the mean beyond which a statistic says nothing more."""
@@ -130,6 +128,11 @@ class Measuring:
 
         It is TensorFlow in an installation whose library of kernels cannot be loaded.
         """
+        from core.models.native import (
+            NativeNetwork,
+        )  # NumPy's weight, of which an inventory has none
+        from kernels.library import can_be_loaded
+
         named = {f"{self._statistics.name}/{name}": value for name, value in values.items()}
         if not can_be_loaded():
             return lambda windows: self.logits(TensorFlowOperations(named), tf.constant(windows))

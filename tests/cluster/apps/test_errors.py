@@ -51,7 +51,8 @@ def prepared(folder: Path, source: str, task: str = "classification") -> AppNetw
     app = load(path)
     if not app.has("data"):
         return network_of(app, KINDS[task], seed=1)
-    batches, labels = batches_of(app.call("data", folder), app.task or task, f"{path}: data()")
+    task = app.task or task
+    batches, labels = batches_of(app.call("data", folder), task, f"{path}: data()")
     with app.blamed("data"):
         dataset = write_examples(
             batches,

@@ -15,7 +15,6 @@ import pytest
 from numpy.typing import NDArray
 
 from core.lazy import tf
-from core.models import spectral
 from core.models.hybrid import HybridModel
 from core.models.network import Network, Problem
 from core.models.spectral import FARTHEST, SpectralModel
@@ -164,7 +163,7 @@ def test_a_coordinator_without_avx2_measures_the_same_bits() -> None:
 def test_an_installation_without_the_library_measures_about_the_same(
     network: Network, vector: Vector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spectral, "can_be_loaded", lambda: False)
+    monkeypatch.setattr("kernels.library.can_be_loaded", lambda: False)
     found = measured(network, STANDARD[:30], STANDARD[30:])
     np.testing.assert_allclose(found, vector, rtol=1e-4, atol=1e-5)
     assert not np.array_equal(found, vector)

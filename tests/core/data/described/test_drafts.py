@@ -42,6 +42,7 @@ NAMELESS = ("ku-har", "serial")
 """Formats without a name of a column or a file: their shape alone is known."""
 OTHERS = {
     "other order": "the channels of a draft stand as in the file",
+    "counts": "a person says the factor",
     "no times": "it is the plain form, of which the format says less",
     "blanks, no names": "three axes are a person's to say",
     "no names": "three axes are a person's to say",
