@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.described.description import IntervalForm, RecordingFormat, TimeForm
+from core.data.described.description import IntervalForm, RecordingFormat
 from core.data.described.members import Member, Sheaf, members_of
 from core.data.described.path_pattern import PathPattern
 from core.data.described.text_rows import LOCAL, Damage, TextRows
+from core.data.described.time_form import TimeForm
 from core.errors import DataError
 
 MOST_NAMED = 5
