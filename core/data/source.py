@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import yaml
-
 from core import gone
 from core.data.manifest import is_prepared
 from core.data.reader import READERS, kind_of_folder, open_set
@@ -173,6 +171,8 @@ def _kind_of_file(path: Path) -> str | None:
 
 def _refusal(path: Path, origin: str) -> str:
     """What is wrong with a path, and how the files that most of it are can be brought."""
+    import yaml  # not where a node only recognises
+
     remedies = {
         f".{ending}": said.format_map(gone.KINDS)
         for endings, said in yaml.safe_load(FOREIGN.read_text(encoding="utf-8")).items()
