@@ -23,13 +23,12 @@ def test_each_class_is_a_line_with_its_average_precision() -> None:
     chart = drawn({"WALKING": CURVE, "<b>": CURVE})
     assert [series.name for series in chart.series] == ["Walking (0.900)", "<b> (0.900)"]
     assert chart.series[0].points == ((0.5, 1.0), (1.0, 0.8))
-    assert chart.y_range == (0.9, 1.0), "not squeezed into the top of 0 to 1"
+    assert chart.y_range == (0.9, 1.0)
     assert "<b>" not in str(chart.json())
 
 
 def test_a_throughput_that_comes_in_batches_is_smooth() -> None:
     points = smoothed([(at, 200 * (at % 2)) for at in range(400)])
-    assert len(points) == MOST_POINTS
     assert [speed for _, speed in points] == pytest.approx([100] * MOST_POINTS, abs=10)
 
 

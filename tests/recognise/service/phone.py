@@ -119,7 +119,9 @@ def connect(page: Page) -> None:
 def still(count: int, begin: float = 0.0) -> Readings:
     """A phone on a table."""
     times = begin + np.arange(count) / 50
-    return Readings(times, np.tile([0.0, 0.0, 1.0], (count, 1)), np.full((count, 3), 0.01))
+    return Readings(
+        times, np.tile([0.0, 0.0, 1.0], (count, 1)), np.tile([0.01, 0.02, 0.03], (count, 1))
+    )
 
 
 def record(page: Page, label: str | None, readings: Readings) -> None:

@@ -51,7 +51,7 @@ def test_the_first_label_comes_with_the_first_window(browser: Browser, running: 
         assert (
             STEPS <= readings <= STEPS + 2 * EACH
         )  # those of two messages more may be sent while it comes
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        expect(seen.page.locator("#label")).to_have_text("Moving")
         expect(seen.page.locator("#confidence")).to_have_text(f"{event['confidence'] * 100:.0f} %")
         expect(seen.page.locator("#latency")).to_contain_text("ms")
         expect(seen.page.locator("#model")).to_have_text("har version 1")
@@ -76,7 +76,7 @@ def test_the_page_looks_well(
     with phone(browser, running, width, scheme) as seen:
         seen.looks_well()
         connect(seen.page)
-        record(seen.page, "MOVING", walk(MANY))
+        record(seen.page, "Moving", walk(MANY))
         seen.page.get_by_label("I am going to").select_option("something else")
         expect(seen.page.get_by_label("Name it")).to_be_visible()
         seen.looks_well()
@@ -92,7 +92,7 @@ def test_a_label_is_announced_once_for_each_change(browser: Browser, running: Se
         given = walk(MANY)
         play_events(page, given, hertz=400)
         wait_until(page, "sent.labels.length >= 8")
-        assert page.evaluate("said") == ["MOVING"]
+        assert page.evaluate("said") == ["Moving"]
         assert page.locator("#label").get_attribute("aria-live") == "polite"
 
 
@@ -192,7 +192,7 @@ def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path
     ):
         connect(seen.page)
         play_events(seen.page, walk(STEPS + EACH), hertz=400)
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        expect(seen.page.locator("#label")).to_have_text("Moving")
         first.process.terminate()
         first.process.wait(30)
         said = "The service restarts; your session continues after that. Trying again in"
@@ -203,7 +203,7 @@ def test_a_restart_is_said_and_the_session_comes_back(browser: Browser, tmp_path
             "Connected", timeout=PATIENCE_MILLISECONDS
         )
         play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        expect(seen.page.locator("#label")).to_have_text("Moving")
 
 
 def test_where_another_model_answers_after_a_restart_the_session_begins_anew(
@@ -226,4 +226,4 @@ def test_where_another_model_answers_after_a_restart_the_session_begins_anew(
             "resume: expected a state with model gait, got 'har': begin a new session without it"
         ]
         play_events(seen.page, walk(STEPS + EACH, begin=100), hertz=400)
-        expect(seen.page.locator("#label")).to_have_text("MOVING")
+        expect(seen.page.locator("#label")).to_have_text("Moving")

@@ -45,17 +45,17 @@ def test_a_recording_becomes_the_windows_of_the_stream(
     moving = Readings(moving.times + jitter, moving.acceleration, moving.rotation)
     with phone(browser, running) as seen:
         connect(seen.page)
-        record(seen.page, "MOVING", moving)
+        record(seen.page, "Moving", moving)
         expect(seen.page.locator("#recorded")).to_contain_text(
-            "Recorded 20 s of MOVING: 14 windows"
+            "Recorded 20 s of Moving: 14 windows"
         )
-        record(seen.page, "MOVING", walk(100, begin=50))
+        record(seen.page, "Moving", walk(100, begin=50))
         expect(seen.page.locator("#recorded")).to_contain_text(
             "Too short: record at least 7 seconds"
         )
         record(
             seen.page,
-            "STILL",
+            "Still",
             still(600, begin=100),
         )
         path = downloaded(seen.page, tmp_path)

@@ -125,7 +125,7 @@ function record() {
   sessions.begin(label);
   part("record").textContent = "Stop";
   part("record").setAttribute("aria-pressed", "true");
-  part("recorded").textContent = `Recording ${label}.`;
+  part("recorded").textContent = `Recording ${spoken(label)}.`;
 }
 
 function stop() {
@@ -133,14 +133,14 @@ function stop() {
   part("record").textContent = "Record";
   part("record").setAttribute("aria-pressed", "false");
   part("recorded").textContent = typeof ended === "string"
-    ? ended : `Recorded ${Math.round(ended.seconds)} s of ${ended.label}: ${ended.windows.length} windows.`;
+    ? ended : `Recorded ${Math.round(ended.seconds)} s of ${spoken(ended.label)}: ${ended.windows.length} windows.`;
   list();
 }
 
 function list() {
   part("sessions").replaceChildren(...sessions.kept.map(session => {
     const item = document.createElement("li"), remove = document.createElement("button");
-    const words = `${session.label}, ${Math.round(session.seconds)} s`;
+    const words = `${spoken(session.label)}, ${Math.round(session.seconds)} s`;
     remove.type = "button";
     remove.textContent = "Delete";
     remove.setAttribute("aria-label", `Delete ${words}`);
