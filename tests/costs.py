@@ -209,8 +209,11 @@ def merged(costs: Costs, tests: Sequence[Measured], exists: Callable[[str], bool
             has_story.add(function_of(node))
         else:
             rest[node] = test.seconds
-    need_root = {node for node in costs.need_root if node not in nodes and exists(node)}
-    need_root |= {test.node for test in tests if test.needs_root}
+    # Root itself, who measures, cannot see which tests need it.
+    need_root = {
+        *filter(exists, costs.need_root),
+        *(test.node for test in tests if test.needs_root),
+    }
     return Costs(fast, stories, long, rest, frozenset(need_root))
 
 

@@ -108,6 +108,8 @@ class Tier:
         if path.suffix != ".py" or not path.name.startswith("test_"):
             return None
         file = path.relative_to(PROJECT).as_posix()
+        if self._only_root and file not in map(file_of, self._costs.need_root):
+            return True
         if may_have(path.read_text(encoding="utf-8"), file, self._name, self._costs):
             return None
         return True

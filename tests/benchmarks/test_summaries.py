@@ -1,15 +1,14 @@
 """What benchmarks make of their rows: medians of rounds, ratios within one, null without any."""
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.shown import part
+from tests.tables import table
 
-CASES = yaml.safe_load(Path(__file__).with_name("summaries.yaml").read_text(encoding="utf-8"))
+CASES = table("benchmarks/summaries")
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import yaml
+
+from tests.tables import rows_of
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
@@ -14,8 +15,7 @@ class Tables:
     """The tables of `tables.yaml` beside a module of tests."""
 
     def __init__(self, module: str) -> None:
-        text = Path(module).with_name("tables.yaml").read_text(encoding="utf-8")
-        self._tables: dict[str, list[Any]] = yaml.safe_load(text)
+        self._tables: dict[str, list[Any]] = rows_of(Path(module).with_name("tables.yaml"))
 
     def __call__(self, *names: str) -> Callable[[Test], Test]:
         """One test for each row, given to it by these names."""

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from experiments.tables import measured, ours, published
 from experiments.tables.ours import place_of
 from experiments.tables.paper import paper_table
 from experiments.tables.published import pages
 from tests.core.inventory.cases import PROJECT
+from tests.tables import table
 
-CASES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+CASES = table("experiments/tables")
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
 
 from tests.habits.leaks import PROJECT
 from tests.hang import HANG_SECONDS
 from tests.ran import ran
+from tests.tables import table
 
 INSTALLED = ("apt-get", "chromium", "mmdebstrap", "sudo")
 """Stand-ins: nothing is installed by a test."""
@@ -98,7 +98,7 @@ def recipe(project: Path, target: str, *commands: str) -> None:
     makefile.write_text(f"{before}\n{target}:\n{lines}{rest}")
 
 
-CASES = yaml.safe_load(Path(__file__).with_name("ci_runs.yaml").read_text(encoding="utf-8"))
+CASES = table("habits/ci_runs")
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

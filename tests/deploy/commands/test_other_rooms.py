@@ -6,15 +6,15 @@ import socket
 from pathlib import Path
 
 import pytest
-import yaml
 
 from core.errors import ExitCode
 from deploy.commands import service
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Processes
 from tests.ran import python
+from tests.tables import table
 
-PASSED_ON: dict[str, str] = yaml.safe_load(Path(__file__).with_name("passed_on.yaml").read_text())
+PASSED_ON: dict[str, str] = table("deploy/commands/passed_on")
 SMALL_WINDOWS = """schema: 1
 cluster: mine
 connection: local

@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy.commands import service
 from tests.deploy.typed import Fab, Processes
+from tests.tables import table
 
-REFUSALS: dict[str, str] = yaml.safe_load(
-    Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8")
-)
+REFUSALS: dict[str, str] = table("deploy/commands/refusals")
 
 
 @pytest.mark.parametrize(("line", "words"), REFUSALS.items())

@@ -1,10 +1,10 @@
 """`tables.yaml`: the rows of tests, by table."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.tables import table
 
 
 def _frozen(value: Any) -> Any:
@@ -17,9 +17,7 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-TABLES: dict[str, Any] = _frozen(
-    yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
-)
+TABLES: dict[str, Any] = _frozen(table("deploy/converge/tables"))
 
 
 def rows(table: str, *names: str) -> pytest.MarkDecorator:

@@ -12,9 +12,10 @@ from deploy.monitor.files import RECORDING_RULES, dashboards, prometheus_files, 
 from tests.deploy.monitor.expressions import filled_in, panels_of
 from tests.habits import needs
 from tests.ran import ran
+from tests.tables import table
 from tools.check_rules import INVENTORY
 
-CASES = yaml.safe_load(Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8"))
+CASES = table("deploy/monitor/shown")
 
 
 def expression_of(name: str) -> str:
