@@ -266,7 +266,8 @@ def _started(
 
     def before(planned: "DeploymentPlan") -> None:
         services = planned.plans["services"].values()
-        if jobs and any(change.action == "restart" for changes in services for change in changes):
+        actions = {change.action for changes in services for change in changes}
+        if jobs and actions & {"restart", "remove"}:
             progress.stand_still()
             may_interrupt(jobs, flags.yes)
         due = wanted or (wanted is None and (planned.counts_as_start or pending.noted))

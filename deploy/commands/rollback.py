@@ -1,6 +1,6 @@
 """`fab deploy rollback`: all nodes to one release, whatever ends the command on the way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,14 @@ def roll_back(cluster: "ManagedCluster", names: Sequence[str], serial: int, to: 
     run.end()
 
 
+def _whole_key(beginning: str, releases: Collection[str]) -> str:
+    """Return the release whose key begins so, as `status` shows it. Raises UsageError."""
+    fitting = [key for key in releases if beginning and key.startswith(beginning)]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise UsageError(f"--to {beginning}: expected the beginning of one of {', '.join(releases)}")
+
+
 class _RollbackRun:
     """One call of `rollback`: how far each of its nodes is, noted for the next call."""
 
@@ -81,8 +89,8 @@ class _RollbackRun:
             for standing in standings.values()
             for one in standing.installed.releases
         }
-        if to and to not in since:
-            raise UsageError(f"--to {to}: expected one of {', '.join(since)}")
+        if to is not None and standings:
+            to = _whole_key(to, since)
         self._to = self._target(standings, to)
         release = self._to.release
         self._needs = {name: standing.need(release) for name, standing in standings.items()}
@@ -166,7 +174,7 @@ class _RollbackRun:
         """
         now = {name: one.installed.current for name, one in standings.items()}
         was = {name: current for name, current in now.items() if current is not None}
-        if to:
+        if to is not None and standings:
             return Rollback(to, was)
         unfinished = self._note.read()
         if unfinished is not None and goes_on(unfinished, standings):

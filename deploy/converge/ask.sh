@@ -50,7 +50,7 @@ section environments; for mark in {{ places.ROOT }}/environments/*/.complete; do
 section releases
 for release in {{ places.ROOT }}/releases/*/; do
     {# One whose files are not those that were unpacked is not there: it is unpacked again. #}
-    [ ! -e "$release/.digest" ] || [ "$(digest "$release")" = "$(cat "$release/.digest")" ] || continue
+    [ "$(digest "$release")" = "$(cat "$release/.digest" 2>/dev/null)" ] || continue
     [ -e "$release/environment" ] && echo "${release%/} $(readlink "$release/environment")"
 done
 section current; readlink {{ places.ROOT }}/current

@@ -40,22 +40,28 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
 def _foreign_files(facts: MachineFacts) -> Found:
     """Yield what systemd reads for a unit of ours besides our files, which no start removes.
 
-    Under /usr and /run a system may have drop-ins for all units.
+    Under /usr and /run a system may have drop-ins for all units; the owner's for all, in /etc, are
+    not ours to remove.
     """
+    of_all: dict[str, str] = {}
     for unit, fact in facts.units.items():
+        # The firewall's own undoing, while one waits for it.
+        if not unit.startswith("pscluster") or unit.startswith("pscluster-firewall-undo."):
+            continue
         ours = (f"{UNIT_FOLDER}/{unit.replace('@none.', '@.')}", ADDRESSES_PATH)
-        foreign = [
-            path
-            for path in fact.files
-            if path not in ours and ("pscluster" in path or path.startswith("/etc/"))
-        ]
-        if foreign and unit.startswith("pscluster"):
+        foreign = [path for path in fact.files if path not in ours and "pscluster" in path]
+        of_all |= {path: unit for path in fact.files if path.startswith("/etc/")}
+        if foreign:
             remedy = (
                 f"sudo {quoted('rm', '-f', *foreign)} && sudo systemctl daemon-reload && sudo"
                 f" {quoted('systemctl', 'try-restart', unit)}"
             )
             line = f"{foreign[0]} changes how {unit} runs, and is not ours: `{remedy}` there"
             yield "problem", DRIFT, line
+    for path, unit in of_all.items():
+        if "pscluster" not in path:
+            line = f"{path} changes how every service runs, {unit} too"
+            yield "warning", "units", f"{line}: see that it leaves its account and its cage alone"
 
 
 def _ports_of_our_units(facts: MachineFacts) -> set[int]:

@@ -245,12 +245,13 @@ class NodeJobs:
         try:
             into.mkdir(parents=True, exist_ok=True)
             room = room_on_disk(into)
+            # Beside the run: $TMPDIR is memory on many machines.
+            archive = tempfile.TemporaryFile(prefix=".pscluster-run-", dir=into)  # noqa: SIM115
         except OSError as problem:
             raise ClusterError(
                 f"{into}: the run cannot be kept here: {reason_of(problem)}; {again}"
             ) from problem
-        # Beside the run: $TMPDIR is memory on many machines.
-        with tempfile.TemporaryFile(prefix=".pscluster-run-", dir=into) as archive:
+        with archive:
             try:
                 packed = self._node.run(
                     pack_command(record.run_folder, checkpoints),
@@ -260,9 +261,10 @@ class NodeJobs:
                     into=archive,
                 )
             except NodeOutputError as problem:
-                raise ClusterError(
-                    f"{problem}; {into} has {room:,} bytes to spare: free some; {again}"
-                ) from problem
+                spare = f"; {into} has {room:,} bytes to spare: free some"
+                if room > MOST_PACKED_BYTES:
+                    spare = "; the largest run that is fetched has that size"
+                raise ClusterError(f"{problem}{spare}; {again}") from problem
             if not packed.ok:
                 said = " ".join(packed.last_lines)
                 raise ClusterError(

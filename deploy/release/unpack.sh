@@ -7,7 +7,9 @@ mkdir -p "$root/releases"
 {% include "release/lock.sh" %}
 {% include "release/digest.sh" %}
 new_link() { rm -f "$1/.environment"; ln -s "$link" "$1/.environment"; mv -T "$1/.environment" "$1/environment"; }
-if [ -d "$final" ] && { [ ! -e "$final/.digest" ] || [ "$(digest "$final")" = "$(cat "$final/.digest")" ]; }; then
+changed=$root/releases/.changed-$key
+[ -d "$final" ] || [ ! -d "$changed" ] || mv -T "$changed" "$final" # power was lost between both moves below
+if [ -d "$final" ] && [ "$(digest "$final")" = "$(cat "$final/.digest" 2>/dev/null)" ]; then
     cat >/dev/null
     [ "$(readlink "$final/environment")" = "$link" ] && { echo "unchanged: release $key"; return; }
     new_link "$final"
@@ -15,7 +17,7 @@ if [ -d "$final" ] && { [ ! -e "$final/.digest" ] || [ "$(digest "$final")" = "$
     return
 fi
 work=$root/releases/.partial-$key
-rm -rf "$root"/releases/.partial-*
+rm -rf "$root"/releases/.partial-* "$changed"
 mkdir "$work"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' TERM
@@ -32,6 +34,8 @@ digest "$work/code" >"$work/code/.digest"
 new_link "$work/code"
 sync -f "$work/code"
 # One that was changed by hand makes way; its processes start again.
-[ ! -d "$final" ] || mv -T "$final" "$work/changed"
+trap '' TERM INT HUP
+[ ! -d "$final" ] || mv -T "$final" "$changed"
 mv -T "$work/code" "$final"
+rm -rf "$changed"
 echo "changed: release $key"

@@ -38,3 +38,13 @@ def test_the_second_operator_is_told_of_the_first(
             only_operator(HUB, "stop"),
         ):
             pass
+
+
+def test_a_node_without_the_lock_delays_nothing_and_that_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(operator_lock, "PATH", str(tmp_path / "nowhere" / "operator"))
+    with only_operator(HUB, "start") as jobs:
+        assert jobs == []
+    line = "pi-1: the lock of operators is not there (its process ended with"
+    assert line in capsys.readouterr().err

@@ -166,6 +166,22 @@ def test_a_flip_whose_record_was_lost_is_recorded_by_the_next(node: Node) -> Non
     assert node.back().key == second
 
 
+def test_a_release_changed_by_hand_is_never_current_and_is_unpacked_again(node: Node) -> None:
+    changed = node.push("one")
+    node.push("two")
+    (node.releases / changed / "json.py").symlink_to("/etc/passwd")
+    assert "not as it was" in refusal(make_current(changed, root=str(node.root)))[1]
+    assert node.unpack(node.code("one")).changed
+    assert node.flip(changed).changed
+
+
+def test_power_lost_on_the_way_from_an_old_release_to_its_new_form(node: Node) -> None:
+    key = node.push("one")
+    (node.releases / key).rename(node.releases / f".changed-{key}")
+    assert not node.unpack(node.code("one")).changed
+    assert node.text() == "one"
+
+
 def test_nothing_to_go_back_to(node: Node, tmp_path: Path) -> None:
     assert previous(read(printed(list_releases(root=str(tmp_path / "nowhere"))))) is None
     node.push("one")
