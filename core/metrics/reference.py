@@ -10,8 +10,7 @@ from pathlib import Path
 from jinja2 import StrictUndefined, Template
 
 from core.logs.terminal import say
-from core.metrics.catalogue import exported_by
-from core.metrics.catalogue.entry import Exporter, Metric
+from core.metrics.catalogue import Exporter, Metric, exported_by
 
 PAGE = Path("docs/metrics.md")
 TEMPLATE = Path(__file__).with_suffix(".md.j2")
