@@ -50,7 +50,7 @@ def answered(of: StreamState, items: Found) -> list[Event]:
 
 
 def pushed(of: StreamState, readings: Readings) -> Found:
-    return [*of.stream.push(readings.times, readings.acceleration, readings.rotation)]
+    return [*of.stream.push_values(readings.times, readings.values)]
 
 
 def text_for(of: StreamState) -> str:
