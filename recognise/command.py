@@ -15,12 +15,12 @@ from core.data.resampling import FASTER
 from core.errors import ClusterError, ExitCode, UsageError
 from core.exported import Model, open_model
 from core.exported.description import labels_of
-from core.logs.terminal import one_line, say
+from core.logs.terminal import one_line, say, say_json
 from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.fitting import refuse_other_windows
 from recognise.lines import Block, rate_of
-from recognise.output import CsvWriter, EventWriter, JsonWriter, Summary
+from recognise.output import CsvWriter, Summary, Writer
 from recognise.plausibility import window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
@@ -126,17 +126,17 @@ def _run(given: argparse.Namespace) -> int:
     if streams and (warning := filter_warning(model.description)):
         say(f"warning: {one_line(warning)}", error=True)
     if given.to == "json":
-        writer: EventWriter = JsonWriter()
+        write: Writer = say_json
     else:
-        writer = CsvWriter()
+        write = CsvWriter()
     code = ExitCode.DONE
     for name in given.files:
         summary = Summary("standard input" if name == STANDARD_INPUT else name)
         try:
             if settings is None or name not in streams:
-                _label_windows(model, name, writer, summary)
+                _label_windows(model, name, write, summary)
             else:
-                _label_readings(model, settings, name, given.format, writer, summary)
+                _label_readings(model, settings, name, given.format, write, summary)
         except KeyboardInterrupt:
             say(one_line(summary.line()), error=True)
             raise
@@ -180,7 +180,7 @@ def _label_readings(
     settings: Settings,
     name: str,
     format_name: str | None,
-    writer: EventWriter,
+    write: Writer,
     summary: Summary,
 ) -> None:
     hertz = None
@@ -201,7 +201,7 @@ def _label_readings(
             for event in recogniser.push_values(rows[:, 0], rows[:, 1:]):
                 found: dict[str, Any] = {"source": name, **as_json(event)}
                 summary.count(found)
-                writer.write(found)
+                write(found)
             summary.windows = recogniser.windows
             summary.milliseconds = recogniser.model_seconds * 1000
     if not summary.windows:
@@ -227,7 +227,7 @@ def _tell_rate(hertz: float | None, settings: Settings, source: str) -> None:
         )
 
 
-def _label_windows(model: Model, name: str, writer: EventWriter, summary: Summary) -> None:
+def _label_windows(model: Model, name: str, write: Writer, summary: Summary) -> None:
     found = windows_in(name)
     labels = labels_of(model.description)
     shape = model.description.input.shape
@@ -259,4 +259,4 @@ def _label_windows(model: Model, name: str, writer: EventWriter, summary: Summar
                 line |= {"event": "window", "row": row, "label": label}
                 line |= {"confidence": float(chances.max()), "expected": expected[row]}
             summary.count(line)
-            writer.write(line)
+            write(line)

@@ -3,30 +3,19 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from core.logs.terminal import one_line, say, say_json
+from core.logs.terminal import one_line, say
 
 FIELDS = ("source", "event", "at", "label", "confidence", "latency_samples", "detail")
 """The columns of the CSV."""
 _DIGITS = 6
 
 
-class EventWriter(Protocol):
-    """A writer that prints events."""
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Print one event, with `source` beside what `as_json` gives."""
-
-
-class JsonWriter:
-    """A writer of one JSON object a line."""
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Print one event."""
-        say_json(dict(event))
+Writer = Callable[[dict[str, Any]], None]
+"""Prints one event, with `source` beside what `as_json` gives: `say_json`, or a row of CSV."""
 
 
 class CsvWriter:
@@ -38,7 +27,7 @@ class CsvWriter:
     def __init__(self) -> None:
         self._row(dict(zip(FIELDS, FIELDS, strict=True)))
 
-    def write(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Mapping[str, Any]) -> None:
         """Print one event."""
         row = dict(event)
         if row["event"] == "changed":

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from core.data.intake import Samples
@@ -12,7 +13,7 @@ from core.exported import Description, Model
 from core.exported.description import labels_of
 from recognise.fitting import refuse_unfit
 from recognise.signals import signals_of
-from recognise.stream import Event, InputFault, Settings, Smoothing, Stream, Window
+from recognise.stream import Event, Settings, Smoothing, Stream, Window
 
 
 def settings_of(description: Description, **asked: Any) -> Settings:
@@ -58,19 +59,21 @@ class Recogniser:
     def push(
         self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike
     ) -> Sequence[Event]:
-        """Return the events of the next readings, in order; `Stream.push` describes the arguments.
+        """Return the events of the next readings, in order.
 
-        Raises UsageError as that does.
+        times: seconds, (n,); acceleration, angular_velocity: (n, 3). Raises UsageError for other
+        shapes, or more readings than `Stream.push_values` takes, and ValueError where they differ.
         """
-        return self._answered(self._stream.push(times, acceleration, angular_velocity))
+        values = np.hstack([acceleration, angular_velocity])
+        return self.push_values(np.asarray(times, np.float64), values)
 
     def push_values(self, seconds: Samples, values: Samples) -> Sequence[Event]:
-        """Return the events of the next readings; `Stream.push_values` describes the arguments."""
-        return self._answered(self._stream.push_values(seconds, values))
+        """Return the events of the next readings, in order.
 
-    def _answered(self, items: Sequence[Window | InputFault]) -> Sequence[Event]:
+        `Stream.push_values` describes the arguments, and what it raises.
+        """
         found: list[Event] = []
-        for item in items:
+        for item in self._stream.push_values(seconds, values):
             if not isinstance(item, Window):
                 found.append(item)
                 continue

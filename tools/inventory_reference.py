@@ -19,7 +19,7 @@ from core.inventory.fields import Section
 from core.inventory.recipes import RECIPES
 from core.inventory.schema import InventoryFile
 from core.inventory.schema_keys import branch_name, is_list, key_of, sections_in
-from core.metrics.reference import print_or_write
+from tools.metrics_reference import print_or_write
 
 HEAD = """\
 # Inventory reference

@@ -18,7 +18,7 @@ from core.control.actions import Actions, Answer
 from core.engine.membership import Membership, Phase
 from core.inventory import Task
 from core.metrics import instruments
-from core.metrics.catalogue.jobs import PARTS, STAGES
+from core.metrics.catalogue import metric
 from core.metrics.exporter import Exporter, serve
 from core.metrics.instruments import Identity, KeptCounters, family
 from core.metrics.process import Cost
@@ -26,7 +26,7 @@ from core.metrics.standard import register
 from core.server.sockets import explain
 from core.status import events
 from core.status.events import Consumer, Event
-from core.status.parts import FIGURE_KEYS, MOST_OTHERS
+from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS
 from core.status.stage import Pace
 from core.status.state import ENDED as OVER
 from core.status.state import RunState
@@ -35,6 +35,7 @@ from core.status.training import Training
 
 log = logging.getLogger(__name__)
 
+STAGES = metric("job_stage").labels["stage"]
 PREPARING = STAGES[0]
 ENDED = STAGES[-1]
 SELF = Identity("coordinator", 0)

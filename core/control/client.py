@@ -138,7 +138,7 @@ def _exchange(
         connection.sendall(
             "\r\n".join(lines).encode("ascii") + _END_OF_HEAD
         )  # its timeout is that of all of it
-        return _answer(BufferedReader(_Received(connection, end)), most_bytes)
+        return _answer(BufferedReader(Received(connection, end)), most_bytes)
 
 
 def _connected(address: str, end: float) -> socket.socket:
@@ -165,18 +165,20 @@ def _left(end: float) -> float:
     return left
 
 
-class _Received(RawIOBase):
-    """What a connection receives until `end`."""
+class Received(RawIOBase):
+    """What a connection receives until `end`, in the time of `time.monotonic`."""
 
     def __init__(self, connection: socket.socket, end: float) -> None:
         self._connection = connection
-        self._end = end
+        self.end = end
 
     def readable(self) -> bool:
+        """Return true, as `BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(_left(self._end))
+        """Receive some bytes. Raises TimeoutError and other OSErrors."""
+        self._connection.settimeout(_left(self.end))
         return self._connection.recv_into(buffer)
 
 

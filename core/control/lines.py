@@ -6,9 +6,11 @@ It imports the standard library alone.
 import json
 import socket
 import time
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from core.control.client import Received
 from core.json_file import parsed_json
 
 MOST_LINE_BYTES = 1_048_576
@@ -21,7 +23,6 @@ class SupervisorConnection:
     def __init__(self, path: Path, deadline_seconds: float) -> None:
         """Connect. Raises OSError."""
         self._deadline_seconds = deadline_seconds
-        self._received = b""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(deadline_seconds)
         try:
@@ -29,6 +30,8 @@ class SupervisorConnection:
         except OSError:
             self._socket.close()
             raise
+        self._received = Received(self._socket, 0.0)
+        self._lines = BufferedReader(self._received)
 
     def __enter__(self) -> "SupervisorConnection":
         return self
@@ -46,21 +49,11 @@ class SupervisorConnection:
 
         Raises TimeoutError and other OSErrors.
         """
-        end = time.monotonic() + self._deadline_seconds
-        while (found := self._received.find(b"\n")) < 0:
-            if len(self._received) > MOST_LINE_BYTES:
-                raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._socket.settimeout(left)
-            received = self._socket.recv(65_536)
-            if not received:
-                return b""
-            self._received += received
-        line = self._received[: found + 1]
-        self._received = self._received[found + 1 :]
-        return line
+        self._received.end = time.monotonic() + self._deadline_seconds
+        line = self._lines.readline(MOST_LINE_BYTES + 1)
+        if len(line) > MOST_LINE_BYTES:
+            raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
+        return line if line.endswith(b"\n") else b""
 
 
 def ask_supervisor(

@@ -109,7 +109,7 @@ def _ports(parts: Parts, sources: Sources, hosts: Mapping[str, str]) -> Iterator
             continue  # one too many, which is its own problem
         role: KeyPath = ("nodes", index, "roles", position)
         named = [(task.port, "port"), (task.metrics_port, "metrics_port")]
-        if task.page_port is not None and parts.page:
+        if task.page_port is not None and parts.page.listen != "off":
             named.append((task.page_port, "page_port"))
         for port, name in named:
             user = f"{task.name}'s {name}"

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from core.inventory.fields import Section, Seed, invalid
+from core.inventory.fields import Section, Seed, are_distinct, invalid
 
 EACH_GROUP = "groups"
 MOST_FOLDS = 10_000
@@ -26,19 +26,13 @@ def _seeds(value: object) -> object:
     """How many, from 0 on, or which."""
     if type(value) is int and 1 <= value <= MOST_SEEDS:
         return tuple(range(value))
-    if isinstance(value, tuple):
-        numbers = value
-    else:
-        numbers = ()
-    if not numbers or len(set(numbers)) != len(numbers) or len(numbers) > MOST_SEEDS:
+    if not are_distinct(value, 0, LARGEST_SEED) or len(value) > MOST_SEEDS:
         raise invalid(
-            "expected how many seeds, or a list of them, each once", "write e.g. 5 or [0, 3, 7]"
+            "expected how many seeds, or a list of whole numbers from 0 to"
+            f" {LARGEST_SEED}, each once",
+            "write e.g. 5 or [0, 3, 7]",
         )
-    if any(type(number) is not int or not 0 <= number <= LARGEST_SEED for number in numbers):
-        raise invalid(
-            f"expected whole numbers from 0 to {LARGEST_SEED}", "write e.g. 5 or [0, 3, 7]"
-        )
-    return numbers
+    return value
 
 
 Folds: TypeAlias = Annotated[int | Literal["groups"], BeforeValidator(_folds)]

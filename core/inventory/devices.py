@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from core.inventory.fields import Section, invalid
+from core.inventory.fields import Section, are_distinct, invalid
 from core.inventory.task import Task
 
 DeviceKind = Literal["cpu", "gpu", "tpu"]
@@ -21,17 +21,11 @@ def _ids(value: object) -> object:
     A wrong value is one problem here, not one a number.
     """
     numbers = (value,) if type(value) is int else value
-    if numbers is None:
-        return None
-    if not isinstance(numbers, tuple) or not all(
-        type(one) is int and 0 <= one < MOST_DEVICES for one in numbers
-    ):
+    if numbers is not None and not are_distinct(numbers, 0, MOST_DEVICES - 1):
         raise invalid(
-            f"expected numbers of devices from 0 to {MOST_DEVICES - 1}",
+            f"expected different numbers of devices from 0 to {MOST_DEVICES - 1}",
             "write e.g. [0, 1], or null",
         )
-    if not numbers or len(set(numbers)) != len(numbers):
-        raise invalid("expected at least one device, and each once", "write e.g. [0, 1], or null")
     return numbers
 
 

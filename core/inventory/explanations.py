@@ -1,6 +1,8 @@
 """What is wrong with an inventory, and what to do, in place of the words of pydantic."""
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,58 +13,20 @@ from core.documents.problem import (
     InventoryProblem,
     suggestion,
 )
+from core.documents.yaml_document import parse
 from core.inventory.schema_keys import advice, is_misspelt, plain_path, section_at
 from core.inventory.sources import Sources
 
-_TYPES: Mapping[str, tuple[str, str]] = {
-    "int_type": ("expected a whole number", "write it without quotes and decimal point"),
-    "float_type": ("expected a number", "write e.g. 0.002 or 2e-3, without quotes"),
-    "finite_number": ("expected a finite number", "write an ordinary number"),
-    "string_type": ("expected text", "put it in quotes"),
-    "string_unicode": ("expected text", "remove the characters that are no Unicode"),
-    "bool_type": ("expected true or false", "write true or false, without quotes"),
-    "tuple_type": ("expected a list", "write every entry on a line of its own behind `- `"),
-    **dict.fromkeys(
-        ("model_type", "model_attributes_type", "dict_type"),
-        ("expected a section with keys", "write its keys below it, indented"),
-    ),
-}
+_FILE = Path(__file__).with_suffix(".yaml")
 
 
-_BOUNDS: Mapping[str, tuple[str, str]] = {
-    "greater_than": ("gt", "a number above"),
-    "greater_than_equal": ("ge", "a number of at least"),
-    "less_than": ("lt", "a number below"),
-    "less_than_equal": ("le", "a number of at most"),
-    "string_too_long": ("max_length", "text with a length of at most"),
-    "string_too_short": ("min_length", "text with a length of at least"),
-}
-
-
-_PATTERNS: Mapping[str, tuple[str, str]] = {
-    "name": (
-        "not a name",
-        "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last",
-    ),
-    "cluster": (
-        "not a name",
-        "use letters, digits, `-` and `_`, at most 63, a letter or digit first and last",
-    ),
-    "server": ("not a node's name", "write the name of the node with the role storage"),
-    "interface": (
-        "not the name of a network interface",
-        "write a name that `ip link` shows, e.g. eth0",
-    ),
-    "export": (
-        "not an absolute path of letters, digits, . _ + @ ~ and -",
-        "write e.g. /srv/pscluster",
-    ),
-    "mount": (
-        "not an absolute path of letters, digits, . _ + @ ~ and -",
-        "write e.g. /mnt/pscluster",
-    ),
-    "user": ("not a Linux account", "write e.g. pi"),
-}
+@cache
+def _tables() -> dict[str, dict[str, tuple[str, str]]]:
+    """Return the tables of the file: most inventories need none of its words."""
+    tables: dict[str, dict[str, tuple[str, str]]] = parse(
+        _FILE.read_text(encoding="utf-8"), _FILE.name
+    ).value
+    return tables
 
 
 def explain(error: ValidationError, sources: Sources) -> list[InventoryProblem]:
@@ -138,10 +102,11 @@ def _words(
         return "missing", f"add `{key}:`"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return "expected a whole number", f"write {value:.0f}"
-    if kind in _TYPES:
-        return _TYPES[kind]
-    if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
+    tables = _tables()
+    if kind in tables["types"]:
+        return tables["types"][kind]
+    if kind in tables["bounds"]:
+        name, words = tables["bounds"][kind]
         return "out of range", f"write {words} {context[name]}"
     if kind in ("literal_error", "union_tag_invalid"):
         if key == "name":
@@ -154,5 +119,7 @@ def _words(
     if kind == "too_long":
         return f"expected at most {context['max_length']} in the list", "remove entries"
     if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(key, ("not usable here", "remove blanks and control characters"))
+        return tables["patterns"].get(
+            key, ("not usable here", "remove blanks and control characters")
+        )
     return message, "see docs/inventory.md"

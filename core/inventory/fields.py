@@ -3,7 +3,7 @@
 The base of every section, and the types that several sections share.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field, StringConstraints
 
@@ -24,6 +24,7 @@ __all__ = [
     "SshPort",
     "Text",
     "User",
+    "are_distinct",
     "invalid",
 ]
 
@@ -53,6 +54,15 @@ class RecurrentChoice(Choice):
             "what the layers read: `none` windows as they are, `replace` each channel less the"
             " window's own mean and over its own deviation, `append` both beside each other"
         ),
+    )
+
+
+def are_distinct(numbers: object, least: int, most: int) -> TypeGuard[tuple[int, ...]]:
+    """Return whether this is a list of whole numbers within the bounds, at least one, each once."""
+    return (
+        isinstance(numbers, tuple)
+        and all(type(number) is int and least <= number <= most for number in numbers)
+        and 0 < len(set(numbers)) == len(numbers)
     )
 
 

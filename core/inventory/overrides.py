@@ -46,33 +46,25 @@ def apply(arguments: Sequence[str], sources: Sources) -> list[InventoryProblem]:
     """
     problems: list[InventoryProblem] = []
     overrides: list[_Override] = []
+
+    def refuse(argument: str, key: str, problem: str, remedy: str) -> None:
+        problems.append(InventoryProblem(sources.file, key, problem, remedy, override=argument))
+
     for argument in arguments:
         key, equals, text = argument.partition("=")
         parts = tuple(part.strip() for part in key.split("."))
         document = parse(text, sources.file)
         if not equals or not all(parts) or not key.isprintable() or len(parts) > MAXIMUM_DEPTH:
-            problems.append(
-                InventoryProblem(sources.file, "", "expected KEY=VALUE", _REMEDY, override=argument)
-            )
+            refuse(argument, "", "expected KEY=VALUE", _REMEDY)
         elif document.problems:
-            what = document.problems[0].problem
-            problems.append(
-                InventoryProblem(
-                    sources.file, key, what, "put the value in quotes", override=argument
-                )
-            )
+            refuse(argument, key, document.problems[0].problem, "put the value in quotes")
         else:
             overrides.append(_Override(argument, key, parts, document.value))
     for override in sorted(overrides, key=lambda override: not override.names_a_variant):
         try:
             path = _place(override, sources)
         except _OverrideError as error:
-            problem, remedy = error.args
-            problems.append(
-                InventoryProblem(
-                    sources.file, override.key, problem, remedy, override=override.argument
-                )
-            )
+            refuse(override.argument, override.key, *error.args)
             continue
         if override.names_a_variant and sources.at(path) != override.value:
             sources.replace(path[:-1], {}, override.argument)

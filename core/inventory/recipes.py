@@ -4,66 +4,21 @@ They are the keys of `jobs.train` that go with `recipe`, as far as a person leav
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
-UNSEEN: Mapping[str, Any] = {
-    "model": {"name": "hybrid", "body": "residual", "hidden": 32, "instance_norm": "append"},
-    "epochs": 12,
-    "augment": {"rotation_degrees": 15.0, "time_warp": 0.2},
-}
-"""The best network for people of whom there are no recordings, by cross-validation
-(docs/results.md). An app's model takes the place of the network and its augmentation."""
+from core.documents.yaml_document import parse
+
+RecipeName = Literal["shipped", "unseen", "thesis", "kimm", "kth"]
+
+_FILE = Path(__file__).with_suffix(".yaml")
+RECIPES: Mapping[str, Mapping[str, Any]] = parse(
+    _FILE.read_text(encoding="utf-8"), _FILE.name
+).value
+"""The keys of each recipe; the file says where they are from."""
 
 OF_THE_NETWORK = ("model", "augment")
 """Keys of a recipe that an app's own model does without."""
-
-THESIS: Mapping[str, Any] = {
-    "model": {"name": "thesis"},
-    "epochs": 250,
-    "batch_size": 100,
-    "optimizer": {"name": "adam", "learning_rate": 0.001},
-    "schedule": {"name": "constant"},
-    "clip_norm": 15.0,
-    "l2": 0.005,
-    "label_smoothing": 0.0,
-    "keep_probability": 0.85,
-    "replay_worst_batches": 5,
-}
-"""The printed configuration of the thesis (`experiments/tables/papers/`)."""
-
-KIMM: Mapping[str, Any] = {
-    "model": {"name": "dblstm"},
-    "epochs": 30,
-    "batch_size": 64,
-    "optimizer": {"name": "adam", "learning_rate": 0.001},
-    "schedule": {"name": "constant"},
-    "clip_norm": None,
-    "l2": 0.0,
-    "label_smoothing": 0.0,
-    "keep_probability": 1.0,
-    "replay_worst_batches": 0,
-}
-"""Kimm's printed code (`experiments/tables/papers/`); its comparison of devices has batches of
-128."""
-
-KTH: Mapping[str, Any] = {
-    "data": {"window_steps": 200, "window_stride": 20},
-    "model": {"name": "kth"},
-    "epochs": 50,
-    "batch_size": 1000,
-    "optimizer": {"name": "adam", "learning_rate": 0.0025},
-    "schedule": {"name": "constant"},
-    "clip_norm": None,
-    "l2": 0.0015,
-    "label_smoothing": 0.0,
-    "keep_probability": 1.0,
-    "staleness_power": 0.0,
-}
-"""What Sozinov and Hammar published.
-
-Network, window, batch and epochs are from their slides; stride, optimizer, rate and L2, which the
-slides leave out, from their repository. Its updates are not slowed down for
-being stale, and gradients not cut. The split stays by people; theirs was `split: random`."""
 
 
 def normed_as_in_the_thesis(model: Any) -> Any:
@@ -76,16 +31,6 @@ def normed_as_in_the_thesis(model: Any) -> Any:
     cells = model.get("n_layers_in_highway", 0)
     return {**model, "batch_norm": isinstance(cells, int) and cells > 0}
 
-
-RecipeName = Literal["shipped", "unseen", "thesis", "kimm", "kth"]
-
-RECIPES: Mapping[str, Mapping[str, Any]] = {
-    "shipped": {},
-    "unseen": UNSEEN,
-    "thesis": THESIS,
-    "kimm": KIMM,
-    "kth": KTH,
-}
 
 SECTION_NAMES: Mapping[str, str] = {
     "model": "thesis",

@@ -136,7 +136,7 @@ class Parts:
     interface: str | None
     local: bool
     allow_public: bool
-    page: bool
+    page: Page
     complete: bool
 
 
@@ -149,26 +149,27 @@ def readable_parts(sources: Sources) -> Parts:
     else:
         items = ()
     read = [_readable(Node, item, ("nodes", index)) for index, item in enumerate(items)]
-    ports, _ = _readable(Ports, top.get("ports"), ("ports",))
-    if top.get("storage") is None:
-        storage = None
-    else:
+    kinds: dict[str, type[Section]] = {
+        "ports": Ports,
+        "monitor": Monitor,
+        "service": Service,
+        "page": Page,
+    }
+    sections: dict[str, Any] = {
+        name: _readable(kind, top.get(name), (name,))[0] or kind() for name, kind in kinds.items()
+    }
+    storage = None
+    if top.get("storage") is not None:
         storage = _readable(Storage, top["storage"], ("storage",))[0]
-    monitor, _ = _readable(Monitor, top.get("monitor"), ("monitor",))
-    service, _ = _readable(Service, top.get("service"), ("service",))
-    page, _ = _readable(Page, top.get("page", {}), ("page",))
     interface = top.get("interface")
     return Parts(
         nodes=tuple((index, node) for index, (node, _) in enumerate(read) if node is not None),
         node_count=len(items),
-        ports=ports or Ports(),
         storage=storage,
-        monitor=monitor or Monitor(),
-        service=service or Service(),
+        **sections,
         interface=interface if isinstance(interface, str) else None,
         local=top.get("connection", "local") == "local",
         allow_public=top.get("allow_public") is True,
-        page=page is None or page.listen != "off",
         complete=bool(read) and all(whole for _, whole in read),
     )
 

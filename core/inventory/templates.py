@@ -4,13 +4,13 @@ import json
 import random
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from jinja2 import Template
 
-from core.errors import ClusterError, UsageError, reason_of
+from core.errors import ClusterError, UsageError
 from core.host_names import is_host_name
 from core.inventory.loading import loads
 from core.inventory.recipes import RecipeName
@@ -33,22 +33,11 @@ def free_ports(count: int) -> tuple[int, ...]:
     candidates = list(range(LOWEST_PORT, max(LOWEST_PORT + 1000, _ephemeral_start())))
     random.SystemRandom().shuffle(candidates)
     ports: list[int] = []
-    with ExitStack() as held:  # all are held until the last is found, or two could be the same
-        for port in candidates:
-            if len(ports) == count:
-                break
-            try:
-                listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            except OSError as problem:
-                raise ClusterError(
-                    f"expected {count} free TCP ports, and no more than {len(ports)} can be tried"
-                    f" at once ({reason_of(problem)}): raise `ulimit -n`, or write the ports into"
-                    " the inventory yourself"
-                ) from None
-            try:
-                listener.bind(("", port))
-            except OSError:
-                continue
+    for port in candidates:
+        if len(ports) == count:
+            break
+        with suppress(OSError), socket.socket() as listener:
+            listener.bind(("", port))
             ports.append(port)
     if len(ports) < count:
         raise ClusterError(

@@ -8,7 +8,7 @@ from pydantic import (
     Field,
 )
 
-from core.inventory.fields import Choice, Fraction, Section, invalid
+from core.inventory.fields import Choice, Fraction, Section, are_distinct, invalid
 from core.inventory.slots import MOST_SLOTS
 
 Auto = Literal["auto"]
@@ -145,21 +145,11 @@ def _subjects(value: object) -> object:
 
     A wrong value is one problem here, not one a branch.
     """
-    if isinstance(value, bool) or not isinstance(value, int | tuple):
+    if not are_distinct((value,) if type(value) is int else value, 0, MAXIMUM_SUBJECTS):
         raise invalid(
-            "expected how many subjects or a list of their ids", "write e.g. 3 or [1, 7, 21]"
-        )
-    numbers: tuple[object, ...] = (value,) if isinstance(value, int) else value
-    if any(
-        isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= MAXIMUM_SUBJECTS
-        for n in numbers
-    ):
-        raise invalid(
-            f"expected whole numbers from 0 to {MAXIMUM_SUBJECTS}", "write e.g. 3 or [1, 7, 21]"
-        )
-    if isinstance(value, tuple) and (len(set(value)) != len(value) or not value):
-        raise invalid(
-            "expected at least one subject id and each once", "write e.g. [1, 7, 21], or 0"
+            "expected how many subjects, or a list of ids, each once, from 0 to"
+            f" {MAXIMUM_SUBJECTS}",
+            "write e.g. 3 or [1, 7, 21]",
         )
     return value
 

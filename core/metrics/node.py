@@ -20,8 +20,11 @@ import psutil
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from core.metrics.catalogue.processes import CONDITIONS, SINCE
+from core.metrics.catalogue import metric
 from core.metrics.instruments import Identity, family
+
+CONDITIONS, SINCE = metric("node_throttled").labels.values()
+"""What a Raspberry Pi's firmware reports, from its lowest bit up, and since when."""
 
 TIME_ERROR = 5
 """What adjtimex returns for an unsynchronized clock, under STA_UNSYNC too (adjtimex(2))."""

@@ -21,7 +21,7 @@ from core.status.state import RunState, SampleSums
 from core.status.thinning import Estimates, mean, with_line
 from core.status.training import LatestReport, Training
 from core.status.training_events import TrainingEvent
-from core.status.view import NodeView
+from core.status.view import NodeView, SampleView
 
 
 def replay(found: Iterable[Stamped], state: RunState = RunState()) -> RunState:  # noqa: B008  it is frozen
@@ -79,8 +79,8 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             return replace(state, sweep=sweep)
         case events.TimelineKept(task, spans):
             return replace(state, spans=state.spans.of(task, spans))
-        case events.Sampled():
-            samples = state.samples.with_one(event.view(seconds))
+        case SampleView():
+            samples = state.samples.with_one(event)
             state = replace(state, samples=samples, sums=SampleSums(seconds))
             return _each_role(state, lambda role: {"sampled_windows": role.windows})
         case _:

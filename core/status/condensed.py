@@ -78,19 +78,7 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
     if training and training.stopped and training.stopped not in found:
         found.append(training.stopped)
     found += state.evaluations.values()
-    found += [
-        (
-            sample.seconds,
-            events.Sampled(
-                sample.loss,
-                sample.windows_per_second,
-                sample.staleness,
-                sample.workers,
-                sample.live,
-            ),
-        )
-        for sample in state.samples.kept
-    ]
+    found += [(sample.seconds, sample) for sample in state.samples.kept]
     # An estimate has the second at which it was drawn; only their order counts.
     found += [(point.seconds, events.Estimated(point)) for point in state.estimates.kept]
     found.sort(key=lambda stamped: stamped[0])

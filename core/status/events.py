@@ -3,8 +3,8 @@
 A job emits them; terminal, metrics, page, report and history consume them.
 
 `history.KEPT` names the events that `history.jsonl` holds. The others come too often for a file, or
-concern the present alone; `Sampled` and `Counted` sum them up. Seconds count from the start of the
-run.
+concern the present alone; `SampleView` and `Counted` sum them up. Seconds count from the start of
+the run.
 """
 
 from collections.abc import Callable, Mapping
@@ -224,31 +224,6 @@ class RoleSeen:
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """The run since the sample before.
-
-    It has the mean loss and staleness, windows (of pi: samples) a second, and the live workers.
-    """
-
-    loss: Number | None
-    windows_per_second: Number
-    staleness: Number | None
-    workers: Mapping[Name, Number]
-    live: Count
-
-    def view(self, seconds: float) -> SampleView:
-        """The entry of the picture."""
-        return SampleView(
-            seconds,
-            self.loss,
-            self.windows_per_second,
-            self.staleness,
-            dict(self.workers),
-            self.live,
-        )
-
-
-@dataclass(frozen=True)
 class TimelineKept:
     """The spans of one task, in a rewritten file; the last one has no end while it lasts."""
 
@@ -308,7 +283,7 @@ Event = (
     | Looked
     | WorkerChanged
     | RoleSeen
-    | Sampled
+    | SampleView
     | TimelineKept
     | Counted
     | SweepMoved
@@ -342,7 +317,6 @@ __all__ = [
     "Restored",
     "Resumed",
     "RoleSeen",
-    "Sampled",
     "SpeedsRead",
     "StageBegan",
     "Stamped",

@@ -30,6 +30,7 @@ from core.status.parts import (
     Seconds,
 )
 from core.status.state import iso
+from core.status.view import SampleView
 
 NAME = "history.jsonl"
 LARGEST_BYTES = 4_000_000
@@ -59,7 +60,7 @@ KEPT: Mapping[str, type[Event]] = {
     "calibrated": events.Calibrated,
     "fault": events.FaultInjected,
     "worker": events.WorkerChanged,
-    "sampled": events.Sampled,
+    "sampled": SampleView,
     "timeline": events.TimelineKept,
     "counted": events.Counted,
 }

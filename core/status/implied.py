@@ -10,6 +10,7 @@ from core.status.events import Event, Stamped
 from core.status.parts import Seen
 from core.status.state import RunState
 from core.status.thinning import AWAY, SPAN_OF_PHASE, SUSPECTED, WORKING, live_workers
+from core.status.view import SampleView
 
 
 def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
@@ -22,11 +23,11 @@ def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
                         yield seconds, change
             since = state.sums.since
             if since is not None and seconds - since >= state.samples.interval_seconds:
-                yield seconds, _sample(state, workers, seconds - since)
+                yield seconds, _sample(state, workers, seconds, seconds - since)
         case events.Resumed(last) if state.samples.kept:
             idle = dict.fromkeys(state.samples.kept[-1].workers, 0.0)
-            yield last, events.Sampled(None, 0.0, None, idle, 0)
-            yield seconds, events.Sampled(None, 0.0, None, idle, 0)
+            yield last, SampleView(last, None, 0.0, None, idle, 0)
+            yield seconds, SampleView(seconds, None, 0.0, None, idle, 0)
         case events.PointsDrawn() if state.estimates.keeps(event.drawn):
             yield seconds, events.Estimated(state.point(event, seconds))
 
@@ -55,14 +56,17 @@ def changes_of(state: RunState, task: str, seen: Seen) -> Iterator[events.Worker
         yield events.WorkerChanged(task, "absent", departures)
 
 
-def _sample(state: RunState, workers: Mapping[str, Seen], since: float) -> events.Sampled:
+def _sample(
+    state: RunState, workers: Mapping[str, Seen], seconds: float, since: float
+) -> SampleView:
     sums = state.sums
     rates = {
         role.task: (role.windows - role.sampled_windows) / since
         for role in state.roles.values()
         if role.windows or role.task.startswith("worker:")
     }
-    return events.Sampled(
+    return SampleView(
+        seconds,
         sums.loss / sums.losses if sums.losses else None,
         sum(rates.values()),
         sums.staleness / sums.steps if sums.steps else None,

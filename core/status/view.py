@@ -6,7 +6,15 @@ Every field is plain data; `described` gives it as JSON. What is not known (yet)
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from core.status.parts import CLASSIFICATION, ClassCount, MixUp
+from core.status.parts import (
+    CLASSIFICATION,
+    ClassCount,
+    Count,
+    MixUp,
+    Name,
+    Number,
+    Seconds,
+)
 
 SCHEMA = 1
 
@@ -103,19 +111,22 @@ class EpochView:
 
 @dataclass(frozen=True)
 class SampleView:
-    """The run at one moment. The time between two grows with the length of the run."""
+    """The run at one moment, an event and a part of the picture.
 
-    seconds: float
+    The time between two grows with the length of the run.
+    """
+
+    seconds: Seconds
     """Since the run began."""
-    loss: float | None
+    loss: Number | None
     """Mean loss of the updates since the sample before."""
-    windows_per_second: float
+    windows_per_second: Number
     """Over the same time; of pi: samples."""
-    staleness: float | None
+    staleness: Number | None
     """Mean over the same time, in updates."""
-    workers: dict[str, float]
+    workers: dict[Name, Number]
     """Windows (samples) per second of each worker."""
-    live: int
+    live: Count
     """Workers in the cluster."""
 
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         refuse_former(words)
-        given = parser().parse_args(words)
+        given = parser("recognise.service", "Serve a model over HTTP.").parse_args(words)
         limits = limits_of(given)
         refuse_unusable(given)
         folder = state.folder_of(given.state)

@@ -31,27 +31,15 @@ def answer(
         )
     outputs: list[dict[str, Any]] = []
     binary: list[bytes] = []
-    for wanted in asked.wanted:
-        datatype, values = _values(wanted.name, logits, labels)
-        output: dict[str, Any] = {"name": wanted.name, "datatype": datatype}
-        if isinstance(values, np.ndarray):
-            output["shape"] = list(values.shape)
-            if wanted.binary:
-                data: Any = values.astype("<f4").tobytes()
-            else:
-                data = values.ravel().tolist()
+    for output in asked.wanted:
+        datatype, shape, data, raw = _tensor(output.name, logits, labels)
+        described: dict[str, Any] = {"name": output.name, "datatype": datatype, "shape": shape}
+        if output.binary:
+            described["parameters"] = {"binary_data_size": len(raw)}
+            binary.append(raw)
         else:
-            output["shape"] = [len(values)]
-            if wanted.binary:
-                data = b"".join(_counted(value) for value in values)
-            else:
-                data = values
-        if wanted.binary:
-            output["parameters"] = {"binary_data_size": len(data)}
-            binary.append(data)
-        else:
-            output["data"] = data
-        outputs.append(output)
+            described["data"] = data
+        outputs.append(described)
     found: dict[str, Any] = {"model_name": model, "model_version": str(version)}
     if asked.id is not None:
         found["id"] = asked.id
@@ -70,14 +58,15 @@ def outputs_of(classes: int) -> list[dict[str, object]]:
     ]
 
 
-def _values(
+def _tensor(
     name: str, logits: NDArray[np.float32], labels: Sequence[str]
-) -> tuple[str, NDArray[np.float32] | list[str]]:
-    if name == LOGITS:
-        return FLOAT, logits
-    if name == PROBABILITIES:
-        return FLOAT, softmax(logits)
-    return "BYTES", [labels[index] for index in logits.argmax(axis=1)]
+) -> tuple[str, Sequence[int], list[Any], bytes]:
+    """Return the datatype of an output, its shape, its values, and these as a binary tensor."""
+    if name == LABELS:
+        words = [labels[index] for index in logits.argmax(axis=1)]
+        return "BYTES", [len(words)], words, b"".join(map(_counted, words))
+    values = logits if name == LOGITS else softmax(logits)
+    return FLOAT, values.shape, values.ravel().tolist(), values.astype("<f4").tobytes()
 
 
 def _counted(text: str) -> bytes:

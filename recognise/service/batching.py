@@ -1,19 +1,20 @@
 """Requests of one version that wait are computed together, in a small pool of threads.
 
 The addresses of clients take turns: what one sends at once makes no other wait longer than a batch.
+What waits is bounded over all addresses: where it is too much, the one with the most gives way.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recognise.service.limits import Limits, RequestError
-from recognise.service.places import SHARE
 
 IDLE_SECONDS = 0.05
 """How often it is looked at whether a version that goes has answered all."""
@@ -55,6 +56,8 @@ class Batcher:
         self._computed = computed
         self._waiting: dict[str, deque[_Waiting]] = {}
         """The queues by address, none empty; the first one has the next turn."""
+        self._counts = Counter[str]()
+        """The waiting windows by address."""
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
         self._batches: set[asyncio.Task[None]] = set()
@@ -62,9 +65,7 @@ class Batcher:
     @property
     def waiting_windows(self) -> int:
         """The number of windows that no thread computes yet."""
-        # The thread of /metrics reads it too.
-        queues = tuple(self._waiting.values())
-        return sum(len(one.windows) for queue in queues for one in tuple(queue))
+        return sum(tuple(self._counts.values()))  # the thread of /metrics reads it too
 
     async def idle(self) -> None:
         """Return when no request waits and no batch is computed."""
@@ -74,20 +75,39 @@ class Batcher:
     async def logits(self, windows: Windows, of: str = "") -> Windows:
         """Return the logits of `windows` from the address `of`.
 
-        Raises RequestError when too many windows wait, and more than its share from this address.
+        Raises RequestError when too many windows wait, unless another address has more of them.
         """
-        most = self._limits.waiting_windows
-        own = sum(len(one.windows) for one in self._waiting.get(of, ())) + len(windows)
-        if self.waiting_windows + len(windows) > most and own > most // SHARE:
-            raise RequestError(
-                503,
-                f"more than {most} windows wait already: ask again later",
-            )
+        self._make_room(len(windows), of)
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windows, loop.time(), loop.create_future())
         self._waiting.setdefault(of, deque()).append(waiting)
+        self._counts[of] += len(windows)
         self._begin()
         return await waiting.answer
+
+    def _make_room(self, count: int, of: str) -> None:
+        """Refuse the newest requests of the address with the most, or raise RequestError."""
+        most = self._limits.waiting_windows
+        full = RequestError(503, f"more than {most} windows wait already: ask again later")
+        while self.waiting_windows + count > most:
+            busiest, windows = max(self._counts.items(), key=itemgetter(1), default=(of, 0))
+            if windows <= self._counts[of] + count:
+                raise full
+            request = self._removed(busiest, -1)
+            if not request.answer.done():
+                request.answer.set_exception(full)
+
+    def _removed(self, of: str, place: int) -> _Waiting:
+        """Take a request of this address out of its queue, which is then behind the others."""
+        queue = self._waiting.pop(of)
+        request = queue[place]
+        del queue[place]
+        self._counts[of] -= len(request.windows)
+        if queue:
+            self._waiting[of] = queue
+        else:
+            del self._counts[of]
+        return request
 
     def _begin(self) -> None:
         """Start the batches that are due, and look again when the next one is."""
@@ -119,10 +139,7 @@ class Batcher:
                     break
                 batch.append(following)
                 count += len(following.windows)
-            queue.popleft()
-            del self._waiting[of]
-            if queue:
-                self._waiting[of] = queue  # behind the others
+            self._removed(of, 0)
         return batch
 
     async def _run(self, batch: list[_Waiting]) -> None:

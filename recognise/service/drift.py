@@ -5,7 +5,7 @@ Both look at the last `MOST_WINDOWS` windows of one version, none older than `LO
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,6 +102,16 @@ class Recent:
             self._first[places] = first[answered]
             self._second[places] = second[answered]
 
+    def watched(self, compute: Compute) -> Compute:
+        """Return `compute` of this version, which also adds its windows here."""
+
+        def watching(windows: Floats) -> Floats:
+            logits = compute(windows)
+            self.add(windows, logits)
+            return logits
+
+        return watching
+
     def figures(self) -> DriftFigures | None:
         """Return the figures now, or None while there are fewer than `LEAST_WINDOWS`.
 
@@ -123,36 +133,6 @@ class Recent:
         spread = np.sqrt(np.maximum(square - mean**2, 0))
         distance = np.hypot(mean, spread - 1)
         return DriftFigures(count, low, dict(zip(self.channels, map(float, distance), strict=True)))
-
-
-class Drift:
-    """The recent windows of each open version, by its number."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._recent: dict[int, Recent] = {}
-
-    def watched(self, number: int, description: Description, compute: Compute) -> Compute:
-        """Return `compute` of this version, which also adds its windows to the recent ones."""
-        recent = self._recent[number] = Recent(description, self._clock)
-
-        def watching(windows: Floats) -> Floats:
-            logits = compute(windows)
-            recent.add(windows, logits)
-            return logits
-
-        return watching
-
-    def keep(self, numbers: Collection[int]) -> None:
-        """Forget all other versions."""
-        self._recent = {
-            number: recent for number, recent in self._recent.items() if number in numbers
-        }
-
-    def figures(self) -> Mapping[int, DriftFigures]:
-        """Return the figures of the versions with enough windows."""
-        found = {number: recent.figures() for number, recent in self._recent.items()}
-        return {number: figures for number, figures in found.items() if figures is not None}
 
 
 def _measured(description: Description) -> tuple[str, ...]:

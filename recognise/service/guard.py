@@ -41,8 +41,6 @@ NO_TOKEN_IN_ADDRESS = (
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_SHOWN = 80
 SWITCHING = 101
-LONGEST_LENGTH = 15
-"""Digits of a Content-Length that can be a body."""
 MOST_QUERY = 1024
 """Bytes of a query that may have the token."""
 
@@ -222,8 +220,7 @@ class _Body:
         """
         if "expect" in headers and not self._begun:
             return True
-        announced = headers.get("content-length", "0")
-        if len(announced) > LONGEST_LENGTH or not announced.isdigit() or int(announced) > most:
+        if int(headers.get("content-length", 0)) > most:  # h11 has refused what is no number
             return False
         size = 0
         with suppress(TimeoutError):

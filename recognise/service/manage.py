@@ -1,6 +1,5 @@
 """`python -m recognise.service.manage`: promote, roll back, list; `fab service` starts it."""
 
-import argparse
 import os
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from core.errors import ClusterError, ExitCode, UsageError
 from core.logs.terminal import say, say_json
 from recognise.service import state
 from recognise.service.limits import Limits
-from recognise.service.options import NAME, add_memory, add_state, memory_of
+from recognise.service.options import memory_of, parser
 from recognise.service.received import received
 from recognise.service.versions import Version, Versions
 
@@ -22,18 +21,7 @@ ROW = "{:>7}  {:<7}  {:<12}  {:>12}  {}"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Change or show the versions of one model; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recognise.service.manage", description="Versions of a model."
-    )
-    parser.add_argument("action", choices=("promote", "rollback", "list", "token"))
-    add_state(parser)
-    add_memory(parser)
-    parser.add_argument("--name", default=NAME, help=f"of the model; {NAME}")
-    parser.add_argument(
-        "--model", metavar="EXPORT", help="promote: the folder of the export; - is a tar on stdin"
-    )
-    parser.add_argument("--json", action="store_true", help="list: one JSON object")
-    given = parser.parse_args(arguments)
+    given = parser("recognise.service.manage", "Versions of a model.").parse_args(arguments)
     try:
         folder = state.folder_of(given.state)
         versions = Versions(

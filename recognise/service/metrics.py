@@ -40,11 +40,14 @@ class ServiceMetrics:
 
         self._requests = counted("service_requests_total", "code")
         self._seconds = histogram("service_request_seconds", registry).labels(*at)
-        self._batch = histogram("service_batch_windows", registry).labels(*at)
-        self._version = gauge("service_model_version", registry).labels(*at)
+        self.batch = histogram("service_batch_windows", registry).labels(*at).observe
+        """Count the windows of one batch."""
+        self.version = gauge("service_model_version", registry).labels(*at).set
+        """Show the version that is served now."""
         self.taken_over = counted("service_takeovers_total", "result")
         """New versions that were `taken` or `refused`."""
-        self._waiting = gauge("service_waiting_windows", registry).labels(*at)
+        self.waiting = gauge("service_waiting_windows", registry).labels(*at).set_function
+        """Read the number of waiting windows from this function."""
         sessions = gauge("service_sessions", registry)
         self.session = Labelled(sessions, "service_sessions", "kind")
         """Sessions of this kind that began (1) or ended (-1)."""
@@ -61,19 +64,7 @@ class ServiceMetrics:
         if seconds is not None:
             self._seconds.observe(seconds)
 
-    def batch(self, windows: int) -> None:
-        """Count the windows of one batch."""
-        self._batch.observe(windows)
-
-    def version(self, number: int) -> None:
-        """Show the version that is served now."""
-        self._version.set(number)
-
-    def waiting(self, windows: Callable[[], float]) -> None:
-        """Read the number of waiting windows from this function."""
-        self._waiting.set_function(windows)
-
-    def drift(self, figures: Callable[[], Mapping[int, DriftFigures]]) -> None:
+    def drift(self, figures: Callable[[], Mapping[int, DriftFigures | None]]) -> None:
         """Read the drift by version from this function."""
         self.registry.register(_Drift(figures))
 
@@ -91,16 +82,18 @@ class ServiceMetrics:
 class _Drift(Collector):
     """The drift as it is at each scrape."""
 
-    def __init__(self, figures: Callable[[], Mapping[int, DriftFigures]]) -> None:
+    def __init__(self, figures: Callable[[], Mapping[int, DriftFigures | None]]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
         """Yield the drift of each version that has answered enough windows lately."""
         low = family("service_low_confidence_ratio")
         distance = family("service_input_distance_ratio")
-        for number, found in self._figures().items():
+        for number, figures in self._figures().items():
+            if figures is None:
+                continue
             at = [*IDENTITY.values, str(number)]
-            low.add_metric(at, found.low_confidence)
-            for channel, value in found.distance.items():
+            low.add_metric(at, figures.low_confidence)
+            for channel, value in figures.distance.items():
                 distance.add_metric([*at, channel], value)
         yield from (low, distance)

@@ -3,12 +3,14 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from core import gone
 from core.control.rules import is_ours
 from core.errors import UsageError
 from core.host_names import is_host_name
+from core.json_file import read_json
 from recognise.service.limits import Limits
 
 HOST = "127.0.0.1"
@@ -18,112 +20,35 @@ MOST_THREADS = 64
 LEAST_MEGABYTES = 64
 MOST_MEGABYTES = 1 << 20
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_FLAGS = Path(__file__).with_name("flags.json")
+_NUMBERS = {"int": int, "float": float}
 
 Number = TypeVar("Number", int, float)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
-    made = argparse.ArgumentParser(
-        prog="python -m recognise.service", description="Serve a model over HTTP."
+def parser(program: str, purpose: str) -> argparse.ArgumentParser:
+    """Return the parser of the options of a program, which flags.json lists by program."""
+    made = argparse.ArgumentParser(prog=f"python -m {program}", description=purpose)
+    listed = read_json(_FLAGS)
+    for flag, words in {**listed["both"], **listed[program]}.items():
+        if "type" in words:
+            words["type"] = _NUMBERS[words["type"]]
+        made.add_argument(flag, **words)
+    made.set_defaults(
+        name=NAME,
+        listen=HOST,
+        port=PORT,
+        memory_megabytes=Limits.memory_megabytes,
+        threads=Limits.threads,
+        batch_milliseconds=1000 * Limits.batch_seconds,
     )
-    add_state(made)
-    made.add_argument("--name", default=NAME, help=f"of the model in paths; {NAME}")
-    made.add_argument("--model", metavar="EXPORT", help="promote this export first")
-    _add_addresses(made)
-    _add_access(made)
-    _add_computing(made)
     return made
-
-
-def add_state(made: argparse.ArgumentParser) -> None:
-    """Add the options that say where the state and the versions are."""
-    made.add_argument("--state", metavar="FOLDER", help="of the token and the versions")
-    made.add_argument(
-        "--versions", metavar="FOLDER", help="of the versions of all models; in --state by default"
-    )
-
-
-def add_memory(made: argparse.ArgumentParser) -> None:
-    """Add the option that says how much memory the service may take."""
-    made.add_argument(
-        "--memory-megabytes",
-        type=int,
-        default=Limits.memory_megabytes,
-        metavar="N",
-        help=f"of the service; a model gets two thirds; {Limits.memory_megabytes}",
-    )
 
 
 def memory_of(given: argparse.Namespace) -> int:
     """Return the megabytes of the service. Raises UsageError."""
     wanted: int = given.memory_megabytes
     return _within("--memory-megabytes", wanted, LEAST_MEGABYTES, MOST_MEGABYTES)
-
-
-def _add_addresses(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
-        "--listen", default=HOST, metavar="ADDRESS", help=f"where clients connect; {HOST}"
-    )
-    made.add_argument("--port", type=int, default=PORT, help=f"0 is any free one; {PORT}")
-    made.add_argument(
-        "--metrics-port",
-        type=int,
-        metavar="PORT",
-        help=(
-            "/metrics over plain HTTP and without a token, for a Prometheus; a firewall decides who"
-            f" reaches it; without it any free one of {HOST}"
-        ),
-    )
-    made.add_argument(
-        "--metrics-listen", metavar="ADDRESS", help="where that port listens; as --listen"
-    )
-    made.add_argument(
-        "--wait", action="store_true", help="wait for the first promotion where there is none yet"
-    )
-    made.add_argument(
-        "--host-name",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=(
-            "a name by which clients call it, beside this machine's own; may be given several times"
-        ),
-    )
-
-
-def _add_access(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
-        "--token-file", metavar="FILE", help="holds the token that clients send; else one is made"
-    )
-    made.add_argument(
-        "--no-token", action="store_true", help="answer everybody who reaches the port"
-    )
-    made.add_argument(
-        "--link", action="store_true", help="print the address of the page, with the token"
-    )
-    made.add_argument(
-        "--tls", action="store_true", help="HTTPS, with a certificate that the service makes itself"
-    )
-    made.add_argument(
-        "--certificate", metavar="FILE", help="HTTPS with a certificate of your own (PEM)"
-    )
-    made.add_argument("--key", metavar="FILE", help="of --certificate (PEM, without a password)")
-    made.add_argument(
-        "--authority", metavar="FILE", help="who signed --certificate (PEM), for phones to install"
-    )
-
-
-def _add_computing(made: argparse.ArgumentParser) -> None:
-    add_memory(made)
-    made.add_argument("--threads", type=int, default=Limits.threads, help="batches at one time")
-    made.add_argument(
-        "--batch-milliseconds",
-        type=float,
-        default=1000 * Limits.batch_seconds,
-        metavar="MS",
-        help="how long a request waits for others",
-    )
 
 
 def limits_of(given: argparse.Namespace) -> Limits:

@@ -10,6 +10,7 @@ open: a client that names it in its path still gets it.
 import asyncio
 import logging
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from core.control.door import RateLimitedLog
 from core.errors import ClusterError, reason_of
 from core.exported.description import Description
 from recognise.service.batching import Batcher
-from recognise.service.drift import Drift
+from recognise.service.drift import DriftFigures, Recent
 from recognise.service.limits import Limits
 from recognise.service.loading import Computer
 from recognise.service.metrics import ServiceMetrics
@@ -41,6 +42,7 @@ class Served:
     description: Description
     batcher: Batcher
     computer: Computer
+    recent: Recent
 
 
 class Serving:
@@ -61,8 +63,7 @@ class Serving:
         """How often the process of the current version has ended while it was watched."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
-        self._drift = Drift()
-        metrics.drift(self._drift.figures)
+        metrics.drift(self._drift)
         metrics.waiting(lambda: sum(one.batcher.waiting_windows for one in self._open.values()))
 
     @property
@@ -192,9 +193,10 @@ class Serving:
         return await asyncio.to_thread(Computer, self._versions.path(number), self.limits)
 
     def _take(self, number: int, computer: Computer) -> None:
-        compute = self._drift.watched(number, computer.description, computer.logits)
+        recent = Recent(computer.description)
+        compute = recent.watched(computer.logits)
         batcher = Batcher(compute, computer.pool, self.limits, self.metrics.batch)
-        following = Served(number, computer.description, batcher, computer)
+        following = Served(number, computer.description, batcher, computer, recent)
         before = self._current
         kept = {number: following}
         if before is not None and before.number < number:
@@ -203,10 +205,13 @@ class Serving:
             if one not in kept.values() and one.computer is not computer:
                 self._leave(one)
         self._open = dict(sorted(kept.items()))
-        self._drift.keep(self._open)
         self._current = following
         self._refused = None
         self.metrics.version(number)
+
+    def _drift(self) -> Mapping[int, DriftFigures | None]:
+        """Return the figures of each open version. The thread of /metrics asks."""
+        return {number: served.recent.figures() for number, served in self._open.items()}
 
     def _leave(self, served: Served) -> None:
         """End a version's process, once the requests that began with it have their answers."""

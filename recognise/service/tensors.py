@@ -51,22 +51,39 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+Positive = Annotated[float, Field(ge=0, le=2**63)] | None
+
+
+class _Parameters(_Part):
+    """The parameters that mean something here, of a request, its input or an output."""
+
+    sequence_id: Positive = None
+    timeout: Positive = None
+    binary_data_output: bool = False
+    binary_data_size: int | None = None
+    binary_data: bool | None = None
+    classification: Any = None
+
+
+_NONE = _Parameters()
+
+
 class _Input(_Part):
     name: Text
     shape: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=8)]
     datatype: Text
-    parameters: dict[str, Any] = {}
+    parameters: _Parameters = _NONE
     data: list[Any] | None = None
 
 
 class _Output(_Part):
     name: Text
-    parameters: dict[str, Any] = {}
+    parameters: _Parameters = _NONE
 
 
 class _Request(_Part):
     id: Text | None = None
-    parameters: dict[str, Any] = {}
+    parameters: _Parameters = _NONE
     inputs: Annotated[list[_Input], Field(min_length=1, max_length=1)]
     outputs: Annotated[list[_Output], Field(max_length=len(OUTPUTS))] | None = None
 
@@ -122,11 +139,11 @@ def question(
     if end < len(body):  # the whole of a large body is not copied
         head = body[:end]
     request = _request(head, shape, limits)
-    if _number(request.parameters, "sequence_id") not in (None, 0):
+    if request.parameters.sequence_id:
         raise bad(
             "parameters.sequence_id: this model keeps no state between requests: leave it out"
         )
-    timeout = _number(request.parameters, "timeout")
+    timeout = request.parameters.timeout
     windows = _windows(request.inputs[0], memoryview(body)[end:], shape, limits)
     if not np.isfinite(windows).all():
         raise bad(f"input {WINDOWS}: expected finite numbers, got NaN or infinity")
@@ -153,15 +170,6 @@ def _request(text: bytes | bytearray, shape: Shape, limits: Limits) -> _Request:
         raise bad(f"expected an inference request: {reason_of(problem)}") from None
 
 
-def _number(parameters: dict[str, Any], name: str) -> float | None:
-    value = parameters.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2**63:
-        raise bad(f"parameters.{name}: expected a number that is not negative, got {value!r:.60}")
-    return float(value)
-
-
 def _windows(
     tensor: _Input, binary: memoryview, shape: Shape, limits: Limits
 ) -> NDArray[np.float32]:
@@ -177,7 +185,7 @@ def _windows(
         raise bad(
             f"input {WINDOWS}: expected 1 to {limits.windows} windows in a request, got {count}"
         )
-    size = tensor.parameters.get("binary_data_size")
+    size = tensor.parameters.binary_data_size
     if (size is None) == (tensor.data is None):
         raise bad(f"input {WINDOWS}: expected either data or parameters.binary_data_size")
     if tensor.data is not None:
@@ -185,7 +193,7 @@ def _windows(
             raise bad(f"expected no bytes behind the JSON header, got {len(binary)}")
         return _of_numbers(tensor.data, tensor.shape)
     wanted = count * shape.numbers * _FLOAT_BYTES
-    if isinstance(size, bool) or size != wanted or len(binary) != wanted:
+    if size != wanted or len(binary) != wanted:
         raise bad(
             f"input {WINDOWS}: the shape {tensor.shape} has {wanted} bytes,"
             f" parameters.binary_data_size says {size!r:.60} and {len(binary)} came"
@@ -222,7 +230,7 @@ def _of_numbers(data: list[Any], shape: Sequence[int]) -> NDArray[np.float32]:
 
 
 def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
-    usual = _flag(request.parameters, "binary_data_output", False)
+    usual = request.parameters.binary_data_output
     if request.outputs is None or not request.outputs:
         return tuple(RequestedOutput(name, usual) for name in OUTPUTS)
     found: list[RequestedOutput] = []
@@ -231,17 +239,11 @@ def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
             raise bad(f"outputs: expected {', '.join(OUTPUTS)}, got {output.name!r:.60}")
         if output.name in [one.name for one in found]:
             raise bad(f"outputs: {output.name} stands there twice")
-        if output.parameters.get("classification"):
+        if output.parameters.classification:
             raise bad(
                 f"outputs: this model has no classification extension: ask for {LABELS} and"
                 f" {PROBABILITIES}"
             )
-        found.append(RequestedOutput(output.name, _flag(output.parameters, "binary_data", usual)))
+        binary = output.parameters.binary_data
+        found.append(RequestedOutput(output.name, usual if binary is None else binary))
     return tuple(found)
-
-
-def _flag(parameters: dict[str, Any], name: str, usual: bool) -> bool:
-    value = parameters.get(name, usual)
-    if not isinstance(value, bool):
-        raise bad(f"parameters.{name}: expected true or false, got {value!r:.60}")
-    return value

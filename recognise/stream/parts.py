@@ -163,31 +163,16 @@ def shown(found: object) -> str:
 def _arrays(listed: Sequence[Any], rest: memoryview) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     at = 0
-    for one in listed:
-        fits = (
-            isinstance(one, list)
-            and len(one) == 3
-            and isinstance(one[0], str)
-            and isinstance(one[2], list)
-        )
-        if (
-            not fits
-            or one[1] not in _TYPES
-            or any(type(size) is not int or size < 0 for size in one[2])
-        ):
-            raise _bad("arrays of a name, a type and a shape", shown(one))
-        name = one[0]
-        kind = np.dtype(one[1])
-        shape = one[2]
-        count = math.prod(shape)
-        if (
-            len(shape) > 4
-            or max(shape, default=0) > MOST_BYTES
-            or count * kind.itemsize > len(rest) - at
-        ):
-            raise _bad(f"{name!s:.40}: as many bytes as its shape needs", shown(shape))
-        found[name] = np.frombuffer(rest, kind, count, at).reshape(shape)
-        at += count * kind.itemsize
+    for entry in listed:
+        try:
+            name, kind, shape = entry
+            sizes_fit = all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
+            if kind not in _TYPES or len(shape) > 4 or not sizes_fit:
+                raise ValueError
+            found[name] = np.frombuffer(rest, kind, math.prod(shape), at).reshape(shape)
+        except (OverflowError, TypeError, ValueError):
+            raise _bad("arrays of a name, a type, a shape and its bytes", shown(entry)) from None
+        at += found[name].nbytes
     if at != len(rest):
         raise _bad("nothing behind the arrays", f"{len(rest) - at} bytes")
     return found

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from core.data.filters import FILTER_STATE, CausalFilters, FilterState
 from core.data.inputs import largest, takes_nine
@@ -126,29 +126,11 @@ class Stream:
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()
 
-    def push(
-        self, times: ArrayLike, acceleration: ArrayLike, angular_velocity: ArrayLike
-    ) -> Sequence[Window | InputFault]:
-        """Return the windows and faults of the next readings, in order.
-
-        times: seconds, (n,); acceleration, angular_velocity: (n, 3).
-
-        Raises UsageError for other shapes, or more readings than `MOST_READINGS`.
-        """
-        seconds = np.asarray(times, np.float64)
-        values = np.concatenate(
-            [
-                _three(acceleration, len(seconds), "acceleration"),
-                _three(angular_velocity, len(seconds), "rotation"),
-            ],
-            axis=1,
-        )
-        return self.push_values(seconds, values)
-
     def push_values(self, seconds: Samples, values: Samples) -> Sequence[Window | InputFault]:
         """Return what follows from readings of the channels of `settings.readings`, in order.
 
-        seconds: (n,); values: (n, channels). Raises UsageError as `push` does.
+        seconds: (n,); values: (n, channels). Raises UsageError for other shapes, or more readings
+        than `MOST_READINGS`.
         """
         width = len(self.settings.readings.channels)
         if values.shape[1:] != (width,):
@@ -271,13 +253,3 @@ class Stream:
         units = dict.fromkeys(asked.readings.units)
         given = f"the readings came as {' and '.join(units)}"
         return InputFault("implausible", at, f"{problem} ({given}; no label)")
-
-
-def _three(values: ArrayLike, count: int, name: str) -> Samples:
-    found = np.asarray(values, np.float64)
-    if found.shape != (count, 3):
-        raise UsageError(
-            f"{name}: expected ({count}, 3) numbers as there are times, got shape {found.shape};"
-            " send all"
-        )
-    return found

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from core.metrics import reference as metrics
-from core.status import reference as status
-from deploy.commands import reference as commands
 from tests.habits.leaks import PROJECT
+from tools import command_reference as commands
 from tools import extension_tables
 from tools import inventory_reference as inventory
+from tools import metrics_reference as metrics
+from tools import status_schemas as status
 
 pytestmark = pytest.mark.sources
 

@@ -20,6 +20,11 @@ class Readings:
     acceleration: Numbers
     rotation: Numbers
 
+    @property
+    def values(self) -> Numbers:
+        """All numbers but the times, (n, 6)."""
+        return np.hstack([self.acceleration, self.rotation])
+
     def rows(self, rows: slice | NDArray[np.intp]) -> "Readings":
         return Readings(self.times[rows], self.acceleration[rows], self.rotation[rows])
 
@@ -49,7 +54,7 @@ def heard(settings: Settings, readings: Readings, sizes: list[int]) -> Found:
         chunk = readings.rows(slice(start, start + size))
         if not len(chunk):
             return found
-        found += stream.push(chunk.times, chunk.acceleration, chunk.rotation)
+        found += stream.push_values(chunk.times, chunk.values)
         start += size
     return found
 

@@ -50,7 +50,7 @@ def answered(of: StreamState, items: Found) -> list[Event]:
 
 
 def pushed(of: StreamState, readings: Readings) -> Found:
-    return [*of.stream.push(readings.times, readings.acceleration, readings.rotation)]
+    return [*of.stream.push_values(readings.times, readings.values)]
 
 
 def text_for(of: StreamState) -> str:
@@ -180,7 +180,7 @@ NO_HEAD = "a head of JSON with values and arrays"
         (DAMAGED, encoded(STATE[:-2] + b"?!")),
         (DAMAGED, encoded(STATE[:-1])),
         (DAMAGED, written(STATE[:4] + b"\xff\xff\0\0" + STATE[8:])),
-        ("windows: as many bytes as its shape needs", written(STATE[:-4])),
+        ("arrays of a name, a type, a shape and its bytes", written(STATE[:-4])),
         ("nothing behind the arrays, got 4 bytes", written(STATE + b"more")),
         (NO_HEAD, headed(b"[]")),
         (NO_HEAD, changed(lambda head: head.pop("values"))),

@@ -221,7 +221,7 @@ def test_memory_stays_that_of_one_window() -> None:
         """Traced bytes after so many pushes."""
         for turn in turns:
             times = readings.times + turn * 20.0
-            stream.push(times, readings.acceleration, readings.rotation)
+            stream.push_values(times, readings.values)
         gc.collect()  # SciPy leaves cycles, which Python removes when it has many
         return tracemalloc.get_traced_memory()[0]
 
@@ -238,16 +238,15 @@ def test_memory_stays_that_of_one_window() -> None:
 @pytest.mark.parametrize(
     ("count", "shape", "said"),
     [
-        (2, (3,), r"acceleration: expected \(2, 3\) numbers"),
-        (2, (1, 3), r"acceleration: expected \(2, 3\) numbers"),
-        (MOST_READINGS + 1, (MOST_READINGS + 1, 3), "times: expected up to 4096 numbers"),
+        (2, (2, 3), "values: expected 6 for each time"),
+        (MOST_READINGS + 1, (MOST_READINGS + 1, 6), "times: expected up to 4096 numbers"),
     ],
 )
 def test_readings_of_another_shape_or_too_many_are_refused(
     count: int, shape: tuple[int, ...], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        Stream(Settings()).push(np.arange(count) / 50, np.zeros(shape), np.zeros((count, 3)))
+        Stream(Settings()).push_values(np.arange(count) / 50, np.zeros(shape))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ It reads the export first, gives up its rights, and only then lets the runtime p
 service starts it (`recognise.service.worker.process`).
 """
 
-import argparse
 import os
 import resource
 import signal
@@ -25,6 +24,7 @@ from core.cage.python_folders import code
 from core.errors import UsageError, reason_of
 from core.exported.description import model_bytes, read
 from core.exported.runtimes import Model, import_runtime, open_content
+from core.json_file import parsed_json
 from recognise.service.worker.frames import (
     LOGITS,
     LONGEST_TEXT,
@@ -50,43 +50,41 @@ SYSTEM = (
 """What the runtimes read after their import: libraries, and which processor this is."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Answer until the service ends this process, or has ended itself."""
-    parser = argparse.ArgumentParser(prog="python -m recognise.service.worker")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sha256", required=True)
-    parser.add_argument("--channels", type=int, nargs="+", required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--memory-bytes", type=int, required=True)
-    parser.add_argument("--most-windows", type=int, required=True)
-    parser.add_argument("--files", type=int, nargs=2, default=(None, None))
-    given = parser.parse_args(arguments)
+def main(
+    folder: str,
+    sha256: str,
+    memory_bytes: int,
+    most_windows: int,
+    parent: int,
+    channels: Sequence[int],
+    files: tuple[int | None, int | None] = (None, None),
+) -> None:
+    """Answer until the service ends this process, or has ended itself.
+
+    `channels` and `files` are open: a socket for each model, and the files of the export, where
+    they are not read below `folder`.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # the service decides when this process ends
         signal.signal(number, signal.SIG_IGN)
-    channels = [socket.socket(fileno=descriptor) for descriptor in given.channels]
+    sockets = [socket.socket(fileno=descriptor) for descriptor in channels]
+    export = Path(folder)
+    described, model_file = files
     try:
-        die_with_parent(given.parent)
-        models = _opened(given, len(channels))
+        die_with_parent(parent)
+        description = read(export, check_model=False, file=described)
+        if description.sha256 != sha256:
+            raise UsageError(f"{folder}: it changed while it was opened: try again")
+        content = model_bytes(export, description, model_file)
+        import_runtime(description, export)
+        _give_up_rights(memory_bytes)
+        models = [open_content(content, description, export) for _ in sockets]
     except Exception as problem:  # the service says it to a person
-        _refuse(channels[0], problem)
+        _refuse(sockets[0], problem)
         return
-    send(channels[0], READY)
-    for channel, model in zip(channels[1:], models[1:], strict=True):
-        words = (channel, model, given.most_windows)
-        threading.Thread(target=_answer, args=words, daemon=True).start()
-    _answer(channels[0], models[0], given.most_windows)
-
-
-def _opened(given: argparse.Namespace, count: int) -> list[Model]:
-    folder = given.folder
-    described, model = given.files
-    description = read(folder, check_model=False, file=described)
-    if description.sha256 != given.sha256:
-        raise UsageError(f"{folder}: it changed while it was opened: try again")
-    content = model_bytes(folder, description, model)
-    import_runtime(description, folder)
-    _give_up_rights(given.memory_bytes)
-    return [open_content(content, description, folder) for _ in range(count)]
+    send(sockets[0], READY)
+    for channel, model in zip(sockets[1:], models[1:], strict=True):
+        threading.Thread(target=_answer, args=(channel, model, most_windows), daemon=True).start()
+    _answer(sockets[0], models[0], most_windows)
 
 
 def _give_up_rights(memory_bytes: int) -> None:
@@ -148,4 +146,4 @@ def _refuse(channel: socket.socket, problem: Exception) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(**parsed_json(sys.argv[1]))

@@ -1,7 +1,7 @@
 """`python -m recognise.service.worker.nursery CHANNEL PARENT`: forks the processes of models.
 
 A service starts it before its cage, which lets it start no program. It loads the runtimes, becomes
-the account of models where it is root, and opens no model itself. A request has the words and the
+the account of models where it is root, and opens no model itself. A request has the wish and the
 open files of one process; the socket `life` of each says how it ended, and its end ends the
 process.
 """
@@ -11,21 +11,22 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from core.accounts import die_with_parent
 from core.cage.kernel import forbid_new_privileges, prctl
 from core.exported.runtimes import PACKAGES
+from core.json_file import parsed_json
 from recognise.service.worker import __main__ as worker
-from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY, SEPARATOR
+from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY
 
 MOST_DESCRIPTORS = 80
 """More than the life, two files and a channel for each of the service's threads."""
-FIRST_CHANNEL = 3
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
@@ -74,7 +75,7 @@ class Births:
             try:
                 os.close(life)
                 self._leave()
-                _work(request.decode().split(SEPARATOR), rest, parent)
+                _work(parsed_json(request), rest, parent)
             finally:
                 os._exit(1)
         for each in rest:
@@ -105,20 +106,14 @@ class Births:
             each.life.close()
 
 
-def _work(words: Sequence[str], descriptors: Sequence[int], parent: int) -> None:
+def _work(wish: Mapping[str, Any], descriptors: Sequence[int], parent: int) -> None:
     # A process that changed its account owns its files in /proc while it may be traced alone.
     prctl(PR_SET_DUMPABLE, 1)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     prctl(PR_SET_DUMPABLE, 0)
-    files, channels = descriptors[: FIRST_CHANNEL - 1], descriptors[FIRST_CHANNEL - 1 :]
-    worker.main(
-        [
-            *words,
-            *("--parent", str(parent), "--files", *map(str, files)),
-            *("--channels", *map(str, channels)),
-        ]
-    )
+    described, model, *channels = descriptors
+    worker.main(**wish, parent=parent, channels=channels, files=(described, model))
 
 
 def main(arguments: Sequence[str]) -> None:

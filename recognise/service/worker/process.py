@@ -142,13 +142,14 @@ class ModelProcess:
         return content
 
     def _started(self, folder: Path, theirs: list[socket.socket]) -> Started:
-        words = (
-            *(str(folder.absolute()), "--sha256", self._description.sha256),
-            *("--memory-bytes", str(self._limits.model_bytes)),
-            *("--most-windows", str(self._limits.batch_windows)),
-        )
+        wish = {
+            "folder": str(folder.absolute()),
+            "sha256": self._description.sha256,
+            "memory_bytes": self._limits.model_bytes,
+            "most_windows": self._limits.batch_windows,
+        }
         files = (folder / NAME, folder / self._description.file)
-        return start(words, files, [each.fileno() for each in theirs])
+        return start(wish, files, [each.fileno() for each in theirs])
 
     def _end(self, why: str) -> None:
         with self._lock:

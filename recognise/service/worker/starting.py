@@ -3,6 +3,7 @@
 There it starts no program. Nor may an account that root became read a Python below /root.
 """
 
+import json
 import logging
 import os
 import signal
@@ -11,7 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 READY = b"R"
 CODE = struct.Struct("=i")
 """How a process of the nursery has ended, as `subprocess` says it."""
-SEPARATOR = "\0"
 LONGEST_REQUEST = 16 << 10
 START_SECONDS = 60.0
 _ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,9 @@ class Nursery:
             self.close()
             raise ClusterError(f"no process that starts models ({reason}): free some memory")
 
-    def start(self, words: Sequence[str], files: Sequence[Path], channels: Sequence[int]) -> Forked:
+    def start(
+        self, wish: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
+    ) -> Forked:
         """Start the process of a model. Raises OSError, and UsageError for what is no file."""
         with ExitStack() as until_sent:
             life, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -113,7 +115,7 @@ class Nursery:
                     ) from None
                 until_sent.callback(os.close, descriptor)
                 descriptors.append(descriptor)
-            request = SEPARATOR.join(words).encode()
+            request = json.dumps(wish).encode()
             try:
                 socket.send_fds(self._channel, [request], [*descriptors, *channels])
             except ConnectionError:
@@ -139,15 +141,15 @@ def start_through(nursery: Nursery) -> None:
     _nurseries[:] = [nursery]
 
 
-def start(words: Sequence[str], files: Sequence[Path], channels: Sequence[int]) -> Started:
-    """Start the process of a model, whose words are those of `recognise.service.worker`.
+def start(wish: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]) -> Started:
+    """Start the process of a model. `wish` has arguments of `recognise.service.worker`'s `main`.
 
     `files` are those of the export. Raises OSError and UsageError.
     """
     for nursery in _nurseries:
-        return nursery.start(words, files, channels)
-    all_words = (*words, "--parent", str(os.getpid()), "--channels", *map(str, channels))
-    return _spawned("recognise.service.worker", all_words, channels)
+        return nursery.start(wish, files, channels)
+    whole = {**wish, "parent": os.getpid(), "channels": channels}
+    return _spawned("recognise.service.worker", [json.dumps(whole)], channels)
 
 
 def _spawned(

@@ -40,7 +40,9 @@ def test_prepared_windows_are_those_that_a_stream_cuts(desk: Desk) -> None:
             continue
         # A hop of 1 has the window of every step; a segment's windows are some of them.
         stream = Stream(Settings(hop=1))
-        found = stream.push(np.arange(last) / 50.0, *readings(files, experiment, last))
+        found = stream.push_values(
+            np.arange(last) / 50.0, np.hstack(readings(files, experiment, last))
+        )
         for begin in range(first - 1, last - 127, 32):
             window = found[begin]
             assert isinstance(window, Window)

@@ -2,8 +2,7 @@
 
 import re
 
-from core.metrics.catalogue import CATALOGUE, exported_by, metric
-from core.metrics.catalogue.entry import LABELS
+from core.metrics.catalogue import CATALOGUE, LABELS
 
 
 def test_every_name_is_there_once_and_is_a_name() -> None:
@@ -39,13 +38,3 @@ def test_labels_are_bounded_and_never_those_of_all() -> None:
         "train_wire_bytes_total codec",  # bounded by the registry, which a role does without
     }
     assert not any(set(LABELS) & set(entry.labels) for entry in CATALOGUE)
-
-
-def test_series_are_the_names_that_expressions_use() -> None:
-    assert metric("ready").series == ("pscluster_ready",)
-    assert metric("train_step_seconds").series == tuple(
-        f"pscluster_train_step_seconds_{part}" for part in ("bucket", "sum", "count")
-    )
-    assert set(
-        exported_by("every process", "every job", "training", "pi", "program", "sweep", "service")
-    ) == set(CATALOGUE)

@@ -7,9 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from core.status import reference, view
+from core.status import view
 from core.status.history import line_of
 from tests.core.status.played_run import STARTED, Played, pi, whole
+from tools import status_schemas as reference
 
 
 def test_every_field_has_a_meaning() -> None:

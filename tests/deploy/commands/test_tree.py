@@ -11,7 +11,6 @@ from click.shell_completion import ShellComplete
 
 from core.errors import UsageError
 from deploy.commands.completion import SHELLS, script, variable
-from deploy.commands.reference import render
 from deploy.commands.registry import COMMANDS
 from deploy.commands.tree import ActionCommand, Tree, calls
 from deploy.common.project import ROOT
@@ -19,6 +18,7 @@ from tests.deploy.tables import Tables
 from tests.deploy.typed import PROGRAM
 from tests.habits import needs
 from tests.ran import program, ran
+from tools.command_reference import render
 
 rows = Tables(__file__)
 

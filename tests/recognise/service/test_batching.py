@@ -100,12 +100,16 @@ def test_too_many_waiting_windows_are_refused_and_addresses_take_turns() -> None
         with pytest.raises(RequestError, match="more than 20 windows wait already") as refused:
             await batcher.logits(rows(1, 0))
         assert refused.value.status == 503
-        waiting.append(asyncio.ensure_future(batcher.logits(rows(1, 1), "another address")))
-        await asyncio.sleep(0)
+        for address, count in (("one", 1), ("two", 5), ("three", 5), ("four", 5), ("five", 5)):
+            waiting.append(asyncio.ensure_future(batcher.logits(rows(count, 1), address)))
+            await asyncio.sleep(0)
+            assert batcher.waiting_windows <= LIMITS.waiting_windows
         held.may.set()
-        await asyncio.gather(*waiting)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        refused_ones = [isinstance(answer, RequestError) for answer in answers]
+        assert refused_ones == [False, True, True, False, False, False, False, True]
 
-    assert play(scene).batches == [10, 10, 1, 10]
+    assert play(scene).batches == [10, 6, 5, 5]
 
 
 def test_what_nobody_waits_for_any_more_is_left_out() -> None:

@@ -13,7 +13,6 @@ from recognise.service.drift import (
     LONGEST_SECONDS,
     MOST_CHANNELS,
     MOST_WINDOWS,
-    Drift,
     DriftFigures,
     Floats,
     Recent,
@@ -157,18 +156,13 @@ def test_channels_without_names_go_by_their_places_and_unknown_moments_by_no_dis
     assert len(wide.distances) == MOST_CHANNELS
 
 
-def test_each_open_version_has_figures_of_its_own() -> None:
-    drift = Drift()
-    first = drift.watched(1, described(), lambda given: answers(len(given)))
-    second = drift.watched(2, described(), lambda given: answers(len(given), UNSURE))
-    np.testing.assert_array_equal(first(like_training(ENOUGH)), answers(ENOUGH))
-    second(like_training(1))
-    assert list(drift.figures()) == [1]
-    second(like_training(ENOUGH))
-    found = {number: figures.low_confidence for number, figures in drift.figures().items()}
-    assert found == {1: 0.0, 2: 1.0}
-    drift.keep([2, 3])
-    assert list(drift.figures()) == [2]
+def test_what_a_version_answers_is_watched() -> None:
+    recent = Recent(described())
+    compute = recent.watched(lambda given: answers(len(given), UNSURE))
+    np.testing.assert_array_equal(compute(like_training(ENOUGH)), answers(ENOUGH, UNSURE))
+    figures = recent.figures()
+    assert figures is not None
+    assert figures.low_confidence == 1.0
 
 
 def drift_of(running: Service) -> dict[str, float]:

@@ -74,7 +74,8 @@ def test_a_recording_becomes_the_windows_of_the_stream(
     }
     assert arrays["labels"].tolist() == ["STILL", "MOVING"]
     stream = Stream(Settings(votes=1, of=1, acceleration_unit="m/s2"))
-    found = stream.push(moving.times, moving.acceleration * STANDARD_GRAVITY, moving.rotation)
+    moving = moving.scaled("acceleration", STANDARD_GRAVITY)
+    found = stream.push_values(moving.times, moving.values)
     expected = np.stack([one.channels for one in found if isinstance(one, Window)])
     recorded = np.concatenate(
         [arrays["x_train"][arrays["y_train"] == 1], arrays["x_test"][arrays["y_test"] == 1]]

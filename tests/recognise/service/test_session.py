@@ -11,6 +11,7 @@ import pytest
 from core.exported import open_model
 from recognise.recogniser import settings_of
 from recognise.service.batching import Batcher, Windows
+from recognise.service.drift import Recent
 from recognise.service.limits import Limits
 from recognise.service.live.messages import Readings as Message
 from recognise.service.live.session import LiveSession
@@ -32,7 +33,9 @@ class Slow:
         self.name = "har"
         self.metrics = ServiceMetrics()
         self.limits = Limits()
-        self.current = Served(1, self.model.description, cast(Batcher, self), cast(Computer, self))
+        description = self.model.description
+        parts = cast(Batcher, self), cast(Computer, self), Recent(description)
+        self.current = Served(1, description, *parts)
         self._left = stops_at
 
     async def logits(self, windows: Windows, of: str) -> Windows:

@@ -1,6 +1,6 @@
 """docs/metrics.md from the catalogue.
 
-`python -m core.metrics.reference` prints it, `--write` saves it.
+`python -m tools.metrics_reference` prints it, `--write` saves it.
 """
 
 import argparse
@@ -10,8 +10,7 @@ from pathlib import Path
 from jinja2 import StrictUndefined, Template
 
 from core.logs.terminal import say
-from core.metrics.catalogue import exported_by
-from core.metrics.catalogue.entry import Exporter, Metric
+from core.metrics.catalogue import Exporter, Metric, exported_by
 
 PAGE = Path("docs/metrics.md")
 TEMPLATE = Path(__file__).with_suffix(".md.j2")
@@ -72,7 +71,7 @@ def _meaning(entry: Metric) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the page, or write it into the project. Returns the exit code."""
-    return print_or_write("core.metrics.reference", PAGE, render_reference(), arguments)
+    return print_or_write("tools.metrics_reference", PAGE, render_reference(), arguments)
 
 
 def print_or_write(module: str, path: Path, page: str, arguments: list[str] | None) -> int:
@@ -85,7 +84,7 @@ def print_or_write(module: str, path: Path, page: str, arguments: list[str] | No
     )
     parser.add_argument("--write", action="store_true", help=f"write {path} instead of printing")
     if parser.parse_args(arguments).write:
-        (Path(__file__).parents[2] / path).write_text(page, encoding="utf-8")
+        (Path(__file__).parents[1] / path).write_text(page, encoding="utf-8")
     else:
         say(page, end="")
     return 0

@@ -1,15 +1,15 @@
-"""The table of docs/commands.md from the tree: `python -m deploy.commands.reference --write`."""
+"""The table of docs/commands.md from the tree: `python -m tools.command_reference --write`."""
 
 import sys
 from pathlib import Path
 
-from core.metrics.reference import print_or_write
 from deploy.commands.flags import Flag
 from deploy.commands.registry import COMMANDS
+from tools.metrics_reference import print_or_write
 
 PAGE = Path("docs/commands.md")
 BEGIN = (
-    "<!-- Made by `python -m deploy.commands.reference --write`; a test fails when it is stale. -->"
+    "<!-- Made by `python -m tools.command_reference --write`; a test fails when it is stale. -->"
 )
 END = "<!-- The end of what was made. -->"
 
@@ -53,9 +53,9 @@ def render(page: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the page, or write it into the project. Returns the exit code."""
-    page = Path(__file__).parents[2] / PAGE
+    page = Path(__file__).parents[1] / PAGE
     made = render(page.read_text(encoding="utf-8"))
-    return print_or_write("deploy.commands.reference", PAGE, made, arguments)
+    return print_or_write("tools.command_reference", PAGE, made, arguments)
 
 
 if __name__ == "__main__":

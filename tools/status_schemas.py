@@ -1,6 +1,6 @@
 """The schemas of `/api/status` and of the lines of `history.jsonl`, from the code.
 
-`python -m core.status.reference` makes them.
+`python -m tools.status_schemas` makes them.
 """
 
 import ast
