@@ -10,18 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from core.data.archive import ZIP_DAMAGE, open_zip
+from core.data.archive import ZIP_DAMAGE
+from core.data.described import array_rows
 from core.data.described.array_rows import loaded
-from core.data.described.json_rows import CBOR, of_cbor
+from core.data.described.description import TextForm
+from core.data.described.json_rows import CBOR, cells_of, of_cbor
 from core.data.described.members import Member
-from core.data.described.parquet_rows import in_microseconds
+from core.data.described.parquet_rows import table_of
 from core.data.described.sources import MOST_SOURCES
-from core.data.described.text_bytes import SEPARATORS
+from core.data.described.text_bytes import lines_of
 from core.data.number_words import is_number
 from core.errors import DataError
 from core.json_file import parsed_json
@@ -134,13 +137,9 @@ def sensor_in(name: str) -> str:
 
 def _array(member: Member, content: bytes) -> Sheet | None:
     try:
-        if content.startswith(b"PK"):
-            open_zip(io.BytesIO(content), member.where, MOST_DOCUMENT_BYTES).close()
-        elif any(np.prod(shape) > MOST_DOCUMENT_BYTES // 8 for _, shape, _ in _shapes(content)):
-            return None
         found = {
             name: np.asarray(array)
-            for name, array in loaded(content).items()
+            for name, array in loaded(content, MOST_DOCUMENT_BYTES).items()
             if not name.startswith("__")
         }
     except Exception:  # SciPy promises no types of errors over damaged files
@@ -149,29 +148,17 @@ def _array(member: Member, content: bytes) -> Sheet | None:
     if not tables:
         return None
     name = max(tables, key=lambda each: tables[each].size)
-    rows = [list(map(repr, row)) for row in tables[name][:MOST_LINES, :MOST_COLUMNS].tolist()]
+    rows = list(array_rows.cells_of(tables[name][:MOST_LINES, :MOST_COLUMNS]))
     notes = [f"other arrays: {', '.join(one for one in tables if one != name)}"]
     return _sheet(member, {"array": name}, [], rows, notes if len(tables) > 1 else [])
 
 
-def _shapes(content: bytes) -> Sequence[tuple[str, tuple[int, ...], str]]:
-    from scipy.io import whosmat
-
-    shapes: Sequence[tuple[str, tuple[int, ...], str]] = whosmat(io.BytesIO(content))
-    return shapes
-
-
 def _parquet(member: Member, content: bytes) -> Sheet | None:
     try:
-        from pyarrow import ArrowException, parquet
-
-        file = parquet.ParquetFile(io.BytesIO(content))
-        batch = next(file.iter_batches(MOST_LINES))
-    except (ImportError, ArrowException, OSError, ValueError, StopIteration):
+        names, *rows = islice(table_of(content, member.where), MOST_LINES + 1)
+    except DataError:
         return None
-    columns = [map(_word, column.to_pylist()) for column in map(in_microseconds, batch.columns)]
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return _sheet(member, {}, list(file.schema_arrow.names), rows, [])
+    return _sheet(member, {}, names, rows, [])
 
 
 def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | None]:
@@ -238,7 +225,7 @@ def _table(
     if not names:
         return None
     cells = [
-        list(map(_word, row))
+        cells_of(row, names)
         for row in rows[:MOST_LINES]
         if isinstance(row, list) and len(row) == len(names)
     ]
@@ -266,7 +253,7 @@ def _objects(
 ) -> Sheet | None:
     """Return the sheet of objects, those of one sensor."""
     names = [name for name in rows[0] if name != said.get("sensor")][:MOST_COLUMNS]
-    cells = [[_word(row.get(name)) for name in names] for row in rows]
+    cells = [cells_of(row, names) for row in rows]
     return _sheet(member, {"json": said}, names, cells, [], sensor)
 
 
@@ -278,15 +265,20 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
     if not is_whole:
         lines = lines[:-1]
-    lines = lines[:MOST_LINES]
     said: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
-    if lines and lines[0].lower().startswith("sep="):
-        lines = lines[1:]
-    comment = next((mark for mark in _COMMENTS if lines and lines[0].startswith(mark)), "")
+    numbered = dict(enumerate(lines[:MOST_LINES]))
+    if numbered.get(0, "").lower().startswith("sep="):
+        del numbered[0]
+    begin = next(iter(numbered.values()), "")
+    comment = next((mark for mark in _COMMENTS if begin.startswith(mark)), "")
     if comment:
         said["comment"] = comment
-        lines = [line for line in lines if not line.startswith(comment)]
-    lines = [line for line in lines if line.strip()]
+    numbered = {
+        number: line
+        for number, line in numbered.items()
+        if line.strip() and not (comment and line.startswith(comment))
+    }
+    lines = list(numbered.values())
     if sum(line.rstrip().endswith(";") and line.count(";") == 1 for line in lines) > len(lines) / 2:
         said["end"] = ";"
         lines = [line.rstrip().rstrip(";") for line in lines]
@@ -300,11 +292,16 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     commas = sum(bool(_DECIMAL_COMMA.fullmatch(cell)) for cell in flat)
     if commas and not any(map(_DECIMAL_POINT.fullmatch, flat)):
         said["decimal"] = ","
-    return _with_names(member, said, rows)
+    return _with_names(member, said, rows, list(numbered))
 
 
-def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> Sheet | None:
-    """Return the sheet of lines, the first of which may be a title or have the names."""
+def _with_names(
+    member: Member, said: dict[str, Any], rows: list[list[str]], numbers: Sequence[int]
+) -> Sheet | None:
+    """Return the sheet of lines, the first of which may be a title or have the names.
+
+    `numbers` count the lines of the file before each row, blank ones and comments among them.
+    """
     width = Counter(len(row) for row in rows[-200:]).most_common(1)[0][0]
     if width > MOST_COLUMNS:
         return None
@@ -313,7 +310,7 @@ def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> 
     if not any(map(_is_number, rows[first])):
         names = [name.strip() for name in rows[first]]
     if first and (names or not said.get("comment")):
-        said["skip_lines"] = first
+        said["skip_lines"] = numbers[first]
     notes = []
     whole = [row for row in rows[first:] if len(row) == width][bool(names) :]
     others = len(rows) - first - bool(names) - len(whole)
@@ -323,7 +320,7 @@ def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> 
         names.pop()
     if len(set(names)) < len(names):
         notes.append(f"names that come twice: {', '.join(names)}"[:200])
-        said["skip_lines"] = first + 1
+        said["skip_lines"] = numbers[first] + 1
         names = []
     if not names:
         said["columns"] = width
@@ -361,11 +358,10 @@ def _encoding(content: bytes) -> str | None:
 
 
 def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
-    if separator == "space":
-        return [line.split() for line in lines]
-    mark = SEPARATORS.get(separator, separator)
+    """Return the values of each line, which may have none."""
+    form = TextForm.model_validate({"separator": separator})
     try:
-        return [row for row in csv.reader(lines, delimiter=mark, skipinitialspace=True) if row]
+        return [row for line in lines for row in lines_of([line], form)]
     except csv.Error:
         return []
 
@@ -382,9 +378,3 @@ def _numbers(rows: Sequence[Sequence[str]]) -> int:
 def _is_number(cell: str) -> bool:
     cell = cell.strip()
     return is_number(cell) or bool(_DECIMAL_COMMA.fullmatch(cell))
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value)

@@ -184,6 +184,14 @@ class TextRows:
                 raise DataError(f"{self._member.where}: expected a line of names, got none")
             yield self._chunk([], line, places, width)
 
+    def _of_table(self, names: Sequence[str], cells: Iterator[list[str]]) -> Iterator[Rows]:
+        """Yield the readings of a table: the names of its columns, and the values of each row."""
+        places = self._places(names, 1)
+        first = 1
+        while rows := list(islice(cells, AT_ONCE)):
+            yield self._chunk(rows, first, places, len(names))
+            first += len(rows)
+
     def refuse_in_turn(self) -> None:
         """Raises DataError where readings lack now these columns, now those."""
         least = LACKING * max(LEAST_ROWS, self._rows)
