@@ -19,7 +19,7 @@ from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
 from core.data.described.parquet_rows import PARQUET, ParquetRows
 from core.data.described.sheet_rows import SheetRows
 from core.data.described.sources import says_source, spread
-from core.data.described.text_rows import Damage, Rows, TextRows
+from core.data.described.text_rows import Damage, Rows, TextRows, whole
 from core.errors import DataError
 from core.json_file import parsed_json
 
@@ -50,7 +50,7 @@ def _rows_of(
         yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
         return
     parts = [
-        _whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
+        whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
     ]
     if not _are_in_lines(form):
         yield _side_by_side(sheaf, form, parts, damage)
@@ -135,7 +135,7 @@ def rows_of_sensor(
     if not form.time.spread:
         yield from rows
         return
-    found = _whole(rows)
+    found = whole(rows)
     for own in _groups(found, form).values():
         found.times[own] = spread(found.times[own])
     yield found
@@ -148,13 +148,13 @@ def _of_one_source(
     begin: list[Rows] = []
     for chunk in reader.chunks():
         if begin and not chunk.others:
-            _refuse_sources(_whole(begin), where, form, unlabelled)
+            _refuse_sources(whole(begin), where, form, unlabelled)
             begin = []
         elif chunk.others:
             begin.append(chunk)
         yield chunk
     if begin:
-        _refuse_sources(_whole(begin), where, form, unlabelled)
+        _refuse_sources(whole(begin), where, form, unlabelled)
     reader.refuse_in_turn()
 
 
@@ -202,23 +202,6 @@ def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
     if form.json_ is not None:
         return JsonRows
     return TextRows
-
-
-def _whole(rows: Iterable[Rows]) -> Rows:
-    chunks = list(rows)
-    words: dict[str, list[str]] = defaultdict(list)
-    others: dict[str, list[str]] = defaultdict(list)
-    for chunk in chunks:
-        for name, cells in chunk.words.items():
-            words[name] += cells
-        for name, cells in chunk.others.items():
-            others[name] += cells
-    return Rows(
-        np.concatenate([chunk.times for chunk in chunks]),
-        np.concatenate([chunk.values for chunk in chunks]),
-        words,
-        others,
-    )
 
 
 def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows]) -> None:
