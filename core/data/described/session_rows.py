@@ -179,10 +179,15 @@ def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], NDArray[
     """Return the places of the readings of each person and session that columns say."""
     names = [part.column for part in (form.person, form.session)]
     columns = [rows.words[name] for name in names if name in rows.words]
+    return places_by(zip(*columns, strict=True) if columns else [()] * len(rows.times))
+
+
+def places_by(words: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[np.intp]]:
+    """Return the places of readings, in their order, by the words that each has."""
     places = defaultdict(list)
-    for at, whose in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows.times)):
-        places[whose].append(at)
-    return {whose: np.array(own) for whose, own in places.items()}
+    for at, own in enumerate(words):
+        places[own].append(at)
+    return {own: np.array(every) for own, every in places.items()}
 
 
 def _some(rows: Rows, places: NDArray[np.intp]) -> Rows:
