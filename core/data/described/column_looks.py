@@ -94,7 +94,7 @@ class ColumnLook:
 
 def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
     """Look at every column."""
-    looks = [_look(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
+    looks = [look_at(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
     return [
         replace(one, is_source=says_source(sheet.column(at), _others(looks, at)))
         for at, one in enumerate(looks)
@@ -111,7 +111,8 @@ def _others(looks: Sequence[ColumnLook], at: int) -> NDArray[np.float64]:
     return np.nan_to_num(np.stack(numbers, axis=1)) if numbers else np.zeros((0, 1))
 
 
-def _look(name: str, cells: Sequence[str]) -> ColumnLook:
+def look_at(name: str, cells: Sequence[str]) -> ColumnLook:
+    """Look at one column, whose cells have no blanks around them."""
     known = list(dict.fromkeys(cell for cell in cells if not is_missing(cell)))
     samples = [word[:24] for word in known[:SHOWN]]
     numbers = np.array([number(cell) for cell in cells])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.array_rows import ArrayRows
+from core.data.described.column_looks import look_at
 from core.data.described.description import RecordingFormat
 from core.data.described.json_rows import JsonRows
 from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
@@ -159,7 +160,19 @@ def _of_one_source(
 
 
 def _refuse_sources(rows: Rows, where: str, form: RecordingFormat, unlabelled: bool) -> None:
-    """Raises DataError where a column says that a session's readings are of several sources."""
+    """Raises DataError where a column says that a session's readings are of several sources.
+
+    Also where it has dates, but no column is the time.
+    """
+    for name, cells in rows.others.items() if form.time.column is None else ():
+        look = look_at(name, [cell.strip() for cell in cells])
+        if look.is_time and look.numbers is None:
+            how = " or ".join(f"time.pattern: {pattern!r}" for pattern in look.patterns)
+            raise DataError(
+                f"{where}: {look.line:.90} has times, but time.hertz alone counts rows, whatever"
+                f" is missing between them; write time.column: {name} and"
+                f" {how or 'time.unit: iso'}, also time.spread: true if many rows have one time"
+            )
     for own in _groups(rows, form).values():
         for name, cells in rows.others.items():
             words = [cells[at] for at in own.tolist()]

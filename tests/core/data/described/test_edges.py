@@ -147,6 +147,16 @@ def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_
             windows_of(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "how"), [("dates", "time.pattern: '%d"), ("ISO", "time.unit: iso")]
+)
+def test_dates_beside_a_rate_are_not_left_out(name: str, how: str, tmp_path: Path) -> None:
+    files, said = FORMS[name]
+    folder = put(tmp_path / "own", files, {**DESCRIBED_SO, **said, "time": {"hertz": 50}})
+    with refused(f"time (2 ... write time.column: time and {how}"):
+        windows_of(folder)
+
+
 def test_files_of_one_name(tmp_path: Path) -> None:
     content = Form().bytes_of(EVERYONE)
     twice = zipped({"r.csv": content, "r.csx": content}).replace(b"r.csx", b"r.csv")
