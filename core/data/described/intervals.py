@@ -43,7 +43,7 @@ class _Labels:
     ends: NDArray[np.float64]
     words: Sequence[str]
     used: NDArray[np.bool_]
-    spans: dict[Whose, list[float]] = field(default_factory=dict)
+    spans: dict[Whose, tuple[float, float, int, int]] = field(default_factory=dict)
 
     @property
     def recorded(self) -> tuple[float, float]:
@@ -99,10 +99,9 @@ class Intervals:
         labels.used[places[is_within]] = True
         self._calls += 1
         recording = sheaf.name, person, session
-        span = labels.spans.setdefault(recording, [np.inf, -np.inf, self._calls, 0.0])
-        span[0] = min(span[0], float(times.min()))
-        span[1] = max(span[1], float(times.max()))
-        span[3] = self._calls
+        first, last, begun, _ = labels.spans.get(recording, (np.inf, -np.inf, self._calls, 0))
+        span = min(first, float(times.min())), max(last, float(times.max()))
+        labels.spans[recording] = (*span, begun, self._calls)
         return [
             labels.words[place] if is_in else ""
             for place, is_in in zip(places.tolist(), is_within.tolist(), strict=True)
@@ -175,7 +174,7 @@ class Intervals:
         Those in turn are of devices with one clock, and the world has one.
         """
         for whose, labels in self._recorded.items():
-            latest: tuple[Whose, list[float]] | None = None
+            latest: tuple[Whose, tuple[float, float, int, int]] | None = None
             for recording, span in sorted(labels.spans.items(), key=itemgetter(1)):
                 if latest is not None and span[0] + OVERLAP < latest[1][1] and span[0] < EPOCH:
                     before, after = sorted((latest[1][2:], span[2:]))
