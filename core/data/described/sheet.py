@@ -68,7 +68,7 @@ class Sheet:
 
     def column(self, at: int) -> list[str]:
         """Return the values of a column, with decimal points."""
-        cells = [row[at].strip() for row in self.rows]
+        cells = [row[at].strip() for row in self.rows[: MOST_VALUES // len(self.names)]]
         if self.said.get("text", {}).get("decimal") == ",":
             return [
                 cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells
@@ -108,23 +108,25 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
 
 def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
-    """Return a sheet for each sensor that a column of a text has words of."""
+    """Return a sheet for each sensor that a column of a text, or a key of objects, has words of."""
+    section = "json" if "json" in sheet.said else "text"
     for at, name in enumerate(sheet.names):
         words = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
-        if 2 <= len(words) <= MOST_SOURCES and all(map(sensor_in, words)):
-            return [
-                replace(
-                    sheet,
-                    said={**sheet.said, "text": {**sheet.said.get("text", {}), "sensor": name}},
-                    names=[*sheet.names[:at], *sheet.names[at + 1 :]],
-                    rows=[
-                        [*row[:at], *row[at + 1 :]] for row in sheet.rows if row[at].strip() == word
-                    ],
-                    sensor=word,
-                )
-                for word in words
-            ]
+        sensors = list(filter(sensor_in, words))
+        are_all = 2 <= len(sensors) == len(words) <= MOST_SOURCES
+        if are_all or (section == "json" and sensors[:1] == words[:1]):
+            said = {**sheet.said, section: {**sheet.said.get(section, {}), "sensor": name}}
+            return [_of_sensor(replace(sheet, said=said, sensor=word), at) for word in words]
     return [sheet]
+
+
+def _of_sensor(sheet: Sheet, at: int) -> Sheet:
+    """Return the rows whose word in a column is the sensor, with all other columns of theirs."""
+    rows = [row for row in sheet.rows if row[at].strip() == sheet.sensor]
+    places = [place for place, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
+    places.remove(at)
+    names = [sheet.names[place] for place in places]
+    return replace(sheet, names=names, rows=[[row[place] for place in places] for row in rows])
 
 
 def sensor_in(name: str) -> str:
@@ -171,7 +173,7 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | No
     except ValueError:
         is_lines = False
     if is_lines:
-        return _of_objects(member, {"lines": True}, rows)
+        return [_objects(member, {"lines": True}, rows)]
     try:
         return _document(member, parsed_json(content))
     except ValueError:
@@ -185,7 +187,7 @@ def _document(member: Member, document: Any) -> Sequence[Sheet | None]:
     for keys in sorted(lists, key=lambda one: len(lists[one]), reverse=True):
         rows = lists[keys][:MOST_OBJECTS]
         if isinstance(rows[0], dict) and len(rows) > len(rows[0]):
-            return _of_objects(member, {"rows": keys} if keys else {}, rows)
+            return [_objects(member, {"rows": keys} if keys else {}, rows)]
         found = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
         if found is not None:
             return [found]
@@ -210,9 +212,10 @@ def _table(
     notes: list[str] = []
     hertz = None
     for where, value in leaves.items():
-        if where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float):
+        is_pause = where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float)
+        if is_pause and value > 0:
             said["interval_ms"] = where
-            hertz = 1000 / value if value > 0 else None
+            hertz = 1000 / value
         if not isinstance(value, list) or len(value) != len(rows[0]):
             continue
         called = [one.get("name") if isinstance(one, dict) else one for one in value]
@@ -233,28 +236,12 @@ def _table(
     return None if sheet is None else replace(sheet, hertz=hertz)
 
 
-def _of_objects(
-    member: Member, said: Mapping[str, Any], rows: Sequence[Any]
-) -> Sequence[Sheet | None]:
-    """Return the sheets of readings that are objects, one for each sensor that they say."""
+def _objects(member: Member, said: Mapping[str, Any], rows: Sequence[Any]) -> Sheet | None:
+    """Return the sheet of readings that are objects, with the keys of all."""
     objects = [row for row in rows if isinstance(row, dict)]
-    key = next((key for key in objects[0] if sensor_in(str(objects[0][key]))), None)
-    if key is None:
-        return [_objects(member, said, objects, "")]
-    by_sensor: dict[str, list[dict[str, Any]]] = {}
-    for row in objects:
-        by_sensor.setdefault(str(row.get(key)), []).append(row)
-    named = {**said, "sensor": key}
-    return [_objects(member, named, own, sensor) for sensor, own in by_sensor.items()]
-
-
-def _objects(
-    member: Member, said: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], sensor: str
-) -> Sheet | None:
-    """Return the sheet of objects, those of one sensor."""
-    names = [name for name in rows[0] if name != said.get("sensor")][:MOST_COLUMNS]
-    cells = [cells_of(row, names) for row in rows]
-    return _sheet(member, {"json": said}, names, cells, [], sensor)
+    names = list(dict.fromkeys(key for row in objects for key in row))[:MOST_COLUMNS]
+    cells = [cells_of(row, names) for row in objects]
+    return _sheet(member, {"json": said}, names, cells, [], "")
 
 
 def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
@@ -340,8 +327,7 @@ def _sheet(
     if sensor is None:
         sensor = sensor_in(PurePosixPath(member.name).stem)
     numbered = [str(at + 1) for at in range(len(rows[0]))]
-    kept = rows[: MOST_VALUES // max(1, len(rows[0]))]
-    return Sheet(member, said, names or numbered, kept, bool(names), notes, sensor)
+    return Sheet(member, said, names or numbered, rows, bool(names), notes, sensor)
 
 
 def _encoding(content: bytes) -> str | None:
