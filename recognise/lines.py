@@ -7,6 +7,7 @@ the bytes that are kept between two blocks.
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,18 +17,7 @@ from numpy.typing import NDArray
 
 COLUMNS = ("t", "ax", "ay", "az", "gx", "gy", "gz")
 """Seconds; acceleration; angular velocity."""
-KNOWN = {
-    "time": "t",
-    "timestamp": "t",
-    **{f"acc{mark}{axis}": f"a{axis}" for mark in ("", "_") for axis in "xyz"},
-    **{
-        f"{word}{mark}{axis}": f"g{axis}"
-        for word in ("gyr", "gyro")
-        for mark in ("", "_")
-        for axis in "xyz"
-    },
-    **{name: name for name in COLUMNS},
-}
+_KNOWN = re.compile(r"(?P<time>t|time|timestamp)|(?P<kind>a|acc_?|g|gyro?_?)(?P<axis>[xyz])")
 """What a column may be called, in small letters."""
 LONGEST_LINE_BYTES = 4096
 COMMENT = "#"
@@ -64,6 +54,10 @@ class Block:
     note: str = ""
 
 
+class _NoReading(Exception):
+    """What is wrong with a line."""
+
+
 class ReadingParser:
     """A parser of lines that come in chunks of bytes."""
 
@@ -71,7 +65,7 @@ class ReadingParser:
         self._rest = b""
         self._skipping = False
         self._number = 0
-        self._names: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = COLUMNS
         self._order = tuple(range(len(COLUMNS)))
         self._first = True
         self._refusal = ""
@@ -97,55 +91,48 @@ class ReadingParser:
 
     def _block(self, lines: Sequence[bytes]) -> Block:
         problems: list[tuple[int, str]] = []
-        readings = []
+        readings: list[list[float]] = []
         for line in lines:
             if self._refusal:
                 break
-            found = self._reading(line, problems)
-            if found is not None:
-                readings.append(found)
+            try:
+                readings += self._reading(line)
+            except _NoReading as problem:
+                problems.append((self._number, str(problem)))
         rows = np.array(readings, np.float64).reshape(-1, len(COLUMNS))
         return Block(rows, tuple(problems), refusal=self._refusal)
 
-    def _reading(self, line: bytes, problems: list[tuple[int, str]]) -> list[float] | None:
+    def _reading(self, line: bytes) -> list[list[float]]:
+        """Return the reading of a line, or none. Raises _NoReading."""
         if not self._skipping:
             self._refuse_other_content(line)
         self._number += 1
         if self._refusal:
-            return None
+            return []
         if self._skipping or len(line) > LONGEST_LINE_BYTES:
             self._skipping = self._first = False
-            problems.append(
-                (
-                    self._number,
-                    f"expected {','.join(COLUMNS)}, got more than {LONGEST_LINE_BYTES} bytes",
-                )
+            raise _NoReading(
+                f"expected {','.join(COLUMNS)}, got more than {LONGEST_LINE_BYTES} bytes"
             )
-            return None
         text = line.decode("utf-8", "replace").lstrip("\ufeff").strip()
         is_comment = text.startswith(COMMENT)
         words = _cells(text.lstrip(COMMENT))
         if not text or (is_comment and not _may_be_names(words)):
-            return None
-        numbers = [_number(word) for word in words]
-        # pandas numbers columns without names: whose they are is unknown.
-        is_numbered = self._first and words == [str(place) for place in range(len(words))]
-        if (
-            len(words) == len(COLUMNS)
-            and None not in numbers
-            and not is_comment
-            and not is_numbered
-        ):
-            self._first = False
-            return [float(words[place]) for place in self._order]
-        if is_numbered or self._is_header(words):
-            self._header(words, problems)
-        else:
-            shown = text[:_SHOWN]
-            reason = f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}{_separator(text)}"
-            problems.append((self._number, reason))
+            return []
+        is_first = self._first
         self._first = False
-        return None
+        # pandas numbers columns without names: whose they are is unknown.
+        is_numbered = is_first and words == [str(place) for place in range(len(words))]
+        are_numbers = len(words) == len(COLUMNS) and None not in map(_number, words)
+        if are_numbers and not is_comment and not is_numbered:
+            return [[float(words[place]) for place in self._order]]
+        if not is_numbered and not _is_header(words, is_first):
+            shown = text[:_SHOWN]
+            raise _NoReading(
+                f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}{_separator(text)}"
+            )
+        self._header(words, is_first)
+        return []
 
     def _refuse_other_content(self, line: bytes) -> None:
         """Look at the first line, or at its beginning."""
@@ -162,45 +149,54 @@ class ReadingParser:
         if what is not None:
             self._refusal = f"expected lines of text, {','.join(COLUMNS)}, got {what}"
 
-    def _is_header(self, words: Sequence[str]) -> bool:
-        """Return whether these words are names of columns.
-
-        The first line is one of names if it has a word that is no number. A later one has words
-        alone, at least as many as a reading. A first line of numbers alone may be the end of a
-        line, as a live sensor gives it.
-        """
-        is_number = [_number(word) is not None for word in words]
-        has_words = any(word and not number for word, number in zip(words, is_number, strict=True))
-        return has_words and (self._first or (len(words) >= len(COLUMNS) and not any(is_number)))
-
-    def _header(self, words: Sequence[str], problems: list[tuple[int, str]]) -> None:
-        names = tuple(KNOWN.get(word.lower(), "") for word in words)
+    def _header(self, words: Sequence[str], is_first: bool) -> None:
+        """Take the names of columns. Raises _NoReading for those that are here already."""
+        names = tuple(map(_known, words))
         shown = ",".join(words)[:_SHOWN]
         if sorted(names) != sorted(COLUMNS):
+            why = _separator(shown) or (_odd_names(words) if is_first else _BEHIND)
             self._refusal = (
                 f"line {self._number}: expected the names {','.join(COLUMNS)} in any order, got"
-                f" {shown!r}{_separator(shown) or (_odd_names(words) if self._first else _BEHIND)}"
+                f" {shown!r}{why}"
             )
-        elif self._first:
+        elif is_first:
             self._names = names
-            self._order = tuple(names.index(name) for name in COLUMNS)
-        elif names != (self._names or COLUMNS):
+            self._order = tuple(map(names.index, COLUMNS))
+        elif names != self._names:
             self._refusal = (
                 f"line {self._number}: expected the columns in one order, got other names,"
                 f" {shown!r}, behind readings; give each recording a file of its own"
             )
         else:
-            problems.append(
-                (self._number, f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}")
-            )
+            raise _NoReading(f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}")
+
+
+def _is_header(words: Sequence[str], is_first: bool) -> bool:
+    """Return whether these words are names of columns.
+
+    The first line is one of names if it has a word that is no number. A later one has words alone,
+    at least as many as a reading. A first line of numbers alone may be the end of a line, as a live
+    sensor gives it.
+    """
+    numbers = [_number(word) for word in words]
+    has_words = any(word and number is None for word, number in zip(words, numbers, strict=True))
+    are_words = len(words) >= len(COLUMNS) and set(numbers) == {None}
+    return has_words and (is_first or are_words)
+
+
+def _known(name: str) -> str:
+    """Return which of the columns has this name; empty where none has."""
+    found = _KNOWN.fullmatch(name.lower())
+    if found is None:
+        return ""
+    return "t" if found["time"] else f"{found['kind'][0]}{found['axis']}"
 
 
 def _cells(text: str) -> list[str]:
     """Return the words between commas, without the quotes around them."""
     words = text.split(",")
-    if '"' in text:
-        with suppress(csv.Error):
-            words = next(csv.reader([text], skipinitialspace=True))
+    with suppress(csv.Error):
+        words = next(csv.reader([text], skipinitialspace=True), words)
     return [word.strip() for word in words]
 
 

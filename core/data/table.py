@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.archive import Tree
-from core.data.number_words import is_missing, is_number, no_number
+from core.data.number_words import no_number
 from core.errors import DataError
 
 ACTIVITIES = "activity_labels.txt"
@@ -112,29 +112,9 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _is_like_a_number(word: str) -> bool:
-    return is_number(word) or is_missing(word) or no_number(word) is not None
-
-
 def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataError:
     for number, line in enumerate(_lines(text), start=1):
         words = line.split()
-        joined = line.replace(";", " ").replace(",", " ").split()
-        if (
-            words
-            and len(words) != columns
-            and len(joined) == columns
-            and all(map(is_number, joined))
-        ):
-            return DataError(
-                f"{where}:{number}: expected {columns} numbers, got {len(words)},"
-                f" {line.strip()[:40]!r}; put spaces between them"
-            )
-        if words and number == 1 and not any(map(_is_like_a_number, (*joined, *words))):
-            return DataError(
-                f"{where}:1: expected {columns} numbers, got {line.strip()[:40]!r}; this file has"
-                " no line of names, remove it"
-            )
         if words and len(words) != columns:
             return DataError(
                 f"{where}:{number}: expected {columns} numbers, got {len(words)}; a row was cut"
@@ -144,12 +124,10 @@ def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataE
             try:
                 value = float(word.replace("_", "?"))
             except ValueError:
-                reason = no_number(word)
-                if reason:
-                    remedy = f": {reason}"
-                else:
-                    remedy = "; correct the line"
-                return DataError(f"{where}:{number}: expected a number, got {word[:40]!r}{remedy}")
+                return DataError(
+                    f"{where}:{number}: expected a number, got {word[:40]!r}:"
+                    f" {no_number(word) or 'correct the line'}"
+                )
             if not math.isfinite(value):
                 return DataError(
                     f"{where}:{number}: expected a finite number, got {word[:40]!r}; remove or"

@@ -1,7 +1,7 @@
 """Readings in an array of a MATLAB file or of an .npz: a row a reading, columns without names."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TEXT_BYTES, open_zip
-from core.data.described.text_rows import AT_ONCE, Rows, TextRows
+from core.data.described.text_rows import Rows, TextRows
 from core.errors import DataError, reason_of
 
 
@@ -18,18 +18,10 @@ class ArrayRows(TextRows):
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in their order. Raises DataError."""
-        array = self._array()
-        names = tuple(map(str, range(1, array.shape[1] + 1)))
-        places = self._places(names, 1)
-        for start in range(0, len(array), AT_ONCE):
-            cells = [list(map(repr, row)) for row in array[start : start + AT_ONCE].tolist()]
-            yield self._chunk(cells, start + 1, places, len(names))
-
-    def _array(self) -> NDArray[Any]:
         name = str(self._form.array)
         content = self._member.read()
         try:
-            found = np.asarray(loaded(content, name)[name])
+            found = np.asarray(loaded(content, LARGEST_TEXT_BYTES, name)[name])
         except Exception as problem:  # SciPy promises no types of errors over damaged files
             raise DataError(
                 f"{self._member.where}: expected an array {name!r:.40} of a MATLAB 5 file or an"
@@ -40,21 +32,28 @@ class ArrayRows(TextRows):
                 f"{self._member.where}: {name:.40}: expected numbers of shape (readings, columns),"
                 f" got {found.dtype} {found.shape}; name another array"
             )
-        return found
+        yield from self._of_table(tuple(map(str, range(1, found.shape[1] + 1))), cells_of(found))
 
 
-def loaded(content: bytes, name: str | None = None) -> Any:
-    """Return the arrays of a file by name; none says that it is larger than a file may be.
+def cells_of(array: NDArray[Any]) -> Iterator[list[str]]:
+    """Yield the values of each row of a table, (rows, columns), as a text has them."""
+    return (list(map(repr, row.tolist())) for row in array)
+
+
+def loaded(content: bytes, most_bytes: int, name: str | None = None) -> Mapping[str, Any]:
+    """Return the arrays of a file by name; none says that it is larger than `most_bytes`.
 
     Raises what NumPy and SciPy raise.
     """
     stream = io.BytesIO(content)
     if content.startswith(b"PK"):
-        open_zip(stream, "arrays", LARGEST_TEXT_BYTES).close()
-        return np.load(stream, allow_pickle=False)
+        open_zip(stream, "arrays", most_bytes).close()
+        archive: Mapping[str, Any] = np.load(stream, allow_pickle=False)
+        return archive
     from scipy.io import loadmat, whosmat
 
     values = max((prod(shape) for _, shape, _ in whosmat(stream)), default=0)
-    if values > LARGEST_TEXT_BYTES // 8:
+    if values > most_bytes // 8:
         raise ValueError(f"an array of {values} values")
-    return loadmat(stream, variable_names=None if name is None else [name])
+    arrays: Mapping[str, Any] = loadmat(stream, variable_names=None if name is None else [name])
+    return arrays

@@ -70,7 +70,7 @@ class ColumnLook:
         """Whether it may be the time of readings of which the newest is first."""
         if self.numbers is None or not _TIME_NAME.search(self.name):
             return False
-        return _rises(-np.diff(self.numbers[np.isfinite(self.numbers)]))
+        return _rises(-np.diff(self.numbers[np.isfinite(self.numbers)]), _RISING / 2)
 
     @property
     def unit_of_time(self) -> str:
@@ -94,7 +94,7 @@ class ColumnLook:
 
 def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
     """Look at every column."""
-    looks = [_look(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
+    looks = [look_at(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
     return [
         replace(one, is_source=says_source(sheet.column(at), _others(looks, at)))
         for at, one in enumerate(looks)
@@ -111,29 +111,38 @@ def _others(looks: Sequence[ColumnLook], at: int) -> NDArray[np.float64]:
     return np.nan_to_num(np.stack(numbers, axis=1)) if numbers else np.zeros((0, 1))
 
 
-def _look(name: str, cells: Sequence[str]) -> ColumnLook:
+def look_at(name: str, cells: Sequence[str]) -> ColumnLook:
+    """Look at one column, whose cells have no blanks around them."""
     known = list(dict.fromkeys(cell for cell in cells if not is_missing(cell)))
     samples = [word[:24] for word in known[:SHOWN]]
-    numbers = np.array([number(cell) for cell in cells])
-    are_numbers = np.isfinite(numbers)
-    given = sum(not is_missing(cell) for cell in cells)
-    if given and are_numbers.sum() >= MOSTLY * given:
-        units, hertz = _units(numbers[are_numbers], bool(_TIME_NAME.search(name)))
-        words = [word[:24] for word in known if not np.isfinite(number(word))][:SHOWN]
-        same = float((np.diff(numbers[are_numbers]) == 0).mean()) if are_numbers.sum() > 1 else 0.0
-        return ColumnLook(name, samples, len(known), numbers, units, hertz, words, (), same)
-    patterns = []
-    rate, doubles = None, 0.0
+    numbers = np.array(list(map(number, cells)))
+    finite = numbers[np.isfinite(numbers)]
+    if known and len(finite) >= MOSTLY * sum(not is_missing(cell) for cell in cells):
+        steps = np.diff(finite)
+        rates = {}
+        if _rises(steps, 0.0 if _TIME_NAME.search(name) else _RISING / 2):
+            rates = {unit: _rate(steps * factor) for unit, factor in UNITS_OF_TIME.items()}
+        units = [unit for unit, rate in rates.items() if LEAST_HZ <= rate <= MOST_HZ]
+        return ColumnLook(
+            name,
+            samples,
+            len(known),
+            numbers,
+            units,
+            hertz=rates[units[0]] if len(units) == 1 else None,
+            words=[word[:24] for word in known if not np.isfinite(number(word))][:SHOWN],
+            doubles=float((steps == 0).mean()) if len(steps) else 0.0,
+        )
+    look = ColumnLook(name, samples, len(known), None)
     for pattern in (None, *patterns_of(known[0])) if known else ():
         steps = _steps(cells, pattern)
-        if len(steps) and (steps >= 0).mean() >= _RISING and (steps > 0).any():
-            patterns.append(pattern or "")
+        if _rises(steps, 0.0):
             doubles = float((steps == 0).mean())
-            rate = 1.0 / float(np.median(steps[steps > 0])) / (1 - doubles)
-    units = ("iso",) if "" in patterns else ()
-    if units:
-        patterns = []
-    return ColumnLook(name, samples, len(known), None, units, rate, (), patterns, doubles)
+            look = replace(look, hertz=_rate(steps), doubles=doubles)
+            if pattern is None:
+                return replace(look, units=("iso",))
+            look = replace(look, patterns=(*look.patterns, pattern))
+    return look
 
 
 def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
@@ -147,28 +156,19 @@ def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
         return np.zeros(0)
 
 
-def _rises(steps: NDArray[np.float64]) -> bool:
+def _rises(steps: NDArray[np.float64], least: float) -> bool:
+    """Whether few steps fall, and more than the `least` share rise."""
     return (
         len(steps) > 1
         and float((steps >= 0).mean()) >= _RISING
-        and float((steps > 0).mean()) >= _RISING / 2
+        and float((steps > 0).mean()) > least
     )
 
 
-def _units(times: NDArray[np.float64], is_named: bool) -> tuple[Sequence[str], float | None]:
-    """Return the units of time that a column can be in, and the rate in the only one.
-
-    With the name of a time several readings may have each.
-    """
-    steps = np.diff(times)
+def _rate(steps: NDArray[np.float64]) -> float:
+    """Return the readings a second, of which several may have one time."""
     rising = steps > 0
-    is_time = is_named and rising.any() and (steps >= 0).mean() >= _RISING
-    if not is_time and not _rises(steps):
-        return (), None
-    step = float(np.median(steps[rising])) * float(rising.mean())
-    rates = {unit: 1.0 / (step * factor) for unit, factor in UNITS_OF_TIME.items()}
-    possible = [unit for unit, rate in rates.items() if LEAST_HZ <= rate <= MOST_HZ]
-    return possible, rates[possible[0]] if len(possible) == 1 else None
+    return 1.0 / (float(np.median(steps[rising])) * float(rising.mean()))
 
 
 def triples(columns: Sequence[ColumnLook]) -> Mapping[str, Sequence[ColumnLook]]:

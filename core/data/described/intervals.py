@@ -1,18 +1,19 @@
 """Labels as a file of intervals says them: begin, end and label, with person and session or not."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.described.description import IntervalForm, RecordingFormat
+from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, Sheaf, members_of
 from core.data.described.path_pattern import PathPattern
-from core.data.described.text_rows import LOCAL, Damage, TextRows
+from core.data.described.text_rows import LOCAL, Damage, Rows, TextRows, whole
 from core.data.described.time_form import TimeForm
 from core.errors import DataError
 
@@ -21,6 +22,9 @@ EPOCH = 1e8
 """Seconds that are of a date, not of a device's own clock."""
 OVERLAP = 1.0
 """Seconds that two recordings may have in common."""
+LEAST_HERTZ = 20.0
+"""Readings a second where a format does not say them."""
+LITTLE_MORE = 1.001
 WITHOUT = 0.2
 """The share of intervals that may have no reading."""
 
@@ -28,13 +32,24 @@ Whose = tuple[str, str, str]
 """Folder, person and session; what is not said is empty."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Labels:
-    """Intervals in the order of their begins: seconds (n,), and a word for each."""
+    """Intervals in the order of their begins: seconds (n,), a word and whether it is used for each.
+
+    spans: by recording the first and last time, and the first and last call of `Intervals.words`.
+    """
 
     begins: NDArray[np.float64]
     ends: NDArray[np.float64]
     words: Sequence[str]
+    used: NDArray[np.bool_]
+    spans: dict[Whose, tuple[float, float, int, int]] = field(default_factory=dict)
+
+    @property
+    def recorded(self) -> tuple[float, float]:
+        """The times of the first and the last reading of all recordings."""
+        firsts, lasts, _, _ = zip(*self.spans.values(), strict=True)
+        return min(firsts), max(lasts)
 
 
 class Intervals:
@@ -51,23 +66,15 @@ class Intervals:
         for member in members_of(source):
             fits = pattern.fits(member.name)
             if fits is not None:
-                for whose, interval in self._read(member, self._how, fits[1]):
-                    found[whose].append(interval)
+                self._read(member, fits[1], found)
         if not found:
             raise DataError(
                 f"{source}: expected intervals in a file {self._how.file}, found none; restore it,"
                 " or correct label.intervals"
             )
         is_of_rows = self._how.unit == "rows"
-        self._labels = {whose: _sorted(source, rows, is_of_rows) for whose, rows in found.items()}
-        self._seen: dict[Whose, list[float]] = {}
-        """By whose the intervals are: first and last time of a reading, and how many are within."""
-        self._used = {
-            whose: np.zeros(len(one.words), np.bool_) for whose, one in self._labels.items()
-        }
-        """Which of the intervals have a reading."""
-        self._spans: dict[Whose, dict[Whose, list[float]]] = defaultdict(dict)
-        """By recording: first and last time, and the first and last call of `words`."""
+        step = 0.0 if is_of_rows else 1 / (form.time.hertz or LEAST_HERTZ)
+        self._labels = {whose: _sorted(source, rows, step) for whose, rows in found.items()}
         self._calls = 0
         self._missed: Whose = ("", "", "")
 
@@ -76,10 +83,9 @@ class Intervals:
     ) -> list[str]:
         """Return the word of each of these times of a session, empty without one."""
         path = PurePosixPath(sheaf.name)
-        stem = path.stem if session == sheaf.name else session
-        keys = [self._key((str(path.parent), person, one)) for one in (session, path.name, stem)]
-        whose = next((key for key in keys if key in self._labels), keys[0])
-        labels = self._labels.get(whose)
+        names = (session, path.name, path.stem)
+        keys = [self._key((str(path.parent), person, name)) for name in names]
+        labels = next((self._labels[key] for key in keys if key in self._labels), None)
         if labels is None:
             self._missed = keys[0]
             if self._how.unit == "rows":
@@ -90,19 +96,12 @@ class Intervals:
             return [""] * len(times)
         places = np.searchsorted(labels.begins, times, side="right") - 1
         is_within = (places >= 0) & (times <= labels.ends[places])
-        first, last, within = self._seen.get(whose, (np.inf, -np.inf, 0.0))
-        self._seen[whose] = [
-            min(first, float(times.min())),
-            max(last, float(times.max())),
-            within + float(is_within.sum()),
-        ]
-        self._used[whose][places[is_within]] = True
+        labels.used[places[is_within]] = True
         self._calls += 1
         recording = sheaf.name, person, session
-        span = self._spans[whose].setdefault(recording, [np.inf, -np.inf, self._calls, 0.0])
-        span[0] = min(span[0], float(times.min()))
-        span[1] = max(span[1], float(times.max()))
-        span[3] = self._calls
+        first, last, begun, _ = labels.spans.get(recording, (np.inf, -np.inf, self._calls, 0))
+        span = min(first, float(times.min())), max(last, float(times.max()))
+        labels.spans[recording] = (*span, begun, self._calls)
         return [
             labels.words[place] if is_in else ""
             for place, is_in in zip(places.tolist(), is_within.tolist(), strict=True)
@@ -110,12 +109,17 @@ class Intervals:
 
     def note(self) -> str:
         """Return which intervals have no reading, in words; empty where all have one."""
-        unrecorded = [" ".join(filter(None, one)) for one in self._labels if one not in self._seen]
-        without = sum(int((~self._used[whose]).sum()) for whose in self._seen)
+        unrecorded = [_named(whose) for whose, one in self._labels.items() if not one.spans]
+        without = sum(int((~labels.used).sum()) for labels in self._recorded.values())
         parts = [f"{without} intervals without a reading"] if without else []
         if unrecorded:
             parts.append(f"intervals of no recording: {', '.join(unrecorded[:MOST_NAMED])}")
         return "; ".join(parts)
+
+    @property
+    def _recorded(self) -> dict[Whose, _Labels]:
+        """The intervals of those of whom there is a recording."""
+        return {whose: labels for whose, labels in self._labels.items() if labels.spans}
 
     def refuse_elsewhere(self, source: Path, clocks: Collection[str]) -> None:
         """Raises DataError where readings and intervals do not belong together.
@@ -123,31 +127,29 @@ class Intervals:
         `clocks` are those of the readings. Their times are others, or none have a zone, or
         intervals have no reading, or are of several recordings.
         """
-        if not self._seen:
-            pair = next(iter(self._labels)), self._missed
-            named, own = (" ".join(filter(None, one)) for one in pair)
+        if not self._recorded:
+            named, own = map(_named, (next(iter(self._labels)), self._missed))
             raise DataError(
                 f"{source}: {self._how.file}: no interval is of a recording: they are of"
                 f" {named!r:.60}, recordings are of {own!r:.60}; correct their person or session"
             )
         self._refuse_zones(source, clocks)
-        for whose, (first, last, within) in self._seen.items():
-            labels = self._labels[whose]
-            if not within:
+        for whose, labels in self._recorded.items():
+            first, last = labels.recorded
+            unused = np.flatnonzero(~labels.used)
+            if len(unused) == len(labels.words):
                 raise DataError(
-                    f"{source}: {' '.join(filter(None, whose))}: no interval has a reading: they"
+                    f"{source}: {_named(whose)}: no interval has a reading: they"
                     f" begin from {labels.begins[0]:.12g} to {labels.begins[-1]:.12g} s, and"
                     f" readings lie from {first:.12g} to {last:.12g}; correct label.intervals.unit,"
                     " or give both one clock"
                 )
-            without = np.flatnonzero(~self._used[whose])
-            if len(without) > max(1.0, WITHOUT * len(labels.words)):
+            if len(unused) > max(1.0, WITHOUT * len(labels.words)):
                 raise DataError(
-                    f"{source}: {' '.join(filter(None, whose))}: {len(without)} of"
-                    f" {len(labels.words)} intervals have no reading, such as"
-                    f" {labels.words[without[0]]!r:.40} from {labels.begins[without[0]]:.12g} s;"
-                    f" readings lie from {first:.12g} to {last:.12g}; correct time.zone or the"
-                    " unit, or remove those of other times"
+                    f"{source}: {_named(whose)}: {len(unused)} of {len(labels.words)} intervals"
+                    f" have no reading, such as {labels.words[unused[0]]!r:.40} from"
+                    f" {labels.begins[unused[0]]:.12g} s; readings lie from {first:.12g} to"
+                    f" {last:.12g}; correct time.zone or the unit, or remove those of other times"
                 )
         if self._how.unit == "rows":
             self._refuse_cut_short(source)
@@ -157,7 +159,7 @@ class Intervals:
     def _refuse_zones(self, source: Path, clocks: Collection[str]) -> None:
         """Raises DataError for dates without a zone beside times of the world's clock."""
         begins = min(labels.begins[0] for labels in self._labels.values())
-        first = min(one[0] for one in self._seen.values())
+        first = min(labels.recorded[0] for labels in self._recorded.values())
         both = [("readings", set(clocks), first), ("intervals", self._clocks, begins)]
         for (one, own, _), (other, others, begin) in (both, both[::-1]):
             if LOCAL in own and LOCAL not in others and begin > EPOCH:
@@ -171,16 +173,16 @@ class Intervals:
 
         Those in turn are of devices with one clock, and the world has one.
         """
-        for whose, spans in self._spans.items():
-            latest: tuple[Whose, list[float]] | None = None
-            for recording, span in sorted(spans.items(), key=itemgetter(1)):
+        for whose, labels in self._recorded.items():
+            latest: tuple[Whose, tuple[float, float, int, int]] | None = None
+            for recording, span in sorted(labels.spans.items(), key=itemgetter(1)):
                 if latest is not None and span[0] + OVERLAP < latest[1][1] and span[0] < EPOCH:
                     before, after = sorted((latest[1][2:], span[2:]))
                     if before[1] < after[0]:
                         at = 0 if recording[0] != latest[0][0] else 2
                         raise DataError(
                             f"{source}: {self._how.file}: the intervals of"
-                            f" {' '.join(filter(None, whose))} are of two recordings of the same"
+                            f" {_named(whose)} are of two recordings of the same"
                             f" times ({latest[0][at]}, {recording[at]}); say the session of both,"
                             " give them one clock, or write label.intervals.shared: true if they"
                             " were made at once"
@@ -193,12 +195,12 @@ class Intervals:
         rate = self._form.time.hertz
         assert rate is not None
         for whose, labels in self._labels.items():
-            _, last, _ = self._seen.get(whose, (0.0, -1.0 / rate, 0.0))
+            last = labels.recorded[1] if labels.spans else -1.0 / rate
             if labels.ends[-1] > last:
                 rows, end = (round(moment * rate) + 1 for moment in (last, labels.ends[-1]))
                 raise DataError(
                     f"{source}: {self._how.file}: ends at row {end} of a recording of {rows} rows"
-                    f" ({' '.join(filter(None, whose))}); correct the line or the recording"
+                    f" ({_named(whose)}); correct the line or the recording"
                 )
 
     def _key(self, whose: Whose) -> Whose:
@@ -215,58 +217,54 @@ class Intervals:
         )
 
     def _read(
-        self, member: Member, how: IntervalForm, said: dict[str, str]
-    ) -> list[tuple[Whose, tuple[float, float, str]]]:
-        asked = [how.label, *filter(None, (how.person, how.session))]
-        begins, words = self._column(member, how.begin, asked)
-        ends = np.full(len(begins), np.nan)
+        self,
+        member: Member,
+        said: Mapping[str, str],
+        found: dict[Whose, list[tuple[float, float, str]]],
+    ) -> None:
+        """Add the intervals of a file. Raises DataError."""
+        how = self._how
+        asked = filter(None, (how.label, how.person, how.session))
+        rows = self._column(member, how.begin, list(asked))
+        ends = np.full(len(rows.times), np.nan)
         if how.end is not None:
-            ends, _ = self._column(member, how.end, [])
-        folder = str(PurePosixPath(member.name).parent)
-        count = len(begins)
-        people = words[how.person] if how.person else [said.get("person", "")] * count
-        sessions = words[how.session] if how.session else [said.get("session", "")] * count
-        rows = zip(people, sessions, begins.tolist(), ends.tolist(), words[how.label], strict=True)
-        return [
-            (self._key((folder, person.strip(), session.strip())), (begin, end, word.strip()))
-            for person, session, begin, end, word in rows
+            ends = self._column(member, how.end, []).times
+        whose = [
+            rows.words[column] if column else repeat(said.get(word, ""))
+            for column, word in ((how.person, "person"), (how.session, "session"))
         ]
+        folder = str(PurePosixPath(member.name).parent)
+        for *names, begin, end, word in zip(
+            *whose, rows.times.tolist(), ends.tolist(), rows.words[how.label], strict=False
+        ):
+            person, session = map(str.strip, names)
+            found[self._key((folder, person, session))].append((begin, end, word.strip()))
 
-    def _column(
-        self, member: Member, names: tuple[str, ...], asked: Sequence[str]
-    ) -> tuple[NDArray[np.float64], dict[str, list[str]]]:
-        """Return a column as seconds, and the words of others. Raises DataError."""
-        rate = self._form.time.hertz
-        unit = "s" if self._how.unit == "rows" else self._how.unit
-        form = self._form.model_copy(
-            update={
-                "text": self._how.text,
-                "time": TimeForm(
-                    column=names,
-                    unit=unit,
-                    pattern=self._how.pattern,
-                    zone=self._form.time.zone,
-                ),
-                "missing": (),
-            }
+    def _column(self, member: Member, names: tuple[str, ...], asked: Sequence[str]) -> Rows:
+        """Return the words of columns, with one as seconds. Raises DataError."""
+        how = self._how
+        time = TimeForm(
+            column=names,
+            unit="s" if how.unit == "rows" else how.unit,
+            pattern=how.pattern,
+            zone=self._form.time.zone,
         )
+        form = self._form.model_copy(update={"text": how.text, "time": time, "missing": ()})
         damage = Damage(clocks=self._clocks)
-        chunks = list(TextRows(member, form, (), asked, damage).chunks())
+        rows = whole(TextRows(member, form, (), asked, damage).chunks())
         if damage.bad:
             raise DataError(f"{damage.first}; correct the interval")
-        times = np.concatenate([chunk.times for chunk in chunks])
-        if self._how.unit == "rows":
-            assert rate is not None
-            times = (times - 1) / rate
-        words = {name: [word for chunk in chunks for word in chunk.words[name]] for name in asked}
-        return times, words
+        if how.unit == "rows":
+            assert self._form.time.hertz is not None
+            return replace(rows, times=(rows.times - 1) / self._form.time.hertz)
+        return rows
 
 
-def _sorted(source: Path, rows: list[tuple[float, float, str]], is_of_rows: bool) -> _Labels:
+def _sorted(source: Path, rows: list[tuple[float, float, str]], step: float) -> _Labels:
     """Return intervals by their begins; without an end each lasts up to the next.
 
-    Raises DataError for one that ends before it begins, or has a part of another. Of rows the last
-    one belongs to an interval, too.
+    Raises DataError for one that ends before it begins, or has more than a `step` in seconds of
+    another one. Without steps the last reading belongs to an interval, too.
     """
     ordered = sorted(rows)
     begins = np.array([begin for begin, _, _ in ordered])
@@ -274,19 +272,23 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]], is_of_rows: bool
     words = [word for _, _, word in ordered]
     if np.isnan(ends).all():
         ends = np.append(begins[1:], np.inf)
-    for place in range(len(words)):
-        said = f"{source}: the interval of {words[place]!r:.40} from {begins[place]:.12g} s"
-        if ends[place] < begins[place]:
-            raise DataError(f"{said} ends before it, at {ends[place]:.12g}; correct it")
-        if not place:
-            continue
-        is_shared = begins[place] == (ends if is_of_rows else begins)[place - 1]
-        if is_shared or begins[place] < ends[place - 1]:
-            raise DataError(
-                f"{said} begins within that of {words[place - 1]!r:.40}, which ends at"
-                f" {ends[place - 1]:.12g}; correct one of them"
-            )
-    return _Labels(begins, ends, words)
+    # A sum of steps has an error in its last place.
+    is_within = begins[1:] < ends[:-1] - step * LITTLE_MORE
+    is_within |= begins[1:] == (begins if step else ends)[:-1]
+    is_turned = ends < begins
+    for place in np.flatnonzero(is_turned | np.append(False, is_within))[:1].tolist():
+        named = f"{source}: the interval of {words[place]!r:.40} from {begins[place]:.12g} s"
+        if is_turned[place]:
+            raise DataError(f"{named} ends before it, at {ends[place]:.12g}; correct it")
+        raise DataError(
+            f"{named} begins within that of {words[place - 1]!r:.40}, which ends at"
+            f" {ends[place - 1]:.12g}; correct one of them"
+        )
+    return _Labels(begins, ends, words, np.zeros(len(words), np.bool_))
+
+
+def _named(whose: Whose) -> str:
+    return " ".join(filter(None, whose))
 
 
 def _plain(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.data.described.description import JsonForm
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
-from core.data.described.text_rows import AT_ONCE, Rows, TextRows
+from core.data.described.text_rows import Rows, TextRows
 from core.errors import DataError, reason_of
 from core.json_file import parsed_json
 
@@ -42,10 +42,7 @@ class JsonRows(TextRows):
             ]
         else:
             names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
-        places = self._places(names, 1)
-        for start in range(0, len(rows), AT_ONCE):
-            cells = [_cells(row, names) for row in rows[start : start + AT_ONCE]]
-            yield self._chunk(cells, start + 1, places, len(names))
+        yield from self._of_table(names, (cells_of(row, names) for row in rows))
 
     def _document(self) -> Any:
         content = self._member.read(LARGEST_DOCUMENT_BYTES)
@@ -126,7 +123,7 @@ def _value(document: Any, keys: str) -> Any:
     return document
 
 
-def _cells(row: Any, names: Sequence[str]) -> list[str]:
+def cells_of(row: Any, names: Sequence[str]) -> list[str]:
     """Return the values of one reading as a line of text has them."""
     if isinstance(row, dict):
         return [_word(row.get(name)) for name in names]

@@ -7,7 +7,6 @@ another is copied to a temporary file, which memory holds while it is small.
 import gzip
 import shutil
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -140,7 +139,7 @@ class Sheaf:
     """The files of one recording: one, or one a sensor; and what their path says."""
 
     name: str
-    files: Mapping[str | None, Member]
+    files: dict[str | None, Member]
     said: Mapping[str, str]
 
     @property
@@ -164,12 +163,9 @@ def sheaves(
     """
     patterns = [PathPattern(_inner(one) if unlabelled else one) for one in form.files]
     begins = set[str]()
-    found: dict[str, dict[str | None, Member]] = defaultdict(dict)
-    said: dict[str, dict[str, str]] = {}
-    seen = 0
-    for member in members_of(source) if members is None else members:
-        seen += 1
-        if seen > MOST_MEMBERS:
+    found: dict[str, Sheaf] = {}
+    for number, member in enumerate(members_of(source) if members is None else members):
+        if number >= MOST_MEMBERS:
             raise DataError(f"{source}: more than {MOST_MEMBERS} files; name a smaller folder")
         readings = [each for one in patterns for each in one.readings(member.name)]
         fits = only(f"{source}: {member.name}", readings, form.label.words)
@@ -177,23 +173,19 @@ def sheaves(
         if fits is None and not (is_meant and not member.inner):
             continue
         name, words, begin = fits or (member.name, {}, "")
-        sensor = words.pop("sensor", None)
+        sensors = {words.pop("sensor", None)}.intersection(form.files_of)
         words.pop("any", None)
         if form.has_all_sensors:
+            name = member.name
+            sensors = set(form.files_of)
+        for sensor in sensors:
             begins.add(begin)
-            found[member.name].update(dict.fromkeys(form.files_of, member))
-            said[member.name] = words
-            continue
-        if sensor not in form.files_of:
-            continue
-        begins.add(begin)
-        other = found[name].setdefault(sensor, member)
-        if other is not member:
-            raise DataError(
-                f"{source}: {other.where} and {member.where} would be one recording; move one away,"
-                " or write {session} where their paths differ"
-            )
-        said[name] = words
+            other = found.setdefault(name, Sheaf(name, {}, words)).files.setdefault(sensor, member)
+            if other is not member:
+                raise DataError(
+                    f"{source}: {other.where} and {member.where} would be one recording; move one"
+                    " away, or write {session} where their paths differ"
+                )
     _refuse_incomplete(source, form, found)
     if form.anchored and not unlabelled and len(begins) > 1:
         folders = sorted(begins)
@@ -202,7 +194,7 @@ def sheaves(
             f" {folders[1]!r:.60}; name one folder, or describe the paths in a format of your own"
             " with `like`, `files` and `anchored: false`"
         )
-    return [Sheaf(name, found[name], said[name]) for name in sorted(found)]
+    return [found[name] for name in sorted(found)]
 
 
 def _inner(pattern: str) -> str:
@@ -213,20 +205,18 @@ def _inner(pattern: str) -> str:
     return pattern
 
 
-def _refuse_incomplete(
-    source: Path, form: RecordingFormat, found: Mapping[str, Mapping[str | None, Member]]
-) -> None:
+def _refuse_incomplete(source: Path, form: RecordingFormat, found: Mapping[str, Sheaf]) -> None:
     if not found:
         raise DataError(
             f"{source}: {form.title}: expected files {' or '.join(form.files)}, found none; name"
             " the folder that holds them, also for one file, or describe its paths in a format of"
             " your own"
         )
-    for name, files in sorted(found.items()):
+    for name, sheaf in sorted(found.items()):
         for sensor in form.sensors:
-            if sensor not in files:
+            if sensor not in sheaf.files:
+                others = ", ".join(sorted(map(str, sheaf.files)))
                 raise DataError(
-                    f"{source}: {name}: no file of the sensor {sensor!r:.60}, got"
-                    f" {', '.join(sorted(map(str, files)))}; record with it, or describe other"
-                    " channels"
+                    f"{source}: {name}: no file of the sensor {sensor!r:.60}, got {others}; record"
+                    " with it, or describe other channels"
                 )

@@ -17,47 +17,44 @@ class ParquetRows(TextRows):
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in their order. Raises DataError."""
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError:
-            raise DataError(
-                f"{self._member.where}: Parquet needs pyarrow, which is not installed; run `pip"
-                " install pyarrow`, or save it as text"
-            ) from None
-        first = 1
-        try:
-            file = parquet.ParquetFile(io.BytesIO(self._member.read()))
-            names = list(file.schema_arrow.names)
-            self._refuse_large(file.metadata.num_columns, _unpacked(file))
-            places = self._places(names, 1)
-            for batch in file.iter_batches(AT_ONCE):
-                moments = map(in_microseconds, batch.columns)
-                columns = [map(_word, column.to_pylist()) for column in moments]
-                cells = [list(row) for row in zip(*columns, strict=True)]
-                yield self._chunk(cells, first, places, len(names))
-                first += len(cells)
-        except (pyarrow.ArrowException, OSError, ValueError) as problem:
-            raise DataError(
-                f"{self._member.where}: not a whole Parquet file ({one_line(problem)[:80]}); save"
-                " it again"
-            ) from None
+        rows = table_of(self._member.read(), self._member.where)
+        yield from self._of_table(next(rows), rows)
 
-    def _refuse_large(self, columns: int, unpacked: int) -> None:
-        if columns > MOST_COLUMNS or unpacked > LARGEST_TEXT_BYTES:
+
+def table_of(content: bytes, where: str) -> Iterator[list[str]]:
+    """Yield the names of the columns, then the values of each row as a text has them.
+
+    Raises DataError, also where nothing reads Parquet here.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise DataError(
+            f"{where}: Parquet needs pyarrow, which is not installed; run `pip install pyarrow`, or"
+            " save it as text"
+        ) from None
+    try:
+        file = parquet.ParquetFile(io.BytesIO(content))
+        about = file.metadata
+        groups = map(about.row_group, range(about.num_row_groups))
+        unpacked = max((group.total_byte_size for group in groups), default=0)
+        if about.num_columns > MOST_COLUMNS or unpacked > LARGEST_TEXT_BYTES:
             raise DataError(
-                f"{self._member.where}: {columns} columns and {unpacked} bytes in a group of rows,"
-                f" at most {MOST_COLUMNS} and {LARGEST_TEXT_BYTES} are read; write smaller groups"
+                f"{where}: {about.num_columns} columns and {unpacked} bytes in a group of rows, at"
+                f" most {MOST_COLUMNS} and {LARGEST_TEXT_BYTES} are read; write smaller groups"
             )
+        yield list(file.schema_arrow.names)
+        for batch in file.iter_batches(AT_ONCE):
+            columns = [map(_word, _in_microseconds(one).to_pylist()) for one in batch.columns]
+            yield from map(list, zip(*columns, strict=True))
+    except (pyarrow.ArrowException, OSError, ValueError) as problem:
+        raise DataError(
+            f"{where}: not a whole Parquet file ({one_line(problem)[:80]}); save it again"
+        ) from None
 
 
-def _unpacked(file: Any) -> int:
-    """Return the most bytes that a group of rows says it unpacks to."""
-    groups = range(file.metadata.num_row_groups)
-    return max((file.metadata.row_group(one).total_byte_size for one in groups), default=0)
-
-
-def in_microseconds(column: Any) -> Any:
+def _in_microseconds(column: Any) -> Any:
     """Return a column; its moments in microseconds, which is what Python's have."""
     if str(column.type).startswith("timestamp[ns"):
         import pyarrow

@@ -1,6 +1,6 @@
 """One recording of a format, without who and what, as the readings that get labels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from core.data.described.channels import first_vectors, signals_of
 from core.data.described.description import RecordingFormat
-from core.data.described.members import sheaves
+from core.data.described.members import Member, sheaves
 from core.data.described.session_rows import rows_of
 from core.data.described.text_rows import Damage
 from core.data.inputs import OF_NINE_CHANNELS, Taken, taken, takes_nine
@@ -19,17 +19,22 @@ MOST_NAMED = 5
 
 
 def readings(
-    source: Path, form: RecordingFormat, model: Signals, damage: Damage
+    source: Path,
+    form: RecordingFormat,
+    model: Signals,
+    damage: Damage,
+    members: Iterable[Member] | None = None,
 ) -> Iterator[NDArray[np.float64]]:
     """Yield readings of the one recording in `source`, (n, 1 + inputs).
 
     They are seconds, and what the model takes of a reading, in its order and units: for the nine
     channels the first acceleration with gravity and the first rotation. Sensors that it does not
     take are not read; `damage` counts what is left out. Folders that a pattern begins with, and
-    that say one thing each, are not asked for. Raises DataError that names what is missing.
+    that say one thing each, are not asked for. `members` are the files, where they are listed
+    already. Raises DataError that names what is missing.
     """
     form, inputs = _of_model(source, form, model)
-    found = sheaves(source, form, unlabelled=True)
+    found = sheaves(source, form, unlabelled=True, members=members)
     if len(found) > 1:
         named = ", ".join(sheaf.name for sheaf in found[:MOST_NAMED])
         raise DataError(

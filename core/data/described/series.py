@@ -62,6 +62,8 @@ class Series:
     _waiting: list[Kept] = field(default_factory=list)
     _stretches: list[list[Kept]] = field(default_factory=list)
     """Samples as the filters need them, with the fields of a `Stretch`."""
+    _spans: list[tuple[float, float]] = field(default_factory=list)
+    """The first and last time of what lies between two breaks."""
     _intake: Intake | None = None
     _resampler: Resampler | None = None
     _last: tuple[float, float] = (0.0, NO_LABEL)
@@ -90,6 +92,7 @@ class Series:
         if self._intake is None and self.readings:
             self._begin()
         self._refuse_doubled(self._doubled, self.readings)
+        self._refuse_late()
         for parts in self._stretches:
             rows = self.spool.rows(parts)
             labels = rows["label"].copy()
@@ -120,6 +123,17 @@ class Series:
                 f"{self.where}: {count} of {readings} readings have the time of the one before and"
                 " other values; write time.spread: true if they were made one after the other,"
                 " another column of times, or none and time.hertz"
+            )
+
+    def _refuse_late(self) -> None:
+        """Raises DataError where parts would follow each other if they stood in another order."""
+        spans = np.array(sorted(self._spans)).reshape(-1, 2)
+        pauses = spans[1:, 0] - spans[:-1, 1]
+        late = int((pauses <= self.longest_gap).sum())
+        if late and (pauses > 0).all():
+            raise DataError(
+                f"{self.where}: its times go back, and without a pause {late} times if they stand"
+                " in order, as parts do that came late; sort its readings by time"
             )
 
     def _judge(self, times: Samples, rows: Samples) -> None:
@@ -173,8 +187,10 @@ class Series:
         if run.begins or self._resampler is None:
             self._resampler = Resampler(self.hertz, self.source_hz)
             self._stretches.append([])
+            self._spans.append((run.times[0], run.times[-1]))
             times = run.times
         else:
+            self._spans[-1] = self._spans[-1][0], run.times[-1]
             times = np.concatenate([self._last[:1], run.times])
             labels = np.concatenate([self._last[1:], labels])
         self._last = float(times[-1]), float(labels[-1])

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.described.array_rows import ArrayRows
+from core.data.described.column_looks import look_at
 from core.data.described.description import RecordingFormat
 from core.data.described.json_rows import JsonRows
 from core.data.described.members import LARGEST_DOCUMENT_BYTES, Member, Sheaf
 from core.data.described.parquet_rows import PARQUET, ParquetRows
 from core.data.described.sheet_rows import SheetRows
 from core.data.described.sources import says_source, spread
-from core.data.described.text_rows import Damage, Rows, TextRows
+from core.data.described.text_rows import Damage, Rows, TextRows, whole
 from core.errors import DataError
 from core.json_file import parsed_json
 
@@ -50,7 +51,7 @@ def _rows_of(
         yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
         return
     parts = [
-        _whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
+        whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
     ]
     if not _are_in_lines(form):
         yield _side_by_side(sheaf, form, parts, damage)
@@ -135,7 +136,7 @@ def rows_of_sensor(
     if not form.time.spread:
         yield from rows
         return
-    found = _whole(rows)
+    found = whole(rows)
     for own in _groups(found, form).values():
         found.times[own] = spread(found.times[own])
     yield found
@@ -148,18 +149,30 @@ def _of_one_source(
     begin: list[Rows] = []
     for chunk in reader.chunks():
         if begin and not chunk.others:
-            _refuse_sources(_whole(begin), where, form, unlabelled)
+            _refuse_sources(whole(begin), where, form, unlabelled)
             begin = []
         elif chunk.others:
             begin.append(chunk)
         yield chunk
     if begin:
-        _refuse_sources(_whole(begin), where, form, unlabelled)
+        _refuse_sources(whole(begin), where, form, unlabelled)
     reader.refuse_in_turn()
 
 
 def _refuse_sources(rows: Rows, where: str, form: RecordingFormat, unlabelled: bool) -> None:
-    """Raises DataError where a column says that a session's readings are of several sources."""
+    """Raises DataError where a column says that a session's readings are of several sources.
+
+    Also where it has dates, but no column is the time.
+    """
+    for name, cells in rows.others.items() if form.time.column is None else ():
+        look = look_at(name, [cell.strip() for cell in cells])
+        if look.is_time and look.numbers is None:
+            how = " or ".join(f"time.pattern: {pattern!r}" for pattern in look.patterns)
+            raise DataError(
+                f"{where}: {look.line:.90} has times, but time.hertz alone counts rows, whatever"
+                f" is missing between them; write time.column: {name} and"
+                f" {how or 'time.unit: iso'}, also time.spread: true if many rows have one time"
+            )
     for own in _groups(rows, form).values():
         for name, cells in rows.others.items():
             words = [cells[at] for at in own.tolist()]
@@ -179,10 +192,15 @@ def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], NDArray[
     """Return the places of the readings of each person and session that columns say."""
     names = [part.column for part in (form.person, form.session)]
     columns = [rows.words[name] for name in names if name in rows.words]
+    return places_by(zip(*columns, strict=True) if columns else [()] * len(rows.times))
+
+
+def places_by(words: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[np.intp]]:
+    """Return the places of readings, in their order, by the words that each has."""
     places = defaultdict(list)
-    for at, whose in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows.times)):
-        places[whose].append(at)
-    return {whose: np.array(own) for whose, own in places.items()}
+    for at, own in enumerate(words):
+        places[own].append(at)
+    return {own: np.array(every) for own, every in places.items()}
 
 
 def _some(rows: Rows, places: NDArray[np.intp]) -> Rows:
@@ -202,23 +220,6 @@ def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
     if form.json_ is not None:
         return JsonRows
     return TextRows
-
-
-def _whole(rows: Iterable[Rows]) -> Rows:
-    chunks = list(rows)
-    words: dict[str, list[str]] = defaultdict(list)
-    others: dict[str, list[str]] = defaultdict(list)
-    for chunk in chunks:
-        for name, cells in chunk.words.items():
-            words[name] += cells
-        for name, cells in chunk.others.items():
-            others[name] += cells
-    return Rows(
-        np.concatenate([chunk.times for chunk in chunks]),
-        np.concatenate([chunk.values for chunk in chunks]),
-        words,
-        others,
-    )
 
 
 def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows]) -> None:

@@ -1,6 +1,6 @@
 """The readings of all recordings, sorted by person and session, as they become samples."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -17,7 +17,7 @@ from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
 from core.data.described.questions import refuse_doubtful
 from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
-from core.data.described.session_rows import rows_of
+from core.data.described.session_rows import places_by, rows_of
 from core.data.described.spool import Spool
 from core.data.described.text_rows import Damage, Rows
 from core.data.recordings import Report
@@ -31,21 +31,15 @@ MOST_NAMED = 5
 Key = tuple[str, str, str]
 
 
-def said_in_columns(form: RecordingFormat) -> tuple[str | None, ...]:
-    """Return the columns of person, session and label, as far as columns say them."""
-    return form.person.column, form.session.column, form.label.column
-
-
 def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple[str, ...]]:
     """Yield person, session and label of each reading, as the columns or the path say them."""
-    constant = (
-        sheaf.said.get("person", form.person.name or ""),
-        sheaf.said.get("session", form.session.name or sheaf.name),
-        sheaf.said.get("label", ""),
-    )
     words: list[Iterable[str]] = [
         rows.words[column] if column in rows.words else repeat(word, len(rows.values))
-        for column, word in zip(said_in_columns(form), constant, strict=True)
+        for column, word in (
+            (form.person.column, sheaf.said.get("person", form.person.name or "")),
+            (form.session.column, sheaf.said.get("session", form.session.name or sheaf.name)),
+            (form.label.column, sheaf.said.get("label", "")),
+        )
     ]
     return zip(*words, strict=True)
 
@@ -64,9 +58,7 @@ class Sessions:
         self._form = form
         self.judge = Judge(form)
         self._series: dict[Key, Series] = {}
-        self._codes: dict[tuple[str, ...], tuple[int, int]] = {}
         self._classes: dict[str, int] = {}
-        self._keys: list[Key] = []
         self._spool = Spool()
         self._unlabelled = 0
         self._without: list[str] = []
@@ -96,7 +88,7 @@ class Sessions:
                 self._without.append(sheaf.name)
         if self._intervals is not None:
             self._intervals.refuse_elsewhere(self._path, self.damage.clocks)
-        people = {key[0] for key in self._keys}
+        people = {person for person, _, _ in self._series}
         for kind, names in (("people", people), ("labels", set(self._classes))):
             refuse_alike(self._path, kind, names)
         if not self._form.label.words:
@@ -142,30 +134,32 @@ class Sessions:
 
     def _take(self, sheaf: Sheaf, rows: Rows) -> int:
         """Take readings, and return how many have a label."""
-        labelled = 0
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
-        codes = self._coded(sheaf, rows)
-        for number in np.unique(codes[:, 0]):
-            own = codes[:, 0] == number
-            key = self._keys[number]
-            series = self._series.get(key)
-            if series is None:
-                series = self._series[key] = self._new(sheaf, rows.times[own])
+        labels = np.full(len(values), NO_LABEL, np.int16)
+        sessions: dict[Key, list[NDArray[np.intp]]] = defaultdict(list)
+        for place, own in places_by(places_of(self._form, sheaf, rows)).items():
+            person, session, word = (name.strip() for name in place)
+            sessions[self._key(sheaf, person, session)].append(own)
+            labels[own] = self._class(sheaf, word)
+        for key, parts in sessions.items():
+            own = np.sort(np.concatenate(parts))
+            times = rows.times[own]
+            if key not in self._series:
+                self._series[key] = self._new(sheaf, times)
             self.judge.take(" ".join(filter(None, key[:2])), values[own])
-            labels = codes[own, 1]
             if self._intervals is not None:
-                labels = self._within(sheaf, key, rows.times[own])
-            labelled += int(np.count_nonzero(labels != NO_LABEL))
-            series.push(rows.times[own], values[own], labels)
+                labels[own] = self._within(sheaf, key, times)
+            self._series[key].push(times, values[own], labels[own])
+        labelled = int(np.count_nonzero(labels != NO_LABEL))
         self._unlabelled += len(values) - labelled
         return labelled
 
-    def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int32]:
+    def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int16]:
         """Return the numbers of the classes that intervals say."""
         assert self._intervals is not None
         words = self._intervals.words(sheaf, key[0], key[1], times)
         numbers = {word: self._class(sheaf, word) if word else NO_LABEL for word in set(words)}
-        return np.array([numbers[word] for word in words], np.int32)
+        return np.array([numbers[word] for word in words], np.int16)
 
     def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
         where = f"{self._path}: {sheaf.name}"
@@ -188,20 +182,8 @@ class Sessions:
             self._form.time.unit.replace("iso", "s"),
         )
 
-    def _coded(self, sheaf: Sheaf, rows: Rows) -> NDArray[np.int16]:
-        """Return the number of the session and of the class of each reading, (n, 2)."""
-        if not any(said_in_columns(self._form)):
-            place = next(iter(places_of(self._form, sheaf, rows)))
-            return np.full((len(rows.values), 2), self._code(sheaf, place), np.int32)
-        known = self._codes
-        found = []
-        for place in places_of(self._form, sheaf, rows):
-            code = known.get((sheaf.name, *place))
-            found.append(self._code(sheaf, place) if code is None else code)
-        return np.array(found, np.int32)
-
-    def _code(self, sheaf: Sheaf, place: Sequence[str]) -> tuple[int, int]:
-        person, session, word = (said.strip() for said in place)
+    def _key(self, sheaf: Sheaf, person: str, session: str) -> Key:
+        """Return by what readings find their series. Raises DataError for one without a name."""
         if not person or person in self._form.missing:
             raise DataError(
                 f"{self._path}: {sheaf.name}: expected a person's name, got {person!r:.40};"
@@ -212,17 +194,9 @@ class Sessions:
                 f"{self._path}: {sheaf.name}: expected a device's name, got nothing; correct or"
                 " remove the readings"
             )
-        own = "" if self._form.session.column else sheaf.name
-        key = (person, session, own)
-        if key not in self._series and key not in self._keys:
-            self._keys.append(key)
-        if len(self._keys) > MOST_SESSIONS:
+        if len(self._series) > MOST_SESSIONS:
             raise DataError(f"{self._path}: more than {MOST_SESSIONS} sessions; correct `session`")
-        code = self._keys.index(key), self._class(sheaf, word)
-        if len(self._codes) > MOST_SESSIONS:
-            self._codes.clear()
-        self._codes[(sheaf.name, *place)] = code
-        return code
+        return person, session, "" if self._form.session.column else sheaf.name
 
     def _class(self, sheaf: Sheaf, word: str) -> int:
         """Return the number of a class. Raises DataError for a word that the format lacks."""

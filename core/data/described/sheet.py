@@ -10,18 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from core.data.archive import ZIP_DAMAGE, open_zip
+from core.data.archive import ZIP_DAMAGE
+from core.data.described import array_rows
 from core.data.described.array_rows import loaded
-from core.data.described.json_rows import CBOR, of_cbor
+from core.data.described.description import TextForm
+from core.data.described.json_rows import CBOR, cells_of, of_cbor
 from core.data.described.members import Member
-from core.data.described.parquet_rows import in_microseconds
+from core.data.described.parquet_rows import table_of
 from core.data.described.sources import MOST_SOURCES
-from core.data.described.text_bytes import SEPARATORS
+from core.data.described.text_bytes import lines_of
 from core.data.number_words import is_number
 from core.errors import DataError
 from core.json_file import parsed_json
@@ -65,7 +68,7 @@ class Sheet:
 
     def column(self, at: int) -> list[str]:
         """Return the values of a column, with decimal points."""
-        cells = [row[at].strip() for row in self.rows]
+        cells = [row[at].strip() for row in self.rows[: MOST_VALUES // len(self.names)]]
         if self.said.get("text", {}).get("decimal") == ",":
             return [
                 cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells
@@ -105,23 +108,25 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
 
 def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
-    """Return a sheet for each sensor that a column of a text has words of."""
+    """Return a sheet for each sensor that a column of a text, or a key of objects, has words of."""
+    section = "json" if "json" in sheet.said else "text"
     for at, name in enumerate(sheet.names):
         words = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
-        if 2 <= len(words) <= MOST_SOURCES and all(map(sensor_in, words)):
-            return [
-                replace(
-                    sheet,
-                    said={**sheet.said, "text": {**sheet.said.get("text", {}), "sensor": name}},
-                    names=[*sheet.names[:at], *sheet.names[at + 1 :]],
-                    rows=[
-                        [*row[:at], *row[at + 1 :]] for row in sheet.rows if row[at].strip() == word
-                    ],
-                    sensor=word,
-                )
-                for word in words
-            ]
+        sensors = list(filter(sensor_in, words))
+        are_all = 2 <= len(sensors) == len(words) <= MOST_SOURCES
+        if are_all or (section == "json" and sensors[:1] == words[:1]):
+            said = {**sheet.said, section: {**sheet.said.get(section, {}), "sensor": name}}
+            return [_of_sensor(replace(sheet, said=said, sensor=word), at) for word in words]
     return [sheet]
+
+
+def _of_sensor(sheet: Sheet, at: int) -> Sheet:
+    """Return the rows whose word in a column is the sensor, with all other columns of theirs."""
+    rows = [row for row in sheet.rows if row[at].strip() == sheet.sensor]
+    places = [place for place, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
+    places.remove(at)
+    names = [sheet.names[place] for place in places]
+    return replace(sheet, names=names, rows=[[row[place] for place in places] for row in rows])
 
 
 def sensor_in(name: str) -> str:
@@ -134,13 +139,9 @@ def sensor_in(name: str) -> str:
 
 def _array(member: Member, content: bytes) -> Sheet | None:
     try:
-        if content.startswith(b"PK"):
-            open_zip(io.BytesIO(content), member.where, MOST_DOCUMENT_BYTES).close()
-        elif any(np.prod(shape) > MOST_DOCUMENT_BYTES // 8 for _, shape, _ in _shapes(content)):
-            return None
         found = {
             name: np.asarray(array)
-            for name, array in loaded(content).items()
+            for name, array in loaded(content, MOST_DOCUMENT_BYTES).items()
             if not name.startswith("__")
         }
     except Exception:  # SciPy promises no types of errors over damaged files
@@ -149,29 +150,17 @@ def _array(member: Member, content: bytes) -> Sheet | None:
     if not tables:
         return None
     name = max(tables, key=lambda each: tables[each].size)
-    rows = [list(map(repr, row)) for row in tables[name][:MOST_LINES, :MOST_COLUMNS].tolist()]
+    rows = list(array_rows.cells_of(tables[name][:MOST_LINES, :MOST_COLUMNS]))
     notes = [f"other arrays: {', '.join(one for one in tables if one != name)}"]
     return _sheet(member, {"array": name}, [], rows, notes if len(tables) > 1 else [])
 
 
-def _shapes(content: bytes) -> Sequence[tuple[str, tuple[int, ...], str]]:
-    from scipy.io import whosmat
-
-    shapes: Sequence[tuple[str, tuple[int, ...], str]] = whosmat(io.BytesIO(content))
-    return shapes
-
-
 def _parquet(member: Member, content: bytes) -> Sheet | None:
     try:
-        from pyarrow import ArrowException, parquet
-
-        file = parquet.ParquetFile(io.BytesIO(content))
-        batch = next(file.iter_batches(MOST_LINES))
-    except (ImportError, ArrowException, OSError, ValueError, StopIteration):
+        names, *rows = islice(table_of(content, member.where), MOST_LINES + 1)
+    except DataError:
         return None
-    columns = [map(_word, column.to_pylist()) for column in map(in_microseconds, batch.columns)]
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return _sheet(member, {}, list(file.schema_arrow.names), rows, [])
+    return _sheet(member, {}, names, rows, [])
 
 
 def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | None]:
@@ -184,7 +173,7 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | No
     except ValueError:
         is_lines = False
     if is_lines:
-        return _of_objects(member, {"lines": True}, rows)
+        return [_objects(member, {"lines": True}, rows)]
     try:
         return _document(member, parsed_json(content))
     except ValueError:
@@ -198,7 +187,7 @@ def _document(member: Member, document: Any) -> Sequence[Sheet | None]:
     for keys in sorted(lists, key=lambda one: len(lists[one]), reverse=True):
         rows = lists[keys][:MOST_OBJECTS]
         if isinstance(rows[0], dict) and len(rows) > len(rows[0]):
-            return _of_objects(member, {"rows": keys} if keys else {}, rows)
+            return [_objects(member, {"rows": keys} if keys else {}, rows)]
         found = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
         if found is not None:
             return [found]
@@ -223,9 +212,10 @@ def _table(
     notes: list[str] = []
     hertz = None
     for where, value in leaves.items():
-        if where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float):
+        is_pause = where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float)
+        if is_pause and value > 0:
             said["interval_ms"] = where
-            hertz = 1000 / value if value > 0 else None
+            hertz = 1000 / value
         if not isinstance(value, list) or len(value) != len(rows[0]):
             continue
         called = [one.get("name") if isinstance(one, dict) else one for one in value]
@@ -238,7 +228,7 @@ def _table(
     if not names:
         return None
     cells = [
-        list(map(_word, row))
+        cells_of(row, names)
         for row in rows[:MOST_LINES]
         if isinstance(row, list) and len(row) == len(names)
     ]
@@ -246,28 +236,12 @@ def _table(
     return None if sheet is None else replace(sheet, hertz=hertz)
 
 
-def _of_objects(
-    member: Member, said: Mapping[str, Any], rows: Sequence[Any]
-) -> Sequence[Sheet | None]:
-    """Return the sheets of readings that are objects, one for each sensor that they say."""
+def _objects(member: Member, said: Mapping[str, Any], rows: Sequence[Any]) -> Sheet | None:
+    """Return the sheet of readings that are objects, with the keys of all."""
     objects = [row for row in rows if isinstance(row, dict)]
-    key = next((key for key in objects[0] if sensor_in(str(objects[0][key]))), None)
-    if key is None:
-        return [_objects(member, said, objects, "")]
-    by_sensor: dict[str, list[dict[str, Any]]] = {}
-    for row in objects:
-        by_sensor.setdefault(str(row.get(key)), []).append(row)
-    named = {**said, "sensor": key}
-    return [_objects(member, named, own, sensor) for sensor, own in by_sensor.items()]
-
-
-def _objects(
-    member: Member, said: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], sensor: str
-) -> Sheet | None:
-    """Return the sheet of objects, those of one sensor."""
-    names = [name for name in rows[0] if name != said.get("sensor")][:MOST_COLUMNS]
-    cells = [[_word(row.get(name)) for name in names] for row in rows]
-    return _sheet(member, {"json": said}, names, cells, [], sensor)
+    names = list(dict.fromkeys(key for row in objects for key in row))[:MOST_COLUMNS]
+    cells = [cells_of(row, names) for row in objects]
+    return _sheet(member, {"json": said}, names, cells, [], "")
 
 
 def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
@@ -278,15 +252,20 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
     if not is_whole:
         lines = lines[:-1]
-    lines = lines[:MOST_LINES]
     said: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
-    if lines and lines[0].lower().startswith("sep="):
-        lines = lines[1:]
-    comment = next((mark for mark in _COMMENTS if lines and lines[0].startswith(mark)), "")
+    numbered = dict(enumerate(lines[:MOST_LINES]))
+    if numbered.get(0, "").lower().startswith("sep="):
+        del numbered[0]
+    begin = next(iter(numbered.values()), "")
+    comment = next((mark for mark in _COMMENTS if begin.startswith(mark)), "")
     if comment:
         said["comment"] = comment
-        lines = [line for line in lines if not line.startswith(comment)]
-    lines = [line for line in lines if line.strip()]
+    numbered = {
+        number: line
+        for number, line in numbered.items()
+        if line.strip() and not (comment and line.startswith(comment))
+    }
+    lines = list(numbered.values())
     if sum(line.rstrip().endswith(";") and line.count(";") == 1 for line in lines) > len(lines) / 2:
         said["end"] = ";"
         lines = [line.rstrip().rstrip(";") for line in lines]
@@ -300,11 +279,16 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     commas = sum(bool(_DECIMAL_COMMA.fullmatch(cell)) for cell in flat)
     if commas and not any(map(_DECIMAL_POINT.fullmatch, flat)):
         said["decimal"] = ","
-    return _with_names(member, said, rows)
+    return _with_names(member, said, rows, list(numbered))
 
 
-def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> Sheet | None:
-    """Return the sheet of lines, the first of which may be a title or have the names."""
+def _with_names(
+    member: Member, said: dict[str, Any], rows: list[list[str]], numbers: Sequence[int]
+) -> Sheet | None:
+    """Return the sheet of lines, the first of which may be a title or have the names.
+
+    `numbers` count the lines of the file before each row, blank ones and comments among them.
+    """
     width = Counter(len(row) for row in rows[-200:]).most_common(1)[0][0]
     if width > MOST_COLUMNS:
         return None
@@ -313,7 +297,7 @@ def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> 
     if not any(map(_is_number, rows[first])):
         names = [name.strip() for name in rows[first]]
     if first and (names or not said.get("comment")):
-        said["skip_lines"] = first
+        said["skip_lines"] = numbers[first]
     notes = []
     whole = [row for row in rows[first:] if len(row) == width][bool(names) :]
     others = len(rows) - first - bool(names) - len(whole)
@@ -323,7 +307,7 @@ def _with_names(member: Member, said: dict[str, Any], rows: list[list[str]]) -> 
         names.pop()
     if len(set(names)) < len(names):
         notes.append(f"names that come twice: {', '.join(names)}"[:200])
-        said["skip_lines"] = first + 1
+        said["skip_lines"] = numbers[first] + 1
         names = []
     if not names:
         said["columns"] = width
@@ -343,8 +327,7 @@ def _sheet(
     if sensor is None:
         sensor = sensor_in(PurePosixPath(member.name).stem)
     numbered = [str(at + 1) for at in range(len(rows[0]))]
-    kept = rows[: MOST_VALUES // max(1, len(rows[0]))]
-    return Sheet(member, said, names or numbered, kept, bool(names), notes, sensor)
+    return Sheet(member, said, names or numbered, rows, bool(names), notes, sensor)
 
 
 def _encoding(content: bytes) -> str | None:
@@ -361,11 +344,10 @@ def _encoding(content: bytes) -> str | None:
 
 
 def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
-    if separator == "space":
-        return [line.split() for line in lines]
-    mark = SEPARATORS.get(separator, separator)
+    """Return the values of each line, which may have none."""
+    form = TextForm.model_validate({"separator": separator})
     try:
-        return [row for row in csv.reader(lines, delimiter=mark, skipinitialspace=True) if row]
+        return [row for line in lines for row in lines_of([line], form)]
     except csv.Error:
         return []
 
@@ -382,9 +364,3 @@ def _numbers(rows: Sequence[Sequence[str]]) -> int:
 def _is_number(cell: str) -> bool:
     cell = cell.strip()
     return is_number(cell) or bool(_DECIMAL_COMMA.fullmatch(cell))
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
@@ -56,10 +56,10 @@ class TextBytes(io.BufferedIOBase):
         return found
 
 
-def lines_of(stream: IO[str], form: TextForm) -> Iterator[list[str]]:
+def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
     """Yield the values of each line; a line may be none, and is one without values then."""
     if form.end:
-        stream_of_lines: Iterator[str] = (
+        stream_of_lines: Iterable[str] = (
             part for line in stream for part in _parts(line, form.end)
         )
     else:

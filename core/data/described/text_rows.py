@@ -8,10 +8,11 @@ import csv
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from operator import itemgetter
 from typing import IO
 
@@ -23,7 +24,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.members import Member
 from core.data.described.moments import is_of_day, moment_of, seconds_of, zone_of
 from core.data.described.text_bytes import TextBytes, header_of, lines_of
-from core.data.number_words import no_number
+from core.data.number_words import no_number, number
 from core.errors import DataError
 
 AT_ONCE = 512
@@ -98,6 +99,20 @@ class Rows:
     others: dict[str, list[str]] = field(default_factory=dict)
 
 
+def whole(chunks: Iterable[Rows]) -> Rows:
+    """Return the readings of at least one chunk as one."""
+    every = list(chunks)
+    words: dict[str, list[str]] = defaultdict(list)
+    others: dict[str, list[str]] = defaultdict(list)
+    for chunk in every:
+        for name, cells in chunk.words.items():
+            words[name] += cells
+        for name, cells in chunk.others.items():
+            others[name] += cells
+    times = np.concatenate([chunk.times for chunk in every])
+    return Rows(times, np.concatenate([chunk.values for chunk in every]), words, others)
+
+
 class TextRows:
     """The readings of one file."""
 
@@ -133,9 +148,7 @@ class TextRows:
     def chunks(self) -> Iterator[Rows]:
         """Yield the readings in the order of the lines. Raises DataError."""
         form = self._form.text
-        encoding: str = form.encoding
-        if encoding == "utf-8":
-            encoding = "utf-8-sig"
+        encoding = form.encoding.replace("utf-8", "utf-8-sig")
         with (
             self._content() as raw,
             TextBytes(raw, self._member.where, self._member.size) as content,
@@ -143,10 +156,9 @@ class TextRows:
         ):
             line = 1
             places: dict[str, int] = {}
-            width = 0
-            if form.given_names:
+            width = len(form.given_names)
+            if width:
                 places = self._places(form.given_names, 0)
-                width = len(form.given_names)
             is_begin = bool(form.names)
             try:
                 line += sum(1 for _ in islice(it, form.skip_lines))
@@ -184,6 +196,14 @@ class TextRows:
                 raise DataError(f"{self._member.where}: expected a line of names, got none")
             yield self._chunk([], line, places, width)
 
+    def _of_table(self, names: Sequence[str], cells: Iterator[list[str]]) -> Iterator[Rows]:
+        """Yield the readings of a table: the names of its columns, and the values of each row."""
+        places = self._places(names, 1)
+        first = 1
+        while rows := list(islice(cells, AT_ONCE)):
+            yield self._chunk(rows, first, places, len(names))
+            first += len(rows)
+
     def refuse_in_turn(self) -> None:
         """Raises DataError where readings lack now these columns, now those."""
         least = LACKING * max(LEAST_ROWS, self._rows)
@@ -211,8 +231,8 @@ class TextRows:
                     f"{self._member.where}:{line}: expected a column {name!r:.60}, got {got:.160};"
                     " describe the file as it is in a format of your own"
                 )
-        own = {*wanted} - {self._form.label.column}
-        self._others = {name: at for at, name in enumerate(names) if name and name not in own}
+        own = {"", *wanted} - {self._form.label.column}
+        self._others = {name: at for at, name in enumerate(names) if name not in own}
         return {name: names.index(name) for name in wanted}
 
     def _chunk(
@@ -223,9 +243,9 @@ class TextRows:
         if self._form.text.comment or set(map(len, rows)) != {width}:
             kept, numbers = self._whole(rows, first, 1 + max(places.values()), width)
         if self._sensor is not None:
-            own = [at for at, row in enumerate(kept) if self._is_own(row, places)]
-            kept = [kept[at] for at in own]
-            numbers = [numbers[at] for at in own]
+            own = [self._is_own(row, places) for row in kept]
+            kept = list(compress(kept, own))
+            numbers = list(compress(numbers, own))
         self._damage.lines += len(kept)
         wanted = sorted(set(places.values()))
         cells = {at: tuple(map(itemgetter(at), kept)) for at in wanted}
@@ -241,11 +261,7 @@ class TextRows:
         good &= ~missing
         time = self._form.time.column
         if time is not None:
-            written = cells[places[time[0]]]
-            if len(time) > 1:
-                written = tuple(
-                    map(" ".join, zip(*(cells[places[one]] for one in time), strict=True))
-                )
+            written = list(map(" ".join, zip(*(cells[places[one]] for one in time), strict=True)))
             times = self._times(written, " ".join(time), numbers, good)
         else:
             assert self._hertz is not None
@@ -253,11 +269,11 @@ class TextRows:
         others = {}
         if self._rows < LOOKED_AT:
             others = {
-                name: _kept([row[at] if at < len(row) else "" for row in kept], good)
+                name: list(compress([row[at] if at < len(row) else "" for row in kept], good))
                 for name, at in self._others.items()
             }
         self._rows += len(kept)
-        rest = {name: _kept(cells[places[name]], good) for name in self._words}
+        rest = {name: list(compress(cells[places[name]], good)) for name in self._words}
         return Rows(times[good], values[good], rest, others)
 
     def _without_torn(self, rows: Sequence[list[str]], first: int) -> list[list[str]]:
@@ -281,17 +297,17 @@ class TextRows:
         comment = self._form.text.comment
         kept = []
         numbers = []
-        for number, row in enumerate(rows, first):
+        for line, row in enumerate(rows, first):
             if not row or (comment and row[0].startswith(comment)):
                 continue
             if len(row) < least or (len(row) > width and any(row[width:])):
                 self._damage.lines += 1
                 self._damage.add(
-                    f"{self._member.where}:{number}", f"expected {width} values, got {len(row)}"
+                    f"{self._member.where}:{line}", f"expected {width} values, got {len(row)}"
                 )
                 continue
             kept.append(row)
-            numbers.append(number)
+            numbers.append(line)
         return kept, numbers
 
     def _is_own(self, row: Sequence[str], places: dict[str, int]) -> bool:
@@ -341,7 +357,9 @@ class TextRows:
     ) -> Numbers:
         """Return a column as numbers, NaN where a value is missing; what is neither is bad."""
         written = cells
+        expected = "a number"
         if self._form.text.decimal == ",":
+            expected = "a number with a decimal comma and no other separator"
             cells = [cell.replace(",", ".") if "." not in cell else f"{cell}?" for cell in cells]
         try:
             found = np.fromiter(map(float, cells), np.float64, len(cells))
@@ -352,22 +370,12 @@ class TextRows:
             odd[:] = True
         for row in np.flatnonzero(odd).tolist():
             cell = cells[row].strip()
-            try:
-                found[row] = np.nan if "_" in cell else float(cell)
-            except ValueError:
-                found[row] = np.nan
+            found[row] = number(cell)
             if not abs(found[row]) < self._limit:
                 found[row] = np.nan
                 if cell not in self._form.missing:
-                    self._bad(lines[row], name, self._number, written[row].strip(), good, row)
+                    self._bad(lines[row], name, expected, written[row].strip(), good, row)
         return found
-
-    @property
-    def _number(self) -> str:
-        """What is expected of a number."""
-        if self._form.text.decimal == ",":
-            return "a number with a decimal comma and no other separator"
-        return "a number"
 
     def _bad(
         self,
@@ -381,19 +389,11 @@ class TextRows:
         if not good[row]:
             return
         good[row] = False
-        why = None
-        if self._form.text.decimal == ".":
-            why = no_number(cell)
+        why = no_number(cell) if self._form.text.decimal == "." else None
         also = f": {why}" if why else ""
         self._damage.add(
             f"{self._member.where}:{line}", f"{name}: expected {expected}, got {cell!r:.60}{also}"
         )
-
-
-def _kept(cells: Sequence[str], good: NDArray[np.bool_]) -> list[str]:
-    if good.all():
-        return list(cells)
-    return [cells[row] for row in np.flatnonzero(good).tolist()]
 
 
 SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}

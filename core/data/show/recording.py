@@ -17,7 +17,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.judge import Judge
 from core.data.described.members import Member, Sheaf, sheaves
-from core.data.described.session_rows import rows_of
+from core.data.described.session_rows import places_by, rows_of
 from core.data.described.sessions import places_of
 from core.data.described.text_rows import Damage, Rows
 from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
@@ -107,7 +107,8 @@ class _Taken:
         self._sums += values.sum(axis=0), (values**2).sum(axis=0)
         self._least = np.minimum(self._least, values.min(axis=0))
         self._most = np.maximum(self._most, values.max(axis=0))
-        for (person, session, word), own in self._grouped(sheaf, rows):
+        for spelled, own in places_by(places_of(self._form, sheaf, rows)).items():
+            person, session, word = (name.strip() for name in spelled)
             file = "" if self._form.session.column else sheaf.name
             place = person, session, file
             kept = self._sessions.setdefault(place, _Session())
@@ -163,16 +164,6 @@ class _Taken:
             yield f"who, and what was done: name a folder with {' or '.join(form.files)}"
         for word, count in list(self._unknown.items())[:MOST_PROBLEMS]:
             yield f"what {word!r:.60} means, the label of {count:,} readings: label.words"
-
-    def _grouped(
-        self, sheaf: Sheaf, rows: Rows
-    ) -> Iterator[tuple[tuple[str, ...], NDArray[np.intp]]]:
-        """Yield person, session and word with the places of their readings."""
-        places = defaultdict(list)
-        for at, place in enumerate(places_of(self._form, sheaf, rows)):
-            places[place].append(at)
-        for place, own in places.items():
-            yield tuple(word.strip() for word in place), np.array(own)
 
     def _labelled(
         self, sheaf: Sheaf, place: Place, word: str, times: Numbers

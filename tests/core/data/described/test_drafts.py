@@ -40,21 +40,7 @@ from tests.tables import table
 
 NAMELESS = ("ku-har", "serial")
 """Formats without a name of a column or a file: their shape alone is known."""
-OTHERS = {
-    "other order": "the channels of a draft stand as in the file",
-    "counts": "a person says the factor",
-    "no times": "it is the plain form, of which the format says less",
-    "blanks, no names": "three axes are a person's to say",
-    "no names": "three axes are a person's to say",
-    "lists in JSON": "a document that is described by hand",
-    "doubled, late and cut": "a person says how many lines may be damaged",
-    "times of a day": "its date does not change at midnight",
-    "two readings of a time": "a person says that they follow each other",
-    "sensors in turn": "a person says the rate",
-    "intervals of time": "a file of labels is described by hand",
-    "intervals of readings": "a file of labels is described by hand",
-    "begins of intervals": "a file of labels is described by hand",
-}
+OTHERS: dict[str, str] = table("core/data/tables", "without a draft")
 """Forms of test_forms whose draft is not those windows, and why."""
 UNITS = {"m/s2": ("m/s2", "rad/s"), "mg": ("mg", "rad/s"), "deg/s": ("g", "deg/s")}
 

@@ -60,9 +60,32 @@ def test_intervals_that_contradict(rows: list[str], said: str, tmp_path: Path) -
         windows_of(folder)
 
 
-def test_an_interval_without_an_end_ends_with_the_next_of_the_same_person(tmp_path: Path) -> None:
-    folder = with_intervals(tmp_path / "own", everyones("0,,rest", "1.6,,walk"))
-    assert windows_of(folder).classes().tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 3
+HALVES = [0, 0, 0, 0, 1, 1, 1, 1] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "end"), [(("0,,rest", "1.6,,walk"), None), (("0,1.62,rest", "1.6,4,walk"), "until")]
+)
+def test_an_interval_ends_with_the_next_of_the_same_person(
+    rows: tuple[str, str], end: str | None, tmp_path: Path
+) -> None:
+    folder = with_intervals(tmp_path / "own", everyones(*rows), end=end)
+    assert windows_of(folder).classes().tolist() == HALVES
+
+
+@pytest.mark.parametrize("name", ["_1.csv", "_1"])
+def test_a_table_of_labels_may_name_the_files(name: str, tmp_path: Path) -> None:
+    rows = (
+        everyones("0,,rest", "1.6,,walk")
+        .replace(",0,", f"{name},0,")
+        .replace(",1.6", f"{name},1.6")
+    )
+    folder = with_intervals(tmp_path / "own", rows, person=None, session="who")
+    for path in folder.glob("*.csv"):
+        path.rename(path.with_stem(f"{path.stem}_1"))
+    form = folder / "format.yaml"
+    form.write_text(form.read_text().replace("{person}", "{person}_{session}"))
+    assert windows_of(folder).classes().tolist() == HALVES
 
 
 def test_recordings_without_labels_are_named(tmp_path: Path) -> None:
@@ -118,10 +141,20 @@ def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_
     time = {**DESCRIBED_SO["time"], "zone": zone}
     folder = put(tmp_path / "own", files, {**BY_PERSON, "time": time, "label": {"intervals": how}})
     if zone:
-        assert windows_of(folder).classes().tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 3
+        assert windows_of(folder).classes().tolist() == HALVES
     else:
         with refused("dates of intervals have no zone ... write time.zone"):
             windows_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("dates", "time.pattern: '%d"), ("ISO", "time.unit: iso")]
+)
+def test_dates_beside_a_rate_are_not_left_out(name: str, how: str, tmp_path: Path) -> None:
+    files, said = FORMS[name]
+    folder = put(tmp_path / "own", files, {**DESCRIBED_SO, **said, "time": {"hertz": 50}})
+    with refused(f"time (2 ... write time.column: time and {how}"):
+        windows_of(folder)
 
 
 def test_files_of_one_name(tmp_path: Path) -> None:

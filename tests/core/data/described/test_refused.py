@@ -124,6 +124,9 @@ def test_faults_of_time_are_counted_as_a_stream_counts_them(tmp_path: Path) -> N
     content = Form().bytes_of([*jumped, *others])
     note = windows_of(one_file(tmp_path / "own", content)).held_out.note
     says(note, "1 clock_jump, 1 doubled, 1 gap, 1 late")
+    late = Form().bytes_of([*rows[:60], *rows[100:], *rows[60:100], *others])
+    with refused("its times go back ... sort its readings by time"):
+        windows_of(one_file(tmp_path / "late", late))
 
 
 def test_readings_with_the_newest_first_are_refused(tmp_path: Path) -> None:
