@@ -164,7 +164,7 @@ class LastWindows:
     def __init__(self, path: Path, counted: WindowCounts, overlap: int) -> None:
         """`overlap` windows share readings with the next one.
 
-        Raises DataError where an activity would have no training window.
+        Raises DataError where an activity would have no window of the training or the test.
         """
         self._counts = counted.windows
         self._overlap = overlap
@@ -172,8 +172,10 @@ class LastWindows:
         self.held_out = HeldOut(
             "window", note=f"{counted.note()}; the test is the last fifth of each recording"
         )
-        trained = {key[1] for key in counted.windows if (self._parts(key) == 0).any()}
-        for activity in set(counted.activities()) - trained:
+        parts = {(key[1], part) for key in counted.windows for part in self._parts(key).tolist()}
+        for activity in counted.activities():
+            if {(activity, 0), (activity, 1)} <= parts:
+                continue
             raise DataError(
                 f"{path}: {counted.labels[activity]!r} has too few windows for a last fifth; record"
                 " longer, or set jobs.train.data.window_stride to window_steps"

@@ -105,6 +105,8 @@ def _network(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if found.version == 4:
+    if isinstance(found, ipaddress.IPv4Address):
         return address
+    if found.ipv4_mapped is not None:  # a client of IPv4 at a socket of both
+        return str(found.ipv4_mapped)
     return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))

@@ -37,14 +37,20 @@ def moment_of(text: str, pattern: str | None) -> datetime:
 
 def is_of_day(pattern: str | None) -> bool:
     """Whether a pattern is of a time of day alone, which begins again at midnight."""
-    return pattern is not None and "%d" not in pattern and "%j" not in pattern
+    return pattern is not None and re.search("%[^HIMSfpzZX%]", pattern) is None
 
 
 def seconds_of(moment: datetime, zone: tzinfo | None, *, of_day: bool) -> float:
-    """Return seconds since 1970, or of the day; `zone` is that of a moment without one."""
+    """Return seconds since 1970, or of the day; `zone` is that of a moment without one.
+
+    Raises ValueError for a time that its zone has twice or never, as when summer time ends.
+    """
     if of_day:
         return (moment.replace(tzinfo=None) - _MIDNIGHT).total_seconds()
-    return moment.replace(tzinfo=moment.tzinfo or zone or UTC).timestamp()
+    zoned = moment.replace(tzinfo=moment.tzinfo or zone or UTC)
+    if zoned.utcoffset() != zoned.replace(fold=1).utcoffset():
+        raise ValueError(f"{moment} is not one time in {zoned.tzinfo}")
+    return zoned.timestamp()
 
 
 def patterns_of(text: str) -> list[str]:

@@ -37,10 +37,13 @@ def says_source(cells: Sequence[str], values: Numbers) -> bool:
     share = float(changes.mean())
     if share < SOMETIMES:
         return False
+    are_numbers = all(map(is_number, names))
+    if not values.size:
+        return share >= MOSTLY and not are_numbers
     own = [np.abs(np.diff(values[codes == code], axis=0)) for code in range(len(names))]
     within = float(np.concatenate(own).mean())
     jump = float(np.abs(np.diff(values, axis=0))[changes].mean())
-    if all(map(is_number, names)):
+    if are_numbers:
         period = codes[len(names) :] == codes[: -len(names)]
         return float(period.mean()) >= PERIODIC and jump > JUMP * within
     return share >= MOSTLY or jump > 2 * JUMP * within

@@ -329,11 +329,12 @@ class TextRows:
             good &= ~missing
             return found / SECOND[form.unit]
         of_day = is_of_day(form.pattern)
-        expected = form.pattern or "a date and a time as ISO 8601"
+        expected = form.written
         seconds = np.zeros(len(cells))
         for row, cell in enumerate(cells):
             try:
                 moment = moment_of(cell.strip(), form.pattern)
+                seconds[row] = seconds_of(moment, self._zone, of_day=of_day)
             except ValueError:
                 self._bad(lines[row], name, expected, cell, good, row)
                 continue
@@ -343,7 +344,6 @@ class TextRows:
                 self._bad(lines[row], name, f"a time {how}, as before", cell, good, row)
                 continue
             self._is_zoned = is_zoned
-            seconds[row] = seconds_of(moment, self._zone, of_day=of_day)
         if of_day and good.any():
             before = seconds[good][:1] if self._last is None else [self._last]
             seconds[good] = np.unwrap([*before, *seconds[good]], period=86400.0)[1:]

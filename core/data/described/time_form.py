@@ -48,3 +48,11 @@ class TimeForm(Section):
         le=60.0,
         description="a longer pause ends the windows before it; null: 0.25, or 5 steps if longer",
     )
+
+    @property
+    def written(self) -> str:
+        """How a moment must be written."""
+        words = self.pattern or "a date and a time as ISO 8601"
+        if self.zone is None:
+            return words
+        return f"{words}, once in {self.zone} (or with its hours: +02:00)"

@@ -23,7 +23,7 @@ def test_an_address_has_a_quarter_and_its_oldest_gives_way() -> None:
     """A network of IPv6 is one address."""
     places = UnprovenPlaces(4)
     left: list[int] = []
-    addresses = ["a", "a", "2001:db8::1", "2001:db8::2", "b", "c", "d"]
+    addresses = ["a", "a", "2001:db8::1", "2001:db8::2", "::ffff:10.0.0.1", "::ffff:10.0.0.2", "d"]
     for number, address in enumerate(addresses):
         places.enter(number, address, partial(left.append, number))
     assert left == [0, 2, 1]

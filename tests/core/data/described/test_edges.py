@@ -250,9 +250,10 @@ def test_one_person_is_tested_by_the_last_fifth_of_each_recording(tmp_path: Path
     for row, begin in enumerate((0, 16, 80, 96, 48, 128)):
         assert np.array_equal(found.windows()[row], first[begin : begin + 20])
     assert (found.held_out.leak, found.subjects()[0]) == ("", -1)
-    counts = WindowCounts({(Pair("anna"), 0): 6}, ("rest",), ("user",))
-    with refused("'rest' has too few windows for a last fifth; record longer"):
-        LastWindows(folder, counts, 14)
+    for windows, overlap in ((6, 14), (2, 0)):
+        counts = WindowCounts({(Pair("anna"), 0): windows}, ("rest",), ("user",))
+        with refused("'rest' has too few windows for a last fifth; record longer"):
+            LastWindows(folder, counts, overlap)
 
 
 def test_windows_of_both_sides_are_counted(tmp_path: Path) -> None:
