@@ -16,9 +16,9 @@ from core.errors import ClusterError, ExitCode, UsageError
 from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.logs.terminal import one_line, say, say_json
-from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.fitting import refuse_other_windows
+from recognise.flags import parser_of
 from recognise.lines import Block, rate_of
 from recognise.output import CsvWriter, Summary, Writer
 from recognise.plausibility import window_problem
@@ -38,7 +38,13 @@ MOST_THREADS = 64
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Label the recordings; returns the exit code: 2 if one of them was unusable."""
-    given = _parser().parse_args(arguments)
+    parser = parser_of(
+        Path(__file__).with_name("flags.json"),
+        "recognise",
+        "Label recordings or a live stream with an exported model.",
+        longest_gap=LONGEST_GAP_SECONDS,
+    )
+    given = parser.parse_args(arguments)
     try:
         return _run(given)
     except ClusterError as problem:
@@ -55,58 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 error=True,
             )
         return int(ExitCode.FAILED)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m recognise",
-        description="Label recordings or a live stream with an exported model.",
-    )
-    parser.add_argument(
-        "--model", required=True, type=Path, metavar="FOLDER", help="what `fab export` wrote"
-    )
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help=(
-            "a CSV t,ax,ay,az,gx,gy,gz; HAPT's acc_*.txt; an .npz "
-            "of windows or of a recording; or - for lines on standard input, as they come"
-        ),
-    )
-    parser.add_argument(
-        "--to", choices=("csv", "json"), default="csv", help="CSV, or a JSON object a line"
-    )
-    parser.add_argument(
-        "--format", metavar="NAME", help="how recordings are written: a known format, or a .yaml"
-    )
-    parser.add_argument(
-        "--acceleration", choices=tuple(ACCELERATION_UNITS), default="g", help="its unit"
-    )
-    parser.add_argument(
-        "--rotation", choices=tuple(ROTATION_UNITS), default="rad/s", help="its unit"
-    )
-    parser.add_argument(
-        "--hop", type=int, help="samples between two labels; the stride of the training by default"
-    )
-    parser.add_argument(
-        "--smooth", default="2/3", metavar="K/N", help="a label needs K of the last N windows"
-    )
-    parser.add_argument(
-        "--least-confidence", type=float, default=0.0, help="a window below it votes for no label"
-    )
-    parser.add_argument(
-        "--longest-gap",
-        type=float,
-        default=LONGEST_GAP_SECONDS,
-        metavar="SECONDS",
-        help="a longer pause ends the windows before it",
-    )
-    parser.add_argument(
-        "--source-hz", type=float, help="the sensor's rate, if it is faster than the model's"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="of the model")
-    return parser
 
 
 def _run(given: argparse.Namespace) -> int:

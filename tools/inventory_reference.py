@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from core.inventory.fields import Section
 from core.inventory.recipes import RECIPES
 from core.inventory.schema import InventoryFile
-from core.inventory.schema_keys import branch_name, is_list, key_of, sections_in
+from core.inventory.schema_keys import branch_name, key_of, sections_in
 from tools.metrics_reference import print_or_write
 
 HEAD = """\
@@ -153,7 +153,7 @@ def _title(
 ) -> str:
     if len(sections) > 1:
         return f"`{path}` with `name: {branch_name(section)}`"
-    if is_list(field.annotation):
+    if get_origin(field.annotation) is tuple:
         return f"Each entry of `{path}`"
     return f"`{path}`"
 
@@ -179,7 +179,7 @@ def _meaning(field: FieldInfo, sections: list[type[Section]]) -> str:
 def _kind_and_default(field: FieldInfo, sections: list[type[Section]]) -> str:
     if len(sections) > 1:
         kind = ", ".join(f"`{branch_name(section)}`" for section in sections)
-    elif sections and is_list(field.annotation):
+    elif sections and get_origin(field.annotation) is tuple:
         kind = "list"
     elif sections:
         kind = "section"

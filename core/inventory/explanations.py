@@ -98,26 +98,18 @@ def _words(
         else:
             what = "unknown key"
         return what, advice(key, section_at(location[:-1]))
-    if kind == "missing":
-        return "missing", f"add `{key}:`"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return "expected a whole number", f"write {value:.0f}"
     tables = _tables()
-    if kind in tables["types"]:
-        return tables["types"][kind]
-    if kind in tables["bounds"]:
-        name, words = tables["bounds"][kind]
-        return "out of range", f"write {words} {context[name]}"
+    if kind in tables["kinds"]:
+        problem, remedy = tables["kinds"][kind]
+        return problem.format(**context), remedy.format(**context, key=key)
     if kind in ("literal_error", "union_tag_invalid"):
         if key == "name":
             word = str(location[-2])
         else:
             word = key
         return _choice(word, str(context.get("expected") or context.get("expected_tags")), value)
-    if kind == "too_short":
-        return f"expected at least {context['min_length']} in the list", "add an entry"
-    if kind == "too_long":
-        return f"expected at most {context['max_length']} in the list", "remove entries"
     if kind == "string_pattern_mismatch":
         return tables["patterns"].get(
             key, ("not usable here", "remove blanks and control characters")

@@ -42,11 +42,6 @@ def sections_in(annotation: Any) -> list[type[Section]]:
     return []
 
 
-def is_list(annotation: Any) -> bool:
-    """Whether the annotation is a list of sections."""
-    return get_origin(annotation) is tuple
-
-
 def section_at(location: tuple[str | int, ...]) -> type[Section] | None:
     """Return the section at one of pydantic's error locations, or None where there is not one.
 

@@ -10,7 +10,7 @@ from core import gone
 from core.control.rules import is_ours
 from core.errors import UsageError
 from core.host_names import is_host_name
-from core.json_file import read_json
+from recognise.flags import parser_of
 from recognise.service.limits import Limits
 
 HOST = "127.0.0.1"
@@ -20,21 +20,16 @@ MOST_THREADS = 64
 LEAST_MEGABYTES = 64
 MOST_MEGABYTES = 1 << 20
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_FLAGS = Path(__file__).with_name("flags.json")
-_NUMBERS = {"int": int, "float": float}
 
 Number = TypeVar("Number", int, float)
 
 
 def parser(program: str, purpose: str) -> argparse.ArgumentParser:
     """Return the parser of the options of a program, which flags.json lists by program."""
-    made = argparse.ArgumentParser(prog=f"python -m {program}", description=purpose)
-    listed = read_json(_FLAGS)
-    for flag, words in {**listed["both"], **listed[program]}.items():
-        if "type" in words:
-            words["type"] = _NUMBERS[words["type"]]
-        made.add_argument(flag, **words)
-    made.set_defaults(
+    return parser_of(
+        Path(__file__).with_name("flags.json"),
+        program,
+        purpose,
         name=NAME,
         listen=HOST,
         port=PORT,
@@ -42,7 +37,6 @@ def parser(program: str, purpose: str) -> argparse.ArgumentParser:
         threads=Limits.threads,
         batch_milliseconds=1000 * Limits.batch_seconds,
     )
-    return made
 
 
 def memory_of(given: argparse.Namespace) -> int:

@@ -50,14 +50,14 @@ def folder_of(option: str | None) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Hold the lock of the file, which the kernel gives back however the process ends.
 
-    Raises OSError.
+    Raises OSError; BlockingIOError where `how` has LOCK_NB and another process holds it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)

@@ -7,21 +7,21 @@ file behind: so Prometheus reports it as down until the next one starts here.
 import fcntl
 import json
 import logging
-import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from core.atomic_write import atomic_write
 from core.errors import ClusterError, reason_of
-from core.json_file import NO_LINK
-from recognise.service import state
+from recognise.service.state import OTHERWISE, locked
 
 log = logging.getLogger(__name__)
 
 TARGETS = "targets"
+LOCK = ".targets.lock"
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -34,21 +34,25 @@ def announced(folder: Path, name: str, url: str) -> Iterator[None]:
     """
     address = urlsplit(url)
     path = folder / f"{name}-{address.port}.json"
-    try:
-        held = _written(path, content(name, address))
-    except (OSError, ClusterError) as problem:
-        log.warning(
-            "%s: cannot be kept (%s): no Prometheus here finds this service",
-            path,
-            reason_of(problem),
-        )
+    with ExitStack() as until_the_end:
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # Another service that starts would take ours for a killed one's.
+            with locked(folder.with_name(LOCK)):
+                for other in folder.glob("*.json"):
+                    if other != path:
+                        with suppress(BlockingIOError), locked(other, _AT_ONCE):
+                            other.unlink()
+                atomic_write(path, content(name, address), OTHERWISE)
+                until_the_end.enter_context(locked(path, _AT_ONCE))
+                until_the_end.callback(path.unlink, missing_ok=True)
+        except (OSError, ClusterError) as problem:
+            log.warning(
+                "%s: cannot be kept (%s): no Prometheus here finds this service",
+                path,
+                reason_of(problem),
+            )
         yield
-        return
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(held)
 
 
 def content(name: str, address: SplitResult) -> bytes:
@@ -64,41 +68,3 @@ def content(name: str, address: SplitResult) -> bytes:
         "process": f"service:{name}",
     }
     return json.dumps([{"targets": [target], "labels": labels}], indent=2).encode() + b"\n"
-
-
-def _written(path: Path, text: bytes) -> int:
-    """Write the file, and remove those of killed services.
-
-    Returns the descriptor whose lock says that it is in use.
-    """
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(
-            folder, fcntl.LOCK_EX
-        )  # another service that starts would take ours for a killed one's
-        for each in path.parent.glob("*.json"):
-            if each != path and not _in_use(each):
-                each.unlink()
-        atomic_write(path, text, state.OTHERWISE)
-        return _locked(path)
-    finally:
-        os.close(folder)
-
-
-def _in_use(path: Path) -> bool:
-    try:
-        os.close(_locked(path))
-    except BlockingIOError:
-        return True
-    return False
-
-
-def _locked(path: Path) -> int:
-    descriptor = os.open(path, NO_LINK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -61,14 +61,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raise UsageError naming the setting."""
-        for name, value, most in (
-            ("window_steps", self.window_steps, MOST_WINDOW_STEPS),
-            ("hop", self.hop, MOST_HOP),
-            ("of", self.of, MOST_VOTES),
-            ("votes", self.votes, self.of),
+        for name, least, most in (
+            ("window_steps", 1, MOST_WINDOW_STEPS),
+            ("hop", 1, MOST_HOP),
+            ("of", 1, MOST_VOTES),
+            ("votes", 1, self.of),
+            ("longest_gap_seconds", 0.05, 10.0),
+            ("source_hz", 1.0, 10_000.0),
         ):
-            if not 1 <= value <= most:
-                raise UsageError(f"{name}: expected 1 to {most}, got {value}; correct it")
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UsageError(f"{name}: expected {least:g} to {most:g}, got {value}; correct it")
         if 2 * self.votes <= self.of:
             raise UsageError(
                 f"votes: expected more than half of the last {self.of} windows, got {self.votes};"
@@ -86,13 +89,6 @@ class Settings:
             raise UsageError(
                 f"least_confidence: expected 0 to below 1, got {self.least_confidence}; correct it"
             )
-        if not 0.05 <= self.longest_gap_seconds <= 10.0:
-            raise UsageError(
-                f"longest_gap_seconds: expected 0.05 to 10, got {self.longest_gap_seconds};"
-                " correct it"
-            )
-        if self.source_hz is not None and not 1.0 <= self.source_hz <= 10_000.0:
-            raise UsageError(f"source_hz: expected 1 to 10000, got {self.source_hz}; correct it")
         if takes_nine(self.signals) and self.sampling_hz != SAMPLE_RATE_HZ:
             raise UsageError(
                 f"signals: the filters are made for {SAMPLE_RATE_HZ:g} Hz, the model has"
