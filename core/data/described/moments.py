@@ -27,7 +27,10 @@ def zone_of(name: str) -> tzinfo:
             return datetime.strptime(name, "%z").tzinfo or UTC
         return ZoneInfo(name)
     except (KeyError, OSError):
-        raise ValueError(f"no zone is {name!r:.40}") from None
+        raise ValueError(
+            f"no zone is {name!r:.40} here: write one such as Europe/Berlin, or its hours, +02:00;"
+            " a machine that knows none needs `pip install tzdata`"
+        ) from None
 
 
 def moment_of(text: str, pattern: str | None) -> datetime:

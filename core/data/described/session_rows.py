@@ -84,23 +84,20 @@ def _side_by_side(
     if form.time.column is None and form.json_ is None and not damage.bad:
         _refuse_other_length(sheaf, form, parts)
     gap = form.longest_gap(form.time.hertz or 20.0)
-    kept = np.ones(len(base.times), np.bool_)
-    columns = []
-    for part in parts:
+    near = np.ones(len(base.times), np.bool_)
+    columns: dict[str, NDArray[np.float64]] = {}
+    for sensor, part in zip(form.sensors, parts, strict=True):
         values, are_near = _at(base.times, part, gap)
-        kept &= are_near
-        columns.append(values)
-    _refuse_apart(sheaf, form, parts, kept)
-    damage.apart += int((~kept).sum())
-    beside = dict(zip(form.sensors, columns, strict=True))
-    taken = dict.fromkeys(form.sensors, 0)
-    ordered = []
-    for channel in form.channels:
-        begin = taken[channel.sensor]
-        taken[channel.sensor] = begin + len(channel.names)
-        ordered.append(beside[channel.sensor][:, begin : taken[channel.sensor]])
+        near &= are_near
+        own = [channel for channel in form.channels if channel.sensor == sensor]
+        ends = np.cumsum([len(channel.names) for channel in own])
+        split = np.split(values, ends[:-1], axis=1)
+        columns.update(zip((channel.name for channel in own), split, strict=True))
+    _refuse_apart(sheaf, form, parts, near)
+    damage.apart += int((~near).sum())
+    ordered = [columns[channel.name] for channel in form.channels]
     beside_base = Rows(base.times, np.concatenate(ordered, axis=1), base.words)
-    return _some(beside_base, np.flatnonzero(kept))
+    return _some(beside_base, np.flatnonzero(near))
 
 
 def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
@@ -148,22 +145,26 @@ def _of_one_source(
     """Yield the readings. Raises DataError where columns say that they are of several sources."""
     begin: list[Rows] = []
     for chunk in reader.chunks():
-        if begin and not chunk.others:
-            _refuse_sources(whole(begin), where, form, unlabelled)
-            begin = []
-        elif chunk.others:
+        if chunk.others:
             begin.append(chunk)
+        else:
+            _refuse_sources(begin, where, form, unlabelled)
+            begin = []
         yield chunk
-    if begin:
-        _refuse_sources(whole(begin), where, form, unlabelled)
+    _refuse_sources(begin, where, form, unlabelled)
     reader.refuse_in_turn()
 
 
-def _refuse_sources(rows: Rows, where: str, form: RecordingFormat, unlabelled: bool) -> None:
+def _refuse_sources(
+    begin: Sequence[Rows], where: str, form: RecordingFormat, unlabelled: bool
+) -> None:
     """Raises DataError where a column says that a session's readings are of several sources.
 
     Also where it has dates, but no column is the time.
     """
+    if not begin:
+        return
+    rows = whole(begin)
     for name, cells in rows.others.items() if form.time.column is None else ():
         look = look_at(name, [cell.strip() for cell in cells])
         if look.is_time and look.numbers is None:

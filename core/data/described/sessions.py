@@ -110,10 +110,7 @@ class Sessions:
 
     def note(self, sparse: int) -> str:
         """Return how much was read, and what was left out."""
-        faults: Counter[str] = Counter()
-        for series in self._series.values():
-            faults += series.faults
-        faults += Counter(
+        faults = Counter(
             {
                 "missing": self.damage.missing,
                 "bad lines": self.damage.bad,
@@ -122,7 +119,9 @@ class Sessions:
                 "sparse windows": sparse,
             }
         )
-        left = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()))
+        for series in self._series.values():
+            faults.update(series.faults)
+        left = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()) if count)
         readings = sum(series.readings for series in self._series.values())
         parts = [f"{readings:,} readings", left]
         if self._without:

@@ -247,12 +247,10 @@ class TextRows:
             kept = list(compress(kept, own))
             numbers = list(compress(numbers, own))
         self._damage.lines += len(kept)
-        wanted = sorted(set(places.values()))
-        cells = {at: tuple(map(itemgetter(at), kept)) for at in wanted}
+        cells = {name: tuple(map(itemgetter(at), kept)) for name, at in places.items()}
         good = np.ones(len(kept), np.bool_)
-        values = np.empty((len(kept), len(self._columns)))
-        for at, name in enumerate(self._columns):
-            values[:, at] = self._numbers(cells[places[name]], name, numbers, good)
+        columns = [self._numbers(cells[name], name, numbers, good) for name in self._columns]
+        values = np.reshape(columns, (len(columns), len(kept))).T
         lacks = np.isnan(values)
         self._turns += int(np.diff(lacks, axis=0).any(axis=1).sum())
         self._lacking += lacks[~lacks.all(axis=1)].sum(axis=0)
@@ -261,7 +259,7 @@ class TextRows:
         good &= ~missing
         time = self._form.time.column
         if time is not None:
-            written = list(map(" ".join, zip(*(cells[places[one]] for one in time), strict=True)))
+            written = list(map(" ".join, zip(*(cells[name] for name in time), strict=True)))
             times = self._times(written, " ".join(time), numbers, good)
         else:
             assert self._hertz is not None
@@ -273,7 +271,7 @@ class TextRows:
                 for name, at in self._others.items()
             }
         self._rows += len(kept)
-        rest = {name: list(compress(cells[places[name]], good)) for name in self._words}
+        rest = {name: list(compress(cells[name], good)) for name in self._words}
         return Rows(times[good], values[good], rest, others)
 
     def _without_torn(self, rows: Sequence[list[str]], first: int) -> list[list[str]]:

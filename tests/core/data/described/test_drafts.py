@@ -93,7 +93,6 @@ def test_a_sample_fits_its_format_alone(row: dict[str, str], tmp_path: Path) -> 
         ("a.bin", bytes(range(256)) * 9),
         ("empty.csv", b""),
     ],
-    ids=["own names", "a sensor less", "a header", "times no sensor has", "columns", "bytes", ""],
 )
 def test_what_fits_nothing(name: str, content: bytes, tmp_path: Path) -> None:
     put(tmp_path / "set", {name: content}, {})
@@ -257,7 +256,6 @@ def test_files_of_labels_beside_the_readings_are_named(tmp_path: Path) -> None:
         b"[" * 100_000,
         b"\x00" * 999,
     ],
-    ids=["empty", "words", "zip", "parquet", "matlab", "object", "deep", "zeros"],
 )
 def test_what_is_no_table_has_no_draft(content: bytes, tmp_path: Path) -> None:
     assert (
