@@ -11,6 +11,10 @@ from core.inventory.fields import Section
 RETRY_STEPS = 32
 """A worker without a grant for this many steps gets a slot: it may have become faster."""
 
+SPARE = 8 / 7
+"""How much more than its share a worker gets where that is a whole subtree: speeds that differ by
+less are noise, and each further part costs three round trips."""
+
 CLOCK_SECONDS = 1e-6
 """More than the rounding error of a sum of times, less than matters."""
 
@@ -114,7 +118,7 @@ class Synchronous(ModeFacts):
             return None
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
-        wanted = round((remaining if task in self._served else self._slots) * share)
+        wanted = int((remaining if task in self._served else self._slots) * share * SPARE)
         wanted = min(wanted, remaining - len(self._owed_of(live) - {task}))
         grant = Grant(
             self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted))

@@ -23,7 +23,7 @@ USUAL_CORES = 4
 
 
 USUAL_SLOTS = 32
-"""A batch's in the library's arithmetic: for as many workers, and next to no cost."""
+"""A batch's in the library's arithmetic: for as many workers, at the cost of two."""
 
 SLOTS_OF_BATCH_NORM = 4
 """A batch's in a network whose batch norm takes each slot by itself."""

@@ -213,6 +213,11 @@ def test_a_worker_that_is_slower_costs_what_it_lacks_and_no_more(
     assert seen.slots[1] == pytest.approx(expected / slow, rel=tolerance)
 
 
+def test_speeds_that_differ_by_less_than_a_seventh_make_a_part_a_worker() -> None:
+    seen = Simulation(Synchronous(32, Speeds()), {0: 1.0, 1: 1.2}).run(range(20))
+    assert {grant.slots for _, grant, _ in seen.drawn[-8:]} == {16}
+
+
 def test_a_worker_that_was_passed_over_is_tried_again_and_gets_its_share_when_it_is_faster() -> (
     None
 ):
