@@ -53,7 +53,9 @@ class SupervisorConnection:
         line = self._lines.readline(MOST_LINE_BYTES + 1)
         if len(line) > MOST_LINE_BYTES:
             raise OSError(f"a line of more than {MOST_LINE_BYTES} bytes")
-        return line if line.endswith(b"\n") else b""
+        if line.endswith(b"\n"):
+            return line
+        return b""
 
 
 def ask_supervisor(

@@ -65,7 +65,9 @@ def _tensor(
     if name == LABELS:
         words = [labels[index] for index in logits.argmax(axis=1)]
         return "BYTES", [len(words)], words, b"".join(map(_counted, words))
-    values = logits if name == LOGITS else softmax(logits)
+    values = logits
+    if name == PROBABILITIES:
+        values = softmax(logits)
     return FLOAT, values.shape, values.ravel().tolist(), values.astype("<f4").tobytes()
 
 

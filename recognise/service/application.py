@@ -28,7 +28,6 @@ from recognise.service.guard import SENSOR_LOGGER, STREAM
 from recognise.service.limits import RequestError, bad
 from recognise.service.live.first import first_with_token, refuse
 from recognise.service.live.sockets import close_code
-from recognise.service.loading import shape_of
 from recognise.service.memory import keep_what_there_is
 from recognise.service.page import files
 from recognise.service.places import address_of, prove
@@ -123,7 +122,6 @@ class Application:
 
     async def _model(self, request: Request) -> Response:
         description = self._named(request).description
-        shape = shape_of(description)
         return JSONResponse(
             {
                 "name": self._serving.name,
@@ -133,7 +131,7 @@ class Application:
                     {
                         "name": WINDOWS,
                         "datatype": FLOAT,
-                        "shape": [-1, shape.samples, shape.channels],
+                        "shape": [-1, *description.input.shape],
                     }
                 ],
                 "outputs": outputs_of(description.output.classes),
@@ -170,7 +168,7 @@ class Application:
     async def _answered(
         self, served: Served, body: bytearray, header_bytes: int | None, of: str
     ) -> tuple[bytes, dict[str, str]]:
-        shape = shape_of(served.description)
+        shape = served.description.input.shape
         if len(body) <= _INLINE_BYTES:
             asked = question(body, header_bytes, shape, self._limits)
         else:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from core.errors import UsageError
 from core.exported.description import Description, labels_of, read
 from recognise.service.limits import Limits
-from recognise.service.tensors import Shape
 from recognise.service.worker.process import ModelLostError, ModelProcess
 
 Floats = NDArray[np.float32]
@@ -118,12 +117,6 @@ def _warm(made: ModelProcess, folder: Path, description: Description, limits: Li
                     f"{folder}: windows of {what} get no finite logits of each class: export the"
                     " run again"
                 )
-
-
-def shape_of(description: Description) -> Shape:
-    """Return the shape of the model's windows."""
-    samples, channels = description.input.shape
-    return Shape(samples, channels)
 
 
 def compatible(now: Description, following: Description, export: Path) -> None:

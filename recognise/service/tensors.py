@@ -89,19 +89,6 @@ class _Request(_Part):
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The shape of the model's windows: each has `samples` rows of `channels` numbers."""
-
-    samples: int
-    channels: int
-
-    @property
-    def numbers(self) -> int:
-        """The count of numbers in one window."""
-        return self.samples * self.channels
-
-
-@dataclass(frozen=True)
 class RequestedOutput:
     """One output that the client asks for, and whether as a binary tensor."""
 
@@ -120,9 +107,9 @@ class Question:
 
 
 def question(
-    body: bytes | bytearray, header_bytes: int | None, shape: Shape, limits: Limits
+    body: bytes | bytearray, header_bytes: int | None, shape: Sequence[int], limits: Limits
 ) -> Question:
-    """Return the question in `body`.
+    """Return the question in `body`, of windows of this shape, samples and channels.
 
     Its first `header_bytes` are JSON if binary tensors follow, else all of it is.
     Raises RequestError with the reason.
@@ -151,11 +138,11 @@ def question(
     return Question(windows, _wanted(request), request.id, seconds)
 
 
-def _request(text: bytes | bytearray, shape: Shape, limits: Limits) -> _Request:
-    brackets = limits.windows * (shape.samples + 1) + _SPARE_BRACKETS
+def _request(text: bytes | bytearray, shape: Sequence[int], limits: Limits) -> _Request:
+    brackets = limits.windows * (shape[0] + 1) + _SPARE_BRACKETS
     if text.count(b"[") + text.count(b"{") > brackets:
         raise bad(f"expected at most {brackets} lists and objects in a request")
-    commas = limits.windows * shape.numbers + _SPARE_COMMAS
+    commas = limits.windows * math.prod(shape) + _SPARE_COMMAS
     if text.count(b",") > commas:
         raise RequestError(
             413, f"expected at most {commas} commas: a request has at most {limits.windows} windows"
@@ -171,14 +158,14 @@ def _request(text: bytes | bytearray, shape: Shape, limits: Limits) -> _Request:
 
 
 def _windows(
-    tensor: _Input, binary: memoryview, shape: Shape, limits: Limits
+    tensor: _Input, binary: memoryview, shape: Sequence[int], limits: Limits
 ) -> NDArray[np.float32]:
-    expected = f"[n, {shape.samples}, {shape.channels}]"
+    expected = f"[n, {shape[0]}, {shape[1]}]"
     if tensor.name != WINDOWS:
         raise bad(f"expected the input {WINDOWS}, got {tensor.name!r:.60}")
     if tensor.datatype != FLOAT:
         raise bad(f"input {WINDOWS}: expected the datatype {FLOAT}, got {tensor.datatype!r:.60}")
-    if len(tensor.shape) != 3 or tensor.shape[1:] != [shape.samples, shape.channels]:
+    if len(tensor.shape) != 3 or tensor.shape[1:] != [*shape]:
         raise bad(f"input {WINDOWS}: expected the shape {expected}, got {tensor.shape}")
     count = tensor.shape[0]
     if not 0 < count <= limits.windows:
@@ -192,7 +179,7 @@ def _windows(
         if len(binary):
             raise bad(f"expected no bytes behind the JSON header, got {len(binary)}")
         return _of_numbers(tensor.data, tensor.shape)
-    wanted = count * shape.numbers * _FLOAT_BYTES
+    wanted = count * math.prod(shape) * _FLOAT_BYTES
     if size != wanted or len(binary) != wanted:
         raise bad(
             f"input {WINDOWS}: the shape {tensor.shape} has {wanted} bytes,"
@@ -244,6 +231,8 @@ def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
                 f"outputs: this model has no classification extension: ask for {LABELS} and"
                 f" {PROBABILITIES}"
             )
-        binary = output.parameters.binary_data
-        found.append(RequestedOutput(output.name, usual if binary is None else binary))
+        is_binary = output.parameters.binary_data
+        if is_binary is None:
+            is_binary = usual
+        found.append(RequestedOutput(output.name, is_binary))
     return tuple(found)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from recognise.service.limits import Limits, RequestError
 from recognise.service.live import messages
-from recognise.service.tensors import Shape, question
+from recognise.service.tensors import question
 from tests.recognise.service.exports import export, windows
 from tests.recognise.service.malformed import INFER, requests, status_of
 from tests.recognise.service.raw import Answer, exchange, head, post
@@ -135,9 +135,9 @@ def errors_of(raised: pytest.ExceptionInfo[RequestError]) -> int:
 
 def test_numbers_that_are_none_cost_one_error() -> None:
     """An error for each of 589,824 took 600 MB and stopped the service."""
-    shape = Shape(128, 9)
+    shape = (128, 9)
     tensor = {"name": "windows", "shape": [8, 128, 9], "datatype": "FP32"}
-    body = json.dumps({"inputs": [{**tensor, "data": ["x"] * (8 * shape.numbers)}]}).encode()
+    body = json.dumps({"inputs": [{**tensor, "data": ["x"] * (8 * 128 * 9)}]}).encode()
     with pytest.raises(RequestError, match=r"data\.0: ") as raised:
         question(body, None, shape, Limits())
     assert errors_of(raised) == 1
