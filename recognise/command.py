@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from core.data.inputs import inputs_of
-from core.data.resampling import FASTER
+from core.data.resampling import FASTER, rate_of
 from core.errors import ClusterError, ExitCode, UsageError
 from core.exported import Model, open_model
 from core.exported.description import labels_of
@@ -19,7 +19,7 @@ from core.logs.terminal import one_line, say
 from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.fitting import refuse_other_windows
-from recognise.lines import Block, rate_of
+from recognise.lines import Block
 from recognise.output import CsvWriter, EventWriter, JsonWriter, Summary
 from recognise.plausibility import window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of

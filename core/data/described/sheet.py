@@ -222,8 +222,11 @@ def _table(
         if all(isinstance(one, str) for one in called):
             said["names"] = where
             names = list(map(str, called))
-            units = [one.get("units") if isinstance(one, dict) else None for one in value]
-            stated = [f"{name} {unit}" for name, unit in zip(called, units, strict=True) if unit]
+            stated = [
+                f"{one['name']} {one['units']}"
+                for one in value
+                if isinstance(one, dict) and one.get("units")
+            ]
             notes = [f"units that the file says: {', '.join(stated)}"] if stated else []
     if not names:
         return None
