@@ -14,7 +14,7 @@ from core.data.intake import (
     SLOWEST_HZ,
     unit_hint,
 )
-from core.data.resampling import SPARSE
+from core.data.resampling import SPARSE, rate_of
 from core.data.signals import ACCELERATION, ROTATION
 from core.errors import DataError
 from core.plausible import (
@@ -23,7 +23,7 @@ from core.plausible import (
     acceleration_problem,
     rotation_problem,
 )
-from recognise.lines import COLUMNS, Block, rate_of
+from recognise.lines import COLUMNS, Block
 from recognise.recordings import blocks_of
 from recognise.stream import Settings
 

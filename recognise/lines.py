@@ -6,7 +6,6 @@ the bytes that are kept between two blocks.
 """
 
 import csv
-import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -243,13 +242,3 @@ def _odd_names(words: Sequence[str]) -> str:
     if twice is not None:
         return f", {twice!r:.40} twice; keep these seven columns, each once"
     return f"; rename the columns, keep these seven, and begin a comment with {COMMENT}"
-
-
-def rate_of(times: NDArray[np.float64]) -> float | None:
-    """Return the readings a second, by the median step, or None for fewer than three readings."""
-    steps = np.diff(times[np.isfinite(times)])
-    rising = steps[steps > 0]
-    if len(rising) < 2:
-        return None
-    rate = 1.0 / float(np.median(rising))
-    return rate if math.isfinite(rate) else None

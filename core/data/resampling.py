@@ -98,3 +98,12 @@ class Resampler:
         filtered: Samples
         filtered, self._state = signal.sosfilt(self._sections, values, axis=0, zi=self._state)
         return filtered
+
+
+def rate_of(times: NDArray[np.float64]) -> float | None:
+    """Return the readings a second, by the median step, or None for fewer than three readings."""
+    steps = np.diff(times[np.isfinite(times)])
+    rising = steps[(steps > 1e-12) & (steps < np.inf)]
+    if len(rising) < 2:
+        return None
+    return 1.0 / float(np.median(rising))

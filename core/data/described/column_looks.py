@@ -1,6 +1,7 @@
 """What the figures of a file's columns prove: times and their unit, vectors, words."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -173,13 +174,11 @@ def _rate(steps: NDArray[np.float64]) -> float:
 
 def triples(columns: Sequence[ColumnLook]) -> Mapping[str, Sequence[ColumnLook]]:
     """Return the columns of three axes, by the name that they have in common."""
-    groups: dict[tuple[str, str], dict[str, ColumnLook]] = {}
+    groups: dict[tuple[str, str], dict[str, ColumnLook]] = defaultdict(dict)
     for column in columns:
-        for at, letter in enumerate(column.name):
-            axis = letter.lower()
-            if axis in AXES and column.numbers is not None:
-                key = column.name[:at], column.name[at + 1 :]
-                groups.setdefault(key, {}).setdefault(axis, column)
+        for at, letter in enumerate(column.name.lower()):
+            if letter in AXES and column.numbers is not None:
+                groups[column.name[:at], column.name[at + 1 :]].setdefault(letter, column)
     found: dict[str, Sequence[ColumnLook]] = {}
     for (before, after), group in groups.items():
         if len(group) == len(AXES):

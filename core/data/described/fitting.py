@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from core.data.described.description import RecordingFormat
 from core.data.described.known_formats import described, names
 from core.data.described.members import Member, Sheaf, sheaves
@@ -14,6 +12,7 @@ from core.data.described.path_pattern import PathPattern
 from core.data.described.session_rows import rows_of_sensor
 from core.data.described.sheet import sheets_of
 from core.data.described.text_rows import Damage
+from core.data.resampling import rate_of
 from core.errors import DataError
 from core.plausible import times_problem
 
@@ -78,8 +77,6 @@ def _reads(sheaf: Sheaf, form: RecordingFormat, sensor: str | None, is_labelled:
     rows = next(rows_of_sensor(sheaf, form, sensor, damage, not is_labelled))
     if len(rows.values) < 2 or damage.bad > MOST_DAMAGED * damage.lines:
         return False
-    steps = np.diff(rows.times)
-    steps = steps[steps > 0]
-    return form.time.column is None or (
-        len(steps) > 0 and times_problem(float(np.median(steps))) is None
-    )
+    rate = rate_of(rows.times)
+    is_plausible = rate is not None and times_problem(1 / rate) is None
+    return form.time.column is None or is_plausible

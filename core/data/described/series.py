@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,8 @@ class Series:
 
     def _refuse_late(self) -> None:
         """Raises DataError where parts would follow each other if they stood in another order."""
-        spans = np.array(sorted(self._spans)).reshape(-1, 2)
-        pauses = spans[1:, 0] - spans[:-1, 1]
+        spans = pairwise(sorted(self._spans))
+        pauses = np.array([begin - end for (_, end), (begin, _) in spans])
         late = int((pauses <= self.longest_gap).sum())
         if late and (pauses > 0).all():
             raise DataError(

@@ -21,6 +21,7 @@ from core.data.described.session_rows import places_by, rows_of
 from core.data.described.spool import Spool
 from core.data.described.text_rows import Damage, Rows
 from core.data.recordings import Report
+from core.data.resampling import rate_of
 from core.data.window_groups import Pair
 from core.errors import DataError
 
@@ -163,9 +164,8 @@ class Sessions:
     def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
         where = f"{self._path}: {sheaf.name}"
         if self.hertz is None and not self._form.as_recorded:
-            rising = np.diff(times)
-            rising = rising[rising > 0]
-            seen = f", which have about {1 / np.median(rising):.4g}" if len(rising) else ""
+            rate = rate_of(times)
+            seen = f", which have about {rate:.4g}" if rate else ""
             raise DataError(
                 f"{where}: nothing says the rate of windows of these recordings{seen}: set"
                 " jobs.train.data.sampling_hz"

@@ -92,19 +92,19 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
                 is_whole = len(begin) < MOST_DOCUMENT_BYTES
         except ZIP_DAMAGE:
             raise DataError(f"{member.where}: damaged; fetch it again") from None
-    found: Sequence[Sheet | None] = []
+    sheet: Sheet | None = None
     if is_cbor:
         if is_whole:
-            found = _document(member, of_cbor(begin, member.where))
+            sheet = _document(member, of_cbor(begin, member.where))
     elif begin.startswith((b"PK", b"MATLAB 5")):
-        found = [_array(member, begin)]
+        sheet = _array(member, begin)
     elif begin.startswith(b"PAR1"):
-        found = [_parquet(member, begin)]
+        sheet = _parquet(member, begin)
     elif is_document:
-        found = _json(member, begin, is_whole) or [_text(member, begin[:MOST_BYTES], False)]
+        sheet = _json(member, begin, is_whole) or _text(member, begin[:MOST_BYTES], False)
     else:
-        found = [_text(member, begin, is_whole)]
-    return [part for sheet in found if sheet is not None for part in _by_sensor(sheet)]
+        sheet = _text(member, begin, is_whole)
+    return [] if sheet is None else _by_sensor(sheet)
 
 
 def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
@@ -163,7 +163,7 @@ def _parquet(member: Member, content: bytes) -> Sheet | None:
     return _sheet(member, {}, names, rows, [])
 
 
-def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | None]:
+def _json(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     lines = content.splitlines()[: MOST_LINES + 1]
     if not is_whole:
         lines = lines[:-1]
@@ -173,25 +173,25 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sequence[Sheet | No
     except ValueError:
         is_lines = False
     if is_lines:
-        return [_objects(member, {"lines": True}, rows)]
+        return _objects(member, {"lines": True}, rows)
     try:
         return _document(member, parsed_json(content))
     except ValueError:
-        return []
+        return None
 
 
-def _document(member: Member, document: Any) -> Sequence[Sheet | None]:
+def _document(member: Member, document: Any) -> Sheet | None:
     """Return the longest list of readings, which are objects, or lists with names beside them."""
     leaves = dict(_leaves(document, "", 0))
     lists = {keys: one for keys, one in leaves.items() if isinstance(one, list) and one}
     for keys in sorted(lists, key=lambda one: len(lists[one]), reverse=True):
         rows = lists[keys][:MOST_OBJECTS]
         if isinstance(rows[0], dict) and len(rows) > len(rows[0]):
-            return [_objects(member, {"rows": keys} if keys else {}, rows)]
+            return _objects(member, {"rows": keys} if keys else {}, rows)
         found = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
         if found is not None:
-            return [found]
-    return []
+            return found
+    return None
 
 
 def _leaves(document: Any, keys: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -222,8 +222,11 @@ def _table(
         if all(isinstance(one, str) for one in called):
             said["names"] = where
             names = list(map(str, called))
-            units = [one.get("units") if isinstance(one, dict) else None for one in value]
-            stated = [f"{name} {unit}" for name, unit in zip(called, units, strict=True) if unit]
+            stated = [
+                f"{one['name']} {one['units']}"
+                for one in value
+                if isinstance(one, dict) and one.get("units")
+            ]
             notes = [f"units that the file says: {', '.join(stated)}"] if stated else []
     if not names:
         return None
@@ -232,7 +235,7 @@ def _table(
         for row in rows[:MOST_LINES]
         if isinstance(row, list) and len(row) == len(names)
     ]
-    sheet = _sheet(member, {"json": said}, names, cells, notes, "")
+    sheet = _sheet(member, {"json": said}, names, cells, notes)
     return None if sheet is None else replace(sheet, hertz=hertz)
 
 
@@ -241,7 +244,7 @@ def _objects(member: Member, said: Mapping[str, Any], rows: Sequence[Any]) -> Sh
     objects = [row for row in rows if isinstance(row, dict)]
     names = list(dict.fromkeys(key for row in objects for key in row))[:MOST_COLUMNS]
     cells = [cells_of(row, names) for row in objects]
-    return _sheet(member, {"json": said}, names, cells, [], "")
+    return _sheet(member, {"json": said}, names, cells, [])
 
 
 def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
@@ -320,12 +323,10 @@ def _sheet(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
     notes: Sequence[str],
-    sensor: str | None = None,
 ) -> Sheet | None:
     if not rows:
         return None
-    if sensor is None:
-        sensor = sensor_in(PurePosixPath(member.name).stem)
+    sensor = sensor_in(PurePosixPath(member.name).stem)
     numbered = [str(at + 1) for at in range(len(rows[0]))]
     return Sheet(member, said, names or numbered, rows, bool(names), notes, sensor)
 
