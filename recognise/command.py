@@ -18,14 +18,9 @@ from core.exported.description import labels_of
 from core.logs.terminal import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.fitting import refuse_other_windows
-<<<<<<< HEAD
 from recognise.flags import parser_of
-from recognise.lines import Block, rate_of
-from recognise.output import CsvWriter, Summary, Writer
-=======
 from recognise.lines import Block
-from recognise.output import CsvWriter, EventWriter, JsonWriter, Summary
->>>>>>> text
+from recognise.output import CsvWriter, Summary, Writer
 from recognise.plausibility import window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
