@@ -187,11 +187,12 @@ class Synchronous(ModeFacts):
     def _first_late(self) -> float:
         """The time before which no part is late, kept until a part or a speed changes."""
         if self._late is None or self._late[0] != self.speeds.version:
-            parts = [(grant, part) for grant, part in self._parts.items() if not part.backups]
-            first = min(
-                (part.since + self._patience(grant, part) for grant, part in parts),
-                default=float("inf"),
+            times = (
+                part.since + self._patience(grant, part)
+                for grant, part in self._parts.items()
+                if not part.backups
             )
+            first = min(times, default=float("inf"))
             self._late = self.speeds.version, first
         return self._late[1]
 
