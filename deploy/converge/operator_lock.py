@@ -28,7 +28,7 @@ def only_operator(cluster: "ManagedCluster", action: str) -> Iterator[Sequence[s
     A process on the node has it (flock(2)) and ends with its connection, which is not the one of
     the action: a deployment logs in again. It prints a line each 15 seconds, so that TCP ends the
     connection of a machine that went off within a quarter of an hour. A node that cannot give the
-    lock, or loses it, delays no action: a line tells that, and the action what is wrong with it.
+    lock, or loses it, delays no action: a line names that, and the action what is wrong with it.
     Raises ClusterError with the holder.
     """
     hub = cluster.inventory.of_role("coordinator")[0].node
