@@ -21,7 +21,7 @@ from core.data.described.session_rows import rows_of
 from core.data.described.sessions import places_of
 from core.data.described.text_rows import Damage, Rows
 from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
-from core.data.show.portrait import ChannelRow
+from core.data.show.portrait import ChannelFigures, ChannelRow
 from core.data.show.suspicions import rate_problems, rate_questions
 from core.errors import DataError
 
@@ -89,10 +89,7 @@ class _Taken:
         if is_labelled and form.label.intervals is not None:
             self._intervals = Intervals(source, form)
         self._mixing = form.mixing
-        width = len(form.channel_names)
-        self._sums = np.zeros((2, width))
-        self._least = np.full(width, math.inf)
-        self._most = np.full(width, -math.inf)
+        self._figures = ChannelFigures(len(form.channel_names))
         self._sessions: dict[Place, _Session] = {}
         self._excerpts: dict[str, tuple[Place, list[Numbers], list[Numbers]]] = {}
         self._unknown: dict[str, int] = defaultdict(int)
@@ -104,9 +101,7 @@ class _Taken:
             return
         values = rows.values @ self._mixing
         self.readings += len(values)
-        self._sums += values.sum(axis=0), (values**2).sum(axis=0)
-        self._least = np.minimum(self._least, values.min(axis=0))
-        self._most = np.maximum(self._most, values.max(axis=0))
+        self._figures.take(values)
         for (person, session, word), own in self._grouped(sheaf, rows):
             file = "" if self._form.session.column else sheaf.name
             place = person, session, file
@@ -203,18 +198,7 @@ class _Taken:
             rows.append(values[near])
 
     def _channels(self) -> tuple[ChannelRow, ...]:
-        count = max(1, self.readings)
-        means, squares = self._sums / count
-        deviations = np.sqrt(np.maximum(0.0, squares - means**2))
-        figures = np.stack([means, deviations, self._least, self._most], axis=1).tolist()
-        if not self.readings:
-            return ()
-        return tuple(
-            ChannelRow(name, unit, *row)
-            for name, unit, row in zip(
-                self._form.channel_names, self._form.units, figures, strict=True
-            )
-        )
+        return self._figures.rows(self._form.channel_names, self._form.units)
 
     def _session(self, place: Place, kept: _Session) -> SessionLook:
         times = np.concatenate(kept.times)
