@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.recordings import NO_SUBJECT, Recordings
+from core.data.recordings import NO_SUBJECT
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.errors import DataError
 from core.plausible import axis_problem, direction_problem, mean_magnitude
-
-_AT_ONCE = 4096
 
 Sums = NDArray[np.float64]
 
@@ -113,13 +111,3 @@ def ended(wrong: str) -> str:
 
 
 _ALSO = {ACCELERATION: ", gravity included"}
-
-
-def refuse_implausible(recordings: Recordings, where: str) -> Recordings:
-    """Return the recordings, if `UnitsLook` has nothing against them. Raises DataError."""
-    look = UnitsLook(recordings.signals)
-    for start in range(0, len(recordings.windows), _AT_ONCE):
-        rows = slice(start, start + _AT_ONCE)
-        look.take_people(recordings.windows[rows], recordings.subjects[rows])
-    look.refuse(where)
-    return recordings
