@@ -91,3 +91,16 @@ def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
 ) -> None:
     units = tuple(stated.replace("g", unit) for stated in UNITS)
     has(desk.read("mine.npz", npz(factor, 1.0, units=units)), units=units)
+
+
+@pytest.mark.parametrize(("steps", "factor"), [(16, 9.80665), (64, 0.1)])
+def test_a_part_of_the_windows_in_another_unit_is_refused(
+    desk: Desk, steps: int, factor: float
+) -> None:
+    windows = np.random.default_rng(4).normal(size=(40, steps, 9), scale=0.1)
+    windows[..., -1] += 1.0
+    content = {"x_train": windows[:30], "x_test": windows[30:], "channels": CHANNELS}
+    content |= {"y_train": np.arange(30) % 2, "y_test": np.arange(10) % 2}
+    desk.read("mine.npz", content)
+    windows[4:8, :, -3:] *= factor
+    desk.refuses("4 of 40 windows: total_acc: mean acceleration", "mine.npz", content)
