@@ -67,14 +67,14 @@ class UnitsLook:
             figures[:, 3] = np.ptp(values, axis=-1).sum(axis=1)
             self._add(self._sums, (whose, sensor), figures)
             if is_by_window:
-                for at, row in enumerate(figures.tolist()):
-                    how = _how_odd(sensor.kind, *row[1:3], values.shape[1])
+                for at, (_, size, direction, _) in enumerate(figures.tolist()):
+                    how = _how_odd(sensor.kind, size, direction, values.shape[1])
                     if how:
                         self._add(self._odd, (whose, sensor, how), figures[at : at + 1])
         for place in self._alone:
-            values = np.abs(windows[..., place].astype(np.float64)).reshape(count, -1)
+            sizes = np.abs(windows[..., place].astype(np.float64)).reshape(count, -1)
             figures = np.ones((count, 4))
-            figures[:, 1] = values.mean(axis=1)
+            figures[:, 1] = sizes.mean(axis=1)
             self._add(self._sums, (whose, place), figures)
 
     @staticmethod

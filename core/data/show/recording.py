@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.judge import Judge
-from core.data.described.members import Member, Sheaf, sheaves
+from core.data.described.members import Member, Sheaf, members_of, sheaves
+from core.data.described.path_pattern import PathPattern
 from core.data.described.session_rows import rows_of
 from core.data.described.sessions import places_of
 from core.data.described.text_rows import Damage, Rows
@@ -53,6 +54,13 @@ def look_at(
     """
     found = sheaves(source, form, unlabelled=not is_labelled, members=members)
     taken = _Taken(source, form, is_labelled)
+    if form.hints and form.label.intervals is None:
+        names = [member.name for member in members or members_of(source)]
+        taken.hints = [
+            hint
+            for pattern, hint in form.hints.items()
+            if any(map(PathPattern(pattern).fits, names))
+        ]
     ends = clock() + MOST_SECONDS
     problems = []
     is_whole = True
@@ -83,6 +91,7 @@ class _Taken:
     def __init__(self, source: Path, form: RecordingFormat, is_labelled: bool) -> None:
         self.readings = 0
         self.damage = Damage()
+        self.hints: Sequence[str] = ()
         self._form = form
         self._is_labelled = is_labelled
         self._intervals = None
@@ -151,6 +160,7 @@ class _Taken:
                 " jobs.train.data.sampling_hz=N"
             )
         yield from rate_questions(form, sessions)
+        yield from self.hints
         still = [f"{one.name} ({one.least:g})" for one in self._channels() if one.least == one.most]
         if still:
             yield f"{', '.join(still)}: one value alone; did the sensor give any?"
