@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.data.filters import CHANNELS, UNITS
-from core.plausible import acceleration_problem, mean_magnitude, rotation_problem
+from core.plausible import acceleration_problem, rotation_problem
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
 from tests.tables import table as rows
@@ -20,10 +20,6 @@ def test_about_one_g_and_turns_of_some_radians_are_plausible(
 ) -> None:
     found = PROBLEMS[kind](magnitude)
     assert found is None if said is None else said in str(found)
-
-
-def test_the_magnitude_is_that_of_vectors_not_of_their_mean() -> None:
-    assert mean_magnitude(np.array([[[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]])) == pytest.approx(5.0)
 
 
 def npz(acceleration: float, rotation: float, **beside: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic_hhar import write_hhar
-from core.data import Dataset, find_source
+from core.data import Dataset
 from core.data.examples import Data
 from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
@@ -165,12 +165,6 @@ def test_a_line_as_long_as_its_file_is_cut_and_takes_no_more_memory(tmp_path: Pa
     finally:
         tracemalloc.stop()
     assert shown == ["  1: a", f"  2: {'b' * 160}...", "> 3: c"]
-
-
-def test_a_search_finds_a_fetched_set_in_the_cache(recorded: Path, desk: Desk) -> None:
-    path = desk.write(f"user-cache/pscluster/hhar/{NAME}", recorded.read_bytes())
-    found = find_source(None, {}, desk.folder / "project", path.parents[1])
-    assert (found.kind, found.path) == ("hhar", path)
 
 
 def test_progress_without_a_terminal_is_a_line_a_tenth(
