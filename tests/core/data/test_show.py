@@ -150,11 +150,6 @@ def test_a_wrong_line_is_shown_with_its_neighbours(
     assert "\x1b" not in "".join(said)
 
 
-def test_an_error_without_a_line_shows_none(tmp_path: Path) -> None:
-    assert list(named_lines("no such file or folder")) == []
-    assert list(named_lines(f"{tmp_path}:3: x")) == []
-
-
 def test_a_line_as_long_as_its_file_is_cut_and_takes_no_more_memory(tmp_path: Path) -> None:
     path = tmp_path / "long"
     path.write_text("a\n" + "b" * 40_000_000 + "\nc\n")

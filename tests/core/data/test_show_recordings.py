@@ -162,19 +162,15 @@ def test_labels_that_an_app_noted_are_hinted_at_and_trained_on_as_the_hint_says(
     folder = sample(BY_NAME["sensor-logger"], tmp_path / "set")
     for at, path in enumerate(sorted(folder.rglob("*.zip"))):
         with zipfile.ZipFile(path, "a") as archive:
-            first, *_, last = archive.read("Gravity.csv").decode().splitlines()[1:]
-            begins = [line.split(",")[0] for line in (first, last)]
-            rows = ["time,seconds_elapsed,text", f"{begins[0]},0,{'ab'[at % 2]}", f"{begins[1]},9,"]
-            archive.writestr("Annotation.csv", "\n".join(rows))
+            begin = archive.read("Gravity.csv").decode().splitlines()[1].split(",")[0]
+            archive.writestr("Annotation.csv", f"time,text\n{begin},{'ab'[at % 2]}\n")
     (hint,) = (line for line in show(folder, *WINDOWS).out.splitlines() if "Annotation" in line)
     found = re.search(r"write (\{.*\}) to a file", hint)
     assert found is not None
     (tmp_path / "mine.yaml").write_text(found[1], encoding="utf-8")
     people = tmp_path / "people"
-    for path in folder.rglob("*.zip"):
-        put_at = people / path.parts[-3] / f"{path.parts[-2]}.zip"
-        put_at.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(put_at)
+    for path in sorted(folder.rglob("*.zip")):
+        os.renames(path, people / path.parts[-3] / f"{path.parts[-2]}.zip")
     asked = '--options={"format": "mine.yaml"}'
     shown = json.loads(show(people, *WINDOWS, asked, "--json").out)
     assert [row["label"] for row in shown["classes"]] == ["a", "b"]
