@@ -63,7 +63,7 @@ class Examples:
 
     batches: Iterator[Batch]
     task: str
-    labels: tuple[str, ...] | None
+    labels: Sequence[str] | None
     standardized: bool
     held_out: HeldOut = NOT_SAID
     signals: Signals = UNKNOWN

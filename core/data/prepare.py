@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.data.archive import FolderTree, digest, file_digest
-from core.data.batch import BatchValidator, examples_of
+from core.data.batch import examples_of
 from core.data.dataset import MANIFEST, Dataset
 from core.data.described.known_formats import described
 from core.data.examples import written
@@ -80,17 +80,7 @@ def prepare(
             found = reader.read(opened, cutting, report)
             if isinstance(found, Recordings):
                 found = examples_of(check(found, where))
-            origin = replace(origin, held_out=found.held_out, signals=found.signals)
-            prepared = written(
-                found.batches,
-                cache,
-                folder,
-                origin,
-                BatchValidator(where, found.task, found.labels),
-                found.task,
-                found.standardized,
-                report,
-            )
+            prepared = written(found, cache, folder, origin, report)
     if not settings and prepared.holds_windows:
         refuse_other_steps(where, prepared.window_steps, cutting)
     return replace(prepared, name=name, source=where)
