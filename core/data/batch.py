@@ -18,10 +18,13 @@ from core.data.dataset import (
     HeldOut,
 )
 from core.data.float32 import REMEDY, is_lost
-from core.data.recordings import NO_SUBJECT, one_class
+from core.data.recordings import NO_SUBJECT, Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.stored_values import groups_of, numbers, targets, weights_of
 from core.errors import DataError
+
+ROWS_AT_ONCE = 1024
+"""Windows of motion that are written at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,17 @@ class Batch:
     test: bool = False
 
 
+class Batches(Iterator[Batch]):
+    """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
+
+    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
+        self._batches = batches
+        self.rows = rows
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """What a reader of other things than windows returns: batches, and what they are for.
@@ -49,10 +63,34 @@ class Examples:
 
     batches: Iterator[Batch]
     task: str
-    labels: tuple[str, ...] | None
+    labels: Sequence[str] | None
     standardized: bool
     held_out: HeldOut = NOT_SAID
     signals: Signals = UNKNOWN
+
+
+def examples_of(recordings: Recordings) -> Examples:
+    """Return windows of motion as examples, whose channels the engine standardizes."""
+    rows = len(recordings.windows)
+    train = recordings.train_windows
+    parts = ((0, train, False), (train, rows, True))
+    batches = (
+        Batch(
+            recordings.windows[start : min(start + ROWS_AT_ONCE, end)],
+            recordings.classes[start : min(start + ROWS_AT_ONCE, end)],
+            recordings.subjects[start : min(start + ROWS_AT_ONCE, end)],
+            test=is_test,
+        )
+        for begin, end, is_test in parts
+        for start in range(begin, end, ROWS_AT_ONCE)
+    )
+    return Examples(
+        Batches(batches, rows),
+        CLASSIFICATION,
+        recordings.labels,
+        standardized=True,
+        signals=recordings.signals,
+    )
 
 
 class PositionsLook:

@@ -4,11 +4,12 @@ Give arrays or iterators to `batches_of`, and what it returns to `write_examples
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from core.data.batch import Batch, BatchValidator
+from core.data.batch import Batch, BatchValidator, Examples
 from core.data.columns import Columns
 from core.data.dataset import CLASSIFICATION, Dataset
 from core.data.given import Data, batches_of
@@ -47,32 +48,20 @@ def write_examples(
     none of `task`, an empty part, a group in both parts, a disk that takes no more. What the
     iterator raises passes through.
     """
-    return written(
-        batches,
-        cache,
-        None,
-        Origin(name, source),
-        BatchValidator(source, task, labels),
-        task,
-        standardized=False,
-        report=report,
-    )
+    examples = Examples(batches, task, labels, standardized=False)
+    return written(examples, cache, None, Origin(name, source), report)
 
 
 def written(
-    batches: Iterator[Batch],
-    cache: Path,
-    folder: Path | None,
-    origin: Origin,
-    gate: BatchValidator,
-    task: str,
-    standardized: bool,
-    report: Report,
+    examples: Examples, cache: Path, folder: Path | None, origin: Origin, report: Report
 ) -> Dataset:
     """Write examples as `write_examples` does, into `folder` where it is not None.
 
-    With `standardized` the engine standardizes each channel, the last axis of x.
+    The engine standardizes each channel, the last axis of x, of those that are so.
     """
+    batches = examples.batches
+    gate = BatchValidator(origin.source, examples.task, examples.labels)
+    origin = replace(origin, held_out=examples.held_out, signals=examples.signals)
     total: int = getattr(batches, "rows", 0)
     units = UnitsLook(origin.signals)
     with partial_folder(cache) as partial, Columns(partial, total) as columns:
@@ -85,7 +74,9 @@ def written(
         labels = gate.labels()
         units.refuse(origin.source)
         with writing_to(partial):
-            columns.finish(task, standardized=standardized, weighted=gate.weighted)
+            columns.finish(
+                examples.task, standardized=examples.standardized, weighted=gate.weighted
+            )
             _refuse_shared(columns, labels, origin)
             return publish(columns, labels, origin, folder)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.alike import refuse_alike, refuse_missing
-from core.data.batch import Batch, PositionsLook, example_bytes, numbered
+from core.data.batch import Batch, Batches, PositionsLook, example_bytes, numbered
 from core.data.containers import plain, refuse_more, refuse_other_columns, refuse_other_rows
 from core.data.dataset import CLASSIFICATION, REGRESSION, TASKS
 from core.data.given_streams import (
@@ -46,17 +46,6 @@ class Data:
     groups: Any = None
     labels: Any = None
     weights: Any = None
-
-
-class Batches(Iterator[Batch]):
-    """An iterator of batches that says how many rows there are in all: 0 where it does not know."""
-
-    def __init__(self, batches: Iterator[Batch], rows: int) -> None:
-        self._batches = batches
-        self.rows = rows
-
-    def __next__(self) -> Batch:
-        return next(self._batches)
 
 
 def batches_of(

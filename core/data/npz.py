@@ -21,9 +21,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TOTAL_BYTES, one_line
-from core.data.batch import Batch, Examples, PositionsLook
+from core.data.batch import Batch, Batches, Examples, PositionsLook
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.given import Batches
 from core.data.given_streams import BATCH_BYTES, MOST_ROWS
 from core.data.npz_windows import (
     HEADER_DAMAGE,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.data.archive import FolderTree, digest, file_digest
-from core.data.batch import BatchValidator
+from core.data.batch import examples_of
 from core.data.dataset import MANIFEST, Dataset
 from core.data.described.known_formats import described
 from core.data.examples import written
@@ -21,8 +21,7 @@ from core.data.reader import READERS, open_set
 from core.data.recordings import Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
 from core.data.source import DESCRIBED, FORMATS, PREPARED, SETS, Source
-from core.data.store import SHORT_KEY, Origin, short_name, store
-from core.data.window_units import refuse_implausible
+from core.data.store import SHORT_KEY, Origin, short_name
 from core.errors import DataError
 from core.json_file import read_json
 
@@ -80,22 +79,8 @@ def prepare(
             origin = Origin(name, where, source_sha256, settings)
             found = reader.read(opened, cutting, report)
             if isinstance(found, Recordings):
-                prepared = store(
-                    refuse_implausible(check(found, where), where), folder, origin, report
-                )
-            else:
-                gate = BatchValidator(where, found.task, found.labels)
-                origin = replace(origin, held_out=found.held_out, signals=found.signals)
-                prepared = written(
-                    found.batches,
-                    cache,
-                    folder,
-                    origin,
-                    gate,
-                    found.task,
-                    found.standardized,
-                    report,
-                )
+                found = examples_of(check(found, where))
+            prepared = written(found, cache, folder, origin, report)
     if not settings and prepared.holds_windows:
         refuse_other_steps(where, prepared.window_steps, cutting)
     return replace(prepared, name=name, source=where)

@@ -87,24 +87,13 @@ class Recordings:
     labels: tuple[str, ...]
     signals: Signals = UNKNOWN
 
-    @property
-    def test_windows(self) -> int:
-        """Rows held out for the final test."""
-        return len(self.windows) - self.train_windows
-
 
 def check(recordings: Recordings, where: str) -> Recordings:
-    """Return the same recordings if they can be trained on.
+    """Return the same recordings if their classes can be trained on.
 
-    Raises DataError naming `where`: an empty set, a class without training windows, a subject in
-    both sets, a value that is not finite.
+    Raises DataError naming `where`: no class, or one without a name or without training windows.
     """
     train = recordings.train_windows
-    for name, count in (("training", train), ("test", recordings.test_windows)):
-        if count == 0:
-            raise DataError(
-                f"{where}: expected at least one {name} window, got none; add {name} recordings"
-            )
     if len(recordings.labels) < 2:
         raise DataError(f"{where}: {one_class(recordings.labels)}")
     refuse_missing(where, recordings.labels)
@@ -114,20 +103,6 @@ def check(recordings: Recordings, where: str) -> Recordings:
         raise DataError(
             f"{where}: class {index} ({recordings.labels[index]!r}) has no training window; record"
             " some, use a shorter window, or remove the class"
-        )
-    subjects = recordings.subjects
-    shared = np.intersect1d(subjects[:train], subjects[train:])
-    shared = shared[shared != NO_SUBJECT]
-    if shared.size:
-        raise DataError(
-            f"{where}: subject {int(shared[0])} is in the training and in the test set, so the test"
-            " would reward recognizing a person; keep each subject in one set"
-        )
-    finite = np.isfinite(recordings.windows).all(axis=(1, 2))
-    if not finite.all():
-        raise DataError(
-            f"{where}: window {int(np.argmin(finite))} holds a value that is not finite; remove or"
-            " repair it"
         )
     return recordings
 

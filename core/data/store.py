@@ -20,17 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from core.data.batch import Batch
 from core.data.columns import Columns
-from core.data.dataset import CLASSIFICATION, MANIFEST, NOT_SAID, Dataset, HeldOut
+from core.data.dataset import MANIFEST, NOT_SAID, Dataset, HeldOut
 from core.data.manifest import manifest_of, open_prepared
-from core.data.recordings import Recordings, Report
 from core.data.signals import UNKNOWN, Signals
 from core.errors import DataError
 
 PARTIAL = ".partial-"
-ROWS_AT_ONCE = 1024
-"""Windows of motion written between two reports."""
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
 
@@ -49,39 +45,6 @@ class Origin:
     held_out: HeldOut = NOT_SAID
     signals: Signals = UNKNOWN
     """What the source itself says, beside the settings."""
-
-
-def store(recordings: Recordings, folder: Path, origin: Origin, report: Report) -> Dataset:
-    """Writes windows of motion as the prepared data set `folder`, all or nothing, and opens it.
-
-    A sound data set already there is kept, a damaged one replaced. Raises DataError when the cache
-    cannot be written.
-    """
-    count = len(recordings.windows)
-    train = recordings.train_windows
-    origin = replace(origin, signals=recordings.signals)
-
-    def batches() -> Iterator[Batch]:
-        for begin, end, test in ((0, train, False), (train, count, True)):
-            for start in range(begin, end, ROWS_AT_ONCE):
-                rows = slice(start, min(start + ROWS_AT_ONCE, end))
-                yield Batch(
-                    recordings.windows[rows].astype("<f4", copy=False),
-                    recordings.classes[rows].astype("<i4"),
-                    recordings.subjects[rows].astype("<i4"),
-                    test=test,
-                )
-
-    with (
-        partial_folder(folder.parent) as partial,
-        writing_to(partial),
-        Columns(partial, count) as columns,
-    ):
-        for batch in batches():
-            columns.add(batch)
-            report("writing", columns.rows, count)
-        columns.finish(CLASSIFICATION, standardized=True)
-        return publish(columns, recordings.labels, origin, folder)
 
 
 @contextmanager

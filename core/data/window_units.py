@@ -6,16 +6,21 @@ where no recordings are known, for each person.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.recordings import NO_SUBJECT, Recordings
+from core.data.recordings import NO_SUBJECT
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
 from core.errors import DataError
-from core.plausible import axis_problem, direction_problem, mean_magnitude
+from core.plausible import axis_problem, direction_problem
 
-_AT_ONCE = 4096
+ODD_SHARE = 0.02
+LEAST_ODD = 2
+"""Windows of a recording that are in another unit by themselves, from which on they are refused."""
+LONG_WINDOW = 64
+"""Steps that no fall lasts."""
 
 Sums = NDArray[np.float64]
 
@@ -44,21 +49,37 @@ class UnitsLook:
         self._alone = signals.judged_alone
         self._sums: dict[tuple[str, Sensor | int], Sums] = {}
         """Windows, their sizes, the lengths of their means and the differences of their axes."""
+        self._odd: dict[tuple[str, Sensor, str], Sums] = {}
+        """The same of windows that are wrong by themselves, in each way."""
 
-    def take(self, whose: str, windows: NDArray[np.generic]) -> None:
-        """Look at some windows of a recording too, (n, ..., channels)."""
+    def take(self, whose: str, windows: NDArray[np.generic], *, is_by_window: bool = False) -> None:
+        """Look at some windows of a recording too, (n, ..., channels).
+
+        With `is_by_window` those that are wrong by themselves are judged as a part of it too: a
+        mean over windows of several recordings hides one in other units.
+        """
         count = len(windows)
         for sensor, places in self._places.items():
             values = windows[..., places].astype(np.float64).reshape(count, -1, 3)
-            size = count * mean_magnitude(values)
-            direction = np.linalg.norm(values.mean(axis=1), axis=1).sum()
-            self._add(whose, sensor, count, size, direction, np.ptp(values, axis=-1).sum())
+            figures = np.ones((count, 4))
+            figures[:, 1] = np.linalg.norm(values, axis=-1).mean(axis=1)
+            figures[:, 2] = np.linalg.norm(values.mean(axis=1), axis=1)
+            figures[:, 3] = np.ptp(values, axis=-1).sum(axis=1)
+            self._add(self._sums, (whose, sensor), figures)
+            if is_by_window:
+                for at, (_, size, direction, _) in enumerate(figures.tolist()):
+                    how = _how_odd(sensor.kind, size, direction, values.shape[1])
+                    if how:
+                        self._add(self._odd, (whose, sensor, how), figures[at : at + 1])
         for place in self._alone:
-            size = count * np.abs(windows[..., place].astype(np.float64)).mean()
-            self._add(whose, place, count, size, 0.0, 0.0)
+            sizes = np.abs(windows[..., place].astype(np.float64)).reshape(count, -1)
+            figures = np.ones((count, 4))
+            figures[:, 1] = sizes.mean(axis=1)
+            self._add(self._sums, (whose, place), figures)
 
-    def _add(self, whose: str, what: Sensor | int, *sums: float) -> None:
-        self._sums[whose, what] = self._sums.get((whose, what), 0.0) + np.array(sums)
+    @staticmethod
+    def _add(sums: dict[Any, Sums], key: Any, figures: NDArray[np.float64]) -> None:
+        sums[key] = sums.get(key, 0.0) + figures.sum(axis=0)
 
     def take_people(
         self, windows: NDArray[np.generic], subjects: NDArray[np.integer] | None
@@ -72,11 +93,17 @@ class UnitsLook:
             whose = ""
             if subject != NO_SUBJECT:
                 whose = f"subject {subject}"
-            self.take(whose, windows[subjects == subject])
+            self.take(whose, windows[subjects == subject], is_by_window=True)
 
     def problems(self) -> Iterator[Implausible]:
-        """Yield what is wrong, recording by recording."""
-        for (whose, what), sums in self._sums.items():
+        """Yield what is wrong, recording by recording, then parts of recordings."""
+        looks = list(self._sums.items())
+        for (whose, sensor, _), sums in self._odd.items():
+            windows = self._sums[whose, sensor][0]
+            if sums[0] >= max(LEAST_ODD, ODD_SHARE * windows):
+                part = f"{sums[0]:.0f} of {windows:.0f} windows"
+                looks.append(((", ".join(filter(None, (whose, part))), sensor), sums))
+        for (whose, what), sums in looks:
             size, direction, differences = (sums[1:] / sums[0]).tolist()
             if isinstance(what, int):
                 unit = self._alone[what]
@@ -112,14 +139,18 @@ def ended(wrong: str) -> str:
     return f"{wrong}."
 
 
+def _how_odd(kind: str, size: float, direction: float, steps: int) -> str:
+    """Return how a window is in no unit of its kind by itself; empty where it may be.
+
+    A short one may be of a free fall, and a gyroscope at rest may give 0.
+    """
+    is_wrong = SIZE_PROBLEMS[kind](size) is not None
+    if is_wrong and size > 1.0:
+        return "large"
+    is_still = kind == ACCELERATION and (is_wrong or direction_problem(direction) is not None)
+    if is_still and steps >= LONG_WINDOW:
+        return "small"
+    return ""
+
+
 _ALSO = {ACCELERATION: ", gravity included"}
-
-
-def refuse_implausible(recordings: Recordings, where: str) -> Recordings:
-    """Return the recordings, if `UnitsLook` has nothing against them. Raises DataError."""
-    look = UnitsLook(recordings.signals)
-    for start in range(0, len(recordings.windows), _AT_ONCE):
-        rows = slice(start, start + _AT_ONCE)
-        look.take_people(recordings.windows[rows], recordings.subjects[rows])
-    look.refuse(where)
-    return recordings

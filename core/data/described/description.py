@@ -225,6 +225,11 @@ class RecordingFormat(Section):
     channels: tuple[ChannelForm, ...] = Field(min_length=1, max_length=64)
     about: AboutForm | None = Field(None, description="null: nothing says which device it was")
     label: LabelForm = Field(default_factory=LabelForm)
+    hints: dict[str, str] = Field(
+        {},
+        exclude=True,
+        description="by path pattern of a file that may say labels: how these are used",
+    )
     person: WhoForm = Field(default_factory=WhoForm)
     session: WhoForm = Field(default_factory=WhoForm)
     as_recorded: bool = Field(

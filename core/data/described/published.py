@@ -8,11 +8,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from core.data.archive import FolderTree, Tree
-from core.data.batch import Batch, Examples
+from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import HeldOut
 from core.data.described import reader
 from core.data.filters import NINE_CHANNELS
-from core.data.given import Batches
 from core.data.reader import Reader, open_set
 from core.data.recordings import Cutting, Report
 from core.data.signals import Signals

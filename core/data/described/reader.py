@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from core.data.archive import FolderTree
-from core.data.batch import Batch, Examples
+from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.channels import MadeChannels, made_channels
 from core.data.described.cuts import Cuts
@@ -19,7 +19,6 @@ from core.data.described.description import RecordingFormat, plain
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
 from core.data.described.sessions import Sessions
-from core.data.given import Batches
 from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window
 from core.data.window_groups import (

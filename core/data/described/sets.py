@@ -15,14 +15,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from core.data.archive import FolderTree, digest, file_digest
-from core.data.batch import Batch, Examples
+from core.data.batch import Batch, Batches, Examples
 from core.data.dataset import CLASSIFICATION
 from core.data.described.channels import MadeChannels, made_channels
 from core.data.described.cuts import Cuts
 from core.data.described.description import ChannelForm, RecordingFormat, plain
 from core.data.described.known_formats import described, document, validated
 from core.data.described.reader import gathered
-from core.data.given import Batches
 from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
 from core.data.window_groups import Pair, WholeGroups, WindowCounts

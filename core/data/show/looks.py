@@ -24,6 +24,11 @@ class SessionLook:
     unordered: int
     rates: tuple[float, ...]
 
+    @property
+    def name(self) -> str:
+        """Person and session."""
+        return f"{self.person} {self.session}".strip()
+
 
 @dataclass(frozen=True)
 class LabelLook:

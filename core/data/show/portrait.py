@@ -1,5 +1,6 @@
 """What there is to show of a prepared data set, as plain values; nothing here draws."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,18 +124,15 @@ def class_rows(dataset: Dataset) -> tuple[LabelCounts, ...]:
     """Examples of each class or label, at every position of an example; none of a regression."""
     if dataset.task not in (CLASSIFICATION, MULTILABEL):
         return ()
-    values = dataset.target_values()
-    train = dataset.train_windows
-    width = len(dataset.labels)
+    values = np.asarray(dataset.target_values())
+    parts = values[: dataset.train_windows], values[dataset.train_windows :]
     if dataset.task == MULTILABEL:
-        counts = [
-            np.asarray(part, np.int64).sum(axis=0) for part in (values[:train], values[train:])
-        ]
+        counts = [part.sum(axis=0, dtype=np.int64) for part in parts]
     else:
-        parts = (np.asarray(part).reshape(-1) for part in (values[:train], values[train:]))
-        counts = [np.bincount(part, minlength=width) for part in parts]
-    found = zip(dataset.labels, counts[0].tolist(), counts[1].tolist(), strict=True)
-    return tuple(LabelCounts(*row) for row in found)[:MOST_CLASSES]
+        width = len(dataset.labels)
+        counts = [np.bincount(part.reshape(-1), minlength=width) for part in parts]
+    rows = zip(dataset.labels, *(part.tolist() for part in counts), strict=True)
+    return tuple(LabelCounts(*row) for row in rows)[:MOST_CLASSES]
 
 
 def group_rows(
@@ -166,6 +164,35 @@ def group_rows(
     return tuple(rows), len(known) - len(rows)
 
 
+class ChannelFigures:
+    """Figures of each channel over readings that come some at a time."""
+
+    def __init__(self, width: int) -> None:
+        self._count = 0
+        self._sums = np.zeros((2, width))
+        self._least = np.full(width, np.inf)
+        self._most = np.full(width, -np.inf)
+
+    def take(self, values: NDArray[np.float64]) -> None:
+        """Add readings, (n, channels), at least one."""
+        self._count += len(values)
+        self._sums += values.sum(axis=0), (values**2).sum(axis=0)
+        self._least = np.minimum(self._least, values.min(axis=0))
+        self._most = np.maximum(self._most, values.max(axis=0))
+
+    def rows(self, names: Sequence[str], units: Sequence[str]) -> tuple[ChannelRow, ...]:
+        """Return a row for each channel; none before the first reading."""
+        if not self._count:
+            return ()
+        means, squares = self._sums / self._count
+        deviations = np.sqrt(np.maximum(0.0, squares - means**2))
+        figures = np.stack([means, deviations, self._least, self._most], axis=1).tolist()
+        return tuple(
+            ChannelRow(name, unit, *row)
+            for name, unit, row in zip(names, units, figures, strict=True)
+        )
+
+
 def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
     """Return the last axis of the training examples.
 
@@ -175,26 +202,11 @@ def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
         return ()
     width = dataset.input_shape[-1]
     windows = dataset.windows()[: dataset.train_windows]
-    count = 0
-    total = np.zeros(width)
-    squares = np.zeros(width)
-    least = np.full(width, np.inf)
-    most = np.full(width, -np.inf)
+    figures = ChannelFigures(width)
     for start in range(0, len(windows), AT_ONCE):
-        values = np.asarray(windows[start : start + AT_ONCE], np.float64).reshape(-1, width)
-        count += len(values)
-        total = total + values.sum(axis=0)
-        squares = squares + (values**2).sum(axis=0)
-        least = np.minimum(least, values.min(axis=0))
-        most = np.maximum(most, values.max(axis=0))
-    mean = total / max(1, count)
-    deviation = np.sqrt(np.maximum(0.0, squares / max(1, count) - mean**2))
-    names = names_of(dataset.signals, width)
+        figures.take(np.asarray(windows[start : start + AT_ONCE], np.float64).reshape(-1, width))
     units = dataset.signals.units or ("",) * width
-    figures = np.stack([mean, deviation, least, most], axis=1).tolist()
-    return tuple(
-        ChannelRow(name, unit, *row) for name, unit, row in zip(names, units, figures, strict=True)
-    )
+    return figures.rows(names_of(dataset.signals, width), units)
 
 
 def drawn(dataset: Dataset, classes: NDArray[np.int32], each: int) -> tuple[Drawn, ...]:

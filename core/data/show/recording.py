@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.judge import Judge
-from core.data.described.members import Member, Sheaf, sheaves
+from core.data.described.members import Member, Sheaf, members_of, sheaves
+from core.data.described.path_pattern import PathPattern
 from core.data.described.session_rows import places_by, rows_of
 from core.data.described.sessions import places_of
 from core.data.described.text_rows import Damage, Rows
 from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
-from core.data.show.portrait import ChannelRow
+from core.data.show.portrait import ChannelFigures, ChannelRow
 from core.data.show.suspicions import rate_problems, rate_questions
 from core.errors import DataError
 
@@ -53,6 +54,13 @@ def look_at(
     """
     found = sheaves(source, form, unlabelled=not is_labelled, members=members)
     taken = _Taken(source, form, is_labelled)
+    if form.hints and form.label.intervals is None:
+        names = [member.name for member in members or members_of(source)]
+        taken.hints = [
+            hint
+            for pattern, hint in form.hints.items()
+            if any(map(PathPattern(pattern).fits, names))
+        ]
     ends = clock() + MOST_SECONDS
     problems = []
     is_whole = True
@@ -83,16 +91,14 @@ class _Taken:
     def __init__(self, source: Path, form: RecordingFormat, is_labelled: bool) -> None:
         self.readings = 0
         self.damage = Damage()
+        self.hints: Sequence[str] = ()
         self._form = form
         self._is_labelled = is_labelled
         self._intervals = None
         if is_labelled and form.label.intervals is not None:
             self._intervals = Intervals(source, form)
         self._mixing = form.mixing
-        width = len(form.channel_names)
-        self._sums = np.zeros((2, width))
-        self._least = np.full(width, math.inf)
-        self._most = np.full(width, -math.inf)
+        self._figures = ChannelFigures(len(form.channel_names))
         self._sessions: dict[Place, _Session] = {}
         self._excerpts: dict[str, tuple[Place, list[Numbers], list[Numbers]]] = {}
         self._unknown: dict[str, int] = defaultdict(int)
@@ -104,9 +110,7 @@ class _Taken:
             return
         values = rows.values @ self._mixing
         self.readings += len(values)
-        self._sums += values.sum(axis=0), (values**2).sum(axis=0)
-        self._least = np.minimum(self._least, values.min(axis=0))
-        self._most = np.maximum(self._most, values.max(axis=0))
+        self._figures.take(values)
         for spelled, own in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in spelled)
             file = "" if self._form.session.column else sheaf.name
@@ -157,6 +161,7 @@ class _Taken:
                 " jobs.train.data.sampling_hz=N"
             )
         yield from rate_questions(form, sessions)
+        yield from self.hints
         still = [f"{one.name} ({one.least:g})" for one in self._channels() if one.least == one.most]
         if still:
             yield f"{', '.join(still)}: one value alone; did the sensor give any?"
@@ -194,18 +199,7 @@ class _Taken:
             rows.append(values[near])
 
     def _channels(self) -> tuple[ChannelRow, ...]:
-        count = max(1, self.readings)
-        means, squares = self._sums / count
-        deviations = np.sqrt(np.maximum(0.0, squares - means**2))
-        figures = np.stack([means, deviations, self._least, self._most], axis=1).tolist()
-        if not self.readings:
-            return ()
-        return tuple(
-            ChannelRow(name, unit, *row)
-            for name, unit, row in zip(
-                self._form.channel_names, self._form.units, figures, strict=True
-            )
-        )
+        return self._figures.rows(self._form.channel_names, self._form.units)
 
     def _session(self, place: Place, kept: _Session) -> SessionLook:
         times = np.concatenate(kept.times)

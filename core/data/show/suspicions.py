@@ -15,7 +15,7 @@ def rate_problems(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Ite
     """Yield what is wrong with the times of sessions, and with their rate for the windows."""
     found: dict[str, dict[str, str]] = {}
     for one in sessions:
-        whose = f"{one.person} {one.session}".strip()
+        whose = one.name
         if one.readings > 2 and 2 * one.unordered > one.readings:
             said = "most readings have the time of the one before or an older one"
             found.setdefault("time.column", {})[whose] = said
@@ -36,9 +36,7 @@ def rate_questions(form: RecordingFormat, sessions: Sequence[SessionLook]) -> It
     if windows is None:
         return
     found = {
-        f"{one.person} {one.session}".strip(): (
-            f"about {one.hertz:.3g} readings a second, which become {windows:g}"
-        )
+        one.name: (f"about {one.hertz:.3g} readings a second, which become {windows:g}")
         for one in sessions
         if one.hertz >= windows / SPARSE
         and not 1 / OTHER_RATE <= one.hertz / windows <= OTHER_RATE

@@ -1,31 +1,18 @@
-"""A portrait as lines for a terminal: tables, and a row of blocks for each channel of a window."""
+"""What there is to show as lines for a terminal: tables, and blocks for drawn lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from core.data.show.cells import (
-    CHANNEL_HEADS,
-    CLASS_HEADS,
-    LABEL_HEADS,
-    SESSION_HEADS,
-    channel_cells,
-    class_cells,
-    excerpt_name,
-    group_cells,
-    group_heads,
-    label_cells,
-    session_cells,
-    summary_of,
-)
 from core.data.show.looks import RecordingLook
 from core.data.show.portrait import Portrait
+from core.data.show.sections import Drawing, Note, Table, sections
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.-~=+*#"
 DRAWN_COLUMNS = 64
 BAR_COLUMNS = 24
-MOST_RATES = 12
 
 
 def lines(
@@ -35,117 +22,66 @@ def lines(
     marks = PLAIN
     if blocks:
         marks = BLOCKS
-    if look is not None:
-        yield from _recordings(look, marks)
+    for section in sections(portrait, look):
+        if isinstance(section, Note):
+            yield ": ".join(filter(None, (section.mark, section.text)))
+        elif isinstance(section, Table):
+            yield from _with_bars(section, marks[-1])
+        else:
+            yield from _drawn(section.title, section.drawings, marks)
     if portrait is not None:
-        yield from _windows(portrait, marks)
-
-
-def _windows(portrait: Portrait, marks: str) -> Iterator[str]:
-    yield f"{portrait.source}: {portrait.summary}"
-    yield f"SHA-256 {portrait.sha256}; prepared in {portrait.folder}"
-    if portrait.note:
-        yield portrait.note
-    if portrait.leak:
-        yield f"LEAK: {portrait.leak}"
-    if portrait.signals:
-        yield f"channels: {portrait.signals}"
-    if portrait.classes:
         yield ""
-        counts = [row.train + row.test for row in portrait.classes]
-        yield from _with_bars(CLASS_HEADS, class_cells(portrait), counts, marks[-1])
-    if portrait.groups:
-        yield ""
-        yield from table(group_heads(portrait), group_cells(portrait))
-        if portrait.groups_left_out:
-            yield f"and {portrait.groups_left_out} more"
-    if portrait.channels:
-        yield ""
-        yield from table(CHANNEL_HEADS, channel_cells(portrait.channels))
-    names = [one.name for one in portrait.channels]
-    for window in portrait.windows:
-        yield ""
-        yield f"{window.label}, training window {window.row}"
-        yield from channel_lines(window.values, names, marks)
-
-
-def _recordings(look: RecordingLook, marks: str) -> Iterator[str]:
-    yield summary_of(look)
-    yield from (f"LOOKS WRONG: {one}" for one in look.wrong)
-    yield from (f"ASKED: {one}" for one in look.asked)
-    if look.labels:
-        yield ""
-        counts = [one.readings for one in look.labels]
-        yield from _with_bars(LABEL_HEADS, label_cells(look), counts, marks[-1])
-    yield ""
-    yield from table(SESSION_HEADS, session_cells(look))
-    if look.sessions_left_out:
-        yield f"and {look.sessions_left_out} more"
-    yield ""
-    yield from table(CHANNEL_HEADS, channel_cells(look.channels))
-    timed = [one for one in look.sessions if one.rates][:MOST_RATES]
-    if timed:
-        yield ""
-        yield "readings a second, over the time of each session"
-    for one in timed:
-        drawn = sparkline([0.0, *one.rates], marks, len(one.rates) + 1)[1:]
-        least = min(one.rates)
-        yield f"  {drawn}  {least:.3g} to {max(one.rates):.3g}"
-    names = [one.name for one in look.channels]
-    for excerpt in look.excerpts:
-        yield ""
-        yield excerpt_name(excerpt)
-        yield from channel_lines(excerpt.values, names, marks)
-    yield ""
+        yield f"prepared in {portrait.folder}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns of equal width; the first one to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in (heads, *rows)) for at in range(len(heads))]
-    for row in (heads, *rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
-        yield "  ".join(cells).rstrip()
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for first, *others in (heads, *rows):
+        cells = map(str.rjust, others, widths[1:])
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
-def sparkline(values: Sequence[float], marks: str, columns: int = DRAWN_COLUMNS) -> str:
+def sparkline(values: Sequence[float], marks: str, floor: float = np.inf) -> str:
     """Return a row of marks, each for the mean of its share of the values.
 
-    The first of `marks` stands for the least mean, the last for the greatest.
+    The first of `marks` stands for the least mean or the floor, the last for the greatest mean.
     """
     array = np.asarray(values, np.float64)
-    bounds = np.linspace(0, len(array), min(columns, len(array)) + 1).astype(int)
+    bounds = np.linspace(0, len(array), min(DRAWN_COLUMNS, len(array)) + 1).astype(int)
     means = np.array([array[first:last].mean() for first, last in pairwise(bounds)])
-    span = float(means.max() - means.min())
-    if span <= 0:
-        places = np.zeros(len(means), int)
-    else:
-        places = ((means - means.min()) / span * (len(marks) - 1)).round()
+    heights = means - min(means.min(), floor)
+    places = (heights / (heights.max() or 1.0) * (len(marks) - 1)).round()
     return "".join(marks[int(place)] for place in places)
 
 
-def _with_bars(
-    heads: Sequence[str], cells: Sequence[Sequence[str]], counts: Sequence[int], mark: str
-) -> Iterator[str]:
-    """Yield a table with a bar behind each row."""
-    head, *rows = table(heads, cells)
+def _with_bars(section: Table, mark: str) -> Iterator[str]:
+    """Yield a table with a bar behind each row that has a count; nothing of one without rows."""
+    if not section.rows:
+        return
+    yield ""
+    head, *rows = table(section.heads, section.rows)
     yield head
-    most = max(1, *counts)
-    for row, count in zip(rows, counts, strict=True):
-        yield f"{row}  {mark * round(BAR_COLUMNS * count / most)}"
+    most = max(section.counts, default=1) or 1
+    for row, count in zip(rows, section.counts or [0] * len(rows), strict=True):
+        yield f"{row}  {mark * round(BAR_COLUMNS * count / most)}".rstrip()
+    if section.rows_left_out:
+        yield f"and {section.rows_left_out} more"
 
 
-def channel_lines(
-    rows: Sequence[Sequence[float]], names: Sequence[str], marks: str
-) -> Iterator[str]:
-    """Yield a line for each channel of some readings or samples."""
-    values = np.asarray(rows)
-    width = max(map(len, names))
-    for at, name in enumerate(names):
-        column = values[:, at]
-        yield (
-            f"  {name.ljust(width)} {sparkline(column.tolist(), marks)}  {column.min():.3g} to"
-            f" {column.max():.3g}"
-        )
+def _drawn(title: str, drawings: Sequence[Drawing], marks: str) -> Iterator[str]:
+    """Yield a line for each channel of each drawing, and one for each drawing of a rate."""
+    for at, drawing in enumerate(drawings):
+        if drawing.is_from_zero:
+            if not at:
+                yield from ("", title)
+            yield f"  {_line(drawing.values[:, 0], marks, 0.0)}  {drawing.title}"
+            continue
+        yield from ("", drawing.title)
+        width = max(map(len, drawing.names))
+        for name, column in zip(drawing.names, drawing.values.T, strict=True):
+            yield f"  {name.ljust(width)} {_line(column, marks)}"
+
+
+def _line(values: NDArray[np.float64], marks: str, floor: float = np.inf) -> str:
+    return f"{sparkline(values.tolist(), marks, floor)}  {values.min():.3g} to {values.max():.3g}"

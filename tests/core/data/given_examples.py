@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from core.data import Dataset, examples
-from core.data.batch import BatchValidator
+from core.data.batch import Examples
 from core.data.examples import Data, batches_of
 from core.data.recordings import Report, silent
 from core.data.store import Origin
@@ -38,6 +38,5 @@ def written(
     report: Report = silent,
 ) -> Dataset:
     batches, labels = batches_of(given, task)
-    origin = Origin(name, source)
-    gate = BatchValidator(source, task, labels)
-    return examples.written(batches, cache, None, origin, gate, task, standardized, report)
+    made = Examples(batches, task, labels, standardized)
+    return examples.written(made, cache, None, Origin(name, source), report)

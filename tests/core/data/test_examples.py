@@ -130,11 +130,3 @@ def test_positions_of_windows_and_of_iterators(tmp_path: Path) -> None:
 def test_two_classes_at_each_position_need_their_names(tmp_path: Path) -> None:
     made = written(cut(y=TAGS % 2, labels=["no", "yes"]), tmp_path)
     has(made, targets=Array("targets.int32", "int32", (5,)), labels=("no", "yes"))
-
-
-def test_progress_says_how_much_there_is(tmp_path: Path) -> None:
-    x = np.zeros((9, 2**20), np.float32)
-    seen: list[tuple[str, int, int]] = []
-    given = Data(x[:6], CLASSES[:6], x[6:], CLASSES[:3])
-    written(given, tmp_path, report=lambda *said: seen.append(said))
-    assert seen == [("writing", done, 9) for done in range(1, 10)]

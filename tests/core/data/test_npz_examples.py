@@ -38,21 +38,6 @@ def test_inputs_of_any_shape_come_as_they_are(
     )
 
 
-def test_classes_subjects_and_names_are_as_those_of_windows(desk: Desk) -> None:
-    content = examples(*ARRAY) | {
-        "subject_train": np.repeat([1, 2], 6),
-        "subject_test": np.full(6, 3),
-    }
-    for name in ("y_train", "y_test"):
-        content[name] = np.array(["cat", "ape", "bee"])[content[name]]
-    has(
-        desk.read("own.npz", content),
-        labels=("ape", "bee", "cat"),
-        classes=[2, 0, 1] * 6,
-        subjects=[1] * 6 + [2] * 6 + [3] * 6,
-    )
-
-
 def test_values_labels_and_weights(desk: Desk) -> None:
     content = examples(7, dtype="float64") | {"weight_train": np.arange(12.0), "standardized": True}
     content |= {"y_train": np.linspace(0, 1, 12), "y_test": np.linspace(0, 1, 6)}

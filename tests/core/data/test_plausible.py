@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.data.filters import CHANNELS, UNITS
-from core.plausible import acceleration_problem, mean_magnitude, rotation_problem
+from core.plausible import acceleration_problem, rotation_problem
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
 from tests.tables import table as rows
@@ -20,10 +20,6 @@ def test_about_one_g_and_turns_of_some_radians_are_plausible(
 ) -> None:
     found = PROBLEMS[kind](magnitude)
     assert found is None if said is None else said in str(found)
-
-
-def test_the_magnitude_is_that_of_vectors_not_of_their_mean() -> None:
-    assert mean_magnitude(np.array([[[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]])) == pytest.approx(5.0)
 
 
 def npz(acceleration: float, rotation: float, **beside: Any) -> dict[str, Any]:
@@ -91,3 +87,16 @@ def test_windows_in_units_that_their_file_states_are_taken_as_they_are(
 ) -> None:
     units = tuple(stated.replace("g", unit) for stated in UNITS)
     has(desk.read("mine.npz", npz(factor, 1.0, units=units)), units=units)
+
+
+@pytest.mark.parametrize(("steps", "factor"), [(16, 9.80665), (64, 0.1)])
+def test_a_part_of_the_windows_in_another_unit_is_refused(
+    desk: Desk, steps: int, factor: float
+) -> None:
+    windows = np.random.default_rng(4).normal(size=(40, steps, 9), scale=0.1)
+    windows[..., -1] += 1.0
+    content = {"x_train": windows[:30], "x_test": windows[30:], "channels": CHANNELS}
+    content |= {"y_train": np.arange(30) % 2, "y_test": np.arange(10) % 2}
+    desk.read("mine.npz", content)
+    windows[4:8, :, -3:] *= factor
+    desk.refuses("4 of 40 windows: total_acc: mean acceleration", "mine.npz", content)

@@ -123,12 +123,6 @@ def test_publishing_says_in_json_what_is_to_be_copied(desk: Desk) -> None:
     }
 
 
-def test_another_stride_has_another_key(desk: Desk) -> None:
-    source = str(desk.write("set", hapt_files()))
-    keys = {publishable(source, 128, stride, 0, desk.cache)["key"] for stride in (32, 64)}
-    assert len(keys) == 2
-
-
 def test_publishing_what_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     said = published_by_command(tmp_path / "nothing.zip", tmp_path, code=2)
     says(said.removesuffix("\n"), "no such file or folder")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic_hhar import write_hhar
-from core.data import Dataset, find_source
+from core.data import Dataset
 from core.data.examples import Data
 from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
@@ -150,11 +150,6 @@ def test_a_wrong_line_is_shown_with_its_neighbours(
     assert "\x1b" not in "".join(said)
 
 
-def test_an_error_without_a_line_shows_none(tmp_path: Path) -> None:
-    assert list(named_lines("no such file or folder")) == []
-    assert list(named_lines(f"{tmp_path}:3: x")) == []
-
-
 def test_a_line_as_long_as_its_file_is_cut_and_takes_no_more_memory(tmp_path: Path) -> None:
     path = tmp_path / "long"
     path.write_text("a\n" + "b" * 40_000_000 + "\nc\n")
@@ -165,12 +160,6 @@ def test_a_line_as_long_as_its_file_is_cut_and_takes_no_more_memory(tmp_path: Pa
     finally:
         tracemalloc.stop()
     assert shown == ["  1: a", f"  2: {'b' * 160}...", "> 3: c"]
-
-
-def test_a_search_finds_a_fetched_set_in_the_cache(recorded: Path, desk: Desk) -> None:
-    path = desk.write(f"user-cache/pscluster/hhar/{NAME}", recorded.read_bytes())
-    found = find_source(None, {}, desk.folder / "project", path.parents[1])
-    assert (found.kind, found.path) == ("hhar", path)
 
 
 def test_progress_without_a_terminal_is_a_line_a_tenth(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import zipfile
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,27 @@ def test_an_app_s_files_are_found_shown_and_cut_with_no_word_on_their_format(
     assert (found["format"], found["recordings"]["readings"]) == ("sensor-logger", 200)
     said = "who, and what was done: name a folder with {person}/{label}/*.zip/{sensor}.csv"
     assert found["recordings"]["asked"][-1] == said
+
+
+def test_labels_that_an_app_noted_are_hinted_at_and_trained_on_as_the_hint_says(
+    tmp_path: Path, show: Show
+) -> None:
+    folder = sample(BY_NAME["sensor-logger"], tmp_path / "set")
+    for at, path in enumerate(sorted(folder.rglob("*.zip"))):
+        with zipfile.ZipFile(path, "a") as archive:
+            begin = archive.read("Gravity.csv").decode().splitlines()[1].split(",")[0]
+            archive.writestr("Annotation.csv", f"time,text\n{begin},{'ab'[at % 2]}\n")
+    (hint,) = (line for line in show(folder, *WINDOWS).out.splitlines() if "Annotation" in line)
+    found = re.search(r"write (\{.*\}) to a file", hint)
+    assert found is not None
+    (tmp_path / "mine.yaml").write_text(found[1], encoding="utf-8")
+    people = tmp_path / "people"
+    for path in sorted(folder.rglob("*.zip")):
+        os.renames(path, people / path.parts[-3] / f"{path.parts[-2]}.zip")
+    asked = '--options={"format": "mine.yaml"}'
+    shown = json.loads(show(people, *WINDOWS, asked, "--json").out)
+    assert [row["label"] for row in shown["classes"]] == ["a", "b"]
+    assert "Annotation" not in str(shown["recordings"]["asked"])
 
 
 def test_recordings_whose_windows_cannot_be_cut_are_shown_with_the_reason(
