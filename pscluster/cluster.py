@@ -83,8 +83,8 @@ class Cluster:
                 raise
 
     def stop(self) -> None:
-        """Stop the roles. Raises ClusterError."""
-        self._run("deploy", "stop")
+        """Interrupt a running job, then stop the roles. Raises ClusterError."""
+        self._run("deploy", "stop", "--yes")
 
     def status(self) -> dict[str, Any]:
         """What `deploy status --json` says: `state` and the roles.

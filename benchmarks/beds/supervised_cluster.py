@@ -87,5 +87,5 @@ def supervised_cluster(workers: int, servers: int) -> Iterator[SupervisedCluster
             cluster.fab(["deploy", "start", "--no-jobs"], START_SECONDS)
             yield cluster
         finally:
-            cluster.fab(["deploy", "stop"], START_SECONDS)
+            cluster.fab(["deploy", "stop", "--yes"], START_SECONDS)
             shutil.rmtree(cluster.state.path)

@@ -212,7 +212,7 @@ def status(flags: StatusFlags) -> None:
             " wants to"
         )
     opened = open_cluster(flags, as_written=True)
-    from deploy.terminal.console import console
+    from deploy.terminal.console import columns, console
     from deploy.terminal.watching import show_again
 
     nodes = select_nodes(opened.inventory, flags.limit)
@@ -229,7 +229,7 @@ def status(flags: StatusFlags) -> None:
         say_json(picture.json)
     else:
         screen = console()
-        for part in picture.parts(screen.width):
+        for part in picture.parts(columns()):
             screen.print(part)
     if not picture.well:
         end_degraded()
@@ -267,7 +267,8 @@ def _started(
     def before(planned: "DeploymentPlan") -> None:
         services = planned.plans["services"].values()
         actions = {change.action for changes in services for change in changes}
-        if jobs and actions & {"restart", "remove"}:
+        # A start here restarts only roles that a job has lost already.
+        if jobs and opened.has_machines and actions & {"restart", "remove"}:
             progress.stand_still()
             may_interrupt(jobs, flags.yes)
         due = wanted or (wanted is None and (planned.counts_as_start or pending.noted))

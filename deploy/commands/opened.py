@@ -69,7 +69,8 @@ class OpenCluster:
         Processes of this machine have a supervisor, which takes one command after the other.
         """
         if not self.has_machines:
-            return nullcontext(())
+            pid = self.jobs.running_job()
+            return nullcontext(() if pid is None else (f"(fab, pid {pid})",))
         from deploy.converge.operator_lock import only_operator
 
         return only_operator(self.cluster, action)

@@ -11,6 +11,7 @@ from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError
 from deploy.common.command_line import command, shell
 from deploy.common.waiting import waiting_for
+from deploy.converge.code import run_script
 from deploy.converge.draining import drain
 from deploy.converge.rollback_plan import (
     Need,
@@ -25,7 +26,7 @@ from deploy.converge.rollback_plan import (
 from deploy.converge.serving import restart_service
 from deploy.converge.systemd import batches, restart_on
 from deploy.release.history import ListingError, read
-from deploy.release.scripts import RefusedError, list_releases, make_current, outcome
+from deploy.release.scripts import list_releases, make_current
 from deploy.render.units import SERVICE_UNIT, unit_name
 
 if TYPE_CHECKING:
@@ -201,12 +202,7 @@ class _RollbackRun:
 
     def _back_on(self, node: Connector) -> None:
         if self._needs[node.name] is Need.FLIP:
-            script = shell(make_current(self._to.release))
-            flipped = node.run(script, root=True, deadline_seconds=_SECONDS)
-            try:
-                outcome(flipped.return_code, flipped.text, flipped.stderr)
-            except RefusedError as error:
-                raise ClusterError(f"{node.name}: {error}") from error
+            run_script(node, make_current(self._to.release), _SECONDS)
         if self._roles[node.name]:
             restart_on(node, self._roles[node.name])
 
@@ -233,14 +229,13 @@ def _with_services(
 
 
 def _look(node: Connector, tasks: Sequence["Task"], serves: bool) -> Standing:
-    listing = node.run(shell(list_releases()), root=True, deadline_seconds=_SECONDS)
+    listing = run_script(node, list_releases(), _SECONDS)
     units = [*(unit_name(task) for task in tasks), *([SERVICE_UNIT] if serves else [])]
     if units:
         runs = node.run(shell(runs_script(units)), root=True, deadline_seconds=_SECONDS).text
     else:
         runs = ""
     try:
-        outcome(listing.return_code, listing.text, listing.stderr)
-        return Standing(read(listing.text), read_runs(runs, units))
-    except (RefusedError, ListingError) as error:
+        return Standing(read(listing), read_runs(runs, units))
+    except ListingError as error:
         raise ClusterError(f"{node.name}: {error}") from error

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -19,7 +19,7 @@ from deploy.common.waiting import waiting_for
 from deploy.converge.change import DeploymentDisplay
 from deploy.converge.deployment import LOOKING, DeploymentPlan, Result
 from deploy.converge.survey import survey
-from deploy.converge.this_machine import plan_start
+from deploy.converge.this_machine import changes_of, plan_start
 from deploy.jobs.services import JobServices, coordinator_metrics
 from deploy.terminal import console, deployments
 
@@ -96,7 +96,7 @@ class ViewOfThisMachine(View):
         if lost:
             raise ClusterError(lost[0].last_lines[0])
         status = next(iter(planned.survey.facts.values()))
-        made = plan_start(
+        steps = plan_start(
             kept_tasks(self._inventory),
             status,
             self._inventory.jobs.order,
@@ -106,10 +106,11 @@ class ViewOfThisMachine(View):
             due=planned.counts_as_start or self._jobs.pending.noted,
         )
         if for_programs:
-            say_json({"cluster": self._inventory.cluster, **plans_json(planned), **made.to_json()})
+            own = {"changes": changes_of(steps), "steps": list(map(asdict, steps))}
+            say_json({"cluster": self._inventory.cluster, **plans_json(planned), **own})
         else:
-            deployments.show_plan(made, self._inventory.path)
-        if made.refusals:
+            deployments.show_plan(steps, self._inventory.path)
+        if any(step.kind == "refuse" for step in steps):
             return ExitCode.BAD_USAGE
         return ExitCode.DONE
 

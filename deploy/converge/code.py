@@ -172,30 +172,39 @@ JOB_RUNS = (
 )
 
 
+def run_script(node: Connector, script: str, deadline_seconds: float, failed: str = "") -> str:
+    """Run a script of releases there as root, and return what it printed.
+
+    Raises RefusedError, which names the node and what has `failed`.
+    """
+    done = node.run(shell(script), root=True, deadline_seconds=deadline_seconds)
+    try:
+        outcome(done.return_code, done.text, done.stderr)
+    except RefusedError as refused:
+        line = f"{node.name}: {failed}{refused}"
+        raise RefusedError(line, refused.return_code) from refused
+    return done.text
+
+
 def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
     """Keep the last `kept` releases on each node, and their environments; return what was removed.
 
-    The result is a line by node, empty where nothing was removed, or the error. A node on which a
+    The result is a text by node, empty where nothing was removed, or the error. A node on which a
     job runs is left alone: the job's process may be of an old release.
     """
 
     def one(node: Connector) -> str:
         if "pscluster-job@" in node.run(JOB_RUNS).text:
             return ""
-        listing = node.run(shell(list_releases()), root=True, deadline_seconds=_LIST_SECONDS)
+        listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
-            outcome(listing.return_code, listing.text, listing.stderr)
-            gone = unneeded(read(listing.text), kept=kept)
+            gone = unneeded(read(listing), kept=kept)
             if not gone.releases and not gone.environments:
                 return ""
-            done = node.run(
-                shell(remove(gone.releases, gone.environments)),
-                root=True,
-                deadline_seconds=_REMOVE_SECONDS,
-            )
-            return outcome(done.return_code, done.text, done.stderr).line
-        except (RefusedError, ListingError, ValueError) as error:  # a key that is none
+            script = remove(gone.releases, gone.environments)
+        except (ListingError, ValueError) as error:  # a key that is none
             raise ClusterError(f"{node.name}: {error}") from error
+        return run_script(node, script, _REMOVE_SECONDS)
 
     return fleet.each(one, names)
 

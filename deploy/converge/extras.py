@@ -11,17 +11,16 @@ from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, EXTRAS, publisher, shared_folders
-from deploy.common.command_line import command, shell
+from deploy.common.command_line import command
 from deploy.common.waiting import waiting_for
 from deploy.converge.apply import apply
-from deploy.converge.code import INSTALL_SECONDS, JOB_RUNS
+from deploy.converge.code import INSTALL_SECONDS, JOB_RUNS, run_script
 from deploy.converge.publication import Published, of_wheelhouse
 from deploy.release.extras import KEPT, Base, Lock, locked, wanted
 from deploy.release.requirements import MACHINES, PYTHONS, Target
 from deploy.release.scripts import (
     RefusedError,
     install_environment,
-    outcome,
     prune_extras,
 )
 from deploy.release.wheelhouse import make_wheelhouse
@@ -121,7 +120,8 @@ class NodeExtras:
                 root=EXTRAS,
                 lock=lock,
             )
-            _all(fleet.each(lambda node: _run_install(node, script), nodes))
+            failed = "the packages cannot be installed: "
+            _all(fleet.each(lambda node: run_script(node, script, INSTALL_SECONDS, failed), nodes))
 
 
 def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
@@ -167,20 +167,11 @@ def _lacks(node: Connector, key: str) -> bool:
     )
 
 
-def _run_install(node: Connector, script: str) -> None:
-    done = node.run(shell(script), root=True, deadline_seconds=INSTALL_SECONDS)
-    try:
-        outcome(done.return_code, done.text, done.stderr)
-    except RefusedError as refused:
-        raise ClusterError(f"{node.name}: the packages cannot be installed: {refused}") from refused
-
-
 def _prune(node: Connector, key: str) -> None:
     """Remove old environments, unless a job runs or waits: one that waits holds none yet."""
     if "pscluster-job@" in node.run(JOB_RUNS).text:
         return
-    done = node.run(shell(prune_extras(key, KEPT)), root=True, deadline_seconds=_PRUNE_SECONDS)
     try:
-        outcome(done.return_code, done.text, done.stderr)
+        run_script(node, prune_extras(key, KEPT), _PRUNE_SECONDS, "old environments stay: ")
     except RefusedError as refused:
-        say(f"{node.name}: old environments stay: {refused}", error=True)
+        say(refused, error=True)

@@ -6,9 +6,9 @@ No packages, no mounts, no firewall.
 import os
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from core.errors import ClusterError, UsageError
 from core.inventory.task import Task
@@ -48,27 +48,6 @@ class PlannedStep:
     detail: str
 
 
-@dataclass(frozen=True)
-class StartPlan:
-    """The steps of a start, in order."""
-
-    steps: tuple[PlannedStep, ...]
-
-    @property
-    def changes(self) -> int:
-        """How many steps change something."""
-        return sum(step.kind in CHANGES for step in self.steps)
-
-    @property
-    def refusals(self) -> tuple[PlannedStep, ...]:
-        """The steps that forbid the start."""
-        return tuple(step for step in self.steps if step.kind == "refuse")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `--json`."""
-        return {"changes": self.changes, "steps": [asdict(step) for step in self.steps]}
-
-
 def plan_start(
     tasks: Sequence[Task],
     status: ClusterStatus,
@@ -78,8 +57,8 @@ def plan_start(
     *,
     nodes: Collection[str] | None = None,
     due: bool = False,
-) -> StartPlan:
-    """The plan for the roles `tasks` (of `nodes`) and the jobs.
+) -> list[PlannedStep]:
+    """The steps of a start in order: for the roles `tasks` (of `nodes`) and the jobs.
 
     `wanted` is `--jobs`, `--no-jobs` (False) or neither.
 
@@ -87,11 +66,15 @@ def plan_start(
     """
     problem = disagreement(tasks, status, inventory)
     if problem:
-        return StartPlan((PlannedStep("refuse", status.cluster, problem),))
+        return [PlannedStep("refuse", status.cluster, problem)]
     chosen = [task for task in tasks if nodes is None or task.node in nodes]
-    return StartPlan(
-        (*planned_roles(chosen, status), *planned_jobs(jobs, wanted, due=due or not status.running))
-    )
+    due = due or not status.running
+    return planned_roles(chosen, status) + planned_jobs(jobs, wanted, due=due)
+
+
+def changes_of(steps: Sequence[PlannedStep]) -> int:
+    """Return how many steps change something."""
+    return sum(step.kind in CHANGES for step in steps)
 
 
 def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:

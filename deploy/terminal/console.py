@@ -43,6 +43,16 @@ def console() -> "Screen":
     return made
 
 
+def columns() -> int:
+    """Return how many columns today's stdout has."""
+    from core.logs.screen import Screen
+
+    screen = Screen()
+    if screen.is_terminal:
+        return screen.width
+    return _WIDTH_OF_A_FILE
+
+
 def lean_table(headings: Sequence[str], to_the_right: Collection[str] = ()) -> "Table":
     """A table without lines, whose cells do not wrap."""
     from rich import box

@@ -11,7 +11,7 @@ from deploy.common.command_line import command
 from deploy.converge.apply import StepFailure
 from deploy.converge.change import Change, DeploymentDisplay
 from deploy.converge.recap import Recap
-from deploy.converge.this_machine import StartPlan
+from deploy.converge.this_machine import PlannedStep, changes_of
 from deploy.terminal.console import console, lean_table
 
 _STATE_COLOURS = {"ok": "green", "changed": "yellow", "failed": "red"}
@@ -90,16 +90,17 @@ def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
         say(f"warning: {line}", error=True)
 
 
-def show_plan(plan: StartPlan, inventory: Path) -> None:
+def show_plan(steps: Sequence[PlannedStep], inventory: Path) -> None:
     """One line a step, and the command that carries the plan out."""
     from core.logs.screen import words
 
     screen = console()
-    for step in plan.steps:
+    changes = changes_of(steps)
+    for step in steps:
         screen.print(words(f"  {step.kind:<8}{step.subject:<12}{step.detail}"))
-    if plan.changes:
-        screen.print(f"{plan.changes} to change; `{command('deploy start', inventory)}` does it")
-    elif not plan.refusals:
+    if changes:
+        screen.print(f"{changes} to change; `{command('deploy start', inventory)}` does it")
+    elif all(step.kind != "refuse" for step in steps):
         screen.print("nothing to change")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import ClusterError
 from core.logs.terminal import is_animated
-from deploy.terminal.console import console
+from deploy.terminal.console import columns, console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +22,7 @@ def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") ->
     from core.logs.screen import coloured
 
     try:
-        with _in_place() as (columns, show):
+        with _in_place() as show:
             while True:
                 try:
                     seen = look(columns())
@@ -37,7 +37,7 @@ def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") ->
 
 
 @contextmanager
-def _in_place() -> "Iterator[tuple[Callable[[], int], Callable[[list[RenderableType]], None]]]":
+def _in_place() -> "Iterator[Callable[[list[RenderableType]], None]]":
     from rich.console import Group
     from rich.live import Live
 
@@ -52,8 +52,8 @@ def _in_place() -> "Iterator[tuple[Callable[[], int], Callable[[list[RenderableT
             screen.print()
             sys.stdout.flush()
 
-        yield lambda: screen.width, print_block
+        yield print_block
         return
     # As wide as the terminal is: what is redrawn in place must not be wrapped by it.
     with Live(console=Screen(), auto_refresh=False, vertical_overflow="ellipsis") as live:
-        yield lambda: Screen().width, lambda seen: live.update(Group(*seen), refresh=True)
+        yield lambda seen: live.update(Group(*seen), refresh=True)

@@ -3,18 +3,23 @@
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from core.children import Child
 from core.control.own_state import state_of
 from deploy.cluster.way import Way
 from deploy.commands import opening
 from deploy.commands.action import end_as_the_job_did
 from deploy.commands.registry import COMMANDS
 from deploy.common.project import ROOT
+from deploy.common.state_folder import StateFolder
 from tests.deploy.tables import Tables
 from tests.deploy.typed import Fab, as_process
+from tests.hang import HANG_SECONDS
 from tests.ran import python
 
 rows = Tables(__file__)
@@ -112,8 +117,6 @@ def test_what_the_inventory_does_not_allow_is_said_before_anything_starts(
 def test_programs_get_json_on_stdout_and_nothing_else(tmp_path: Path, fab: Fab) -> None:
     status = fab("deploy status --json")
     assert (status.json(code=3)["state"], status.stderr) == ("stopped", HEADER)
-    plan = fab("deploy plan --json").json()
-    assert [step["kind"] for step in plan["steps"]] == ["start", "start", "run", "run"]
     check = json.loads(fab("deploy check --json --set jobs.train.data.source=synthetic").stdout)
     levels = {finding["subject"]: finding["level"] for finding in check["findings"]}
     assert levels["data"] == levels["tensorflow"] == levels["platform"] == "ok"
@@ -170,3 +173,28 @@ def test_the_shipped_example_is_named_as_such(fab: Fab, tmp_path: Path, line: st
         assert fab(line).stdout.startswith(
             f"cluster thesis: inventory.yaml (from ./inventory.yaml{more})\n"
         )
+
+
+_HOLDER = """
+import sys, time
+from pathlib import Path
+from deploy.common.file_lock import FileLock
+with FileLock(Path(sys.argv[1])):
+    print("it runs", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_stop_here_asks_before_it_ends_a_job(inventory: Path, fab: Fab) -> None:
+    state = StateFolder.of(inventory, "plain")
+    state.create()
+    words = [sys.executable, "-c", _HOLDER, str(state.job_lock)]
+    with Child(words, folder=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        for command in ("stop", "restart"):
+            fab(f"deploy {command}").warns(
+                f"job (fab, pid {job.pid}) runs: nothing done: `--yes` continues without a", code=2
+            )
+        fab("deploy stop --yes").says("nothing was running")
+        assert job.wait(HANG_SECONDS)

@@ -11,7 +11,7 @@ from deploy.cluster.selection import select
 from deploy.commands.flags import with_overrides
 from deploy.commands.jobs import CvFlags, TrainFlags, run_flags
 from deploy.commands.values import real_number, whole_number
-from deploy.terminal.console import duration, megabytes
+from deploy.terminal.console import duration
 from tests.deploy.tables import Tables
 
 rows = Tables(__file__)
@@ -91,8 +91,3 @@ def test_names_that_match_nothing_say_what_there_is(
 @rows("seconds", "words")
 def test_durations_in_two_units(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
-
-
-def test_memory_in_megabytes() -> None:
-    assert megabytes(84_400_000) == "84 MB"
-    assert megabytes(None) == "-"

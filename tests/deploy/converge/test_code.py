@@ -31,7 +31,7 @@ def test_old_releases_stay_while_a_job_runs(units: str, removed: bool) -> None:
     """Its process may be of one of them."""
     node = Heard("rpi01", {"list-units": units, OLD: "changed: removed 1\n", "": LISTING})
     with Fleet([node], parallel=1) as fleet:
-        assert prune(fleet, ["rpi01"], 1) == {"rpi01": "removed 1" if removed else ""}
+        assert prune(fleet, ["rpi01"], 1) == {"rpi01": "changed: removed 1\n" if removed else ""}
     assert node.heard(OLD) == removed
 
 

@@ -6,7 +6,7 @@ import pytest
 from core.inventory.task import Task
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.change import SILENT
-from deploy.converge.this_machine import STOPS_AFTER, Roles, disagreement, plan_start
+from deploy.converge.this_machine import STOPS_AFTER, Roles, changes_of, disagreement, plan_start
 
 PI = Path("pi.yaml")
 TASKS = (
@@ -32,24 +32,24 @@ READY = status("ready", "ready")
 
 
 def kinds(now: ClusterStatus, wanted: bool | None = None) -> dict[str, str]:
-    steps = plan_start(TASKS, now, ("pi", "train"), wanted, PI).steps
+    steps = plan_start(TASKS, now, ("pi", "train"), wanted, PI)
     return {step.subject: step.kind for step in steps}
 
 
 def test_a_stopped_cluster_is_started_and_its_jobs_are_run_in_order() -> None:
     plan = plan_start(TASKS, STOPPED, ("train", "pi"), None, PI)
-    assert [f"{step.kind} {step.subject}" for step in plan.steps] == [
+    assert [f"{step.kind} {step.subject}" for step in plan] == [
         *("start ps:0", "start worker:0", "run train", "run pi")
     ]
-    assert plan.changes == 4
-    assert plan.steps[0].detail == "127.0.0.1:2222, metrics on 127.0.0.1:9200, on here"
+    assert changes_of(plan) == 4
+    assert plan[0].detail == "127.0.0.1:2222, metrics on 127.0.0.1:9200, on here"
 
 
 def test_a_running_cluster_keeps_its_roles_and_does_not_repeat_jobs() -> None:
     plan = plan_start(TASKS, READY, ("pi",), None, PI)
-    assert [step.kind for step in plan.steps] == ["keep", "keep", "skip"]
-    assert (plan.changes, plan.refusals) == (0, ())
-    assert plan.steps[-1].detail.startswith("already running, jobs not repeated")
+    assert [step.kind for step in plan] == ["keep", "keep", "skip"]
+    assert changes_of(plan) == 0
+    assert plan[-1].detail.startswith("already running, jobs not repeated")
 
 
 def test_jobs_asks_for_them_again_and_no_jobs_never_runs_them() -> None:
@@ -68,9 +68,8 @@ def worker(index: int, port: int) -> tuple[Task, Task]:
 
 
 def test_a_cluster_that_runs_with_other_roles_is_refused_with_the_differences() -> None:
-    plan = plan_start(worker(1, 3333), READY, ("pi",), None, PI)
-    (refused,) = plan.refusals
-    assert plan.steps == (refused,)
+    (refused,) = plan_start(worker(1, 3333), READY, ("pi",), None, PI)
+    assert refused.kind == "refuse"
     assert "worker:0 runs and is not in the inventory; worker:1 is new" in refused.detail
     assert "`fab deploy restart --inventory pi.yaml` changes it over" in refused.detail
     moved = disagreement(worker(0, 3333), READY, PI)

@@ -79,12 +79,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_a_watched_status_is_redrawn_in_place_until_ctrl_c(folder: Path, columns: int) -> None:
+    with on_a_terminal([*PROGRAM, "deploy", "status"], folder, columns) as once:
+        assert once.end() == 3
     with on_a_terminal(WATCH, folder, columns) as terminal:
         terminal.until(r"every 0\.2 s, Ctrl-C ends it", times=3)
         terminal.interrupt()
         assert terminal.end() == 0
     assert "\x1b[1A" in terminal.text  # up, over what was drawn before
-    assert all(len(row) <= columns for row in terminal.rows if "from ./inventory.yaml" not in row)
+    rows_shown = [*once.rows, *terminal.rows]
+    assert all(len(row) <= columns for row in rows_shown if "from ./inventory.yaml" not in row)
     assert sum(row.startswith("worker") for row in terminal.rows) >= 6
     assert "…" not in terminal.text
     assert terminal.text.rindex(SHOW_CURSOR) > terminal.text.rindex(HIDE_CURSOR)
