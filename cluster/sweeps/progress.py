@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.sweeps.record import OVER, RunRecord, figures_of_node
+from cluster.pages.sweep_files import OVER, RunRecord
+from cluster.sweeps.record import figures_of_node
 from core.json_file import parsed_json
 
 WORD = "pscluster_run"
