@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cluster.sweeps.record import read_record
+from cluster.pages.sweep_files import read_sweep
 from cluster.sweeps.table import text_table
 from pscluster.run import Run
 
@@ -16,7 +16,7 @@ class Sweep:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._record = read_record(self.folder)
+        self._record = read_sweep(self.folder)
 
     @property
     def runs(self) -> list[dict[str, Any]]:

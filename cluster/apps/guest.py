@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Trait:
     """
 
     read: Callable[[], Any]
-    put: Callable[[Any], None]
+    put: Callable[[Any], object]
     theirs: bool = False
 
 
@@ -96,16 +97,11 @@ def _mask() -> int:
         return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
 
 
-def _put_mask(mask: int) -> None:
-    os.umask(mask)
-
-
 def _put_arguments(words: list[str]) -> None:
     sys.argv[:] = words
 
 
-def _put_locale(name: str) -> None:
-    locale.setlocale(locale.LC_ALL, name)
+_locale = partial(locale.setlocale, locale.LC_ALL)
 
 
 def _handlers() -> dict[int, Any]:
@@ -123,10 +119,6 @@ def _put_handlers(wanted: dict[int, Any]) -> None:
 
 def _blocked() -> set[Any]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-
-
-def _put_blocked(wanted: set[Any]) -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, wanted)
 
 
 def _put_alarm(wanted: tuple[float, float]) -> None:
@@ -226,15 +218,15 @@ TRAITS = (
     Trait(lambda: dict(os.environ), _put_environment, theirs=True),
     KERAS,
     Trait(_numpy_behaviour, _put_numpy_behaviour, theirs=True),
-    Trait(_mask, _put_mask),
+    Trait(_mask, os.umask),
     # Before the handlers: an alarm of the app's that finds our handler would end this process.
     Trait(lambda: signal.getitimer(signal.ITIMER_REAL), _put_alarm),
     Trait(_handlers, _put_handlers),
-    Trait(_blocked, _put_blocked),
+    Trait(_blocked, partial(signal.pthread_sigmask, signal.SIG_SETMASK)),
     Trait(_logging, _put_logging),
     Trait(_streams, _put_streams),
     Trait(lambda: [*sys.argv], _put_arguments),
-    Trait(lambda: locale.setlocale(locale.LC_ALL), _put_locale),
+    Trait(_locale, _locale),
     Trait(_numpy_errors, _put_numpy_errors),
     Trait(socket.getdefaulttimeout, socket.setdefaulttimeout),
     Trait(sys.getrecursionlimit, sys.setrecursionlimit),

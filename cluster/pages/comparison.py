@@ -14,18 +14,14 @@ from cluster.pages.drawing import environment
 from cluster.pages.pi_times import times_chart, times_of
 from cluster.pages.report import settings_of
 from cluster.pages.run_charts import MOST_OTHER_CHARTS, NAMING, NO_TRAINING, others_of, unit_of
-from cluster.pages.run_files import StoredRun, number_of
+from cluster.pages.run_files import ROWS, StoredRun, number_of
 from cluster.pages.words import (
     RECORDINGS,
-    amount,
-    count,
     duration,
-    figure,
     figure_word,
     glossary,
     measure,
-    percent,
-    short,
+    writer_of,
 )
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS
 from core.status.view import EpochView
@@ -139,29 +135,6 @@ def differences(runs: Sequence[Named]) -> list[Difference]:
     return sorted(found, key=lambda difference: not difference.differs)
 
 
-_PI = partial(figure, digits=7)
-_FIGURES: tuple[tuple[str, str, Written, tuple[str, ...]], ...] = (
-    (
-        "test accuracy",
-        "share of the test set named correctly",
-        partial(percent, digits=2),
-        ("final", "accuracy"),
-    ),
-    ("macro F1", "precision and recall in one", figure, ("final", "f1_macro")),
-    ("test loss", "how wrong the answers are", measure, ("final", "loss")),
-    ("chosen epoch", "best on what was held out", count, ("selected", "epoch")),
-    ("{unit} a second", "while it trained", short, ("throughput", "windows_per_second")),
-    ("step", "median", duration, ("throughput", "step_seconds_p50")),
-    ("staleness", "mean, in updates", figure, ("staleness", "mean")),
-    ("updates applied", "", count, ("updates", "applied")),
-    ("pulled a step", "bytes, from the servers", amount, ("wire", "pull_bytes_per_step")),
-    ("pushed a step", "bytes, to the servers", amount, ("wire", "push_bytes_per_step")),
-    ("resumptions", "times the job was resumed", count, ("resumptions",)),
-    ("samples", "random points drawn", short, ("samples",)),
-    ("estimate of pi", "", _PI, ("estimate",)),
-    ("standard error", "of the estimate", _PI, ("standard_error",)),
-)
-"""Name, hint, and where the number stands in a result."""
 AFTER_OTHERS = 3
 """Place of the first line behind the figures of the test set."""
 
@@ -179,8 +152,13 @@ def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compar
     time = line("time", "of the whole job", duration, lambda run: run.view.elapsed_seconds or None)
     unit = _unit(runs)
     usual = [
-        line(name.format(unit=unit), hint, written, _in_result(*keys))
-        for name, hint, written, keys in _FIGURES
+        line(
+            row["name"].format(unit=unit),
+            row["hint"],
+            writer_of(row["as"]),
+            _in_result(*row["of"]),
+        )
+        for row in ROWS["compared"]
     ]
     words = {name: figure_word(name) for name in _others(runs)}
     others = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.pages.run_files import ENVIRONMENT, REPORT, run_of
+from cluster.pages.sweep_files import is_sweep
 from core.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,6 @@ def report_of(folder: Path) -> str:
     # Drawing takes Jinja, which a job needs at its end alone.
     from cluster.pages.report import report
     from cluster.pages.sweep import sweep_page
-    from cluster.pages.sweep_files import is_sweep
 
     if is_sweep(folder):
         return sweep_page(folder)

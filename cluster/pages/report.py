@@ -14,9 +14,10 @@ from cluster.pages.run_charts import (
     unit_of,
     worked,
 )
-from cluster.pages.run_files import StoredRun, number_of, object_of, part_of
+from cluster.pages.run_files import ROWS, StoredRun, number_of, object_of, part_of
 from cluster.pages.run_tables import (
     busy_table,
+    cell_text,
     epoch_table,
     group_table,
     value_text,
@@ -28,7 +29,6 @@ from cluster.pages.words import (
     count,
     duration,
     figure,
-    give_or_take,
     glossary,
     measure,
     percent,
@@ -99,17 +99,7 @@ def summary_tiles(run: StoredRun) -> list[Tile]:
         else:
             speed = None
         tiles += [
-            Tile(
-                "Estimate of pi",
-                figure(number_of(result, "estimate"), 7),
-                "four times the share of hits",
-            ),
-            Tile(
-                "Standard error",
-                give_or_take(number_of(result, "standard_error")),
-                "how far off by chance",
-            ),
-            Tile("Samples", short(samples), f"of {short(view.pi.planned_samples)} planned"),
+            *_tiles("pi", result, planned=short(view.pi.planned_samples)),
             Tile("Throughput", rate(speed), "samples a second, start included"),
         ]
     else:
@@ -120,21 +110,20 @@ def summary_tiles(run: StoredRun) -> list[Tile]:
         epoch = part_of(result, "stopped_early", "epoch") or view.train.epoch
         tiles.append(Tile("Stopped early", f"epoch {count(epoch)}", view.train.stopped_early))
     if view.train is not None:
-        speed = number_of(result, "throughput", "windows_per_second")
-        tiles += [
-            Tile("Throughput", rate(speed), f"{unit_of(view)} a second while it trained"),
-            Tile(
-                "Staleness",
-                figure(number_of(result, "staleness", "mean"), 1),
-                "updates of others in between, mean",
-            ),
-        ]
+        tiles += _tiles("train", result, unit=unit_of(view))
     workers = len(
         {role.task for node in view.nodes for role in node.roles if role.task.startswith("worker:")}
     )
     return [
         *tiles,
         Tile("Workers", count(workers or part_of(result, "workers")), "processes that computed"),
+    ]
+
+
+def _tiles(name: str, values: Mapping[str, Any], **words: str) -> list[Tile]:
+    """Return the tiles of this name in `rows.yaml`; `words` stand for those in braces."""
+    return [
+        Tile(row["name"], cell_text(values, row), row["hint"].format(**words)) for row in ROWS[name]
     ]
 
 
@@ -155,28 +144,10 @@ def _tested(view: RunView) -> list[Tile]:
     return [*tiles, loss, *other_tiles(found, f"of the test {unit}", MOST_OTHER_TILES)]
 
 
-_SETTINGS = {
-    "mode": "",
-    "workers": "",
-    "ps": "",
-    "seed": "",
-    "dataset": "dataset.name",
-    "dataset.sha256": "",
-    "dataset.train_windows": "",
-    "dataset.test_windows": "",
-    "dataset.held_out.by": "",
-    "model.parameters": "",
-    "samples": "planned_samples",
-    "evaluated_run": "",
-}
-"""Keys of a result that are shown as settings, and where their values stand if not under the same
-key."""
-
-
 def settings_of(run: StoredRun) -> dict[str, str]:
     """Everything the run was set to, by the key that the inventory has for it."""
     result = run.result
-    found = {key: part_of(result, *(path or key).split(".")) for key, path in _SETTINGS.items()}
+    found = {key: part_of(result, *path) for key, path in ROWS["settings"].items()}
     found |= dict(_flat(object_of(result, "settings")))
     return {key: value_text(value) for key, value in found.items() if value is not None}
 
@@ -203,11 +174,7 @@ def wire_rows(run: StoredRun) -> list[Tile]:
     )
     codec = part_of(run.result, "settings", "codec", "name")
     rows = [
-        Tile("pull", amount(pull), "a step: parameters, from the servers to a worker"),
-        Tile("push", amount(push), "a step: a gradient, from a worker to the servers"),
-        Tile(
-            "packets", count(number_of(run.result, "wire", "packets_per_step")), "a step, both ways"
-        ),
+        *_tiles("wire", run.result),
         Tile(
             "all steps", amount((pull + push) * steps), f"pull and push of {count(steps)} updates"
         ),
@@ -237,45 +204,20 @@ def survived_rows(run: StoredRun) -> list[Tile]:
         ),
     ]
     if view.train is not None:
-        # Those of the state: there is no result yet where another coordinator was killed.
-        train = view.train
         planned = number_of(result, "updates", "scheduled")
         words = "in the whole history" if planned is None else f"of {count(planned)}"
-        rows += [
-            Tile("updates applied", count(train.updates_applied), words),
-            Tile("sent twice", count(train.duplicates_dropped), "dropped: each update counts once"),
-            Tile("rolled back", count(train.rolled_back), "lost with a server, and done again"),
-            Tile("resumptions", count(train.resumptions), "times the job was resumed"),
-        ]
+        rows += _tiles("survived", vars(view.train), planned=words)
     injected = object_of(result, "chaos", "injected")
     return rows + [
         Tile(f"injected: {fault}", count(times), "by --chaos") for fault, times in injected.items()
     ]
 
 
-_OF_THE_MACHINE = "of the coordinator's machine"
-_ENVIRONMENT = {
-    "pscluster": "version of this project",
-    "tensorflow": "version of TensorFlow",
-    "python": "version of Python",
-    "numpy": "version of NumPy",
-    "system": _OF_THE_MACHINE,
-    "processor": _OF_THE_MACHINE,
-    "cores": _OF_THE_MACHINE,
-    "memory_bytes": _OF_THE_MACHINE,
-}
-
-
 def environment_rows(run: StoredRun) -> list[Tile]:
     """What the run ran on, as far as it was written down."""
-    found = {
-        key: value for key in _ENVIRONMENT if (value := part_of(run.environment, key)) is not None
-    }
+    tiles = _tiles("environment", run.environment)
     return [
-        Tile(
-            key.removesuffix("_bytes"),
-            amount(number_of(run.environment, key)) if key == "memory_bytes" else str(value),
-            _ENVIRONMENT[key],
-        )
-        for key, value in found.items()
+        tile
+        for tile, row in zip(tiles, ROWS["environment"], strict=True)
+        if part_of(run.environment, *row["of"]) is not None
     ]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from core.json_file import json_object
 from core.status.past_run import read_with_result
 from core.status.view import RunView
@@ -14,6 +16,12 @@ log = logging.getLogger(__name__)
 
 ENVIRONMENT = "environment.json"
 REPORT = "report.html"
+Column = Mapping[str, Any]
+"""`of`: the keys to a value in a result; `as`: how `words.writer_of` writes it."""
+ROWS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("rows.yaml").read_text(encoding="utf-8")
+)
+"""The rows and columns of pages whose values stand in a result or a state."""
 
 
 @dataclass(frozen=True)

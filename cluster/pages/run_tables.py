@@ -1,6 +1,6 @@
 """The tables of a report: who was busy, what each worker did, the epochs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cluster.pages.run_charts import (
@@ -8,17 +8,16 @@ from cluster.pages.run_charts import (
     place_of,
     unit_of,
 )
-from cluster.pages.run_files import StoredRun, number_of, part_of
+from cluster.pages.run_files import ROWS, Column, StoredRun, number_of, part_of
 from cluster.pages.words import (
     NOTHING,
     count,
     duration,
-    figure,
     figure_word,
     label,
-    measure,
     percent,
     short,
+    writer_of,
 )
 from core.status.view import RunView, TrainView
 
@@ -46,63 +45,58 @@ def value_text(value: Any) -> str:
             return str(value)
 
 
-Cell = Callable[[Mapping[str, Any]], str]
+def _table_of(entries: Any, columns: Mapping[str, Column], **words: str) -> Table | None:
+    """Return a row for each object of a list in a result, by its columns; None without any.
 
-
-def _table_of(entries: Any, columns: Mapping[str, Cell]) -> Table | None:
-    """Return a row for each object of a list in a result, by its columns; None without any."""
+    `words` stand for those in braces of the heads.
+    """
     if not isinstance(entries, list) or not entries:
         return None
-    rows = [
-        [cell(entry) for cell in columns.values()] for entry in entries if isinstance(entry, dict)
-    ]
-    return list(columns), rows
+    rows = [_row(entry, columns) for entry in entries if isinstance(entry, dict)]
+    return [head.format(**words) for head in columns], rows
+
+
+def _row(entry: Mapping[str, Any], columns: Mapping[str, Column]) -> list[str]:
+    return [cell_text(entry, column) for column in columns.values()]
+
+
+def cell_text(entry: Mapping[str, Any], column: Column) -> str:
+    """Return the value that a column, or a tile, of `rows.yaml` is about."""
+    if column["as"] in ("value", "label"):
+        value = part_of(entry, *column["of"])
+        if not value and "else" in column:
+            value = column["else"]
+        text = value_text(value)
+        if column["as"] == "label":
+            return label(text)
+        return text
+    return writer_of(column["as"])(number_of(entry, *column["of"]))
 
 
 def busy_table(run: StoredRun) -> Table | None:
     """What ran where and how busy it was; None for a run that did not measure it."""
-    return _table_of(
-        part_of(run.result, "busy", "tasks"),
-        {
-            "role": lambda task: value_text(part_of(task, "task")),
-            "node": lambda task: value_text(part_of(task, "node")),
-            "computes on": lambda task: value_text(part_of(task, "device") or "processor"),
-            "cores": lambda task: count(number_of(task, "cores")),
-            "processor time": lambda task: duration(number_of(task, "cpu_seconds")),
-            "of its cores": lambda task: percent(number_of(task, "cpu_share")),
-            "of its device": lambda task: percent(number_of(task, "device_share")),
-        },
-    )
+    return _table_of(part_of(run.result, "busy", "tasks"), ROWS["busy"])
 
 
 def group_table(run: StoredRun) -> Table | None:
     """Return a row for each person of the test, worst first; None without people."""
-    by = value_text(part_of(run.result, "dataset", "held_out", "by") or "person")
-    return _table_of(
-        part_of(run.result, "by_group"),
-        {
-            by: lambda group: value_text(part_of(group, "group")),
-            unit_of(run.view): lambda group: count(number_of(group, "examples")),
-            "accuracy": lambda group: percent(number_of(group, "accuracy")),
-            "F1": lambda group: percent(number_of(group, "f1_macro")),
-            "loss": lambda group: figure(number_of(group, "loss")),
-        },
-    )
+    return _table_of(part_of(run.result, "by_group"), ROWS["by_group"], **_heads(run))
 
 
 def wrong_table(run: StoredRun) -> Table | None:
     """Return a row for each stretch of a test that was taken for another class; None without."""
-    by = value_text(part_of(run.result, "dataset", "held_out", "by") or "person")
-    table = _table_of(
-        part_of(run.result, "wrong"),
-        {
-            by: lambda stretch: value_text(part_of(stretch, "group")),
-            unit_of(run.view): _stretch,
-            "what it is": lambda stretch: label(value_text(part_of(stretch, "true"))),
-            "taken for": lambda stretch: label(value_text(part_of(stretch, "predicted"))),
-        },
-    )
-    return table and (table[0], table[1][:MOST_WRONG])
+    entries = part_of(run.result, "wrong")
+    if isinstance(entries, list):
+        entries = [
+            {**entry, "stretch": _stretch(entry)} for entry in entries if isinstance(entry, dict)
+        ]
+        entries = entries[:MOST_WRONG]
+    return _table_of(entries, ROWS["wrong"], **_heads(run))
+
+
+def _heads(run: StoredRun) -> dict[str, str]:
+    by = part_of(run.result, "dataset", "held_out", "by")
+    return {"by": value_text(by or "person"), "unit": unit_of(run.view)}
 
 
 def _stretch(stretch: Mapping[str, Any]) -> str:
@@ -160,34 +154,11 @@ def _shares(view: RunView, task: str) -> dict[str, float]:
 def epoch_table(train: TrainView) -> Table:
     """The table of all epochs."""
     others = others_of(train)[:MOST_OTHER_COLUMNS]
-    heads = [
-        "epoch",
-        "stage",
-        "loss",
-        "accuracy",
-        "held-out loss",
-        "held-out accuracy",
-        "held-out F1",
-        "held-out precision",
-        "held-out recall",
-        *(f"held-out {figure_word(name).word}" for name in others),
-        "learning rate",
-    ]
-    rows = [
-        [
-            str(epoch.epoch),
-            epoch.stage,
-            measure(epoch.loss),
-            percent(epoch.accuracy),
-            measure(epoch.validation_loss),
-            percent(epoch.validation_accuracy),
-            figure(epoch.validation_f1_macro),
-            figure(epoch.validation_precision_macro),
-            figure(epoch.validation_recall_macro),
-            *(measure(epoch.validation_others.get(name)) for name in others),
-            f"{epoch.learning_rate:.2g}",
-        ]
-        for epoch in train.epochs
-    ]
+    columns = ROWS["epochs"] | {
+        f"held-out {figure_word(name).word}": {"of": ["validation_others", name], "as": "measure"}
+        for name in others
+    }
+    heads = [*columns, "learning rate"]
+    rows = [[*_row(vars(epoch), columns), f"{epoch.learning_rate:.2g}"] for epoch in train.epochs]
     kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
     return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]

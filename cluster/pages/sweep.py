@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.pages.drawing import environment
 from cluster.pages.panels import Tile
 from cluster.pages.sweep_charts import charts_of_sweep, settings_text, short_key, value_text
-from cluster.pages.sweep_files import HELD_OUT, StoredSweep, SweepGroup, read_sweep
+from cluster.pages.sweep_files import HELD_OUT, SweepGroup, SweepRecord, read_sweep
 from cluster.pages.words import NOTHING, count, duration, figure, figure_word, measure, percent
 from core.status.parts import FIGURE_KEYS
 
@@ -76,12 +76,11 @@ def sweep_page(folder: Path) -> str:
             charts=[one for one in charts_of_sweep(sweep) if not one.is_empty],
             failed=[(run, settings_text(run.settings)) for run in failed[:MOST_FAILED]],
             left_out=max(0, len(failed) - MOST_FAILED),
-            base={key: value_text(value) for key, value in sweep.base.items()},
         )
     )
 
 
-def tiles_of_sweep(sweep: StoredSweep) -> list[Tile]:
+def tiles_of_sweep(sweep: SweepRecord) -> list[Tile]:
     """The figures to look at first."""
     states = [run.state for run in sweep.runs]
     over = sum(state in ("finished", "failed", "pruned") for state in states)
@@ -116,7 +115,7 @@ def tiles_of_sweep(sweep: StoredSweep) -> list[Tile]:
     return tiles
 
 
-def figures_of_sweep(sweep: StoredSweep) -> list[str]:
+def figures_of_sweep(sweep: SweepRecord) -> list[str]:
     """Return figures with a column: the usual ones that are known, then the task's own."""
     had = dict.fromkeys(
         name for run in sweep.runs for name, value in (run.final or {}).items() if value is not None
@@ -128,7 +127,7 @@ def figures_of_sweep(sweep: StoredSweep) -> list[str]:
     return [*usual, *[name for name in had if name not in FIGURE_KEYS][:MOST_OTHERS]]
 
 
-def table_of_sweep(sweep: StoredSweep) -> SweepTable:
+def table_of_sweep(sweep: SweepRecord) -> SweepTable:
     """The table of the page: a row for each choice of settings."""
     keys = [axis.key for axis in sweep.varied]
     figures = figures_of_sweep(sweep)
@@ -147,7 +146,7 @@ def _row(group: SweepGroup, keys: Sequence[str], figures: Sequence[str]) -> Swee
         else:
             beside = written_figure(name, spread)
         cells.append(TableEntry(written_figure(name, group.mean(name)), beside))
-    states = Counter(run.state for run in group.runs)
+    states = Counter[str](run.state for run in group.runs)
     words = [f"{len(group.ended)} of {len(group.runs)}"]
     words += [f"{states[each]} {each}" for each in ("failed", "pruned", "running") if states[each]]
     settings = tuple(

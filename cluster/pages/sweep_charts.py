@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.pages.charts import Chart, Series, chart_of_figure, thinned
-from cluster.pages.sweep_files import StoredSweep, SweepGroup
+from cluster.pages.sweep_files import SweepGroup, SweepRecord
 
 MOST_LINES = 6
 """Lines of different colour and dash in a chart."""
@@ -47,7 +47,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     )
 
 
-def charts_of_sweep(sweep: StoredSweep) -> list[Chart]:
+def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
     """Return lines over the number with the most values, and bars where no setting is a number.
 
     As many combinations of the other settings as fit share a chart.
@@ -101,7 +101,7 @@ def _titled(series: list[Series], across: str, name: str, place: int) -> Chart:
     return replace(made, title=head, x_label=short_key(across))
 
 
-def _bars(sweep: StoredSweep, name: str) -> Chart:
+def _bars(sweep: SweepRecord, name: str) -> Chart:
     groups = [group for group in sweep.groups if group.values(name)][:MOST_BARS]
     ours = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]), 0)
     labels = tuple(settings_text(group.settings) for group in groups)

@@ -1,15 +1,20 @@
-"""`sweep.json` of a sweep's folder as pages read it: typed and bounded, as it may be foreign."""
+"""`sweep.json` of a sweep's folder: how each run stands. Typed and bounded, as it may be foreign.
+
+Written whole after each change, and read back strictly.
+"""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
+from core.atomic_write import atomic_write
 from core.errors import UsageError, reason_of
 from core.json_file import read_object
 from core.status.parts import Count, Name, Number, Seconds, Text
@@ -20,34 +25,49 @@ MAXIMUM_BYTES = 64 << 20
 MOST_RUNS = 100_000
 HELD_OUT = "held-out accuracy"
 
+Placement = Literal["node", "cluster"]
+RunState = Literal["waiting", "running", "finished", "failed", "pruned"]
+RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+SweepState = Literal["running", "finished", "cancelled", "failed"]
+OVER: frozenset[RunState] = frozenset({"finished", "failed", "pruned"})
+"""A run in one of these states never runs again."""
+
 Settings = Annotated[Mapping[Name, Any], Field(max_length=200)]
+RunFigures = Annotated[Mapping[Name, Number | None], Field(max_length=100)]
+
+
+def _inside(folder: str) -> str:
+    if folder.startswith("/") or ".." in Path(folder).parts:
+        raise ValueError(f"{folder!r:.80} is no folder of the sweep")
+    return folder
 
 
 @dataclass(frozen=True)
-class StoredSweepRun:
-    """One run of a sweep. `settings` are its own, by key as `--set` takes it."""
+class RunRecord:
+    """One run. `settings` are its own, by key as `--set` takes it.
 
-    id: Name
+    `seconds` are those that nodes spent on it, lost work included; `folder` is relative to the
+    sweep's.
+    """
+
+    id: Annotated[str, Field(pattern="^[0-9]{1,9}$")]
+    """It becomes the name of a folder."""
     settings: Settings
     seed: Count
-    state: Name = "waiting"
-    final: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
-    """The figures of its test, as in `result.json`."""
-    selected: Annotated[Mapping[Name, Number | None], Field(max_length=100)] | None = None
-    """The figures of the selected epoch on what was held out."""
-    seconds: Seconds | None = None
+    state: RunState = "waiting"
+    final: RunFigures | None = None
+    """The figures of its test, as in `result.json`; null before the end."""
+    seconds: Seconds = 0.0
     node: Name | None = None
-    folder: Text | None = None
+    folder: Annotated[Text, AfterValidator(_inside)] | None = None
     error: Text | None = None
-
-    @property
-    def key(self) -> str:
-        """What runs have in common that differ in their seed alone."""
-        return json.dumps(self.settings, sort_keys=True)
+    selected: RunFigures | None = None
+    """Figures of the selected epoch on the validation, from its result; what may choose among
+    settings."""
 
 
 @dataclass(frozen=True)
-class VariedSetting:
+class Axis:
     """A setting in which runs differ, and its values in their order."""
 
     key: Name
@@ -59,10 +79,10 @@ class SweepGroup:
     """Runs of one sweep that differ in their seed alone; a seed counts once."""
 
     settings: Mapping[str, Any]
-    runs: tuple[StoredSweepRun, ...]
+    runs: tuple[RunRecord, ...]
 
     @cached_property
-    def ended(self) -> tuple[StoredSweepRun, ...]:
+    def ended(self) -> tuple[RunRecord, ...]:
         """Return the runs with figures, by seed."""
         by_seed = {
             run.seed: run
@@ -98,42 +118,58 @@ class SweepGroup:
 
 
 @dataclass(frozen=True)
-class StoredSweep:
-    """A sweep as far as it has come."""
+class SweepRecord:
+    """All runs of a sweep; `id` is the name of its folder."""
 
     name: Name
     id: Name
-    state: Name
-    placement: Name
+    state: SweepState
+    placement: Placement
     seeds: Annotated[tuple[Count, ...], Field(max_length=MOST_RUNS)]
-    axes: Annotated[tuple[VariedSetting, ...], Field(max_length=200)]
-    runs: Annotated[tuple[StoredSweepRun, ...], Field(max_length=MOST_RUNS)]
-    base: Settings = field(default_factory=dict)
+    axes: Annotated[tuple[Axis, ...], Field(max_length=200)]
+    runs: Annotated[tuple[RunRecord, ...], Field(max_length=MOST_RUNS)]
+
+    def with_run(self, changed: RunRecord) -> Self:
+        """Return the record with one run changed, or added behind the others."""
+        known = any(run.id == changed.id for run in self.runs)
+        runs = tuple(changed if run.id == changed.id else run for run in self.runs)
+        return replace(self, runs=runs if known else (*runs, changed))
+
+    def counts(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        found = Counter(run.state for run in self.runs)
+        return {state: found[state] for state in RUN_STATES}
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `sweep.json`."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    def write(self, folder: Path) -> None:
+        """Write `sweep.json` into the sweep's folder, whole. Raises ClusterError."""
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
+        atomic_write(folder / FILE, text.encode() + b"\n")
 
     @cached_property
     def groups(self) -> tuple[SweepGroup, ...]:
         """The runs by their settings, in the order of the sweep."""
-        found: dict[str, list[StoredSweepRun]] = {}
+        found: dict[str, list[RunRecord]] = {}
         for run in self.runs:
-            found.setdefault(run.key, []).append(run)
+            found.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
         return tuple(SweepGroup(runs[0].settings, tuple(runs)) for runs in found.values())
 
     @property
-    def varied(self) -> tuple[VariedSetting, ...]:
+    def varied(self) -> tuple[Axis, ...]:
         """The axes; of a sweep without them, what its runs set, with the values of each."""
         if self.axes:
             return self.axes
         found = []
         for key in dict.fromkeys(key for run in self.runs for key in run.settings):
             values = [run.settings.get(key) for run in self.runs]
-            found.append(
-                VariedSetting(key, tuple({json.dumps(one): one for one in values}.values()))
-            )
+            found.append(Axis(key, tuple({json.dumps(one): one for one in values}.values())))
         return tuple(found)
 
 
-_SWEEP = TypeAdapter(StoredSweep)
-Shape = TypeVar("Shape")
+_SWEEP = TypeAdapter(SweepRecord)
 
 
 def is_sweep(folder: Path) -> bool:
@@ -141,19 +177,14 @@ def is_sweep(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def read_sweep(folder: Path) -> StoredSweep:
-    """Read `sweep.json` of the folder. Raises as `read_as` does."""
-    return read_as(folder, _SWEEP)
-
-
-def read_as(folder: Path, shape: TypeAdapter[Shape]) -> Shape:
-    """Read `sweep.json` of the folder, which may be foreign, as an object of this shape.
+def read_sweep(folder: Path) -> SweepRecord:
+    """Read `sweep.json` of the folder, which may be foreign.
 
     Raises UsageError, which names the file, for anything else.
     """
     path = folder / FILE
     try:
-        return shape.validate_python(read_object(path, MAXIMUM_BYTES, SCHEMA))
+        return _SWEEP.validate_python(read_object(path, MAXIMUM_BYTES, SCHEMA))
     except FileNotFoundError:
         raise UsageError(
             f"{folder}: expected the folder of a sweep, found no {FILE} in it"

@@ -1,6 +1,6 @@
 """How page and report write states, stages and numbers. `words.yaml` has the texts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -198,6 +198,18 @@ def label(text: str) -> str:
     if words.isupper():
         return words.capitalize()
     return words
+
+
+_WRITERS: Mapping[str, Callable[..., str]] = {
+    writer.__name__: writer
+    for writer in (count, figure, measure, give_or_take, percent, short, rate, amount, duration)
+}
+
+
+def writer_of(how: str) -> Callable[[float | None], str]:
+    """Return what writes a number as `rows.yaml` says it: `percent 2` is with two digits."""
+    name, *digits = how.split()
+    return lambda value: _WRITERS[name](value, *map(int, digits))
 
 
 def significant(value: float | None, digits: int = 5) -> float | None:

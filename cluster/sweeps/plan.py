@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cluster.pages.sweep_files import Placement
 from cluster.sweeps.reader import SEED, SETTINGS
-from cluster.sweeps.sweep_file import Placement, RunSettings, SweepError, SweepFile
+from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
 from core.documents.problem import InventoryError, InventoryProblem, shown
 from core.documents.yaml_document import KeyPath
 

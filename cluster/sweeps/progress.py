@@ -3,15 +3,20 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from cluster.sweeps.record import OVER, RunRecord, figures_of_node
+from cluster.pages.sweep_files import OVER, RunRecord
 from core.json_file import parsed_json
 
 WORD = "pscluster_run"
 """Begins each line that a run says to its sweep."""
 LONGEST_LINE = 4096
 LARGEST = 10**12
+LONGEST_ERROR = 2000
+MOST_FIGURES = 100
+LONGEST_FIGURE_NAME = 100
+LARGEST_FIGURE = 1e100
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,23 @@ def message_of(line: bytes) -> Advance | Epoch | None:
         return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def figures_of_node(given: Any) -> dict[str, float | None]:
+    """What a node says of a run's figures: printable names, numbers that JSON has a word for.
+
+    Others are left out: the sweep's files and pages could not hold them.
+    """
+    if not isinstance(given, dict):
+        return {}
+    plain = (
+        (name, value)
+        for name, value in given.items()
+        if str(name).isprintable()
+        and len(name) <= LONGEST_FIGURE_NAME
+        and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
+    )
+    return dict(islice(plain, MOST_FIGURES))
 
 
 def _count(value: object) -> int:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from cluster.pages.sweep_files import Axis, Placement
 from cluster.sweeps.reader import DocumentReader
 from cluster.sweeps.search import Search, search_of
 from core.documents.problem import InventoryError, InventoryProblem, printable
 from core.documents.yaml_document import KeyPath, parse
 
-Placement = Literal["node", "cluster"]
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 
 KEYS = ("name", "base", "grid", "runs", "search", "seeds", "placement")
@@ -31,14 +31,6 @@ LONGEST_NAME = 63
 
 class SweepError(InventoryError):
     """A file of a sweep that cannot be used. The message lists every problem, one a line."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One key of the grid and its values, in the order of the file."""
-
-    key: str
-    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.sweeps.record import RunRecord, SweepRecord
+from cluster.pages.sweep_files import RunRecord, SweepRecord
 
 VALIDATION = "validation_"
 """Begins the names of the figures on the validation, which may choose; the others are of the test
@@ -47,10 +47,7 @@ class Row:
 
 def rows_of(record: SweepRecord) -> tuple[Row, ...]:
     """A row for each setting, in the order of the runs."""
-    groups: dict[str, list[RunRecord]] = {}
-    for run in record.runs:
-        groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
-    return tuple(_row(runs) for runs in groups.values())
+    return tuple(_row(group.runs) for group in record.groups)
 
 
 def _row(runs: Sequence[RunRecord]) -> Row:

@@ -106,8 +106,8 @@ class EarlyStopping(Section):
         0.0,
         ge=0.0,
         description=(
-            "an epoch is better, and selected, if its accuracy is higher by more than this; its"
-            " loss lower, where there is no accuracy"
+            "an epoch is better, and selected, if its accuracy is higher by more than this; where"
+            " it is equal or there is none, its loss lower"
         ),
     )
 

@@ -103,15 +103,17 @@ class Figures:
     def better_than(self, other: "Figures | None", by: float = 0.0) -> bool:
         """Return whether the accuracy is higher by more than `by`.
 
-        Where one of them has none, the loss must be lower by that. A loss that is NaN is worse than
-        any: the answers are no numbers, and their accuracy is that of naming the first class.
+        Where it is equal, or one of them has none, the loss must be lower by that. A loss that is
+        NaN is worse than any: the answers are no numbers, and their accuracy is that of naming the
+        first class.
         """
         if other is None:
             return True
         if isnan(self.loss) or isnan(other.loss):
             return not isnan(self.loss)
-        if self.accuracy is not None and other.accuracy is not None:
-            return self.accuracy > other.accuracy + by
+        former = other.accuracy
+        if self.accuracy is not None and former is not None and self.accuracy != former:
+            return self.accuracy > former + by
         return self.loss < other.loss - by
 
 

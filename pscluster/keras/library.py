@@ -1,6 +1,5 @@
 """Layers that the native library computes (`docs/kernels.md`), and whether it may."""
 
-from functools import cache
 from typing import Any
 
 import keras
@@ -11,7 +10,7 @@ from tensorflow.python.ops import (
 
 from core.models.kernels import portable
 from core.models.native import OWN_THREADS
-from kernels.library import operations
+from kernels.library import can_be_loaded, operations
 from kernels.program import Program
 
 SLOTS = 16
@@ -36,7 +35,7 @@ def fits(layer: Any, inputs: Any) -> bool:
         and not tf.config.list_logical_devices("GPU")
         and not tf.config.list_logical_devices("TPU")
         and not _compiled_by_xla()
-        and is_here()
+        and can_be_loaded()
     )
 
 
@@ -82,16 +81,6 @@ def value_of(weight: Any) -> tf.Tensor:
 def size_of(tensor: tf.Tensor, axis: int) -> Any:
     """Return the size of an axis, a number where it is known."""
     return tensor.shape[axis] or tf.shape(tensor)[axis]
-
-
-@cache
-def is_here() -> bool:
-    """Return whether this process can load the library."""
-    try:
-        operations()
-    except tf.errors.OpError:
-        return False
-    return True
 
 
 def _compiled_by_xla() -> bool:

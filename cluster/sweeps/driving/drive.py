@@ -9,10 +9,10 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
+from cluster.pages.sweep_files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
 from cluster.sweeps.driving.executors import Executor, RunAssignment
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
-from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import RunExit, Schedule
 from core.atomic_write import refused
 from core.errors import ClusterError, ExitCode

@@ -15,7 +15,7 @@ from typing import Any
 from cluster.apps.copy import KeptApp
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
-from cluster.pages.sweep_files import FILE
+from cluster.pages.sweep_files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
 from cluster.programs.leftovers import end_marked
 from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
 from cluster.sweeps.driving.metrics import SweepMetrics
@@ -32,7 +32,6 @@ from cluster.sweeps.plan import (
     planned,
 )
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.record import RunRecord, SweepRecord, SweepState, read_record
 from cluster.sweeps.schedule import Schedule
 from cluster.sweeps.sweep_file import SweepFile, axes_of
 from cluster.sweeps.table import csv_of, in_words, text_table
@@ -97,7 +96,7 @@ class SweepRun(Job):
         ]
         # One whose driver was killed before it had written anything begins again.
         if self.resumed is not None and (self.resumed / FILE).exists():
-            self.record = replace(read_record(self.resumed), state="running")
+            self.record = replace(read_sweep(self.resumed), state="running")
             self._base = _stored_base(self.resumed, self.sweep)
         elif self.resumed is None:
             self._say_unfinished(Path(self.inventory.runs))

@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
+from cluster.pages.sweep_files import Placement
 from cluster.programs.lead import Lead
 from cluster.programs.roster import TOKEN_VARIABLE
 from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
-from cluster.sweeps.sweep_file import Placement
 from core.inventory import Inventory
 from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
 from core.inventory.templates import free_ports

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cluster.pages.sweep_files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.record import OVER, RunRecord
 from cluster.sweeps.search import Dimension, Search
 from core.errors import ClusterError
 

@@ -73,6 +73,12 @@ class Done:
         return [line for line in lines if line["event"] == "epoch"]
 
     @property
+    def best(self) -> dict[str, Any]:
+        """The epoch of the highest validation accuracy, of equal ones that of the lowest loss."""
+        epochs = sorted(self.epochs, key=lambda event: float(event["validation"]["loss"]))
+        return max(epochs, key=lambda event: float(event["validation"]["accuracy"]))
+
+    @property
     def log(self) -> str:
         return (self.run / "coordinator.log").read_text()
 

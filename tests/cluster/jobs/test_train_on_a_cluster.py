@@ -79,7 +79,7 @@ def test_the_history_has_one_line_an_epoch_of_which_the_best_is_selected(trained
     assert {event["stage"] for event in events} == {"train"}
     assert min(event["loss"] for event in events) > 0
     assert min(event["rate"] for event in events) > 0
-    best = max(events, key=lambda event: float(event["validation"]["accuracy"]))
+    best = trained.best
     selected = trained.result["selected"]
     assert (selected["epoch"], selected["accuracy"]) == (
         best["epoch"],

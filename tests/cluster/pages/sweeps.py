@@ -67,7 +67,7 @@ def of_the_thesis(seeds: int = 2) -> dict[str, Any]:
     runs[-1] |= {"state": "failed", "final": None, "error": "update 5: the loss is not finite"}
     runs[-2] |= {"state": "running", "final": None}
     runs[-3] |= TABLE["waiting"]
-    return sweep(runs, state="running", base={"jobs.train.epochs": 12})
+    return sweep(runs, state="running")
 
 
 def hostile() -> dict[str, Any]:
@@ -75,18 +75,14 @@ def hostile() -> dict[str, Any]:
     texts = {
         "node": HOSTILE,
         "error": HOSTILE,
-        "folder": HOSTILE,
         "final": {**final(0.5), HOSTILE[:60]: 1.0},
     }
     runs = [
-        run(at, {HOSTILE: value}, 0, state=HOSTILE if at > 2 else "finished", **texts)
+        run(at, {HOSTILE: value}, 0, **texts)
         for at, value in enumerate((HOSTILE, HOSTILE * 9, [HOSTILE], {HOSTILE: None}), 1)
     ]
     return sweep(
         runs,
         name=HOSTILE,
         id=HOSTILE,
-        state=HOSTILE,
-        placement=HOSTILE,
-        base={HOSTILE: HOSTILE},
     )

@@ -10,12 +10,12 @@ from signal import Signals
 
 import pytest
 
+from cluster.pages.sweep_files import RunRecord, SweepRecord
 from cluster.programs.lead import Lead
 from cluster.sweeps.driving import executors
 from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks, result_of
 from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.record import RunRecord, SweepRecord
 from cluster.sweeps.schedule import Schedule
 from core.errors import ClusterError
 from deploy.common.project import environment_for_any_folder

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pages.sweep_files import FILE
+from cluster.pages.sweep_files import FILE, Axis, RunRecord, SweepRecord, read_sweep
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
-from cluster.sweeps.record import RunRecord, SweepRecord, read_record
-from cluster.sweeps.sweep_file import Axis
 from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
 from core.errors import UsageError
 from tests.tables import table
@@ -30,7 +28,7 @@ RECORD = SweepRecord(
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     RECORD.write(tmp_path)
-    assert read_record(tmp_path) == RECORD
+    assert read_sweep(tmp_path) == RECORD
     content = json.loads((tmp_path / FILE).read_text())
     assert content["schema"] == 1
     assert content["axes"] == [{"key": HIDDEN, "values": [8, 16]}]
@@ -51,12 +49,12 @@ def test_a_foreign_record_is_refused_by_name(
 ) -> None:
     (tmp_path / FILE).write_text(json.dumps({**RECORD.to_json(), **change}))
     with pytest.raises(UsageError, match=f"expected what `fab sweep` writes.*{says}"):
-        read_record(tmp_path)
+        read_sweep(tmp_path)
 
 
 def test_no_record(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected the folder of a sweep, found no"):
-        read_record(tmp_path)
+        read_sweep(tmp_path)
 
 
 def test_mean_and_spread_are_over_the_finished_runs_of_a_setting() -> None:

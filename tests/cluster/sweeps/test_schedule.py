@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.pages.sweep_files import read_sweep
-from cluster.sweeps.record import OVER, RunRecord, SweepRecord, read_record
+from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord, read_sweep
 from cluster.sweeps.schedule import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
 from cluster.sweeps.table import csv_of
 
@@ -102,7 +101,7 @@ def test_what_a_node_says_of_a_run_is_written_shown_and_read_back(tmp_path: Path
         taken(schedule, "worker:0")
         end(schedule, "worker:0", RunExit(result, ""))
     schedule.record.write(tmp_path)
-    assert read_record(tmp_path) == schedule.record
+    assert read_sweep(tmp_path) == schedule.record
     assert read_sweep(tmp_path).runs[1].state == "failed"
     assert "\n" not in str(schedule.record.runs[1].error)
     assert b",'=1_mean," in csv_of(schedule.record).encode()

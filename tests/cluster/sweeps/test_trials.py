@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.pages.sweep_files import RunRecord
 from cluster.sweeps.driving.trials import STUDY, Trials
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.record import RunRecord
 from cluster.sweeps.search import Dimension, Search
 from core.errors import ClusterError
 
