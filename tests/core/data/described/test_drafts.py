@@ -42,7 +42,7 @@ NAMELESS = ("ku-har", "serial")
 """Formats without a name of a column or a file: their shape alone is known."""
 OTHERS: dict[str, str] = table("core/data/tables", "without a draft")
 """Forms of test_forms whose draft is not those windows, and why."""
-UNITS = {"m/s2": ("m/s2", "rad/s"), "mg": ("mg", "rad/s"), "deg/s": ("g", "deg/s")}
+UNITS: dict[str, list[str]] = table("core/data/tables", "units of forms")
 
 
 def draft_or_none(folder: Path, files: Mapping[str, bytes]) -> Draft | None:
@@ -198,17 +198,7 @@ def test_a_draft_names_what_no_reader_could_take(tmp_path: Path) -> None:
     assert "channels:  # ? no column but the time has numbers" in words.text
 
 
-@pytest.mark.parametrize(
-    ("name", "pattern"),
-    [
-        ("{person}/{sensor}.csv", 'files: "{sensor}.csv"'),
-        ("{person}/my_{sensor}_log.csv", 'files: "my_{sensor}_log.csv"'),
-        (
-            "{person}_{sensor}.csv",
-            "files:  # ? a pattern of the paths, with {sensor}; anna_{sensor}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "pattern"), table("core/data/tables", "paths of sensors"))
 def test_sensors_in_the_names_of_files(name: str, pattern: str, tmp_path: Path) -> None:
     files = {}
     for person in ("anna", "bert"):

@@ -63,11 +63,9 @@ def test_intervals_that_contradict(rows: list[str], said: str, tmp_path: Path) -
 HALVES = [0, 0, 0, 0, 1, 1, 1, 1] * 3
 
 
-@pytest.mark.parametrize(
-    ("rows", "end"), [(("0,,rest", "1.6,,walk"), None), (("0,1.62,rest", "1.6,4,walk"), "until")]
-)
+@pytest.mark.parametrize(("rows", "end"), table("core/data/tables", "intervals that follow"))
 def test_an_interval_ends_with_the_next_of_the_same_person(
-    rows: tuple[str, str], end: str | None, tmp_path: Path
+    rows: list[str], end: str | None, tmp_path: Path
 ) -> None:
     folder = with_intervals(tmp_path / "own", everyones(*rows), end=end)
     assert windows_of(folder).classes().tolist() == HALVES
@@ -95,13 +93,7 @@ def test_recordings_without_labels_are_named(tmp_path: Path) -> None:
     says(note, f"160 without a label; {named}")
 
 
-@pytest.mark.parametrize(
-    ("late", "said"),
-    [
-        (0.8, ""),
-        (1e6, "bert/Acc.csv: the sensors ... Acc from 0 to 3.18 s, Gyro from 1000000"),
-    ],
-)
+@pytest.mark.parametrize(("late", "said"), table("core/data/tables", "clocks of two sensors"))
 def test_sensors_of_two_clocks(late: float, said: str, tmp_path: Path) -> None:
     folder = put(tmp_path / "own", *described(sensors(late)))
     if said:
@@ -147,9 +139,7 @@ def test_dates_without_a_zone_beside_seconds_of_the_epoch(zone: str | None, tmp_
             windows_of(folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "how"), [("dates", "time.pattern: '%d"), ("ISO", "time.unit: iso")]
-)
+@pytest.mark.parametrize(("name", "how"), table("core/data/tables", "dates beside a rate"))
 def test_dates_beside_a_rate_are_not_left_out(name: str, how: str, tmp_path: Path) -> None:
     files, said = FORMS[name]
     folder = put(tmp_path / "own", files, {**DESCRIBED_SO, **said, "time": {"hertz": 50}})
