@@ -146,10 +146,6 @@ def test_a_cluster_from_start_to_stop(cluster: LocalCluster) -> None:
     assert "runs with other roles" in other.stderr
 
     assert cluster.does("deploy stop")[-1] == "stopped"
-    assert (
-        cluster.does("deploy stop")[-1] == f"nothing was running (looked in {cluster.state.path})"
-    )
-    assert cluster.fab("deploy status").code == 3
 
 
 def test_a_role_that_cannot_start_gives_its_one_line(cluster: LocalCluster) -> None:
@@ -181,10 +177,6 @@ def test_from_a_fresh_inventory_to_a_result_and_back_to_nothing(
     result = cluster.result(cluster.start(jobs))
     assert (result["job"], result["status"], result["samples"]) == ("pi", "done", 1_000_000)
     assert abs(result["estimate"] - pi) < 10 * result["standard_error"]
-
-    again = cluster.start(jobs).splitlines()[-1]
-    assert again.startswith("already running, jobs not repeated")
-    assert len(list((tmp_path / "runs").glob("*-pi"))) == 1
 
     cluster.status()
     # As a person does: the supervisor gives its lock away a moment before it ends.
