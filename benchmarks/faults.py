@@ -18,7 +18,6 @@ from benchmarks.report import arguments, publish, tell
 from deploy.common.project import ROOT
 
 WORKERS = {"full": 4, "quick": 2, "smoke": 2}
-SERVERS = 2
 FAULTS = {"full": (400, 40), "quick": (20, 2), "smoke": (6, 1)}
 """How many at least in each codec, and how many of them to processes."""
 DEADLINE_SECONDS = 3_600.0
@@ -151,7 +150,7 @@ def main() -> None:
     modes = given.modes or MODES[given.size]
     codecs = given.codecs or CODECS[given.size]
     rows = []
-    with supervised_cluster(WORKERS[given.size], SERVERS) as cluster:
+    with supervised_cluster(WORKERS[given.size], servers=2) as cluster:
         counted = [
             name for name in COUNTED if name in codecs or (name == "residual" and "topk" in codecs)
         ]

@@ -50,7 +50,7 @@ class UnitsLook:
         self._sums: dict[tuple[str, Sensor | int], Sums] = {}
         """Windows, their sizes, the lengths of their means and the differences of their axes."""
         self._odd: dict[tuple[str, Sensor, str], Sums] = {}
-        """The same of windows that are wrong by themselves, in each way."""
+        """Sums of windows that are wrong by themselves, in each way."""
 
     def take(self, whose: str, windows: NDArray[np.generic], *, is_by_window: bool = False) -> None:
         """Look at some windows of a recording too, (n, ..., channels).

@@ -7,7 +7,7 @@ import numpy as np
 
 from core.data.show.looks import RecordingLook
 from core.data.show.portrait import Portrait
-from core.data.show.sections import Drawing, Drawings, Note, Table, sections
+from core.data.show.sections import Drawings, LinesOverTime, Note, Table, sections
 
 MOST_DRAWN = 720
 """Steps of a drawing; of longer ones each second, third and so on is drawn."""
@@ -102,7 +102,7 @@ def _table(section: Table) -> str:
     )
 
 
-def _figures(drawing: Drawing) -> Iterator[str]:
+def _figures(drawing: LinesOverTime) -> Iterator[str]:
     """Yield a figure of the lines of each unit: one scale would hide the smaller ones."""
     values = drawing.values[:: -(-len(drawing.values) // MOST_DRAWN)]
     across = np.linspace(0, WIDTH, len(values))

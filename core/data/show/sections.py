@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class LinesOverTime:
     """Lines over time: values (steps, lines), with the name and the unit of each line."""
 
     title: str
@@ -50,7 +50,7 @@ class Drawings:
     """Several drawings of the same lines."""
 
     title: str
-    drawings: Sequence[Drawing]
+    drawings: Sequence[LinesOverTime]
 
 
 Section = Note | Table | Drawings
@@ -90,7 +90,9 @@ def _recordings(look: RecordingLook) -> Iterator[Section]:
     yield Table("Sessions", SESSION_HEADS, sessions, rows_left_out=look.sessions_left_out)
     yield _channels("Readings", look.channels)
     rates = [
-        Drawing(_end_of(row.name), np.array(row.rates)[:, None], ["readings a second"], [""], True)
+        LinesOverTime(
+            _end_of(row.name), np.array(row.rates)[:, None], ["readings a second"], [""], True
+        )
         for row in look.sessions
         if row.rates
     ]
@@ -144,8 +146,8 @@ def _channels(title: str, channels: Sequence[ChannelRow]) -> Table:
 
 def _drawing(
     title: Sequence[str], values: Sequence[Sequence[float]], channels: Sequence[ChannelRow]
-) -> Drawing:
-    return Drawing(
+) -> LinesOverTime:
+    return LinesOverTime(
         ", ".join(filter(None, title)),
         np.asarray(values),
         [row.name for row in channels],

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from core.data.show.looks import RecordingLook
 from core.data.show.portrait import Portrait
-from core.data.show.sections import Drawing, Note, Table, sections
+from core.data.show.sections import LinesOverTime, Note, Table, sections
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.-~=+*#"
 DRAWN_COLUMNS = 64
@@ -69,7 +69,7 @@ def _with_bars(section: Table, mark: str) -> Iterator[str]:
         yield f"and {section.rows_left_out} more"
 
 
-def _drawn(title: str, drawings: Sequence[Drawing], marks: str) -> Iterator[str]:
+def _drawn(title: str, drawings: Sequence[LinesOverTime], marks: str) -> Iterator[str]:
     """Yield a line for each channel of each drawing, and one for each drawing of a rate."""
     for at, drawing in enumerate(drawings):
         if drawing.is_from_zero:
