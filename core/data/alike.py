@@ -1,8 +1,8 @@
-"""Names that a person reads as one: `walk` and `Walk `, `01` and `1`."""
+"""Names that a person reads as one, such as `01` and `1`, or that are probably something else."""
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from core.data.number_words import is_missing, is_number, number
 from core.errors import DataError
@@ -10,6 +10,19 @@ from core.errors import DataError
 _BLANK = re.compile(r"[\s_]+")
 _OF_PANDAS = ("<na>", "nat")
 _MARKS = " .,;:"
+_LOOKS: dict[str, str] = {
+    "a missing value": "None",
+    "the mark of a line's end": ".*;",
+    "a date": r"((19|20)\d\d([-_. ]?\d\d){2}|\d\d?([-_. ])\d\d?\4(19|20)?\d\d)(\D.*)?",
+    "a class and a number": r".*[^\W\d].*\d",
+}
+LOOKED_AT = 64
+"""Letters of a name."""
+_ACTIVITY = re.compile(
+    r"walk(ing)?|run(ning)?|sit(ting)?|stand(ing)?|jog(ging)?|lay(ing)?|lying|(up|down)?stairs"
+    r"|cycling|bik(e|ing)|climb(ing)?|jump(ing)?|rest(ing)?|idle|still|driv(e|ing)",
+    re.IGNORECASE,
+)
 
 
 def refuse_alike(where: object, kind: str, names: Iterable[str]) -> None:
@@ -25,6 +38,26 @@ def refuse_alike(where: object, kind: str, names: Iterable[str]) -> None:
                 f"{where}: {kind} {other!r:.40} and {name!r:.40} differ in capitals, blanks, marks"
                 " at the end or zeros before a number alone; write each name one way"
             )
+
+
+def refuse_doubtful(where: object, classes: Set[str], people: Set[str]) -> None:
+    """Raises DataError, a question, for classes that look like dates, people, numbers or damage."""
+    asked = [
+        (name, what)
+        for what, look in _LOOKS.items()
+        for name in sorted(classes)
+        if re.fullmatch(look, name[-LOOKED_AT:])
+    ]
+    asked += [(name, "a person, too") for name in sorted(classes & people)]
+    acting = sorted(filter(_ACTIVITY.fullmatch, people))
+    if 2 * len(acting) >= len(people) > 1:
+        asked += [(acting[0], "what the person did, and a label who it was")]
+    for name, what in asked:
+        raise DataError(
+            f"{where}: is {name!r:.60} {what}? Say in label.words what each label means, itself or"
+            " null to leave it out, or correct `files` ({number} for digits), text.end or the"
+            " column"
+        )
 
 
 def refuse_missing(where: object, names: Iterable[str]) -> None:

@@ -17,7 +17,6 @@ from core.data.dataset import (
     TASKS,
     HeldOut,
 )
-from core.data.float32 import REMEDY, is_lost
 from core.data.recordings import NO_SUBJECT, Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.stored_values import groups_of, numbers, targets, weights_of
@@ -25,6 +24,9 @@ from core.errors import DataError
 
 ROWS_AT_ONCE = 1024
 """Windows of motion that are written at a time."""
+_MOST_LOST = 256
+"""Steps of float32 that numbers have to span, or rounding is what is left of them."""
+_REMEDY = "differ by less than float32 numbers of that size can: subtract the least from all"
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +206,9 @@ class BatchValidator:
     def _refuse_lost(self) -> None:
         for least, most in self._spans.values():
             for place, (low, high) in enumerate(zip(least.tolist(), most.tolist(), strict=True)):
-                if is_lost(low, high):
+                if _is_lost(low, high):
                     raise DataError(
-                        f"{self._where}: x_train[..., {place}]: {low:.17g} to {high:.17g} {REMEDY}"
+                        f"{self._where}: x_train[..., {place}]: {low:.17g} to {high:.17g} {_REMEDY}"
                     )
 
     def labels(self) -> tuple[str, ...]:
@@ -300,3 +302,10 @@ def _longer(counts: NDArray[Any], length: int) -> NDArray[Any]:
 def example_bytes(x: NDArray[Any]) -> int:
     """Bytes of one example of an array (n, ...)."""
     return max(1, math.prod(x.shape[1:]) * x.dtype.itemsize)
+
+
+def _is_lost(least: float, most: float) -> bool:
+    """Return whether the differences between numbers from `least` to `most` are lost."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = float(np.spacing(np.float32(max(abs(least), abs(most)))))
+    return 0 < most - least < _MOST_LOST * step

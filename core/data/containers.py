@@ -34,7 +34,7 @@ def plain(values: Any, where: str) -> NDArray[Any]:
         if "inhomogeneous" in str(problem):
             said = "rows of unequal length"
         else:
-            said = _quoted(values, problem)
+            said = f"{_of(values)} ({reason_of(problem):.120})"
         raise DataError(
             f"{where}: expected an array, got {said}; give all examples one shape, as numbers"
         ) from None
@@ -203,7 +203,3 @@ def _of(values: Any) -> str:
 
 def _listed(names: Any) -> str:
     return f"({', '.join(map(str, names))})"[:120]
-
-
-def _quoted(values: Any, problem: Exception) -> str:
-    return f"{_of(values)} ({reason_of(problem):.120})"

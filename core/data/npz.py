@@ -181,15 +181,8 @@ def _holds_windows(path: Path) -> bool:
         except DataError:
             return True
         by_step = len(y.shape) == 2 and y.dtype.kind in "iuU" and y.shape[1:] == x.shape[1:2]
-        return (
-            len(x.shape) == _WINDOW_AXES
-            and not by_step
-            and _unpacked(archive.zip) <= LARGEST_TOTAL_BYTES
-        )
-
-
-def _unpacked(archive: zipfile.ZipFile) -> int:
-    return sum(info.file_size for info in archive.infolist())
+        size = sum(info.file_size for info in archive.zip.infolist())
+        return len(x.shape) == _WINDOW_AXES and not by_step and size <= LARGEST_TOTAL_BYTES
 
 
 def _batches(

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.alike import refuse_alike
+from core.data.alike import refuse_alike, refuse_doubtful
 from core.data.described.channels import MadeChannels
 from core.data.described.description import RecordingFormat
 from core.data.described.intervals import Intervals
 from core.data.described.judge import Judge
 from core.data.described.members import Sheaf
-from core.data.described.questions import refuse_doubtful
 from core.data.described.series import NO_LABEL, RecordedSeries, Series, Stretch
 from core.data.described.session_rows import places_by, rows_of
 from core.data.described.spool import Spool

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,7 +25,7 @@ from core.data.described.members import Member
 from core.data.described.parquet_rows import table_of
 from core.data.described.sources import MOST_SOURCES
 from core.data.described.text_bytes import lines_of
-from core.data.number_words import is_number
+from core.data.number_words import is_number, no_number
 from core.errors import DataError
 from core.json_file import parsed_json
 
@@ -44,7 +44,8 @@ _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a]")
 _MOST_CONTROL = 0.07
 _BRACKETS = (b"[", b"{")
 _SENSOR = re.compile(r"[a-z]*(?:acc|gyr|magn|(?<![a-z])mag|grav|rotat)[a-z]*", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?")
+_WITH_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 
 
@@ -301,8 +302,11 @@ def _with_names(
         names = [name.strip() for name in rows[first]]
     if first and (names or not said.get("comment")):
         said["skip_lines"] = numbers[first]
-    notes = []
     whole = [row for row in rows[first:] if len(row) == width][bool(names) :]
+    notes = [
+        f"{cell:.40} is no number: {no_number(cell)}"
+        for cell in filter(_WITH_THOUSANDS.fullmatch, chain(*whole[-1:]))
+    ]
     others = len(rows) - first - bool(names) - len(whole)
     if others:
         notes.append(f"{others} of the first {len(rows)} lines have another number of values")

@@ -76,10 +76,6 @@ def folder(tmp_path: Path) -> Path:
     return export(tmp_path / "export")
 
 
-def wanted(folder: Path, readings: Readings) -> list[dict[str, Any]]:
-    return library(folder, readings, **HELLO)
-
-
 @pytest.mark.parametrize("stops_at", [0, 3, 5])
 def test_windows_without_an_answer_and_a_fault_behind_them_move_in_their_order(
     folder: Path, stops_at: int
@@ -94,7 +90,7 @@ def test_windows_without_an_answer_and_a_fault_behind_them_move_in_their_order(
         assert sum(event["event"] == "label" for event in before) == stops_at
         state = last["resume"]
         *after, last = await moved(Slow(folder, 10**6), second, state=state, seconds=10.0)
-        assert plain([*before, *after]) == plain(wanted(folder, given))
+        assert plain([*before, *after]) == plain(library(folder, given, **HELLO))
         assert last["at"] == 399 / 50
 
     asyncio.run(moves())

@@ -221,10 +221,10 @@ def test_any_name_of_a_column_comes_back_from_the_draft(tmp_path: Path) -> None:
     assert len(open_questions(found.text)) == 1 + len(names) + 2, "rate, units, who and what"
 
 
-def test_a_time_and_words_alone_have_a_draft(tmp_path: Path) -> None:
-    rows = b"0,a\n20,b\n" * 20
-    found = draft(tmp_path / "own", {"r.csv": b"time,who\n" + rows})
-    assert "the device that a reading is of: who (a, b)" in found.text
+@pytest.mark.parametrize(("names", "rows", "says"), table("core/data/tables", "odd drafts"))
+def test_no_channels(names: str, rows: str, says: str, tmp_path: Path) -> None:
+    content = (names + rows * 20).encode()
+    assert says in draft(tmp_path / "own", {"r.csv": content}).text
 
 
 def test_files_of_labels_beside_the_readings_are_named(tmp_path: Path) -> None:
