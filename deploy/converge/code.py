@@ -181,8 +181,7 @@ def run_script(node: Connector, script: str, deadline_seconds: float, failed: st
     try:
         outcome(done.return_code, done.text, done.stderr)
     except RefusedError as refused:
-        line = f"{node.name}: {failed}{refused}"
-        raise RefusedError(line, refused.return_code) from refused
+        raise RefusedError(f"{node.name}: {failed}{refused}", refused.return_code) from refused
     return done.text
 
 

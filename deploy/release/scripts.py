@@ -45,9 +45,9 @@ class Refusal(IntEnum):
 
 
 class RefusedError(ClusterError):
-    """A script's refusal; `refusal` is None for any other exit code (a deadline, a lost link)."""
+    """A script's refusal; `refusal` is None for any other exit code, and for several at once."""
 
-    def __init__(self, line: str, return_code: int) -> None:
+    def __init__(self, line: str, return_code: int = 0) -> None:
         super().__init__(line)
         self.return_code = return_code
         self.refusal = Refusal(return_code) if return_code in Refusal.__members__.values() else None
