@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.beds.local_cluster import LocalCluster, local_cluster
 from benchmarks.report import arguments, publish, tell
 from cluster.jobs.run_folder import is_finished
-from core.atomic_write import atomic_write
+from core.ground.files import atomic_write
 
 FIGURES = ("accuracy", "f1_macro", "f1_weighted")
 EPOCHS_AND_SEEDS = {"quick": (2, [0, 1]), "smoke": (1, [0, 1])}

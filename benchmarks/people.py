@@ -10,7 +10,7 @@ import core.engine.runtime  # noqa: F401  (before tensorflow)
 from cluster.jobs.train_result import load
 from core.data import Dataset, find_source, prepare
 from core.data.source import PROJECT_ROOT
-from core.user_cache import user_cache
+from core.ground.files import user_cache
 
 import tensorflow as tf  # isort: skip
 

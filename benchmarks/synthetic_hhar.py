@@ -19,7 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from core.data.recordings import Report, silent
 from core.data.synthetic import Activity, Person, Samples, movement, person_of
-from core.errors import DataError
+from core.ground.errors import DataError
 from core.logs.terminal import say
 
 FIRST_LINE = "Index,Arrival_Time,Creation_Time,x,y,z,User,Model,Device,gt\n"

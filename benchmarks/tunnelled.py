@@ -24,7 +24,7 @@ from benchmarks.links.__main__ import (
     roles,
 )
 from benchmarks.report import arguments, publish
-from core.asking import Asked
+from core.ground.children import Asked
 from core.inventory import load
 
 TRANSPORTS = ("plain", "wireguard")

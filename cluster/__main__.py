@@ -23,13 +23,13 @@ from cluster.jobs.run_log import SPEAKER, JobLogging
 from core.control.door import raise_limit
 from core.control.own_state import adopt
 from core.control.token import take
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import read_json
+from core.ground.shell import reached_directly
 from core.inventory import Inventory, load
-from core.json_file import read_json
 from core.logs.lines import LogSettings, add_flags, given_or
 from core.logs.terminal import say, say_json
 from core.server.devices import visible
-from core.shell import reached_directly
 
 if TYPE_CHECKING:
     from cluster.jobs.lifecycle import Job, JobContext
@@ -205,7 +205,7 @@ def _training(given: argparse.Namespace, inventory: Inventory, log: JobLogging) 
     """Plan a job that computes with TensorFlow."""
     from core.data import find_source
     from core.data.source import PROJECT_ROOT
-    from core.user_cache import user_cache
+    from core.ground.files import user_cache
 
     if given.member == "node":  # what it prepares is for itself, on its own disk
         inventory = inventory.model_copy(update={"storage": None})

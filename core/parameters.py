@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from core.lazy import np
+from core.ground.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout
 
 

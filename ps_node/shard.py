@@ -12,7 +12,7 @@ from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp32 import Fp32
 from core.engine.lost import reaching_servers
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout, Shard, Vector
 from ps_node.constraints import Constraints
 from ps_node.optimizers.optimizer import Optimizer

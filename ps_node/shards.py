@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE, Layout, Shard
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import (

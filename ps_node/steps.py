@@ -7,7 +7,7 @@ from typing import Any
 
 from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp32 import Fp32
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE, Layout, Shard, Vector
 from ps_node.arithmetic import Arithmetic, TensorFlowArithmetic, either
 from ps_node.optimizers.optimizer import Optimizer

@@ -9,7 +9,7 @@ none of them.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from core.errors import ClusterError, DataError, UsageError
+from core.ground.errors import ClusterError, DataError, UsageError
 
 if TYPE_CHECKING:
     from core.data.examples import Data

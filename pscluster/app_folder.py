@@ -22,8 +22,8 @@ from core.data.batch import BatchValidator
 from core.data.containers import plain, refuse_other_columns, refuse_other_rows
 from core.data.dataset import CLASSIFICATION
 from core.data.given import batches_of
-from core.errors import DataError, UsageError, reason_of
-from core.user_cache import user_cache
+from core.ground.errors import DataError, UsageError, reason_of
+from core.ground.files import user_cache
 from pscluster.function_source import ModuleCode, source_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")

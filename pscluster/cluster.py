@@ -11,7 +11,7 @@ from shutil import rmtree
 from types import TracebackType
 from typing import Any, Self
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.common.project import OWNER
 from deploy.common.state_folder import StateFolder
 from pscluster.app_folder import AppParts, app_flags, settings_of

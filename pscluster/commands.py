@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from core.children import Child
-from core.errors import ClusterError, ExitCode, UsageError
-from core.json_file import parsed_json
+from core.ground.children import Child
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import parsed_json
 from core.logs.terminal import say
 from deploy.common.project import environment_for_any_folder, module_command
 

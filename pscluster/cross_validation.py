@@ -4,8 +4,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core.errors import ClusterError, UsageError
-from core.json_file import read_json
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import read_json
 
 NAME = "cv.json"
 

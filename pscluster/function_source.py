@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any, Self
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 CONSTANTS = (bool, int, float, str, bytes, type(None))
 

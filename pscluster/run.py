@@ -4,8 +4,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core.errors import ClusterError, UsageError, reason_of
-from core.json_file import parsed_json, read_json
+from core.ground.errors import ClusterError, UsageError, reason_of
+from core.ground.files import parsed_json, read_json
 
 EXPORTED = Path("model", "model.keras")
 """The Keras model of an app's training, in the run's folder."""

@@ -16,8 +16,8 @@ from core.data.intake import (
 )
 from core.data.resampling import SPARSE, rate_of
 from core.data.signals import ACCELERATION, ROTATION
-from core.errors import DataError
-from core.plausible import (
+from core.ground.errors import DataError
+from core.ground.plausible import (
     ACCELERATION_UNITS,
     ROTATION_UNITS,
     acceleration_problem,

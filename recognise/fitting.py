@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.data.filters import CHANNELS, SAMPLE_RATE_HZ, UNITS
 from core.data.signals import UNFILTERED, Sensor, Signals
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from recognise.plausibility import moments_problem
 
 _NINE = f"the nine channels {CHANNELS[0]} to {CHANNELS[-1]}"

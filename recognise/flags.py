@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from core.json_file import read_json
+from core.ground.files import read_json
 
 _TYPES = {"int": int, "float": float, "path": Path}
 

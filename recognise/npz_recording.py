@@ -11,7 +11,7 @@ import numpy as np
 
 from core.data.npz import ArchivedArray
 from core.data.npz_windows import opened
-from core.errors import DataError
+from core.ground.errors import DataError
 from recognise.lines import Block
 
 ARRAYS = ("times", "acceleration", "rotation")

@@ -19,7 +19,7 @@ from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
 from core.data.npz_windows import DEFAULT_WINDOW_STEPS, read_windows
 from core.data.recordings import Cutting, Recordings, silent
 from core.data.signals import Signals
-from core.errors import DataError, reason_of
+from core.ground.errors import DataError, reason_of
 from recognise import npz_recording
 from recognise.lines import Block, ReadingParser
 

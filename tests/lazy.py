@@ -1,8 +1,8 @@
-"""What tests import when they first use it, beside `core.lazy`: collecting loads none of it."""
+"""What tests import at its first use, beside `core.ground.lazy`: collecting loads none of it."""
 
 from typing import TYPE_CHECKING, Any
 
-from core.lazy import Lazy
+from core.ground.lazy import Lazy
 
 __all__ = [
     "Browser",

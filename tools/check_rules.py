@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import load
 from deploy.monitor.files import ALERT_RULES, RECORDING_RULES, prometheus_files, rule_group, write
 from tools.prometheus_tools import tool

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 FETCH_SECONDS = 1800
 _MERGED = ("bin", "lib", "lib64", "sbin")

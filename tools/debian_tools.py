@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tools import prometheus_tools
 from tools.debian_packages import Apt, NoPackageError, alone
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from tools.debian_packages import Apt, NoPackageError, alone
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.engine.lost import reaching_holders
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout
 from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.engine.codecs.fp32 import Fp32
+from core.ground.lazy import np, tf
 from core.inventory.arithmetic import LIBRARY
 from core.inventory.training import TrainJob
-from core.lazy import np, tf
 from core.models.native import OWN_THREADS, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Network
 from ps_node.arithmetic import arithmetic_of, either

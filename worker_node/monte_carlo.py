@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.lazy import tf
+from core.ground.lazy import tf
 
 BLOCK_SAMPLES = 1 << 16
 """Points drawn at once: 128 KiB of words, and two coordinates of 256 KiB as float32, whatever the

@@ -3,9 +3,9 @@
 from copy import copy
 from typing import Any
 
+from core.ground.lazy import tf
 from core.inventory.training import TrainJob
 from core.inventory.training_sections import AugmentSettings
-from core.lazy import tf
 from core.models.augmentation import on_sensors
 from core.models.native import NativeNetwork, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Problem

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from core.data import Dataset
 from core.data.dataset import Array
-from core.lazy import tf
+from core.ground.lazy import tf
 
 CONSTANT = 1e-6
 """A channel that varies less than this, or than this share of its mean, is not scaled: dividing by

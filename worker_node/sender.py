@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.engine.messages import OVERTAKEN
-from core.lazy import tf
+from core.ground.lazy import tf
 from ps_node.shards import REFUSED, Header, ParameterShards, PushOutcome
 
 NAME = "pscluster_worker_memory"

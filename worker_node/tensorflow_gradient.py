@@ -3,8 +3,8 @@
 from copy import copy
 from typing import Any
 
+from core.ground.lazy import tf
 from core.inventory.training import TrainJob
-from core.lazy import tf
 from core.models.augmentation import Augmentation
 from core.models.kernels import compiled_by_xla
 from core.models.native import SlotsOfBatch, SlotSums

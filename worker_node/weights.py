@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.dataset import CLASSIFICATION, Dataset
-from core.errors import UsageError
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.models.objective import over_positions
 
 SHOWN_LABELS = 20

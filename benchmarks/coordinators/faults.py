@@ -37,8 +37,8 @@ from core.engine.membership import TimeLimits
 from core.engine.messages import Item
 from core.engine.runtime import Peers, Runtime, Traced, device, trace
 from core.engine.saboteur import Saboteur
+from core.ground.lazy import tf
 from core.inventory import load
-from core.lazy import tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire

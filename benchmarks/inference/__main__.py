@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, publish
-from core.asking import Asked
-from core.errors import UsageError
 from core.exported import Description, read
+from core.ground.children import Asked
+from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 
 DEADLINE_SECONDS = 300.0

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import memory_bytes
-from core import asking
 from core.exported import Description, Model, open_model, read
+from core.ground import children
 
 PACKAGES = {"onnx": "onnxruntime", "litert": "ai-edge-litert"}
 COMPARED = 32
@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
             times.append((time.perf_counter() - began) * 1000)
         return {"milliseconds": times}
 
-    asking.serve(answer)
+    children.serve(answer)
 
 
 if __name__ == "__main__":

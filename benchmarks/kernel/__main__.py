@@ -35,7 +35,7 @@ from benchmarks.kernel.contestant import (
     usual_torch,
 )
 from benchmarks.report import arguments, publish, tell
-from core.asking import ChildFailedError
+from core.ground.children import ChildFailedError
 from core.inventory.arithmetic import LIBRARY, TENSORFLOW
 from core.inventory.slots import USUAL_SLOTS
 

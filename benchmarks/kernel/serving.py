@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from core import asking
+from core.ground import children
 
 Step = Callable[[], float]
 """One training step; it returns, at its end, the loss before the update."""
@@ -34,7 +34,7 @@ def serve(
             return _timed(steps[0], request["steps"])
         return _timed(multiply, request["products"])
 
-    asking.serve(answer)
+    children.serve(answer)
 
 
 def _timed(call: Callable[[], object], times: int) -> dict[str, Any]:

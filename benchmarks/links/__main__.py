@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks.beds.local_cluster import READY_SECONDS
 from benchmarks.beds.virtual_network import Machine, machines, on_this_machine, why_not
 from benchmarks.report import arguments, publish, tell
-from core.accounts import account_for_roles
-from core.asking import Asked, ChildFailedError
+from core.ground.accounts import account_for_roles
+from core.ground.children import Asked, ChildFailedError
 from core.inventory import Inventory, load
 from core.inventory.templates import free_ports, local_inventory
 from core.server.rights import prepared_folders

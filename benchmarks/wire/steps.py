@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.jobs.roles import RoleTraffic, traffic_of
-from core.asking import serve
+from core.ground.children import serve
 from core.inventory import Inventory
 
 

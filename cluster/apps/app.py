@@ -19,7 +19,7 @@ from cluster.apps.imported import name_of as module_name_of
 from cluster.apps.ownership import refuse_foreign
 from cluster.apps.private_copy import private_copy
 from cluster.apps.unread import notes_on_unread
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 
 TAKES = {
     "model": ("input_shape", "outputs"),

@@ -10,7 +10,7 @@ from typing_extensions import override
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel
 from core.data import Dataset
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.network import Network, Problem
 from core.models.objective import Objective
 from core.models.tasks import TASKS

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 import core.engine.graph_options  # noqa: F401  (before keras)
 from cluster.apps.travels import SEED_STATE
-from core.lazy import tf
+from core.ground.lazy import tf
 
 import keras  # isort: skip
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.apps.app import App, AppError
 from cluster.apps.own_steps import own_step
-from core.lazy import keras
+from core.ground.lazy import keras
 
 if TYPE_CHECKING:
     from cluster.apps.call_scope import CallScope

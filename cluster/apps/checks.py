@@ -16,8 +16,8 @@ from cluster.apps.travels import (
     refuse_what_does_not_travel,
     traced_by,
 )
-from core.errors import UsageError
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.models.network import Network
 from core.models.objective import OWN
 from core.models.tasks import Classification, Multilabel

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 
 Function = Callable[[Any, Any], Any]
 

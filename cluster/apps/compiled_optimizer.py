@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import UsageError
-from core.lazy import keras
+from core.ground.errors import UsageError
+from core.ground.lazy import keras
 
 KEPT = {
     "SGD": ("sgd", ("momentum", "nesterov")),

@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import constants_travel, refuse_what_does_not_travel
-from core.lazy import tf
+from core.ground.lazy import tf
 
 
 def constraint_of(app: App, variable: Any) -> Callable[[Any], Any] | None:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import AppFiles, app_path, look
 from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
-from core.atomic_write import atomic_write, refused, whole_folder
-from core.errors import UsageError
-from core.json_file import parsed_json
+from core.ground.errors import UsageError
+from core.ground.files import atomic_write, parsed_json, refused, whole_folder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.user_cache import prepared_folder
+from core.ground.files import prepared_folder
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

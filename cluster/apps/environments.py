@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
-from core.user_cache import user_cache
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import user_cache
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

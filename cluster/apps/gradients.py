@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.apps.app import App, AppError
 from cluster.apps.travels import entry_of, refuse_what_does_not_travel, traced_by
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.network import Network
 
 MOST_NAMES = 3

@@ -23,9 +23,9 @@ from cluster.apps.compiled_optimizer import optimizer_settings, takes_default, w
 from cluster.apps.constraint import constraint_of
 from cluster.apps.outside import layers_that_compute, notes_on
 from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
-from core.atomic_write import refused
-from core.errors import reason_of
-from core.lazy import Lazy, keras, tf
+from core.ground.errors import reason_of
+from core.ground.files import refused
+from core.ground.lazy import Lazy, keras, tf
 from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector

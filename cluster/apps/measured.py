@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import get_type_hints
 
-from core.errors import ClusterError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError
+from core.ground.files import parsed_json
 
 
 @dataclass(frozen=True)

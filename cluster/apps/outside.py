@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 
 
 @contextmanager

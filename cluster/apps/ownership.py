@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from core.atomic_write import atomic_write, refused
 from core.control.own_state import OTHERWISE, make, user_state
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.files import atomic_write, refused
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 FLAG = "--trust-app"

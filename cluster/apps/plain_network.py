@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind, traced_call
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.network import ForwardPass, Tensors
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 

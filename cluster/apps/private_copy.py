@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.apps.files import AppFiles
-from core.atomic_write import refused
-from core.json_file import FOLDER_NO_LINK
+from core.ground.files import FOLDER_NO_LINK, refused
 
 PREFIX = "pscluster-app-"
 _JUST_MADE_SECONDS = 60.0

@@ -8,7 +8,7 @@ does a page: it is drawn here from the figures.
 import re
 from collections.abc import Mapping, Sequence
 
-from core.json_file import LARGEST_OF_RUN
+from core.ground.files import LARGEST_OF_RUN
 
 _NUMBER = 64
 _TEXT = 256 << 20

@@ -9,8 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from core.errors import UsageError
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.apps.app import App, AppError
 from core.engine.runtime import constants_up_to, has_cpu_kernel
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.network import Network
 
 MOST_CONSTANT_BYTES = 64 << 20

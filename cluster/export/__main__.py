@@ -20,8 +20,8 @@ from cluster.export.caged import FLAG as IN_CAGE
 from cluster.export.caged import CagedExport, ChildEnded, blamed_on_cage
 from cluster.export.request import ExportRequest, checked
 from cluster.export.trained_run import folder_of, read_result
-from core.errors import ClusterError, ExitCode, UsageError
 from core.exported.description import NAME
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.bars import bar
 from core.logs.terminal import say, say_json
 

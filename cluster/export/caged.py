@@ -27,13 +27,13 @@ from core.cage.calls import EXPORT
 from core.cage.landlock import Rights, existing
 from core.cage.python_folders import ROOT, USUAL_DEVICES, code, system
 from core.cage.whole import what_holds
-from core.children import Child, EndRequest
 from core.control.own_state import user_state
-from core.errors import ClusterError, ExitCode, UsageError
 from core.exported.description import NAME, Description
 from core.exported.description import read as described
+from core.ground.children import Child, EndRequest
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import PREPARED_VARIABLE, user_cache
 from core.logs.terminal import say
-from core.user_cache import PREPARED_VARIABLE, user_cache
 
 FLAG = "--in-cage"
 OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")

@@ -15,9 +15,9 @@ from cluster.jobs.train_result import StoredModel, digest_of, load
 from core.data import Dataset, Source, find_source, prepare
 from core.data.dataset import CLASSIFICATION
 from core.data.source import PROJECT_ROOT
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.files import prepared_folder, user_cache
 from core.logs.bars import Report
-from core.user_cache import prepared_folder, user_cache
 
 
 @dataclass(frozen=True)

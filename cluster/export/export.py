@@ -19,10 +19,10 @@ from cluster.jobs.train_result import StoredModel
 from core import __version__
 from core.data.dataset import CLASSIFICATION
 from core.data.signals import UNKNOWN
-from core.errors import UsageError
 from core.exported import description as described
 from core.exported.files import measured
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.models.network import BuiltIn
 
 LONGEST_TEXT = 400

@@ -7,7 +7,7 @@ is that of TensorFlow for the comparison, and with another LSTM the one that Lit
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.kernels import Lstm, portable_operations
 from core.models.network import BuiltIn
 from core.models.tensorflow_operations import TensorFlowOperations

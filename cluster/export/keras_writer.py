@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.export.graph import OUTPUT
 from cluster.export.writer import STEPS, Writer
-from core.lazy import keras
+from core.ground.lazy import keras
 from core.models.operations import Array, LstmCell, Reduction, Tensor, Unary
 
 if TYPE_CHECKING:

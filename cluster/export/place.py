@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cluster.export.request import refuse_taken
-from core.atomic_write import PARTIAL
-from core.errors import ClusterError, reason_of
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import PARTIAL
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from cluster.export.formats.format import FORMATS, Format
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 
 @dataclass(frozen=True)

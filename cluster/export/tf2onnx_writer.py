@@ -17,7 +17,7 @@ import onnx
 from cluster.export.formats.format import ExportRefused, refuse_halves
 from cluster.export.graph import INPUT, OUTPUT
 from cluster.export.onnx_writer import IR_VERSION, OPSET
-from core.errors import reason_of
+from core.ground.errors import reason_of
 
 COMPILED_APART = ("_XlaMustCompile", "_noinline")
 """TensorFlow's marks on a function that nothing may inline: Keras compiles grouped convolutions,

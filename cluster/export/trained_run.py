@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from core.errors import UsageError, reason_of
 from core.exported.files import read_bytes
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import parsed_json
 from core.inventory.data import BESIDE
-from core.json_file import parsed_json
 
 RESULT = "result.json"
 MODEL = "model"

@@ -11,7 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from cluster.export.graph import INPUT
-from core.lazy import np
+from core.ground.lazy import np
 from core.models.network import BuiltIn
 from core.models.operations import Array, Operations, Tensor
 

@@ -3,10 +3,10 @@
 import os
 
 from cluster.jobs.modes.mode import optimizer_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.inventory.arithmetic import LIBRARY, TENSORFLOW, ChosenArithmetic, outside_library
 from core.inventory.training import TrainJob
-from core.lazy import tf
 from core.models.network import BuiltIn, Network
 from kernels.library import loaded
 from kernels.place import KIND, path

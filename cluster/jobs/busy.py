@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.jobs.roles import BUILD, CORES, CPU, of_all, role_metrics
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import Inventory, Task
 from core.metrics.accelerator import Gpu, GpuCollector
 from core.metrics.instruments import Identity

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.atomic_write import atomic_write
-from core.json_file import read_json
+from core.ground.files import atomic_write, read_json
 
 log = logging.getLogger(__name__)
 

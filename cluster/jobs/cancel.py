@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 
 CALLS_SECONDS = 25.0
 """For the workers' calls under way after the request to stop: what they push until then is kept."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from core.engine.chaos import DEADLY, HOLD, Chaos, ChaosPlan, Fault, Strike, deadly_faults
 from core.engine.saboteur import Saboteur
-from core.errors import ClusterError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError
+from core.ground.files import parsed_json
 from core.status.events import Consumer, FaultInjected
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from cluster.apps.files import app_path
 from cluster.apps.measured import MeasuredStep
 from cluster.jobs.cancel import Cancel, JobCancelled
 from core.engine.runtime import one_thread_an_operation
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
 from core.inventory.training import TrainJob

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
 from core.checkpoints import Checkpoint, CheckpointStore, Superseded, read_newest
-from core.errors import ClusterError, UsageError, reason_of
+from core.ground.errors import ClusterError, UsageError, reason_of
 from core.inventory.arithmetic import TENSORFLOW, ArithmeticSetting
 from core.inventory.training import TrainJob
 from core.status.events import CheckpointWritten, Consumer

@@ -43,10 +43,10 @@ from core.data import Dataset
 from core.data.dataset import CLASSIFICATION
 from core.data.folds import Fold, folds_of
 from core.engine.devices import HOST, devices_here
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.registry import either
 from core.inventory.extensions import CODECS
 from core.models.network import Network
-from core.registry import either
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
 from worker_node.recordings import Standardization, WorkerWindows

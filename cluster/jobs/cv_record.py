@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from core.atomic_write import atomic_write
-from core.errors import UsageError, reason_of
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import atomic_write, parsed_json
 from core.inventory import Inventory
-from core.json_file import parsed_json
 
 NAME = "cv.json"
 SCHEMA = 1

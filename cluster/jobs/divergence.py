@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from statistics import fmean
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.status.parts import Figures
 
 MUCH = 5.0

@@ -20,9 +20,9 @@ from cluster.jobs.specs import float32, int32, standardization_of
 from core.data import Dataset
 from core.engine.messages import Item
 from core.engine.runtime import trace
+from core.ground.lazy import tf
 from core.inventory.arithmetic import LIBRARY
 from core.inventory.training import TrainJob
-from core.lazy import tf
 from core.models.curves import Curve
 from core.models.kernels import compiled_by_xla
 from core.models.native import LibraryClassification, NativeNetwork

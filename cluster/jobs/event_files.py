@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.status.events import EpochEnded, Event, FiguresComputed, Restored
 from core.status.parts import FIGURE_KEYS, Figures
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 from core.inventory.training_sections import EarlyStopping
 from core.parameters import Vector

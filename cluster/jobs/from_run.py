@@ -10,7 +10,7 @@ import numpy as np
 from cluster.jobs.run_folder import model_run
 from cluster.jobs.train_result import StoredModel, load
 from core.data import Dataset
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory import Inventory
 from core.models.network import Network
 from core.parameters import Vector

@@ -22,10 +22,10 @@ from cluster.jobs.run_log import RunLog
 from cluster.jobs.run_status import RunStatus, began
 from cluster.pages.leave import reported
 from core import __version__
-from core.atomic_write import atomic_write, of_disk, refused
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan
-from core.errors import ClusterError, reason_of
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import atomic_write, of_disk, refused
 from core.inventory import Inventory
 from core.metrics.processor import processor
 from core.metrics.standard import tensorflow_version

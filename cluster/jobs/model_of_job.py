@@ -9,7 +9,7 @@ from cluster.apps.copy import AppOfRun
 from cluster.apps.networks import network_of
 from core.data import Dataset
 from core.engine.runtime import one_thread_an_operation
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory import Inventory
 from core.inventory.training import TrainJob
 from core.models.augmentation import Augmentation

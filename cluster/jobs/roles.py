@@ -23,7 +23,7 @@ from core.control.client import NoAnswerError, ask, key_of
 from core.control.rules import RUN
 from core.control.token import own_token
 from core.engine.membership import Membership
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.metrics.scrapes import UNCOUNTED
 from core.status.events import RoleSeen

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.apps.copy import why_foreign
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, UsageError
-from core.json_file import read_json
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import atomic_write, read_json
 from core.logs.terminal import say
 from core.status.history import finite
 

@@ -33,11 +33,11 @@ from core.engine.proof import unproved
 from core.engine.runtime import Peers, Runtime, device, one_thread_an_operation
 from core.engine.saboteur import Saboteur
 from core.engine.silence import SILENT_SECONDS
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.lazy import tf
 from core.inventory import Inventory, Task
 from core.inventory.devices import PROCESSORS, DeviceSettings
 from core.inventory.slots import cores_of_workers
-from core.lazy import tf
 from core.metrics.processor import processor, usable_cores
 from core.server.port_guard import PortGuard
 from core.server.probe import accepts, answering

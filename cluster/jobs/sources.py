@@ -16,7 +16,6 @@ from cluster.apps.app import App
 from cluster.apps.data_folder import app_data_folder, keep_latest, open_to_roles
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
-from core.accounts import account_for_roles
 from core.cage import landlock
 from core.data import Dataset, Source, find_source, open_prepared, prepare
 from core.data.bounded import GIGABYTE, Bound
@@ -25,11 +24,12 @@ from core.data.examples import batches_of, write_examples
 from core.data.manifest import is_prepared
 from core.data.recordings import Report
 from core.data.source import PROJECT_ROOT
-from core.errors import DataError
+from core.ground.accounts import account_for_roles
+from core.ground.errors import DataError
+from core.ground.files import prepared_folder, user_cache
 from core.inventory import Inventory
 from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
-from core.user_cache import prepared_folder, user_cache
 
 UNITS = {"hashing": "bytes", "hashing files": "files"}
 """What the stages of a preparation count; the others count parts."""

@@ -44,7 +44,7 @@ from cluster.jobs.wrong import wrong_stretches
 from core.consistency.policy import Speeds
 from core.engine.devices import HOST, devices_here
 from core.engine.lost import ParameterServerLost
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.slots import without_part
 from core.parameters import Vector
 from core.status.events import (

@@ -28,17 +28,16 @@ from cluster.jobs.checkpointing import Counts
 from cluster.jobs.dataset_entry import describe_dataset
 from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
-from core.atomic_write import atomic_write
 from core.data import Dataset
 from core.data.signals import UNKNOWN, Signals
 from core.engine.runtime import one_thread_an_operation
-from core.errors import UsageError, reason_of
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import atomic_write, read_json
 from core.inventory import Inventory
 from core.inventory.arithmetic import ChosenArithmetic
 from core.inventory.fields import Choice
 from core.inventory.slots import BatchSlots
 from core.inventory.training import ModelConfig, TrainJob
-from core.json_file import read_json
 from core.models.network import BuiltIn, Network, build
 from core.parameters import Vector
 from core.status.parts import FIGURE_KEYS, Figures

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from core.data import Dataset, split_validation
 from core.data.dataset import CLASSIFICATION
 from core.data.split import held_out_whole
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cluster.pages.leave import report_of
 from cluster.pages.run_files import REPORT, run_of
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import atomic_write
 from core.logs.terminal import say
 
 COMPARISON = "comparison.html"

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.pages.run_files import ENVIRONMENT, REPORT, run_of
 from cluster.pages.sweep_files import is_sweep
-from core.atomic_write import atomic_write
+from core.ground.files import atomic_write
 
 log = logging.getLogger(__name__)
 

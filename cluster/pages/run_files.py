@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from core.json_file import json_object
+from core.ground.files import json_object
 from core.status.past_run import read_with_result
 from core.status.view import RunView
 

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from core.atomic_write import atomic_write
-from core.errors import UsageError, reason_of
-from core.json_file import read_object
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import atomic_write, read_object
 from core.status.parts import Count, Name, Number, Seconds, Text
 
 FILE = "sweep.json"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster.programs.frames import MOST_BYTES, FrameType, ProtocolError, send
-from core.archives import room_on_disk
+from core.ground.parcel import room_on_disk
 
 MOST_FILES = 10_000
 MOST_FILE_BYTES = 1 << 30

@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Any
 
 from core.control.client import proof
-from core.host_names import plain_address
-from core.json_file import parsed_json
+from core.ground.addresses import plain_address
+from core.ground.files import parsed_json
 
 HEAD = struct.Struct("!IB")
 MOST_BYTES = 1 << 20

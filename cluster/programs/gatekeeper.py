@@ -21,8 +21,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from core.accounts import account_name
 from core.cage.kernel import descriptor_of, libc
+from core.ground.accounts import account_name
 from core.metrics.sockets import is_listening, is_tcp
 from core.server.gate import (
     ACCEPTS,

@@ -36,8 +36,8 @@ from cluster.programs.roster import (
     worker_variables,
     workers_of,
 )
-from core.accounts import account_for_roles
-from core.errors import ClusterError, ExitCode
+from core.ground.accounts import account_for_roles
+from core.ground.errors import ClusterError, ExitCode
 from core.inventory import Task
 from core.inventory.templates import free_ports
 from core.logs.terminal import say

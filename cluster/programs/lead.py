@@ -31,8 +31,8 @@ from cluster.programs.frames import (
 )
 from cluster.programs.process import ProgramProcess, Usage
 from core.control.client import same
-from core.errors import ClusterError
-from core.host_names import plain_address
+from core.ground.addresses import plain_address
+from core.ground.errors import ClusterError
 from core.server.sockets import explain
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from signal import Signals
 from cluster.programs import orphans
 from cluster.programs.gatekeeper import GateKeeper
 from core.cage.landlock import Cage
-from core.children import Child
-from core.errors import ClusterError
+from core.ground.children import Child
+from core.ground.errors import ClusterError
 
 READ_BYTES = 1 << 16
 

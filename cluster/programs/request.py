@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.errors import UsageError
-from core.json_file import parsed_json
+from core.ground.errors import UsageError
+from core.ground.files import parsed_json
 
 On = Literal["chief", "workers"]
 PLACES: tuple[On, ...] = get_args(On)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.json_file import parsed_json
-from core.shell import reached_directly
+from core.ground.files import parsed_json
+from core.ground.shell import reached_directly
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

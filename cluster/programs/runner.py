@@ -29,7 +29,7 @@ from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 CONNECT_SECONDS = 180.0
 """How long to look for the lead: another attempt of a program begins within a minute."""

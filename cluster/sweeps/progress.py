@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from cluster.pages.sweep_files import OVER, RunRecord
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 
 WORD = "pscluster_run"
 """Begins each line that a run says to its sweep."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core import gone
 from core.documents.problem import InventoryProblem, shown, suggestion
 from core.documents.yaml_document import Document, KeyPath
+from core.ground import gone
 
 SETTINGS = "jobs.train."
 """What a sweep may set: a run is a training."""

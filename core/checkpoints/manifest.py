@@ -12,8 +12,7 @@ from typing import Annotated, Any
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from core.atomic_write import PARTIAL
-from core.json_file import parsed_json
+from core.ground.files import PARTIAL, parsed_json
 
 SCHEMA = 1
 LARGEST_BYTES = 16 << 20

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from core.atomic_write import atomic_write, refused
 from core.checkpoints.manifest import (
     LARGEST_BYTES,
     LARGEST_UPDATE,
@@ -34,7 +33,8 @@ from core.checkpoints.manifest import (
     tensors_names,
 )
 from core.checkpoints.writer_lock import WriterLock
-from core.errors import ClusterError, UsageError, reason_of
+from core.ground.errors import ClusterError, UsageError, reason_of
+from core.ground.files import atomic_write, refused
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

@@ -4,8 +4,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from core.atomic_write import refused
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.files import refused
 
 LOCK = ".lock"
 _LONGEST = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.control.client import Received
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 
 MOST_LINE_BYTES = 1_048_576
 """A status of 64 roles is some 30 KB."""

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from core.control.token import VARIABLE, own_token, read_token
-from core.errors import ClusterError, reason_of
+from core.ground.errors import ClusterError, reason_of
 
 OTHERWISE = "set XDG_STATE_HOME to a folder that you may write to"
 """What else helps where the state cannot be kept."""

@@ -20,7 +20,7 @@ from core.control.client import (
 )
 from core.control.messages import Reply, Request
 from core.control.token import coordinator_key
-from core.host_names import plain_address
+from core.ground.addresses import plain_address
 
 DRAIN = "/drain/"
 RESTART = "/restart"

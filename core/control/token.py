@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from core.control.client import key_of
-from core.errors import ClusterError, reason_of
-from core.json_file import NO_LINK
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import NO_LINK
 
 VARIABLE = "PSCLUSTER_TOKEN"
 KEY_VARIABLE = "PSCLUSTER_KEY"

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Set
 
 from core.data.number_words import is_missing, is_number, number
-from core.errors import DataError
+from core.ground.errors import DataError
 
 _BLANK = re.compile(r"[\s_]+")
 _OF_PANDAS = ("<na>", "nat")

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from core.data.recordings import Report, silent
-from core.errors import DataError
+from core.ground.errors import DataError
 
 LARGEST_TEXT_BYTES = 512 * 2**20
 """A recording or label file larger than this is refused: the largest published one has 17 MB."""

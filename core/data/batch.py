@@ -20,7 +20,7 @@ from core.data.dataset import (
 from core.data.recordings import NO_SUBJECT, Recordings, one_class
 from core.data.signals import UNKNOWN, Signals
 from core.data.stored_values import groups_of, numbers, targets, weights_of
-from core.errors import DataError
+from core.ground.errors import DataError
 
 ROWS_AT_ONCE = 1024
 """Windows of motion that are written at a time."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.data.batch import Batch
-from core.errors import DataError
+from core.ground.errors import DataError
 
 GIGABYTE = 10**9
 LEAST_FREE_BYTES = 512 << 20

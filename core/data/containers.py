@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import DataError, reason_of
+from core.ground.errors import DataError, reason_of
 
 _SCALING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 """What a file of arrays says beside its numbers, by the conventions of NetCDF: they are not yet the

@@ -16,7 +16,7 @@ from core.data.given import Data, batches_of
 from core.data.recordings import NO_SUBJECT, Report, silent
 from core.data.store import Origin, partial_folder, publish, writing_to
 from core.data.window_units import UnitsLook
-from core.errors import DataError
+from core.ground.errors import DataError
 
 __all__ = ["Batch", "Data", "batches_of", "write_examples"]
 

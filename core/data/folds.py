@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.data.recordings import NO_SUBJECT
 from core.data.split import Rows, refuse_one_class
-from core.errors import DataError
+from core.ground.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)

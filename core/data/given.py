@@ -24,7 +24,7 @@ from core.data.given_streams import (
     text_of,
 )
 from core.data.stored_values import targets
-from core.errors import DataError
+from core.ground.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.data.batch import Batch
 from core.data.containers import plain
 from core.data.dataset import CLASSIFICATION
-from core.errors import DataError
+from core.ground.errors import DataError
 
 BATCH_BYTES = 4 * 2**20
 """Bytes of one batch, about."""

@@ -14,7 +14,7 @@ from core.data.described.description import NONE, UNITS
 from core.data.filters import CHANNELS
 from core.data.intake import LARGEST_VALUE
 from core.data.signals import ACCELERATION, KIND_UNITS, MAGNETIC, ROTATION, Sensor, Signals
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 ACC = Sensor("acc", ACCELERATION)
 GYRO = Sensor("gyro", ROTATION)

@@ -10,9 +10,9 @@ import os
 import sys
 
 from core.data.source import PROJECT_ROOT, find_source
-from core.errors import DataError
+from core.ground.errors import DataError
+from core.ground.files import user_cache
 from core.logs.terminal import say_json
-from core.user_cache import user_cache
 
 
 def look(source: str | None, format_name: str | None = None) -> tuple[bool, str]:

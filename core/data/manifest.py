@@ -24,8 +24,8 @@ from core.data.dataset import (
     HeldOut,
 )
 from core.data.signals import Signals
-from core.errors import DataError
-from core.json_file import parsed_json
+from core.ground.errors import DataError
+from core.ground.files import parsed_json
 
 FORMAT_VERSION = 2
 """Raised when the meaning of these files changes."""

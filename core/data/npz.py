@@ -37,7 +37,7 @@ from core.data.npz_windows import (
 from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report
 from core.data.signals_of_npz import KEYS, signals_of
-from core.errors import DataError
+from core.ground.errors import DataError
 
 BESIDE = (
     "y_train",

@@ -30,7 +30,7 @@ from core.data.archive import (
 from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
 from core.data.signals_of_npz import KEYS, signals_of
 from core.data.table import LARGEST_INTEGER
-from core.errors import DataError
+from core.ground.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels", *KEYS)

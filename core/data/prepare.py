@@ -22,8 +22,8 @@ from core.data.recordings import Cutting, Recordings, Report, check, silent
 from core.data.signals import CAUSAL, TWO_WAY
 from core.data.source import DESCRIBED, FORMATS, PREPARED, SETS, Source
 from core.data.store import SHORT_KEY, Origin, short_name
-from core.errors import DataError
-from core.json_file import read_json
+from core.ground.errors import DataError
+from core.ground.files import read_json
 
 CHECKSUM_SUFFIX = ".sha256"
 """What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""

@@ -22,9 +22,9 @@ from core.data.archive import file_digest
 from core.data.prepare import prepare
 from core.data.source import PROJECT_ROOT, find_source
 from core.data.store import SHORT_KEY
-from core.errors import DataError
+from core.ground.errors import DataError
+from core.ground.files import prepared_folder, user_cache
 from core.logs.terminal import say, say_json
-from core.user_cache import prepared_folder, user_cache
 
 
 def publishable(

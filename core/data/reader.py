@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from core.data.archive import FolderTree, Tree, ZipTree, open_tree, open_zip
 from core.data.batch import Examples
 from core.data.recordings import Cutting, Recordings, Report
-from core.registry import Registry
+from core.ground.registry import Registry
 
 RESOURCE_FORKS = "__MACOSX/"
 """What macOS adds to the zips it makes: companions of every file, under the same names."""

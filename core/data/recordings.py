@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.data.alike import refuse_alike, refuse_missing
 from core.data.signals import TWO_WAY, UNKNOWN, Signals
-from core.errors import DataError
+from core.ground.errors import DataError
 
 NO_SUBJECT = -1
 """The subject of a window whose source names none."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.plausible import (
+from core.ground.plausible import (
     MOST_OF_AN_AXIS,
     acceleration_problem,
     linear_problem,

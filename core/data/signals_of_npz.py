@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.signals import CAUSAL, FILTERS, LEAST_HZ, MOST_HZ, Signals
-from core.errors import DataError
+from core.ground.errors import DataError
 
 KEYS = ("channels", "units", "sampling_hz", "filters")
 LONGEST_NAME = 80

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from core import gone
 from core.data.manifest import is_prepared
 from core.data.reader import READERS, kind_of_folder, open_set
-from core.errors import DataError
+from core.ground import gone
+from core.ground.errors import DataError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds `cluster/`; `../shared/data` is beside it."""

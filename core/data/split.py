@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.recordings import NO_SUBJECT
-from core.errors import DataError
+from core.ground.errors import DataError
 
 SHARE_WITHOUT_SUBJECTS = 0.2
 """The share of each class that is held out where the source does not say who was recorded.

@@ -24,7 +24,7 @@ from core.data.columns import Columns
 from core.data.dataset import MANIFEST, NOT_SAID, Dataset, HeldOut
 from core.data.manifest import manifest_of, open_prepared
 from core.data.signals import UNKNOWN, Signals
-from core.errors import DataError
+from core.ground.errors import DataError
 
 PARTIAL = ".partial-"
 SHORT_KEY = 16

@@ -14,7 +14,7 @@ from core.data.dataset import (
 )
 from core.data.recordings import NO_SUBJECT
 from core.data.table import LARGEST_INTEGER
-from core.errors import DataError
+from core.ground.errors import DataError
 
 MOST_CLASSES = 65_536
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.data.archive import Tree
 from core.data.number_words import no_number
-from core.errors import DataError
+from core.ground.errors import DataError
 
 ACTIVITIES = "activity_labels.txt"
 """In the UCI sets: the name of each activity's number."""

@@ -18,7 +18,7 @@ from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report
 from core.data.signals import TWO_WAY
 from core.data.table import ACTIVITIES, activity_labels, integers_of, lines_of_rows, table_of
-from core.errors import DataError
+from core.ground.errors import DataError
 
 WINDOW_STEPS = 128
 SETS = ("train", "test")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.data.dataset import MOST_SHOWN, HeldOut
 from core.data.recordings import NO_SUBJECT, Cutting, one_class
-from core.errors import DataError
+from core.ground.errors import DataError
 
 HELD_OUT_SHARE = 0.2
 HELD_OUT_SEED = 0

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from core.data.recordings import NO_SUBJECT
 from core.data.signals import ACCELERATION, KIND_UNITS, SIZE_PROBLEMS, Sensor, Signals
-from core.errors import DataError
-from core.plausible import axis_problem, direction_problem
+from core.ground.errors import DataError
+from core.ground.plausible import axis_problem, direction_problem
 
 ODD_SHARE = 0.02
 LEAST_ODD = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 VALUE_CHARACTERS = 60
 """Longest value quoted in a message; the file has the rest."""

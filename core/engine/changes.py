@@ -18,7 +18,7 @@ from core.engine.lost import first_line
 from core.engine.membership import Membership, Phase
 from core.engine.messages import Joined, JoinFailed
 from core.engine.runtime import Runtime
-from core.lazy import tf
+from core.ground.lazy import tf
 
 log = logging.getLogger(__name__)
 

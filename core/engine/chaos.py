@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 
 class Fault(StrEnum):

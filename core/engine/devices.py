@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from core.engine.runtime import beside, device
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.inventory import Task
 from core.inventory.devices import DeviceSettings
-from core.lazy import tf
 
 HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 

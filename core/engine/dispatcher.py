@@ -21,7 +21,7 @@ from core.engine.messages import Event, InOrder, Instruction, Item, ItemSource, 
 from core.engine.runtime import Runtime, split
 from core.engine.saboteur import Saboteur
 from core.engine.threads import Prober, WorkerThread
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 log = logging.getLogger(__name__)
 

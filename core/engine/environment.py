@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.shell import without_foreign
+from core.ground.shell import without_foreign
 
 without_foreign(os.environ)
 # GRPC_FAIL_FAST: a call to a dead task fails instead of waiting (community RFC 355). "true", not

@@ -1,6 +1,6 @@
 """TensorFlow, with the options that decide how a graph is computed.
 
-A module that takes `tf` from `core.lazy` has them.
+A module that takes `tf` from `core.ground.lazy` has them.
 """
 
 import core.engine.environment  # noqa: F401  (before tensorflow)

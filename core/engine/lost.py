@@ -19,8 +19,8 @@ from contextlib import contextmanager
 
 from core.engine.guardian import losses, operation
 from core.engine.runtime import Runtime, split
-from core.errors import ClusterError, ExitCode
-from core.lazy import tf
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.lazy import tf
 from core.server.probe import refuses
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,6 @@ A drain takes an idle worker out as soon as another worker can take its work:
 from collections import deque
 from dataclasses import dataclass
 
-from core.backoff import Backoff
 from core.engine import messages
 from core.engine.messages import Event, Instruction, Item, Outcome
 from core.engine.worker_state import (
@@ -34,6 +33,7 @@ from core.engine.worker_state import (
     TimeLimits,
     Worker,
 )
+from core.ground.waiting import Backoff
 
 __all__ = ["Membership", "Phase", "TimeLimits", "Worker"]
 

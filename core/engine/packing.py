@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.lazy import tf
+from core.ground.lazy import tf
 
 WORD_BYTES = 4
 MOST_WORDS = 250

@@ -5,7 +5,7 @@ from typing import Any
 
 from core.engine.lost import first_line
 from core.engine.runtime import fetched, here, transient
-from core.lazy import tf
+from core.ground.lazy import tf
 from kernels.library import operations
 
 REMEDY = (

@@ -16,7 +16,7 @@ import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.guardian import Guardian
 from core.engine.messages import OVERTAKEN
 from core.engine.packing import AnswerAsShape, PackedArguments
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.server.probe import answering
 
 KEEP_ALIVE_SECONDS = 600

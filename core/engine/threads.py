@@ -14,7 +14,7 @@ from core.engine.chaos import Fault, Strike
 from core.engine.lost import first_line
 from core.engine.messages import Event, Failed, Item, Replied
 from core.engine.runtime import Runtime, lacks_file, transient
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.server.probe import Probes
 
 _IDLE_SECONDS = 60.0

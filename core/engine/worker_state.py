@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from statistics import median
 
-from core.backoff import Backoff
 from core.engine.messages import Item
+from core.ground.waiting import Backoff
 
 
 class Phase(Enum):

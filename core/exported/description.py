@@ -15,10 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from core.atomic_write import atomic_write
-from core.errors import UsageError, reason_of
 from core.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
-from core.json_file import parsed_json
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import atomic_write, parsed_json
 
 NAME = "export.json"
 SCHEMA = 1

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from core.json_file import NO_LINK
+from core.ground.files import NO_LINK
 
 LARGEST_MODEL_BYTES = 4 * 2**30
 MOST_FILES = 10_000

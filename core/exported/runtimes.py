@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ClusterError, UsageError, reason_of
 from core.exported.description import NAME, Description, model_bytes, read
 from core.exported.onnx_tensors import refuse_other_files
+from core.ground.errors import ClusterError, UsageError, reason_of
 
 Floats = NDArray[np.float32]
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from core.errors import UsageError
 from core.exported.description import NAME, Description
+from core.ground.errors import UsageError
 
 LARGEST_DIFFERENCE = 1e-4
 """The greatest difference of a logit in float32, relative to its window's largest one above 1."""

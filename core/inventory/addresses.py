@@ -8,7 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from core.documents.problem import InventoryProblem
 from core.documents.yaml_document import KeyPath
-from core.host_names import is_host_name
+from core.ground.addresses import is_host_name
 from core.inventory.nodes import Node
 from core.inventory.schema_keys import is_misspelt
 from core.inventory.sources import Parts, Sources

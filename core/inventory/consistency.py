@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from core.documents.problem import InventoryProblem
 from core.documents.yaml_document import KeyPath
-from core.host_names import is_host_name
+from core.ground.addresses import is_host_name
 from core.inventory.addresses import Machine, announce
 from core.inventory.nodes import NodeRole, placed
 from core.inventory.schema import InventoryFile

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from core.registry import Registry
+from core.ground.registry import Registry
 
 if TYPE_CHECKING:
     from core.inventory.fields import Choice, OptimizerOptions, Section

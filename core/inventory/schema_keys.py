@@ -12,8 +12,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from core import gone
 from core.documents.problem import suggestion
+from core.ground import gone
 from core.inventory.fields import Section
 from core.inventory.schema import InventoryFile
 

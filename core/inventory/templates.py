@@ -10,8 +10,8 @@ from pathlib import Path
 
 from jinja2 import Template
 
-from core.errors import ClusterError, UsageError
-from core.host_names import is_host_name
+from core.ground.addresses import is_host_name
+from core.ground.errors import ClusterError, UsageError
 from core.inventory.loading import loads
 from core.inventory.recipes import RecipeName
 from core.inventory.schema import MAXIMUM_NODES

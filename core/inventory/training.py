@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from core.ground.registry import Registry, either
 from core.inventory.arithmetic import (
     TENSORFLOW,
     ArithmeticSetting,
@@ -39,7 +40,6 @@ from core.inventory.training_sections import (
     ScheduleConfig,
     Subjects,
 )
-from core.registry import Registry, either
 
 
 def _one_of(registry: Registry[Any]) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, get_args
 
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 from core.logs.terminal import visible
 
 LogFormat = Literal["text", "json"]

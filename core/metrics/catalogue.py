@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from core.json_file import read_json
+from core.ground.files import read_json
 
 PREFIX = "pscluster_"
 LABELS = ("role", "task")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import pi
 from typing import Any
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.inventory.training_sections import AugmentSettings
-from core.lazy import tf
 from core.models.network import Problem
 from core.models.window_statistics import AXES
 

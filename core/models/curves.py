@@ -13,7 +13,7 @@ from math import sqrt
 from operator import mul
 from typing import Any
 
-from core.lazy import np, tf
+from core.ground.lazy import np, tf
 
 BINS = 128
 MOST_CLASSES = 30

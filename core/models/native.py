@@ -6,7 +6,7 @@ The bits follow from the recipe alone; docs/kernels.md says why.
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.lazy import np, tf
+from core.ground.lazy import np, tf
 from core.models.network import Problem
 from core.models.operations import Operations, Tensor
 from core.models.tasks import Classification

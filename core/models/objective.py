@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from core.errors import UsageError
-from core.lazy import np, tf
+from core.ground.errors import UsageError
+from core.ground.lazy import np, tf
 from core.models.curves import Curve
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from core.ground.lazy import np, tf
 from core.inventory.fields import Choice
-from core.lazy import np, tf
 from core.models.layers import Dropout, Product
 from core.models.network import BuiltIn, Parameter, Problem, constant
 from core.models.operations import Operations, Tensor

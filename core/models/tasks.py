@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.lazy import np, tf
+from core.ground.lazy import np, tf
 from core.models.curves import MOST_CLASSES, Curve, curves_of, score_counts
 from core.models.objective import (
     CONFUSION,

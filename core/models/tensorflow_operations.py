@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.kernels import Lstm
 from core.models.operations import Array, LstmCell, Operations, Reduction, Tensor, Unary
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.lazy import np
+from core.ground.lazy import np
 
 DEGREE = 18
 """The degree of the Taylor polynomials: an eighth of a turn is exact to float64's last bits."""

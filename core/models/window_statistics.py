@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from core.lazy import np
+from core.ground.lazy import np
 from core.models.operations import Operations, Tensor
 from core.models.turns import cosines_and_sines
 

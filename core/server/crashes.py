@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.server.memory import MEBIBYTE, address_space, headroom
 
 LAST_SECONDS = 2

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.accounts import account_name
 from core.cage.kernel import (
     ALLOW,
     ARCHITECTURE,
@@ -37,6 +36,7 @@ from core.cage.kernel import (
     libc,
     this_machine,
 )
+from core.ground.accounts import account_name
 from core.metrics.sockets import borrowed, is_listening, is_tcp
 from core.server.peer_accounts import PeerAccounts, own_accounts
 from core.server.sockets import is_elsewhere

@@ -8,7 +8,7 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from kernels.place import path
 
 MEBIBYTE = 2**20

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from core.accounts import account_for_roles
 from core.control.rules import BY_TOKEN
 from core.control.token import CREDENTIALS_VARIABLE, VARIABLE, own_key
-from core.errors import UsageError
+from core.ground.accounts import account_for_roles
+from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or
 from core.server.devices import Taken
 from core.server.port_guard import is_loopback

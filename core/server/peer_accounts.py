@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from core.host_names import plain_address
+from core.ground.addresses import plain_address
 
 # linux/sock_diag.h, linux/netlink.h
 SOCK_DIAG_BY_FAMILY = 20

@@ -35,9 +35,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.accounts import ROLES_ACCOUNT, account_name, why_root
 from core.cage.kernel import JUMP_IF_EQUAL, LOAD, RETURN, FilterProgram
-from core.host_names import plain_address
+from core.ground.accounts import ROLES_ACCOUNT, account_name, why_root
+from core.ground.addresses import plain_address
 from core.logs.terminal import say_json
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 from core.server.gate import Gate

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from core.accounts import ROLES_ACCOUNT
 from core.cage import calls, whole
 from core.cage.calls import CallRights
 from core.cage.landlock import Rights, existing
 from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
 from core.cage.whole import Caged
+from core.ground.accounts import ROLES_ACCOUNT
+from core.ground.files import prepared_folder, user_cache
 from core.server.options import RoleOptions
-from core.user_cache import prepared_folder, user_cache
 
 OURS = ("core", "kernels", "ps_node", "worker_node")
 """Our packages that a role loads. The folder around them, of a checkout, holds secrets and runs."""

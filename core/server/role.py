@@ -15,12 +15,13 @@ from typing import NoReturn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from core.accounts import become, die_with_parent, why_root
 from core.control.actions import Actions
 from core.control.door import RateLimitedLog, raise_limit
 from core.control.rules import Rules
 from core.control.token import own_key
-from core.errors import ClusterError, ExitCode
+from core.ground.accounts import become, die_with_parent, why_root
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.shell import without_foreign, without_proxies
 from core.logs.lines import Speaker, begin, last_line
 from core.logs.terminal import say
 from core.metrics import exporter, standard
@@ -43,7 +44,6 @@ from core.server.port_guard import PortGuard, guard_loopback, is_loopback
 from core.server.rights import enter_cage
 from core.server.systemd import keep_channel, notify
 from core.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
-from core.shell import without_foreign, without_proxies
 from kernels.place import THREADS
 
 PROBE_SECONDS = 1.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.cage.kernel import descriptor_of
-from core.errors import ClusterError, ExitCode
-from core.host_names import plain_address
+from core.ground.addresses import plain_address
+from core.ground.errors import ClusterError, ExitCode
 
 COMMAND_CHARACTERS = 80
 ROLES = ("ps_node", "worker_node")

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from core.server.memory import TooLittleMemoryError
 from kernels.place import path
 

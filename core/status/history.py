@@ -20,8 +20,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from core.atomic_write import atomic_write
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.files import atomic_write
 from core.status import events
 from core.status.events import Event, Stamped
 from core.status.parts import (

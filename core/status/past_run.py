@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from core.errors import UsageError
-from core.json_file import json_object
+from core.ground.errors import UsageError
+from core.ground.files import json_object
 from core.status import events
 from core.status.apply import apply, replay
 from core.status.classes import Classes, by_class

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
-from core import gone
-from core.errors import ClusterError, UsageError
-from core.registry import either
+from core.ground import gone
+from core.ground.errors import ClusterError, UsageError
+from core.ground.registry import either
 
 FOLDER = Path(__file__).with_name("templates")
 TEMPLATES = MappingProxyType(

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.atomic_write import atomic_write
 from core.control.token import read_token
-from core.json_file import read_json
+from core.ground.files import atomic_write, read_json
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.login import PinnedKeys, addresses, jump_address

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.command_line import Words, as_account, checked, quoted
 
 

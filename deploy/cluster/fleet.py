@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import Connector
 from deploy.cluster.local import Local

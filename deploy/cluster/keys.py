@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import reason_of
+from core.ground.errors import reason_of
 from deploy.cluster.openssh import Route
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from core.atomic_write import atomic_write
-from core.children import dies_with_parent
+from core.ground.children import dies_with_parent
+from core.ground.files import atomic_write
 from deploy.cluster.connector import READ_BYTES, Connector, Following, Kept, NodeUnreachableError
 from deploy.common.project import environment_for_any_folder
 

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.command_line import quoted, shell
 
 ANSWER_SECONDS = 20.0

@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from core.atomic_write import atomic_write
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.files import atomic_write, read_object
 from core.inventory.addresses import Machine, is_address
 from core.inventory.loading import addressed
 from core.inventory.schema import Inventory
-from core.json_file import read_object
 
 FILE = "addresses.json"
 SCHEMA = 1

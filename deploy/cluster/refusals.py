@@ -8,7 +8,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
-from core.errors import reason_of
+from core.ground.errors import reason_of
 from deploy.cluster.keys import Agent, Offer, UnusableKeyError, offers
 from deploy.cluster.login import SshAddress, server_was_busy, why_no_ssh
 from deploy.cluster.openssh import ConfigurationError

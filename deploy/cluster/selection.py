@@ -6,7 +6,7 @@ Pure.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.task import Task
 
 if TYPE_CHECKING:

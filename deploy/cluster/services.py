@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 
 if TYPE_CHECKING:
     from core.inventory import Task

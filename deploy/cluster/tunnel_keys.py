@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, reason_of
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import atomic_write, parsed_json
 
 FILE = "wireguard_keys.json"
 """In the cluster's state folder."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from cluster.apps.ownership import trust
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from deploy.commands.flags import ActionFlags, ClusterFlags, Flag, TrustFlags
 from deploy.common.interrupts import a_command_begins
 from deploy.common.project import environment_for_any_folder, module_command

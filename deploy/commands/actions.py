@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.terminal import say, say_json
 from deploy.cluster.selection import kept_tasks, select_nodes, select_with_services
 from deploy.cluster.services import DegradedError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.atomic_write import atomic_write
+from core.ground.files import atomic_write
 from deploy.commands.flags import Names
 from deploy.common.state_folder import StateFolder
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.registry import either
 from core.logs.terminal import say, say_json
-from core.registry import either
 from deploy.apps.templates import TEMPLATES, USUAL, new_app
 from deploy.commands.action import takes
 from deploy.commands.flags import ActionFlags, JsonFlags, text, with_overrides, word

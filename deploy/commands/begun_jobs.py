@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.terminal import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import ClusterFlags, JsonFlags, switch, text

@@ -12,7 +12,7 @@ from invoke.collection import Collection
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.logs.terminal import visible
 from deploy.commands.completing import answers_shell
 from deploy.commands.registry import COMMANDS

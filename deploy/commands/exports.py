@@ -2,7 +2,7 @@
 
 import os
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.commands.action import run_module, takes
 from deploy.commands.flags import TrustFlags, as_words, path, switch, text
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import takes

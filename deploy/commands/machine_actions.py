@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.selection import select_nodes
 from deploy.cluster.services import DegradedError

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.terminal import say
 from deploy.cluster.selection import select_nodes
 from deploy.commands.action import end_degraded

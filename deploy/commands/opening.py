@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.terminal import say
 from deploy.commands.alone import ORIGIN
 from deploy.commands.flags import ClusterFlags, Names

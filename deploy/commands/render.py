@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.terminal import say
 from deploy.commands.action import takes
 from deploy.commands.flags import ClusterFlags, path, text, word

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.commands.action import run_module, takes
 from deploy.commands.flags import ActionFlags, Names, as_words, names, path
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks

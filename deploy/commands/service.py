@@ -10,9 +10,9 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from core.children import Child, EndRequest
-from core.errors import UsageError
-from core.json_file import json_object
+from core.ground.children import Child, EndRequest
+from core.ground.errors import UsageError
+from core.ground.files import json_object
 from core.server.sockets import check_free
 from deploy.commands.action import end_as_the_job_did, run_module, takes
 from deploy.commands.flags import (

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
 from core.exported.description import FILES, NAME, read
+from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import tar_of
 from core.logs.terminal import say
 from deploy.cluster.places import CURRENT, SERVICE_ACCOUNT, NodePlaces
 from deploy.commands.action import end_degraded
 from deploy.commands.flags import ClusterFlags
 from deploy.commands.opening import open_cluster
-from deploy.common.archives import tar_of
 from deploy.render.units import SERVICE_DATA
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import JobFlags, TrustFlags, path, switch, with_overrides, word

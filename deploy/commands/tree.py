@@ -15,8 +15,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from core import gone
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground import gone
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.terminal import say
 from deploy.commands.flags import Flag
 from deploy.commands.registry import COMMANDS, GROUPS, Found, takers

@@ -5,7 +5,7 @@ import os
 import re
 from datetime import UTC, datetime, timedelta
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 USUAL_SECONDS = 2.0
 SHORTEST_SECONDS = 0.2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from core.logs.terminal import say, say_json
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet

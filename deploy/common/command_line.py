@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from signal import Signals
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 
 Word = str | int | PurePath
 """One argument of a command, whatever characters are in it."""

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from core.user_cache import user_cache
+from core.ground.files import user_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds `cluster/` and `deploy/`: a checkout, or the site-packages of an installed

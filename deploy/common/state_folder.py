@@ -5,7 +5,7 @@ from pathlib import Path
 
 from core.control.own_state import OTHERWISE, make, state_of
 from core.control.token import kept_token
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 LONGEST_SOCKET_PATH_BYTES = 107
 """`sun_path` of `struct sockaddr_un` holds 108 bytes with its closing zero (unix(7))."""

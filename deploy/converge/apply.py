@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import (
     DEADLINE_CODES,
     CommandResult,

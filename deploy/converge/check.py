@@ -15,9 +15,9 @@ import psutil
 
 from core.cage import landlock
 from core.cage.landlock import Coverage
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.files import parsed_json
 from core.inventory.task import Task
-from core.json_file import parsed_json
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet

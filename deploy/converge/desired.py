@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs import terminal
 from deploy.cluster import proven
 from deploy.cluster.connector import Connector

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.control.client import program
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.rooted.commands import PYTHON

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cluster.apps.environments import COMPLETE, KEY
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs.terminal import say
 from deploy.common.command_line import shell
 from deploy.common.texts import filled

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError, UsageError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import parsed_json
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local

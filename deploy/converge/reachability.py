@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError
+from core.ground.files import parsed_json
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import shared_folders

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.atomic_write import atomic_write
 from core.control.own_state import make
-from core.json_file import read_json
+from core.ground.files import atomic_write, read_json
 from deploy.converge.apply import StepFailure
 
 

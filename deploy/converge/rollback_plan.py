@@ -8,9 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from core.atomic_write import atomic_write
 from core.control.own_state import make
-from core.json_file import read_json
+from core.ground.files import atomic_write, read_json
 from deploy.common.texts import filled
 from deploy.release.history import Installed, previous
 from deploy.release.scripts import checked

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import (
     CERTIFICATES,

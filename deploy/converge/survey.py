@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster import places
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.locks import held_by
 from core.inventory.task import Task
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
@@ -19,7 +20,6 @@ from deploy.cluster.local import Local
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
-from deploy.common.file_lock import held_by
 from deploy.common.state_folder import StateFolder
 from deploy.converge.change import Call, Change, DeploymentDisplay, Resource
 from deploy.converge.check import Finding, check_node, gather, guard_of, open_to_accounts

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.sweeps.progress import Advance, MemberOutput
-from core.children import Child
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.children import Child
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command

@@ -7,8 +7,8 @@ from signal import Signals
 
 from cluster.apps.files import look
 from cluster.apps.measured import MeasuredStep
-from core.children import Child
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.children import Child
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command

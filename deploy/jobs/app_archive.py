@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
-from core.archives import RefusedArchive, extract, opened
-from core.atomic_write import whole_folder
-from core.errors import ClusterError
-from core.json_file import NO_LINK
-from deploy.common.archives import tar_of
+from core.ground.errors import ClusterError
+from core.ground.files import NO_LINK, whole_folder
+from core.ground.parcel import RefusedArchive, extract, opened, tar_of
 
 _BLOCK_BYTES = 1 << 20
 MOST_ARCHIVE_BYTES = MOST_BYTES + MOST_FILES * (8 << 10) + _BLOCK_BYTES

@@ -17,9 +17,8 @@ from cluster.apps.files import look
 from cluster.apps.ownership import is_own
 from cluster.apps.returned import bytes_fetched
 from cluster.pages.run_files import REPORT
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, UsageError
-from core.json_file import json_object
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import atomic_write, json_object
 from deploy.jobs.submissions import Submission
 
 CLOCKS_APART = timedelta(minutes=5)

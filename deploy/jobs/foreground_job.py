@@ -9,10 +9,10 @@ from pathlib import Path
 from signal import Signals
 from types import FrameType
 
-from core.backoff import Backoff
 from core.cage.landlock import Cage
-from core.children import Child
-from core.errors import ClusterError, ExitCode
+from core.ground.children import Child
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.waiting import Backoff
 from core.logs.terminal import say
 from deploy.common.command_line import command, named, quoted
 from deploy.common.interrupts import handled, interruptible

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.files import AppFiles
 from cluster.apps.ownership import digests, remember
-from core.archives import room_on_disk
-from core.errors import ClusterError, UsageError, reason_of
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError, UsageError, reason_of
+from core.ground.files import parsed_json
+from core.ground.parcel import room_on_disk
 from core.logs.terminal import say
 from deploy.cluster.connector import (
     CommandResult,

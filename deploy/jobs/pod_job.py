@@ -13,14 +13,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.atomic_write import atomic_write, refused
 from core.control.door import raise_limit
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import atomic_write, parsed_json, refused
+from core.ground.locks import FileLock, LockHeldError
 from core.inventory import Inventory, load
-from core.json_file import parsed_json
 from core.logs.terminal import say
 from deploy.common.command_line import settings
-from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.jobs.foreground_job import JobProcess, JobRestartPolicy, announce, run_to_its_end

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.errors import ClusterError, UsageError
-from deploy.common.archives import tar_of
+from core.ground.errors import ClusterError, UsageError
+from core.ground.parcel import tar_of
 
 ARCHIVE = "program.tar.gz"
 """In the job's folder on the node."""

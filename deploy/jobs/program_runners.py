@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.programs.frames import key_of_runner
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import NodePlaces

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import UsageError
-from core.json_file import read_json
+from core.ground.errors import UsageError
+from core.ground.files import read_json
 
 if TYPE_CHECKING:
     from cluster.programs.request import ProgramRequest

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from core.archives import (
+from core.ground.errors import ClusterError
+from core.ground.files import whole_folder
+from core.ground.parcel import (
     RefusedArchive,
     extract,
     is_plain_file,
@@ -16,8 +18,6 @@ from core.archives import (
     opened,
     room_on_disk,
 )
-from core.atomic_write import whole_folder
-from core.errors import ClusterError
 
 MOST_PACKED_BYTES = 4 << 30
 MOST_ENTRIES = 60_000

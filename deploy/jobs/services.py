@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import local_environments, python_of
-from core.atomic_write import atomic_write
 from core.control.client import program
 from core.control.own_state import make
 from core.control.token import VARIABLE
-from core.errors import ClusterError, ExitCode, UsageError
-from core.json_file import read_json
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import atomic_write, read_json
+from core.ground.locks import FileLock, LockHeldError, held_by
 from core.logs.terminal import say
 from core.metrics.scrapes import UNCOUNTED
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command, settings
-from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.common.waiting import waiting_for
 from deploy.jobs.apps import app_of_job

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.atomic_write import atomic_write, refused
 from core.control.own_state import OTHERWISE, make, user_state
-from core.json_file import read_json
+from core.ground.files import atomic_write, read_json, refused
 
 MOST = 1000
 """Submissions that stay, the latest ones."""

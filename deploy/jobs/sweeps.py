@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.apps.ownership import digests
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
 from deploy.common.waiting import waiting_for

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 from core.logs.lines import LogLine, read_line, whole_milliseconds
 from core.logs.terminal import as_ascii, one_line, visible
 

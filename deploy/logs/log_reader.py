@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import CommandResult, Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import select

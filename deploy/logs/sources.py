@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 from deploy.common.command_line import quoted, shell
 from deploy.logs.log_merge import LOOK_BACK_LINES, DatedLog, Entry, with_beginning
 from deploy.rooted.jobs import ORDER

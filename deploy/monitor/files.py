@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from jinja2 import StrictUndefined, Template
 
-from core.atomic_write import atomic_write
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.files import atomic_write
 from deploy.monitor.ready import USER
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from core.children import Child, EndRequest
 from core.control.door import listening
 from core.control.own_state import make, state_of_services
 from core.control.token import kept_token
-from core.errors import ClusterError, reason_of
+from core.ground.children import Child, EndRequest
+from core.ground.errors import ClusterError, reason_of
 from deploy.common.interrupts import interruptible
 from deploy.common.project import ROOT
 from deploy.monitor.files import (

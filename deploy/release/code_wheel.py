@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.project import CHECKOUT, ROOT, project_cache
 from deploy.common.texts import filled
 from deploy.release.hashes import key_of

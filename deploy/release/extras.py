@@ -26,8 +26,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cluster.apps.environments import COMPLETE, local_environments
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import atomic_write
 from deploy.cluster.places import ENVIRONMENTS
 from deploy.common.project import project_cache
 from deploy.release.code_wheel import uv_executable

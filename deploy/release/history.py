@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 KEPT = 3
 """Releases to keep, the current one included."""

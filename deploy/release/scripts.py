@@ -14,7 +14,7 @@ from enum import IntEnum
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.places import EXTRAS, ROOT
 from deploy.common.texts import filled
 from deploy.release.extras import layer

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from core.errors import ClusterError
-from core.json_file import read_json
-from deploy.common.file_lock import FileLock, LockHeldError
+from core.ground.errors import ClusterError
+from core.ground.files import read_json
+from core.ground.locks import FileLock, LockHeldError
 from deploy.common.project import project_cache
 from deploy.release import requirements as required
 from deploy.release.hashes import SUMS, file_sha256, parse_sums, sums_text

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.lines import LogSettings
 from core.server.options import cage_flags, logging_flags, reach
 from deploy.cluster.places import shared_folders

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task

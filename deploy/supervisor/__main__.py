@@ -11,7 +11,7 @@ from pathlib import Path
 import core.inventory
 from core.control.door import raise_limit
 from core.control.token import VARIABLE
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs.lines import LogSettings
 from core.logs.terminal import say
 from deploy.common.state_folder import StateFolder

@@ -15,8 +15,8 @@ from typing import Any
 
 from core.control.door import RateLimitedLog
 from core.control.lines import SupervisorConnection
-from core.errors import ClusterError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError
+from core.ground.files import parsed_json
 from deploy.cluster.services import ClusterStatus
 
 _LAST_ANSWERS_SECONDS = 2.0

@@ -6,8 +6,8 @@ Pure: no process, no clock.
 from dataclasses import dataclass, field
 from signal import Signals
 
-from core.backoff import Backoff
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
+from core.ground.waiting import Backoff
 from deploy.common.command_line import named
 
 HOPELESS_AT_ANY_TIME = frozenset(

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.children import dies_with_parent
 from core.control.client import key_of
 from core.control.token import KEY_VARIABLE
-from core.errors import ClusterError
+from core.ground.children import dies_with_parent
+from core.ground.errors import ClusterError
+from core.ground.files import read_json
+from core.ground.locks import FileLock, LockHeldError
 from core.inventory.task import Task
-from core.json_file import read_json
-from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.render.units import MODULES

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Any
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory.task import Task
 from core.logs.lines import read_line
 from core.server.sockets import cut

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.locks import held_by
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import (
@@ -22,7 +23,6 @@ from deploy.cluster.services import (
     Stopped,
 )
 from deploy.common.command_line import command
-from deploy.common.file_lock import held_by
 from deploy.common.project import module_command
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import processes

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.locks import FileLock, LockHeldError
 from core.logs.lines import LogSettings, Speaker, begin
 from deploy.cluster.services import ClusterStatus
 from deploy.common.command_line import command
-from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import processes
 from deploy.supervisor.control import ControlServer

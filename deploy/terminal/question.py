@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.logs.terminal import say, visible
 
 

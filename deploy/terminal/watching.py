@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.logs.terminal import is_animated
 from deploy.terminal.console import columns, console
 

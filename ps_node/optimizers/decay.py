@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout
 from ps_node.optimizers.optimizer import Optimizer
 

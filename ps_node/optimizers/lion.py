@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from core.ground.lazy import tf
 from core.inventory.fields import OptimizerOptions, PositiveFloat
-from core.lazy import tf
 from ps_node.optimizers.decay import DecayBiases, DecayingOptimizer, WeightDecay
 
 

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, Self
 
+from core.ground.lazy import tf
 from core.inventory.extensions import OptimizerFacts
 from core.inventory.fields import Choice
-from core.lazy import tf
 from core.parameters import Layout
 
 

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from core.ground.lazy import tf
 from core.inventory.fields import Fraction, OptimizerOptions, PositiveFloat
-from core.lazy import tf
 from ps_node.optimizers.optimizer import Optimizer
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.control.door import raise_limit
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.lines import LogSettings, Speaker, begin
 from core.logs.terminal import say
 from recognise.service import rights, state

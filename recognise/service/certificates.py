@@ -32,9 +32,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from core.atomic_write import whole_file
-from core.errors import ClusterError, ExitCode, reason_of
-from core.json_file import NO_LINK
+from core.ground.errors import ClusterError, ExitCode, reason_of
+from core.ground.files import NO_LINK, whole_file
 from core.logs.terminal import say
 from recognise.service.addresses import private_addresses
 from recognise.service.state import locked

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import UsageError
 from core.exported.description import Description, labels_of, read
+from core.ground.errors import UsageError
 from recognise.service.limits import Limits
 from recognise.service.worker.process import ModelLostError, ModelProcess
 

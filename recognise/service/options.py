@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from core import gone
 from core.control.rules import is_ours
-from core.errors import UsageError
-from core.host_names import is_host_name
+from core.ground import gone
+from core.ground.addresses import is_host_name
+from core.ground.errors import UsageError
 from recognise.flags import parser_of
 from recognise.service.limits import Limits
 

@@ -4,9 +4,9 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
-from core.archives import extract, is_plain_file
-from core.errors import ClusterError, UsageError, reason_of
 from core.exported.description import FILES, NAME
+from core.ground.errors import ClusterError, UsageError, reason_of
+from core.ground.parcel import extract, is_plain_file
 
 LARGEST_BYTES = 256 << 20
 """The largest file: a network for a small node has some megabytes."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from core.cage import whole
 from core.cage.landlock import Name, Rights, existing
 from core.cage.python_folders import USUAL_DEVICES, code, system
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
     from recognise.service.server import ServiceOptions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from core.control.door import Door, listening
-from core.errors import ClusterError, reason_of
+from core.ground.errors import ClusterError, reason_of
 from core.metrics import exporter
 from core.web.entrance import Entrance, Patience
 from recognise.service.application import Application

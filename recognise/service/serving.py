@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from core.control.door import RateLimitedLog
-from core.errors import ClusterError, reason_of
 from core.exported.description import Description
+from core.ground.errors import ClusterError, reason_of
 from recognise.service.batching import Batcher
 from recognise.service.drift import DriftFigures, Recent
 from recognise.service.limits import Limits

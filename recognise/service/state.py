@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.control.own_state import make, state_of_services
 from core.control.token import kept_token
-from core.errors import ClusterError, UsageError, reason_of
+from core.ground.errors import ClusterError, UsageError, reason_of
 
 OTHERWISE = "work in another folder"
 """What else helps where the state cannot be written."""

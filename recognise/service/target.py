@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, reason_of
+from core.ground.errors import ClusterError, reason_of
+from core.ground.files import atomic_write
 from recognise.service.state import OTHERWISE, locked
 
 log = logging.getLogger(__name__)

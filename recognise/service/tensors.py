@@ -24,7 +24,7 @@ from pydantic import (
     ValidationError,
 )
 
-from core.errors import reason_of
+from core.ground.errors import reason_of
 from recognise.service.limits import Limits, RequestError, bad
 
 WINDOWS = "windows"

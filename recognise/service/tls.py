@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 
 from core.control.door import RateLimitedLog
-from core.errors import ClusterError, UsageError, reason_of
+from core.ground.errors import ClusterError, UsageError, reason_of
 from recognise.service import certificates
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from core.atomic_write import PARTIAL, atomic_stream
-from core.errors import ClusterError, UsageError, reason_of
 from core.exported.description import NAME, Description, read
 from core.exported.files import read_bytes
 from core.exported.verified import refuse_unverified
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError, UsageError, reason_of
+from core.ground.files import PARTIAL, atomic_stream, parsed_json
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.loading import compatible, tried

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import UsageError
-from core.json_file import parsed_json
+from core.ground.errors import UsageError
+from core.ground.files import parsed_json
 
 MAGIC = b"PSS1"
 """The format and its version."""

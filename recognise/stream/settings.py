@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
 from core.data.inputs import Taken, of_device, taken, takes_nine
 from core.data.signals import ACCELERATION, ROTATION, Signals
-from core.errors import UsageError
-from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
+from core.ground.errors import UsageError
+from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 
 MOST_WINDOW_STEPS = 4096
 MOST_HOP = 4096

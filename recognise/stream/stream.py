@@ -22,7 +22,7 @@ from core.data.intake import (
     unit_hint,
 )
 from core.data.resampling import SPARSE
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from recognise.plausibility import gravity_problem, window_problem
 from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, refuse
 from recognise.stream.resampling import ResumableResampler

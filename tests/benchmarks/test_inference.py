@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.inference.__main__ import described
-from core.errors import UsageError
 from core.exported import read
 from core.exported.description import Description
+from core.ground.errors import UsageError
 from tests.recognise.exports import export
 
 

@@ -12,7 +12,7 @@ from benchmarks.wire.network import (
     keras_weights,
     windows,
 )
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 from core.models.network import Problem
 from tests.core.models.yardstick import TOLERANCE, perturbed
 

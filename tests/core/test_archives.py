@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.archives import RefusedArchive, extract, opened
+from core.ground.parcel import RefusedArchive, extract, opened
 
 MOST_BYTES = 1 << 20
 

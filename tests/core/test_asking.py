@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from core.asking import Asked, ChildFailedError
+from core.ground.children import Asked, ChildFailedError
 
 
 @pytest.mark.parametrize(

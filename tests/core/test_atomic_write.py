@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.atomic_write import atomic_write, whole_folder
+from core.ground.files import atomic_write, whole_folder
 
 
 def test_the_content_is_synced_then_named_then_the_name_is_synced(

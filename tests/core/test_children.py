@@ -9,14 +9,14 @@ from signal import Signals
 
 import pytest
 
-from core.children import Child, EndRequest
+from core.ground.children import Child, EndRequest
 from tests.hang import HANG_SECONDS
 
 READY = "print('ready', flush=True); import time; time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); " + READY
 PARENT = f"""
 import os, subprocess, sys
-from core.children import Child
+from core.ground.children import Child
 child = Child([sys.executable, "-c", {READY!r}], stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from core import gone
-from core.errors import UsageError
+from core.ground import gone
+from core.ground.errors import UsageError
 from core.inventory.schema import InventoryFile
 from core.inventory.schema_keys import advice, everywhere
 from deploy.commands.registry import COMMANDS

@@ -2,8 +2,8 @@
 
 import sys
 
-from core.backoff import Backoff
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.waiting import Backoff
 from core.inventory import load
 from deploy.cluster.cluster import local
 from deploy.jobs.foreground_job import JobRestartPolicy

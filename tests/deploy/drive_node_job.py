@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from core.backoff import Backoff
+from core.ground.waiting import Backoff
 from deploy.jobs.foreground_job import JobRestartPolicy
 from deploy.jobs.node_job.__main__ import write_into
 from deploy.jobs.node_job.records import JobsRoot

@@ -6,8 +6,8 @@
 import sys
 from pathlib import Path
 
-from core.backoff import Backoff
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.waiting import Backoff
 from core.inventory.task import Task
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy

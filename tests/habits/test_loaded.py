@@ -7,4 +7,4 @@ from tests.habits.loaded import LOADED
 
 def test_collecting_tests_loads_no_dear_package(pytestconfig: pytest.Config) -> None:
     loaded = pytestconfig.stash[LOADED]
-    assert not loaded, f"import it in a function, or take it from core.lazy or tests.lazy: {loaded}"
+    assert not loaded, f"import it in a function, or from core.ground.lazy or tests.lazy: {loaded}"

@@ -1,19 +1,19 @@
-"""JSON that somebody else may have written is read by `core/json_file.py`, and nested in bounds."""
+"""JSON that somebody else may have written is read in `core/ground/files.py`, within bounds."""
 
 import ast
 import json
 
 import pytest
 
-from core.json_file import MOST_LEVELS, parsed_json
+from core.ground.files import MOST_LEVELS, parsed_json
 from tests.habits.sources import modules
 
 OWN = {
-    "core/asking.py": "a request of the process that started it",
+    "core/ground/children.py": "a request of the process that started it",
     "core/data/prepare.py": "what it has just written",
     "core/data/publish.py": "a word of the command line",
     "core/data/show/__main__.py": "a word of the command line",
-    "core/json_file.py": "the reader",
+    "core/ground/files.py": "the reader",
     "cluster/jobs/cv_record.py": "what it has just written",
     "deploy/rooted/files.py": "of the operator, read as root without our packages",
     "deploy/rooted/jobs.py": "of the operator, read as root without our packages",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.habits.played_apt import PlayedApt
 from tools.prometheus_tools import NoPrometheus, tool
 

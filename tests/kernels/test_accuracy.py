@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.tensorflow_operations import TensorFlowOperations
 from tests.kernels.networks import CLASSES, GROUPED, MODELS, Case
 

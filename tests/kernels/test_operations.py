@@ -8,7 +8,7 @@ import pytest
 
 from core.consistency.policy import tree_sum
 from core.engine.codecs.fp16 import Fp16
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import BLOCK
 from kernels.library import Floats, operations
 from ps_node.optimizers.adagrad import Adagrad

@@ -69,6 +69,6 @@ def changed_copy(folder: Path) -> Path:
     for name in ("fabfile.py", "pyproject.toml", "uv.lock"):
         shutil.copyfile(PROJECT / name, folder / name)
     (folder / ".cache").symlink_to(PROJECT / ".cache")
-    with (folder / "core/errors.py").open("a") as file:
+    with (folder / "core/ground/errors.py").open("a") as file:
         file.write("# A second release.\n")
     return folder

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.inventory.loading import loads
 from deploy.render.pods import pods_of
 from deploy.render.serving_pods import TLS_FOLDER, TOKEN_FOLDER, VERSIONS_FOLDER

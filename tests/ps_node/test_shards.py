@@ -20,7 +20,7 @@ from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node import shard, shards
 from ps_node.optimizers.adam import Adam

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cluster.apps.app import load
-from core.errors import DataError, UsageError, reason_of
-from core.lazy import keras
+from core.ground.errors import DataError, UsageError, reason_of
+from core.ground.lazy import keras
 from pscluster.app_folder import AppParts, app_flags, arrays_of, settings_of
 from pscluster.run import Run
 from tests.lazy import own_keras

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pscluster
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.common.project import environment_for_any_folder
 from tests.deploy.playing import eventually, gone
 from tests.ran import python

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pscluster
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 from core.models.kernels import portable_operations
 from kernels.place import KIND, THREADS
 from tests.kernels.networks import kinds_of_this_processor

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from core.data.described.known_formats import FOLDER, described
-from core.errors import DataError
-from core.plausible import STANDARD_GRAVITY
+from core.ground.errors import DataError
+from core.ground.plausible import STANDARD_GRAVITY
 from recognise.first_look import looked_at
 from recognise.recordings import blocks_of
 from recognise.stream import Settings, Stream

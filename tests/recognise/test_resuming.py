@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from recognise.stream import (
     Event,
     InputFault,

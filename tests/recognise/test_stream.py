@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.data.filters import NINE_CHANNELS, causal_channels, nine_channels
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from recognise.stream import Settings, Stream
 from recognise.stream.events import FAULTS
 from recognise.stream.stream import MOST_READINGS

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.ground.lazy import tf
 from core.inventory import TrainJob
-from core.lazy import tf
 from core.models.network import Network, build
 from worker_node.gradient import BatchGradient, GradientOfBatch
 from worker_node.weights import LossWeights

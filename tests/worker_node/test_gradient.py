@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from core.engine.codecs.fp32 import Fp32
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.network import Network
 from core.models.tasks import Classification
 from ps_node.arithmetic import TensorFlowArithmetic

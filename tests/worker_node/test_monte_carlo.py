@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from worker_node.monte_carlo import (
     BLOCK_SAMPLES,
     SURE_BELOW,

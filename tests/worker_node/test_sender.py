@@ -16,7 +16,7 @@ from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import BLOCK, Layout, ParameterSpec, Vector
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from core.data.dataset import CLASSIFICATION, REGRESSION, Array, Dataset
-from core.errors import UsageError
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from tests.worker_node.batches import CHANNELS, STEPS, gradient_of, job, network_of, windows
 from worker_node.gradient import BatchGradient
 from worker_node.weights import LossWeights, weighted

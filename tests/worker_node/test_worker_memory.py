@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from core.engine.messages import OVERTAKEN
 from core.engine.runtime import trace, transient
-from core.lazy import tf
+from core.ground.lazy import tf
 from worker_node.sender import Remembered, WorkerMemory
 
 

@@ -18,7 +18,7 @@ from types import ModuleType
 
 from typing_extensions import override
 
-from core.json_file import parsed_json
+from core.ground.files import parsed_json
 
 VARIABLE = "PSCLUSTER_APP_MODULES"
 """Environment variable: a JSON object, the file of each module by its name in this package."""

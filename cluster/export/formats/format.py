@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cluster.export.graph import Answers
-from core.errors import ClusterError
 from core.exported.description import Description
-from core.registry import Registry
+from core.ground.errors import ClusterError
+from core.ground.registry import Registry
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel

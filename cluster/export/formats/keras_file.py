@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.export.formats.format import ExportRefused, Format
 from cluster.export.graph import INPUT, OUTPUT, Answers
-from core.errors import UsageError, reason_of
 from core.exported.description import Description
-from core.lazy import tf
+from core.ground.errors import UsageError, reason_of
+from core.ground.lazy import tf
 from core.models.network import BuiltIn
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.export.formats.format import ExportRefused, Format, refuse_halves
 from cluster.export.graph import Answers, traced
-from core.errors import reason_of
 from core.exported.description import Description
 from core.exported.runtimes import LiteRtModel
-from core.lazy import tf
+from core.ground.errors import reason_of
+from core.ground.lazy import tf
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.export.formats.format import Format
 from cluster.export.graph import Answers, traced
-from core.errors import UsageError
 from core.exported.description import Description
 from core.exported.runtimes import OnnxModel, no_telemetry
+from core.ground.errors import UsageError
 from core.models.network import BuiltIn
 
 if TYPE_CHECKING:

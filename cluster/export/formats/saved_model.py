@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.export.formats.format import Format
 from cluster.export.graph import INPUT, OUTPUT, Answers, answering
 from core.exported.description import Description
-from core.lazy import tf
+from core.ground.lazy import tf
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel

@@ -18,7 +18,7 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant, Speeds, tree_sum
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, host_of, trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
 from worker_node.exchange import ExchangedVector, PartialSum
 from worker_node.slots import LabelledExamples, slot_sizes

@@ -11,7 +11,7 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender
 

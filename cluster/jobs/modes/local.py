@@ -17,7 +17,7 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE
 from ps_node.constraints import Constraints
 from ps_node.optimizers.sgd import MomentumSGD

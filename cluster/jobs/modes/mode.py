@@ -15,10 +15,10 @@ from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp32 import Fp32
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced
+from core.ground.lazy import tf
 from core.inventory.extensions import CODECS, OPTIMIZERS
 from core.inventory.fields import Choice
 from core.inventory.training import TrainJob
-from core.lazy import tf
 from core.models.native import OWN_THREADS
 from core.models.network import Network
 from core.parameters import Vector

@@ -17,7 +17,7 @@ from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency.policy import Grant, subtree_sizes, tree_sum
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.status.parts import largest
 from ps_node.steps import StepShards
 from worker_node.slots import LabelledExamples, slot_sizes

@@ -14,9 +14,8 @@ from cluster.programs.output import BoundedLog
 from cluster.sweeps.driving.executors import Executor, RunAssignment
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
 from cluster.sweeps.schedule import RunExit, Schedule
-from core.atomic_write import refused
-from core.errors import ClusterError, ExitCode
-from core.json_file import json_object
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.files import json_object, refused
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import MARK_VARIABLE, TOKEN_VARIABLE
 from core.control.token import handed
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 MEMBER = "cluster.sweeps.driving.member"
 RUN_FILE = "PSCLUSTER_RUN_FILE"

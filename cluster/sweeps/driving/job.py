@@ -35,9 +35,8 @@ from cluster.sweeps.progress import Epoch
 from cluster.sweeps.schedule import Schedule
 from cluster.sweeps.sweep_file import SweepFile, axes_of
 from cluster.sweeps.table import csv_of, in_words, text_table
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, ExitCode, UsageError
-from core.json_file import read_json
+from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import atomic_write, read_json
 from core.status import events
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from cluster.pages.sweep_files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.search import Dimension, Search
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 if TYPE_CHECKING:
     import optuna

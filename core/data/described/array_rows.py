@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TEXT_BYTES, open_zip
 from core.data.described.text_rows import Rows, TextRows
-from core.errors import DataError, reason_of
+from core.ground.errors import DataError, reason_of
 
 
 class ArrayRows(TextRows):

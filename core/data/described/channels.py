@@ -26,7 +26,7 @@ from core.data.signals import (
     Sensor,
     Signals,
 )
-from core.errors import DataError
+from core.ground.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from core.data.described.moments import is_of_day, moment_of, patterns_of, secon
 from core.data.described.sheet import Sheet
 from core.data.described.sources import says_source
 from core.data.number_words import is_missing, number
-from core.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
+from core.ground.plausible import LEAST_HZ, MOST_HZ, UNITS_OF_TIME, mean_magnitude
 
 MOST_CLASSES = 50
 SHOWN = 3

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from core.data.described.time_form import TimeForm
 from core.documents.section import Names, Section, Text, invalid
-from core.plausible import ACCELERATION_UNITS, ROTATION_UNITS
+from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
 
 NONE = "none"
 UNITS: dict[str, tuple[str, float]] = {

@@ -13,8 +13,8 @@ from core.data.described.session_rows import rows_of_sensor
 from core.data.described.sheet import sheets_of
 from core.data.described.text_rows import Damage
 from core.data.resampling import rate_of
-from core.errors import DataError
-from core.plausible import times_problem
+from core.ground.errors import DataError
+from core.ground.plausible import times_problem
 
 MOST_DAMAGED = 0.5
 """The share of the first lines that may be no readings."""

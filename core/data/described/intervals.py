@@ -15,7 +15,7 @@ from core.data.described.members import Member, Sheaf, members_of
 from core.data.described.path_pattern import PathPattern
 from core.data.described.text_rows import LOCAL, Damage, Rows, TextRows, whole
 from core.data.described.time_form import TimeForm
-from core.errors import DataError
+from core.ground.errors import DataError
 
 MOST_NAMED = 5
 EPOCH = 1e8

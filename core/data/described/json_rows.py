@@ -9,8 +9,8 @@ from typing import Any
 from core.data.described.description import JsonForm
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
 from core.data.described.text_rows import Rows, TextRows
-from core.errors import DataError, reason_of
-from core.json_file import parsed_json
+from core.ground.errors import DataError, reason_of
+from core.ground.files import parsed_json
 
 CBOR = ".cbor"
 DEEPEST = 8

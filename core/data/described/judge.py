@@ -10,7 +10,7 @@ from core.data.described.channels import signals_of
 from core.data.described.description import UNITS, RecordingFormat
 from core.data.signals import SIZE_PROBLEMS
 from core.data.window_units import Implausible, UnitsLook, ended
-from core.errors import DataError
+from core.ground.errors import DataError
 
 BLOCK = 128
 """Readings over which an acceleration must have a direction, as it has over a window."""

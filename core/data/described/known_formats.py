@@ -11,7 +11,7 @@ from core.data.archive import unreadable
 from core.data.described.description import RecordingFormat
 from core.documents.problem import suggestion
 from core.documents.section import Section
-from core.errors import DataError, reason_of
+from core.ground.errors import DataError, reason_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "formats"
 BESIDE = "format.yaml"

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.data.archive import LARGEST_TEXT_BYTES, one_line
 from core.data.described.text_rows import AT_ONCE, Rows, TextRows
-from core.errors import DataError
+from core.ground.errors import DataError
 
 PARQUET = ".parquet"
 MOST_COLUMNS = 1000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
 from core.data.described.description import APART
-from core.errors import DataError
+from core.ground.errors import DataError
 
 MOST_READINGS = 16
 """Ways of the rest of a path, at most."""

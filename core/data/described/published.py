@@ -16,7 +16,7 @@ from core.data.reader import Reader, open_set
 from core.data.recordings import Cutting, Report
 from core.data.signals import Signals
 from core.data.table import ACTIVITIES, activity_labels, integers_of
-from core.errors import DataError
+from core.ground.errors import DataError
 
 ACTIVITY_NAMES = (
     *("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING"),

@@ -30,7 +30,7 @@ from core.data.window_groups import (
     chosen,
     refuse_other_groups,
 )
-from core.errors import DataError
+from core.ground.errors import DataError
 
 
 def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Examples:

@@ -13,7 +13,7 @@ from core.data.described.session_rows import rows_of
 from core.data.described.text_rows import Damage
 from core.data.inputs import OF_NINE_CHANNELS, Taken, taken, takes_nine
 from core.data.signals import Signals
-from core.errors import DataError, UsageError
+from core.ground.errors import DataError, UsageError
 
 MOST_NAMED = 5
 

@@ -18,8 +18,8 @@ from core.data.described.sources import DOUBLED, doubled
 from core.data.described.spool import Kept, Spool
 from core.data.intake import GoodReadings, InputFault, Intake
 from core.data.resampling import SPARSE, Resampler
-from core.errors import DataError
-from core.plausible import UNITS_OF_TIME, times_problem
+from core.ground.errors import DataError
+from core.ground.plausible import UNITS_OF_TIME, times_problem
 
 LOOKED_AT = 4096
 """Readings from which the rate of a session is judged."""

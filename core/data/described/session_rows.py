@@ -21,8 +21,8 @@ from core.data.described.parquet_rows import PARQUET, ParquetRows
 from core.data.described.sheet_rows import SheetRows
 from core.data.described.sources import says_source, spread
 from core.data.described.text_rows import Damage, Rows, TextRows, whole
-from core.errors import DataError
-from core.json_file import parsed_json
+from core.ground.errors import DataError
+from core.ground.files import parsed_json
 
 ABOUT_LETTERS = 2**16
 """A file about the device is read so far, which is less than the longest value of `csv`."""

@@ -22,7 +22,7 @@ from core.data.described.text_rows import Damage, Rows
 from core.data.recordings import Report
 from core.data.resampling import rate_of
 from core.data.window_groups import Pair
-from core.errors import DataError
+from core.ground.errors import DataError
 
 MOST_SESSIONS = 100_000
 MOST_LABELS = 10_000

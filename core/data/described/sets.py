@@ -26,7 +26,7 @@ from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window, one_class, silent
 from core.data.window_groups import Pair, WholeGroups, WindowCounts
 from core.documents.section import Names, Section, Text, invalid
-from core.errors import DataError
+from core.ground.errors import DataError
 
 SUFFIXES = (".yaml", ".yml")
 MOST_SETS = 64

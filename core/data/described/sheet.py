@@ -26,8 +26,8 @@ from core.data.described.parquet_rows import table_of
 from core.data.described.sources import MOST_SOURCES
 from core.data.described.text_bytes import lines_of
 from core.data.number_words import is_number, no_number
-from core.errors import DataError
-from core.json_file import parsed_json
+from core.ground.errors import DataError
+from core.ground.files import parsed_json
 
 MOST_BYTES = 2**20
 MOST_DOCUMENT_BYTES = 32 * 2**20

@@ -11,7 +11,7 @@ from typing import IO
 from core.data.described import workbook
 from core.data.described.members import LARGEST_DOCUMENT_BYTES
 from core.data.described.text_rows import TextRows
-from core.errors import DataError
+from core.ground.errors import DataError
 
 BEGIN = b"\xd0\xcf\x11\xe0"
 """Of a compound document: an .xlsx is another format, whose sheets may have 17 billion cells."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import DataError
+from core.ground.errors import DataError
 
 IN_MEMORY_BYTES = 16 * 2**20
 """Of rows; more of them go to the file."""

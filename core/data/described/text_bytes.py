@@ -7,7 +7,7 @@ from typing import IO
 
 from core.data.archive import SUSPICIOUS_BYTES, SUSPICIOUS_RATIO
 from core.data.described.description import TextForm
-from core.errors import DataError
+from core.ground.errors import DataError
 
 SEPARATORS = {"tab": "\t", "space": " "}
 

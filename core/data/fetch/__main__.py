@@ -13,16 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from core.atomic_write import atomic_write
 from core.data.archive import file_digest
 from core.data.fetch.download import Wanted, download
 from core.data.fetch.sets import SETS, PublishedSet
 from core.data.fetch.unpack import unpack
 from core.data.recordings import Report
-from core.errors import ClusterError, DataError, ExitCode, UsageError
+from core.ground.errors import ClusterError, DataError, ExitCode, UsageError
+from core.ground.files import atomic_write, user_cache
 from core.logs.bars import bar
 from core.logs.terminal import say
-from core.user_cache import user_cache
 
 HEXADECIMAL = frozenset("0123456789abcdef")
 BESIDE = ".sha256"

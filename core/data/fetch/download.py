@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from core.atomic_write import atomic_write
 from core.data.archive import CHUNK_BYTES, file_digest
 from core.data.recordings import Report
-from core.errors import ClusterError, DataError
-from core.json_file import parsed_json
+from core.ground.errors import ClusterError, DataError
+from core.ground.files import atomic_write, parsed_json
 
 SILENCE_SECONDS = 30.0
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from core.data.archive import CHUNK_BYTES, ZIP_DAMAGE, one_line, open_zip
 from core.data.fetch.download import opened_alone, write_whole
 from core.data.recordings import Report
-from core.errors import DataError
+from core.ground.errors import DataError
 
 WHOLE_ARCHIVE = 4
 """Times the wanted file's bound that all files of the archive may have: HHAR has four tables in

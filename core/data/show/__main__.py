@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.atomic_write import atomic_write
 from core.data.described.known_formats import BESIDE, described, open_questions
 from core.data.prepare import prepare
 from core.data.show.choice import FoundRecordings, choose, write_draft
@@ -25,10 +24,10 @@ from core.data.show.recording import look_at
 from core.data.show.terminal import lines, table
 from core.data.show.wrong import named_lines
 from core.data.source import DESCRIBED
-from core.errors import ClusterError, DataError, ExitCode
+from core.ground.errors import ClusterError, DataError, ExitCode
+from core.ground.files import atomic_write, prepared_folder
 from core.logs.bars import bar
 from core.logs.terminal import say, say_json
-from core.user_cache import prepared_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

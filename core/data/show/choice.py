@@ -7,13 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from core.atomic_write import atomic_write
 from core.data.described.fitting import fits
 from core.data.described.members import MOST_MEMBERS, Member, members_of
 from core.data.show.draft import Draft, draft_of
 from core.data.source import DESCRIBED, PROJECT_ROOT, SYNTHETIC, Source, find_source
-from core.errors import DataError
-from core.user_cache import user_cache
+from core.ground.errors import DataError
+from core.ground.files import atomic_write, user_cache
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from core.data.described.text_rows import Damage, Rows
 from core.data.show.looks import Excerpt, LabelLook, RecordingLook, SessionLook
 from core.data.show.portrait import ChannelFigures, ChannelRow
 from core.data.show.suspicions import rate_problems, rate_questions
-from core.errors import DataError
+from core.ground.errors import DataError
 
 MOST_READINGS = 4_000_000
 MOST_SECONDS = 10.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from core.data.described.description import RecordingFormat
 from core.data.resampling import SPARSE
 from core.data.show.looks import SessionLook
-from core.plausible import times_problem
+from core.ground.plausible import times_problem
 
 OTHER_RATE = 1.25
 """A rate that differs by this factor from the windows' is said."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from core.engine.codecs.codec import Codec
+from core.ground.lazy import tf
 from core.inventory.fields import Choice
-from core.lazy import tf
 from core.parameters import BLOCK
 
 MAGNITUDE = 0x7FFFFFFF

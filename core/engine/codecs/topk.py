@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from core.engine.codecs.codec import Codec
+from core.ground.lazy import tf
 from core.inventory.fields import Choice, Fraction
-from core.lazy import tf
 
 
 class TopKCodec(Choice):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.control.door import raise_limit
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.logs.terminal import say, say_json
 from deploy.common.project import module_command
 from deploy.jobs.node_job.program_task import TASK, run_task, this_python

@@ -11,7 +11,7 @@ from cluster.apps.environments import ON_NODES, hold, is_there, python_of
 from cluster.apps.ownership import as_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from core.logs.terminal import say
 from core.server.systemd import notify
 from deploy.common.interrupts import interruptible

@@ -13,11 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from core.atomic_write import atomic_write
-from core.errors import ExitCode
-from core.json_file import NO_LINK, parsed_json
+from core.ground.errors import ExitCode
+from core.ground.files import NO_LINK, atomic_write, parsed_json
+from core.ground.locks import held_by
 from deploy.cluster.places import ACCOUNT_HOME
-from deploy.common.file_lock import held_by
 from deploy.rooted.jobs import JOB_ID, ORDER
 
 DEFAULT_ROOT = Path("/var/lib/pscluster")

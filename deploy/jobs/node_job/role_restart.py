@@ -9,7 +9,7 @@ from enum import StrEnum
 from core.control.client import NoAnswerError, ask, key_of
 from core.control.server import PROCESS_HEADER
 from core.control.token import own_token
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 ANSWER_SECONDS = 3.0
 MOST_ANSWER_BYTES = 65_536

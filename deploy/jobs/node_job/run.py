@@ -14,11 +14,11 @@ from cluster.apps.ownership import as_variable
 from cluster.programs.request import ProgramRequest
 from cluster.programs.roster import TOKEN_VARIABLE
 from core.cage.landlock import Cage
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.locks import FileLock, LockHeldError
 from core.logs.terminal import say
 from core.server.systemd import notify
 from deploy.common.command_line import settings
-from deploy.common.file_lock import FileLock, LockHeldError
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.app_archive import unpack as unpack_app

@@ -13,8 +13,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from core.control.door import RateLimitedLog
 from core.data.inputs import inputs_of
-from core.errors import UsageError
 from core.exported.description import labels_of
+from core.ground.errors import UsageError
 from recognise.service.limits import RequestError, bad
 from recognise.service.live import messages
 from recognise.service.live.first import first_message, refuse, text_of

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 
 from core.data.signals import Signals
-from core.errors import UsageError, reason_of
 from core.exported.description import Description
+from core.ground.errors import UsageError, reason_of
 from recognise.recogniser import settings_of
 from recognise.service.limits import RequestError, StreamLimits, bad
 from recognise.stream import Settings

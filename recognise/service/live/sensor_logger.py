@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from core.data import intake
 from core.data.inputs import inputs_of, of_device
 from core.data.signals import ACCELERATION, MAGNETIC, ROTATION, Signals
-from core.errors import UsageError, reason_of
 from core.exported.description import Description
-from core.plausible import STANDARD_GRAVITY
+from core.ground.errors import UsageError, reason_of
+from core.ground.plausible import STANDARD_GRAVITY
 from recognise.service.limits import StreamLimits, bad
 from recognise.service.live.messages import settings_within
 from recognise.signals import signals_of

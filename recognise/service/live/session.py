@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import UsageError
 from core.exported.description import labels_of
+from core.ground.errors import UsageError
 from recognise.service.batching import Windows
 from recognise.service.limits import RequestError, bad
 from recognise.service.live.messages import Readings, Value

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from core.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.cage import landlock, whole
 from core.cage.calls import MODEL
 from core.cage.kernel import keep_capabilities
 from core.cage.python_folders import code
-from core.errors import UsageError, reason_of
 from core.exported.description import model_bytes, read
 from core.exported.runtimes import Model, import_runtime, open_content
-from core.json_file import parsed_json
+from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
+from core.ground.errors import UsageError, reason_of
+from core.ground.files import parsed_json
 from recognise.service.worker.frames import (
     LOGITS,
     LONGEST_TEXT,

@@ -18,10 +18,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from core.accounts import die_with_parent
 from core.cage.kernel import forbid_new_privileges, prctl
 from core.exported.runtimes import PACKAGES
-from core.json_file import parsed_json
+from core.ground.accounts import die_with_parent
+from core.ground.files import parsed_json
 from recognise.service.worker import __main__ as worker
 from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY
 

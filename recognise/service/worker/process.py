@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ClusterError, UsageError
 from core.exported.description import NAME, Description
+from core.ground.errors import ClusterError, UsageError
 from recognise.service.limits import Limits, RequestError
 from recognise.service.worker.frames import (
     LOGITS,

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from core.errors import ClusterError, UsageError, reason_of
 from core.exported.files import opened
+from core.ground.errors import ClusterError, UsageError, reason_of
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.keras_network import KerasNetwork
 from cluster.apps.networks import network_of
-from core.lazy import keras
+from core.ground.lazy import keras
 
 OUTPUTS = 4
 SEED = 5

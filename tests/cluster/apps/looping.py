@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.lazy import keras
+from core.ground.lazy import keras
 from tests.lazy import layers, own_keras
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import core.engine.graph_options  # noqa: F401  (before keras)
-from core.lazy import tf
+from core.ground.lazy import tf
 
 import keras  # isort: skip
 from keras import layers, losses, optimizers  # isort: skip

@@ -14,9 +14,9 @@ from cluster.apps.compiled_optimizer import optimizer_settings
 from cluster.apps.networks import network_of
 from cluster.jobs.model_of_job import as_compiled, network_for
 from core.data.dataset import Array, Dataset
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import keras, tf
 from core.inventory import TrainJob, load
-from core.lazy import keras, tf
 from tests.cluster.apps.kit import OUTPUTS, app_of, figures_of, kinds
 from tests.lazy import losses, metrics, optimizers, own_keras
 

@@ -9,7 +9,7 @@ import pytest
 from cluster.apps import environments
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, keep, kept, with_app
 from cluster.apps.files import look
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory
 from tests.cluster.apps.trees import one_node, write_app, write_tree
 from tests.tables import table

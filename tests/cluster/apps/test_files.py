@@ -7,7 +7,7 @@ import pytest
 
 from cluster.apps import files
 from cluster.apps.files import app_path, look
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.cluster.apps.trees import one_node, write_app, write_tree
 from tests.ran import ran
 from tests.tables import table

@@ -17,7 +17,7 @@ import pytest
 
 import core.engine.runtime  # noqa: F401
 from cluster.apps.app import load
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 from deploy.common.project import environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
@@ -133,7 +133,7 @@ def printed(folder: Path) -> str:
 REFUSED = """
 import sys, core.engine.graph_options
 from pathlib import Path
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from cluster.apps.app import load
 try:
     load(Path(sys.argv[1]))

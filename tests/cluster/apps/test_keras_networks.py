@@ -9,8 +9,8 @@ import pytest
 
 from cluster.apps.app import AppError
 from cluster.apps.keras_network import EXPORTED, KerasNetwork
+from core.ground.lazy import keras, tf
 from core.inventory.training import TrainJob
-from core.lazy import keras, tf
 from core.models.tasks import Classification
 from tests.cluster.apps.kit import OUTPUTS, SEED, classes, keras_network, layered
 from tests.cluster.apps.looping import LOOPING

@@ -15,7 +15,7 @@ from cluster.apps.app import load_copy
 from cluster.apps.copy import FETCHED, app_to_train, keep, named_app, own_app, why_foreign
 from cluster.apps.files import AppFile, AppFiles, look
 from cluster.jobs.run_folder import newest_model, newest_unfinished
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder

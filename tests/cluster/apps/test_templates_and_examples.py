@@ -13,8 +13,8 @@ from cluster.apps.networks import network_of
 from core.data import Dataset, open_prepared, prepare
 from core.data.examples import batches_of, write_examples
 from core.data.source import Source
+from core.ground.lazy import tf
 from core.inventory.training import TrainJob
-from core.lazy import tf
 from deploy.apps.templates import FOLDER, TEMPLATES
 from tests.cluster.jobs.cluster import own_recordings
 from worker_node.gradient import GradientOfBatch

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cluster.apps.app import AppError
+from core.ground.lazy import keras, tf
 from core.inventory.training import TrainJob
-from core.lazy import keras, tf
 from tests.cluster.apps.kit import SEED, figures_of, network, numbers
 from worker_node.gradient import GradientOfBatch
 

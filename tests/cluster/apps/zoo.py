@@ -7,7 +7,7 @@ import numpy as np
 
 import pscluster
 from cluster.apps.app_network import Kind
-from core.lazy import keras
+from core.ground.lazy import keras
 from tests.cluster.apps.kit import classes
 from tests.lazy import layers, own_keras
 

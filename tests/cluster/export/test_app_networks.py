@@ -14,8 +14,8 @@ from cluster.export.formats.format import ExportRefused
 from cluster.export.formats.onnx_file import OnnxFile
 from cluster.export.graph import traced
 from cluster.jobs.train_result import StoredModel
-from core.errors import UsageError
-from core.lazy import keras
+from core.ground.errors import UsageError
+from core.ground.lazy import keras
 from deploy.common.project import ROOT
 from tests.cluster.apps.kit import SEED, app_of
 from tests.cluster.apps.looping import LOOPING

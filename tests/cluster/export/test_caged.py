@@ -19,8 +19,8 @@ from cluster.apps.copy import FOLDER, RECORD, keep
 from cluster.apps.environments import COMPLETE
 from cluster.apps.files import look
 from cluster.apps.ownership import VARIABLE, remember
-from core.errors import ExitCode
 from core.exported import read
+from core.ground.errors import ExitCode
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs

@@ -22,10 +22,10 @@ from cluster.export.trained_run import read_result
 from cluster.jobs.train_result import load
 from core.data.dataset import Array
 from core.data.signals import Signals
-from core.errors import ExitCode, UsageError
 from core.exported import open_model, read
 from core.exported.description import NAME, Description
 from core.exported.verified import LARGEST_DIFFERENCE
+from core.ground.errors import ExitCode, UsageError
 from tests.cluster.apps.trees import write_tree
 from tests.cluster.export import runs
 from tests.cluster.jobs.cluster import own_recordings

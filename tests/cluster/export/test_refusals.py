@@ -11,7 +11,7 @@ import pytest
 
 from cluster.export import __main__ as command
 from cluster.export import request
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from tests.cluster.apps.trees import write_tree
 from tests.ran import python
 from tests.tables import table

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.export.formats import litert_file, onnx_file
 from cluster.export.graph import traced
-from core.errors import UsageError
 from core.exported.verified import LARGEST_DIFFERENCE
+from core.ground.errors import UsageError
 from tests.cluster.export.models import SMALL, Case, case
 from tests.cluster.export.test_app_networks import built
 from tests.lazy import onnx

@@ -12,7 +12,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.lifecycle import Job, JobContext, Watch, conduct
 from cluster.jobs.progress import Display
 from cluster.jobs.run_folder import RunFolder
-from core.errors import ExitCode, UsageError
+from core.ground.errors import ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from core.status import events

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.jobs.arithmetic import arithmetic_of_job
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it
 from tests.cluster.jobs.steps_here import built_in, of_app

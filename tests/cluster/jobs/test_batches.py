@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.jobs.fit import Plan, Update, chunks
-from core.errors import UsageError
+from core.ground.errors import UsageError
 
 ROWS = np.arange(100, 203, dtype=np.int32)
 

@@ -15,7 +15,7 @@ from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.roles import RoleTraffic, WireMeter
 from core.checkpoints import CheckpointStore, Superseded
 from core.checkpoints.store import read_newest
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 from core.parameters import Layout, ParameterSpec
 from core.status.parts import Figures, StalenessCount

@@ -10,9 +10,9 @@ from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork
 from cluster.jobs.model_of_job import network_for
 from core.engine.devices import HOST
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import keras, tf
 from core.inventory import TrainJob
-from core.lazy import keras, tf
 from core.parameters import BLOCK, Layout, ParameterSpec
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.sgd import MomentumSGD

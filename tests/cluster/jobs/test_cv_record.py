@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs.cv_record import CvRecord, FoldScore, GroupScore, names_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.tables import table
 
 KEY = {"folds": 2, "seeds": [0, 1], "dataset_sha256": "ab"}

@@ -12,7 +12,7 @@ from cluster.jobs.train_words import reproducible
 from core.engine import environment
 from core.engine.devices import HOST, computing_words, devices_here, refuse_workers_without
 from core.engine.runtime import device, host_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.devices import DeviceSettings
 from core.inventory.slots import BatchSlots, on_devices
 from core.inventory.task import Task

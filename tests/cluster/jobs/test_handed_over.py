@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs.sources import handed_over
-from core.accounts import ROLES_ACCOUNT
 from core.cage import landlock
 from core.data import Dataset, open_prepared
 from core.data.publish import publishable
-from core.errors import DataError
+from core.ground.accounts import ROLES_ACCOUNT
+from core.ground.errors import DataError
 from tests.cluster.jobs.cluster import own_recordings
 from tests.habits import needs
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.jobs.job_metrics import TrainingMetrics
 from cluster.jobs.run_folder import RunFolder
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.status.events import Diverged, Planned
 from tests.cluster.jobs.kit import PlayedJob, inventory_in
 from tests.hang import HANG_SECONDS

@@ -14,7 +14,7 @@ from cluster.jobs.cancel import JobCancelled
 from cluster.jobs.lifecycle import Crashed, Watch
 from cluster.jobs.run_folder import RunFolder, unfinished
 from core.checkpoints import Superseded
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory
 from core.status.events import Ended, Opened
 from tests.cluster.jobs.kit import PlayedJob, Result, inventory_in, nothing, raising

@@ -18,7 +18,7 @@ from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
 from core.engine.membership import Membership, Phase
 from core.engine.messages import Answered, Item, Joined
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import Task
 from core.inventory.extensions import CODECS
 from core.metrics import standard

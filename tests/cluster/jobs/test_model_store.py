@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from cluster.apps.app_network import AppNetwork
 from cluster.jobs.from_run import continued
 from cluster.jobs.train_result import CONFIGURATION, WEIGHTS, StoredModel, load, store
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.fields import Choice
 from core.models.network import BuiltIn, build
 from core.models.residual import ResidualModel

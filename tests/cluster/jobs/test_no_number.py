@@ -20,8 +20,8 @@ from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
 from core.data.folds import Fold
 from core.engine.messages import Outcome
+from core.ground.lazy import keras, tf
 from core.inventory.training_sections import EarlyStopping
-from core.lazy import keras, tf
 from core.models.network import Network
 from core.status.parts import Figures
 from tests.cluster.jobs.kit import PlayedKeeper

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.accounts import ROLES_ACCOUNT
+from core.ground.accounts import ROLES_ACCOUNT
 from tests.cluster.jobs.cluster import Cluster, Running
 from tests.core.server.other_account import STRANGER, graphs_sent
 from tests.habits import needs

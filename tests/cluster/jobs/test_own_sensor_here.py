@@ -13,7 +13,7 @@ from cluster.export import graph
 from cluster.jobs import session
 from cluster.jobs.train import TrainRun
 from core.data.show.__main__ import main as show
-from core.plausible import STANDARD_GRAVITY
+from core.ground.plausible import STANDARD_GRAVITY
 from tests.cluster.jobs.kit import conducted, inventory_in
 from tests.recognise.readings import walk
 from tests.recognise.service.running import Service, service

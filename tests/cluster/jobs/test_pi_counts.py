@@ -9,8 +9,8 @@ import pytest
 from cluster.jobs.pi import chunk_items, estimate_of
 from core.engine.messages import Item
 from core.engine.runtime import trace
+from core.ground.lazy import tf
 from core.inventory import PiJob
-from core.lazy import tf
 from worker_node.monte_carlo import BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES
 
 

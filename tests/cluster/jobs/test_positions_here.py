@@ -9,7 +9,7 @@ from cluster.apps.app import App, load
 from cluster.apps.app_network import Kind
 from cluster.apps.networks import network_of
 from core.data.examples import batches_of, write_examples
-from core.lazy import tf
+from core.ground.lazy import tf
 from tests.cluster.apps import tagger
 from tests.cluster.jobs.steps_here import agreed, job_of, trained
 from worker_node.gradient import BatchGradient, GradientOfBatch

@@ -18,7 +18,7 @@ from cluster.jobs.train import TrainRun
 from cluster.jobs.train_result import store
 from core.data.signals import Signals
 from core.engine.chaos import ChaosPlan
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.models.network import build
 from core.models.thesis import ThesisModel
 from tests.cluster.jobs.cluster import own_recordings

@@ -11,15 +11,15 @@ import pytest
 from cluster.jobs.calibration import keep_calibration, latest_calibration
 from cluster.jobs.run_folder import RunFolder, newest_model, newest_unfinished
 from cluster.jobs.run_log import SPEAKER, RunLog
-from core.atomic_write import atomic_write
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.files import atomic_write
 from tests.ran import ran
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from core.errors import ClusterError
-from core.atomic_write import atomic_write
+from core.ground.errors import ClusterError
+from core.ground.files import atomic_write
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     atomic_write(Path(sys.argv[1]), b"x" * 100_000)

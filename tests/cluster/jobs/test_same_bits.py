@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from tests.cluster.conftest import Pool
 from tests.cluster.jobs.cluster import Cluster, Done, cluster_of
 from tests.cluster.jobs.golden import golden, recipes

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.roster import environment_of
-from core.shell import FOREIGN, reached_directly, without_foreign, without_proxies
+from core.ground.shell import FOREIGN, reached_directly, without_foreign, without_proxies
 from tests.cluster.jobs.cluster import cluster_of
 
 PROXY = "http://127.0.0.1:9"

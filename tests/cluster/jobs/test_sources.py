@@ -14,7 +14,7 @@ from cluster.jobs.progress import Display
 from cluster.jobs.sources import load_dataset
 from core.data import Dataset
 from core.data.publish import publishable
-from core.errors import DataError, UsageError
+from core.ground.errors import DataError, UsageError
 from core.inventory import load
 from tests.cluster.jobs.cluster import PROJECT, own_recordings
 from tests.core.data.described.movement import DESCRIBED_SO, EVERYONE, Form, put

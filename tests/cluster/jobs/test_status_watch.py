@@ -20,7 +20,7 @@ from cluster.jobs.evaluation import Found, figures_computed
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.status_watch import StatusWatch, way_in
 from core.engine.membership import Membership, Phase
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.status.events import (
     CheckpointWritten,

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from tests.cluster.jobs.cluster import Cluster
 from tests.cluster.jobs.golden import golden
 from tests.tables import table

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from cluster.jobs.roles import RoleTraffic, WireMeter, traffic_of
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory.task import Task
 from core.metrics.exporter import serve
 from tests.ports import free_port

@@ -16,7 +16,7 @@ from cluster.pages.comparison import comparison, groups_of, named
 from cluster.pages.pi_times import times_of
 from cluster.pages.report import report
 from cluster.pages.run_files import StoredRun, run_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.example import HOSTILE, estimating, failed, hostile, training
 from tests.cluster.pages.folders import left, pi_result, train_result

@@ -12,7 +12,7 @@ from cluster.pages.sweep import sweep_page, table_of_sweep
 from cluster.pages.sweep_charts import charts_of_sweep
 from cluster.pages.sweep_files import read_sweep
 from cluster.pages.words import NOTHING
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.cluster.pages.elements import Elements
 from tests.cluster.pages.sweeps import (
     MODEL,

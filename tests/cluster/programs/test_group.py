@@ -16,7 +16,7 @@ from cluster.programs.leftovers import end_marked, marked
 from cluster.programs.process import ProgramProcess
 from cluster.programs.roster import MARK_VARIABLE, Member
 from core.cage import landlock
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.deploy.playing import eventually, gone
 from tests.habits import needs
 from tests.ran import python

@@ -27,7 +27,7 @@ from cluster.programs.lead import LOST, Lead, RemoteProcess
 from cluster.programs.roster import Member
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import _Served as Served
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
 from deploy.jobs.node_job.records import JobFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.request import ProgramRequest, program_file
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.jobs.program_files import FOLDER, packed
 from deploy.jobs.request import needs_roles, request_of
 from deploy.jobs.run_archive import unpack

@@ -17,7 +17,7 @@ from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks, result
 from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.schedule import Schedule
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.project import environment_for_any_folder
 from tests.hang import HANG_SECONDS
 from tests.ports import free_ports

@@ -12,7 +12,7 @@ from cluster.apps.ownership import VARIABLE
 from cluster.apps.returned import bytes_back
 from cluster.sweeps.driving.member import environment_here, resumed_in
 from cluster.sweeps.driving.travelling_app import bring_app, settle_app
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.cluster.apps.planted import plant
 from tests.cluster.apps.trees import one_node, write_tree
 

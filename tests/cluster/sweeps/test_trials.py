@@ -9,7 +9,7 @@ from cluster.sweeps.driving.trials import STUDY, Trials
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
 from cluster.sweeps.search import Dimension, Search
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 HIDDEN = "jobs.train.model.hidden"
 RATE = "jobs.train.optimizer.learning_rate"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.checkpoints import CheckpointStore, manifest, read_newest
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.core.checkpoints.contents import files, newest, numbered, version_of
 from tests.tables import table
 

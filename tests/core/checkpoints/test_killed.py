@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.checkpoints import CheckpointStore, read_newest
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.core.checkpoints.contents import PROJECT, files, newest, numbered, version_of
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from core import atomic_write
+import core.ground.files
 from core.checkpoints import CheckpointStore
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.core.checkpoints.contents import PROJECT, files, newest, numbered
 from tests.core.server.processes import python
 
@@ -21,7 +21,7 @@ REFUSED_AT_A_SIZE = """
 import resource, sys
 from pathlib import Path
 from core.checkpoints import CheckpointStore
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.core.checkpoints.contents import numbered
 
 folder, size, note, update = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -60,7 +60,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from core.checkpoints import CheckpointStore, read_newest
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from tests.core.checkpoints.contents import numbered
 
 folder, action = Path("checkpoints"), sys.argv[1]
@@ -154,7 +154,7 @@ def test_an_error_behind_the_manifest_leaves_the_checkpoint_that_it_names(
 
     with CheckpointStore(tmp_path) as store:
         store.write(numbered(1))
-        monkeypatch.setattr(atomic_write, "_sync", sync)
+        monkeypatch.setattr(core.ground.files, "_sync", sync)
         with pytest.raises(ClusterError, match="Input/output error"):
             store.write(numbered(2))
     assert newest(tmp_path) == (2, ())
@@ -214,7 +214,7 @@ def test_folders_that_a_file_system_cannot_sync_are_taken_as_they_are() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         os.fsync(descriptor := os.open("/proc", os.O_RDONLY))
     os.close(descriptor)
-    atomic_write._sync(Path("/proc"))
+    core.ground.files._sync(Path("/proc"))
 
 
 def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:

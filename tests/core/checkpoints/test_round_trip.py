@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from core.checkpoints import Checkpoint, CheckpointStore, read_newest
 from core.checkpoints.manifest import from_json, to_json
 from core.checkpoints.store import DTYPES
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from tests.core.checkpoints.contents import files, newest, numbered
 from tests.tables import table
 

@@ -16,7 +16,7 @@ from core.control.client import Answer, NoAnswerError, ask, key_of
 from core.control.rules import Rules
 from core.control.server import PROCESS_HEADER
 from core.control.token import KEY_VARIABLE, VARIABLE
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.logs.lines import read_line
 from tests.core.control.asked import obeying
 from tests.core.control.test_rules import TOKEN

@@ -12,7 +12,7 @@ from cluster.jobs.roles import MOST_LINES, role_metrics
 from core.control.client import MOST_BODY_BYTES, Answer, NoAnswerError, ask
 from core.control.messages import Reply, Request
 from core.control.server import PROCESS_HEADER, Server
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.jobs.node_job import role_restart
 from deploy.jobs.node_job.role_restart import RestartPatience, restart_roles
 from tests.core.server.processes import HANG_SECONDS

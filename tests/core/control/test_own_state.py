@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.control.own_state import make, state_of, user_state
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.state_folder import StateFolder
 from recognise.service.state import folder_of
 from tests.habits import needs

@@ -9,7 +9,7 @@ import pytest
 from core.data.archive import file_digest
 from core.data.show import __main__ as command
 from core.data.source import Source, find_source
-from core.errors import DataError
+from core.ground.errors import DataError
 from tests.core.data.desk import Desk, Show
 from tests.habits import needs
 

@@ -11,7 +11,7 @@ import pytest
 
 from core.data import Dataset, Source, find_source, prepare
 from core.data.source import SYNTHETIC
-from core.errors import DataError
+from core.ground.errors import DataError
 from tests.core.data.makers import write_folder, write_zip
 from tests.tables import table
 

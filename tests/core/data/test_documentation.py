@@ -10,7 +10,7 @@ import pytest
 
 from core.data import split_validation
 from core.data.examples import Data
-from core.errors import DataError
+from core.ground.errors import DataError
 from tests.core.data.desk import Desk, has
 from tests.core.data.given_examples import written
 from tests.ran import PROJECT, python

@@ -12,7 +12,7 @@ import pytest
 from core.data import open_prepared
 from core.data.dataset import Array
 from core.data.examples import Batch, Data
-from core.lazy import tf
+from core.ground.lazy import tf
 from tests.core.data.desk import has
 from tests.core.data.given_examples import CLASSES, IMAGES, RANDOM, TAGS, WORDS, cut, data, written
 from tests.tables import table

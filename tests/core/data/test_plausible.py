@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.data.filters import CHANNELS, UNITS
-from core.plausible import acceleration_problem, rotation_problem
+from core.ground.plausible import acceleration_problem, rotation_problem
 from tests.core.data.desk import Desk, has
 from tests.core.data.makers import Files, hapt_files, table, uci_har_files, windows_table
 from tests.tables import table as rows

@@ -139,7 +139,7 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 from core.data import Source, prepare
-from core.errors import DataError
+from core.ground.errors import DataError
 
 def progress(stage, done, total):
     if stage == "writing" and sys.argv[3] == "waits":

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.data.table import lines_of_rows, parse_table
-from core.errors import DataError
+from core.ground.errors import DataError
 
 
 @given(

@@ -22,7 +22,7 @@ import psutil
 from core.engine.membership import Phase
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.server.sockets import cut
 from tests.core.engine.processes import Roles
 from tests.core.engine.server_stories import (

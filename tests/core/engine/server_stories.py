@@ -12,7 +12,7 @@ from unittest import mock
 from core.engine.lost import ParameterServerLost, raise_if_cut_off, reaching_servers
 from core.engine.membership import TimeLimits
 from core.engine.runtime import Runtime
-from core.lazy import tf
+from core.ground.lazy import tf
 from tests.core.engine.processes import Roles
 from tests.core.engine.story import Story, Tell
 

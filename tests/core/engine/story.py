@@ -12,7 +12,7 @@ from core.engine.dispatcher import Dispatcher
 from core.engine.membership import TimeLimits
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device, trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from core.engine.packing import MOST_WORDS, AnswerAsShape
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 
 DTYPES = (np.int32, np.int64, np.float32, np.float64)
 SHAPES = ((), (1,), (8,), (3, 5), (0,), (125,))

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as of_numpy
 
 from core.engine.packing import PackedArguments
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 
 DTYPES = (np.int32, np.int64, np.float32, np.float64)
 

@@ -21,7 +21,7 @@ from core.engine.chaos import (
     Strike,
     deadly_faults,
 )
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from tests.tables import table
 
 EVERYBODY = range(4)

@@ -15,7 +15,7 @@ from core.engine.codecs.fp16 import Fp16, Fp16Codec
 from core.engine.codecs.fp32 import Fp32, Fp32Codec
 from core.engine.codecs.topk import TopK, TopKCodec
 from core.engine.runtime import trace
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import BLOCK, Vector
 
 FP16 = Fp16()

@@ -10,8 +10,8 @@ import pytest
 
 from core.engine import lost
 from core.engine.lost import ParameterServerLost, raise_if_server_lost
-from core.errors import ExitCode
-from core.lazy import tf
+from core.ground.errors import ExitCode
+from core.ground.lazy import tf
 
 SAID = (
     "InvalidArgumentError: {{function_node __inference_unpacked_1269}} Unable to find the relevant"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from core.backoff import Backoff
 from core.engine import messages
 from core.engine.membership import Membership
 from core.engine.messages import Instruction, Item
 from core.engine.worker_state import AdaptiveDeadline, Phase, Probation
+from core.ground.waiting import Backoff
 from tests.core.engine.played_membership import membership
 from tests.tables import table
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.engine import runtime
-from core.lazy import tf
+from core.ground.lazy import tf
 
 
 def test_the_errors_of_a_network_are_transient_and_ours_are_not() -> None:

@@ -18,8 +18,8 @@ from core.engine.membership import Membership
 from core.engine.messages import Joined, JoinFailed
 from core.engine.proof import unproved
 from core.engine.runtime import Peers, Runtime
-from core.errors import UsageError
-from core.lazy import tf
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 
 LEFT = (
     ("UnavailableError", "failed to connect to all addresses: Connection refused"),

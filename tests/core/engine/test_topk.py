@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from core.engine.codecs.topk import TopK
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.parameters import Vector
 from tests.core.engine.test_codecs import bits, start
 

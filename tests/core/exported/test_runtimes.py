@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import UsageError
 from core.exported import open_model, read, write
 from core.exported.description import Format
 from core.exported.onnx_tensors import refuse_other_files
+from core.ground.errors import UsageError
 from tests.core.exported import small
 from tests.lazy import onnx
 from tests.tables import table

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from core.ground.registry import IncompleteExtensionError, Registry
 from core.inventory.templates import local_inventory
-from core.registry import IncompleteExtensionError, Registry
 from tests.core.inventory.cases import PROJECT
 from tests.ran import python
 from tests.tables import table

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.inventory import InventoryError, load
 from tests.core.inventory.cases import THREE_NODES, edited
 

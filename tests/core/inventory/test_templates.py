@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory import ROLE_NAMES, InventoryError
 from core.inventory.templates import (
     LOWEST_PORT,

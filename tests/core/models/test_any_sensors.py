@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from core.ground.lazy import tf
 from core.inventory.fields import Choice
 from core.inventory.training_sections import AugmentSettings
-from core.lazy import tf
 from core.models.native import NativeNetwork, SlotsOfBatch
 from core.models.network import Problem, build
 from core.models.spectral import SpectralModel

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
+from core.ground.lazy import tf
 from core.inventory.training_sections import AugmentSettings
-from core.lazy import tf
 from core.models.augmentation import Augmentation
 from core.models.network import Problem
 from tests.core.models.yardstick import Vector, close

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.layers import StepBatchNorm
 from core.models.network import Network
 from core.models.tensorflow_operations import TensorFlowOperations

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.curves import BINS, curves_of, score_counts
 from core.models.tasks import Classification
 from tests.core.models.yardstick import close

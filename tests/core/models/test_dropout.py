@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.layers import Dropout
 from core.models.network import build
 from core.models.residual import ResidualModel

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.lazy import keras, tf
+from core.ground.lazy import keras, tf
 from tests.core.models.yardstick import Vector, close
 from tests.lazy import lstm_kernels
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from core.ground.lazy import tf
 from core.inventory.fields import Choice as ModelConfig
-from core.lazy import tf
 from core.models.conv_lstm import ConvolutionalModel
 from core.models.dblstm import DeepBidirectionalModel
 from core.models.kth import KthModel

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import UsageError
-from core.lazy import keras, tf
+from core.ground.errors import UsageError
+from core.ground.lazy import keras, tf
 from core.models.objective import Objective
 from core.models.tasks import LARGEST_MATRIX, Classification, Multilabel, Regression
 from tests.lazy import sklearn_metrics as metrics

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.lazy import tf
+from core.ground.lazy import tf
 from core.models.hybrid import HybridModel
 from core.models.network import Network, Problem
 from core.models.spectral import FARTHEST, SpectralModel

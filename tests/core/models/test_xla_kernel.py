@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.ground.lazy import tf
 from core.inventory import TrainJob
-from core.lazy import tf
 from core.models.kernels import compiled_by_xla, for_xla
 from tests.core.models.test_lstm_kernels import operands, run, with_gradients
 from tests.core.models.yardstick import close, small

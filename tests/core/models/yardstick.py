@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.ground.lazy import tf
 from core.inventory.fields import Choice
-from core.lazy import tf
 from core.models.network import BuiltIn, ForwardPass, Network, build, lstm_kernel
 
 Vector = NDArray[np.float32]

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.server.crashes import processor
 from tests.core.server.fake_wheels import crashing_library, fake_wheel
 from tests.core.server.processes import PROJECT, ended, place, python

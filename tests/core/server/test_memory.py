@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.server.memory import (
     MEBIBYTE,
     NEEDED_BYTES,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.accounts import ROLES_ACCOUNT
+from core.ground.accounts import ROLES_ACCOUNT
 from core.server import port_guard as guard
 from core.server.port_guard import attach_filter, bind_to_loopback, guard_loopback
 from core.server.probe import answers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.server.probe import answers
 from tests.core.server.processes import (
     HANG_SECONDS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.server import systemd
 from tests.core.server.processes import HANG_SECONDS, PROJECT, launch, notified
 from tests.ports import free_ports

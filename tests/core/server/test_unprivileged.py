@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core.accounts import ROLES_ACCOUNT, why_root
+from core.ground.accounts import ROLES_ACCOUNT, why_root
 from core.inventory.templates import local_inventory
 from core.server.probe import answers
 from tests.core.server.processes import HANG_SECONDS, child_of_a_shell, ready, running

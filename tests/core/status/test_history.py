@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.status import events, history
 from core.status.apply import replay
 from core.status.condensed import counted, events_of

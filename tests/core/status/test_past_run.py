@@ -9,7 +9,7 @@ import pytest
 
 from cluster.pages.report import report, survived_rows
 from cluster.pages.run_files import run_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.status.events import Ended, Resumed, UpdatesCounted
 from core.status.history import NAME
 from core.status.past_run import read_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.apps.files import look
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.apps.templates import FOLDER, TEMPLATES, USUAL, new_app
 from tests.ran import python
 

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from core.accounts import ROLES_ACCOUNT
 from core.control.client import key_of
 from core.control.token import read_token
+from core.ground.accounts import ROLES_ACCOUNT
+from core.ground.locks import held_by
 from core.inventory import load
 from core.inventory.templates import local_inventory
 from core.server.probe import answers
 from deploy.cluster.services import ClusterStatus, RoleStatus
-from deploy.common.file_lock import held_by
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.control import ControlClient

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import Inventory, Machine
 from core.inventory.loading import loads
 from deploy.cluster.connection import NodeConnection

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.control.own_state import state_of
-from deploy.common.file_lock import held_by
+from core.ground.locks import held_by
 from tests.deploy.typed import Fab, Outcome, as_process
 from tests.ports import free_ports
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.children import Child
 from core.control.own_state import state_of
+from core.ground.children import Child
 from deploy.cluster.way import Way
 from deploy.commands import opening
 from deploy.commands.action import end_as_the_job_did
@@ -178,7 +178,7 @@ def test_the_shipped_example_is_named_as_such(fab: Fab, tmp_path: Path, line: st
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from deploy.common.file_lock import FileLock
+from core.ground.locks import FileLock
 with FileLock(Path(sys.argv[1])):
     print("it runs", flush=True)
     time.sleep(600)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.task import Task
 from deploy.cluster.selection import select
 from deploy.commands.flags import with_overrides

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from core.control.own_state import make, state_of
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.monitor import local_prometheus
 from tests.core.inventory.cases import THREE_NODES, read
 from tests.deploy.monitor.watched import monitored, with_programs

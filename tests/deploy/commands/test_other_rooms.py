@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from deploy.commands import service
 from deploy.common.project import ROOT
 from tests.deploy.typed import Fab, Processes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.commands.completion import SHELLS, script, variable
 from deploy.commands.registry import COMMANDS
 from deploy.commands.tree import ActionCommand, Tree, calls

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
+from core.ground.locks import FileLock, LockHeldError, held_by
 from deploy.commands.opening import choose
-from deploy.common.file_lock import FileLock, LockHeldError, held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import LONGEST_SOCKET_PATH_BYTES, StateFolder
 from deploy.supervisor import processes
@@ -39,7 +39,7 @@ def test_a_state_folder_that_cannot_be_made_is_one_error_with_a_remedy(tmp_path:
 def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
     assert held_by(path) is None
-    program = "import sys; from pathlib import Path; from deploy.common.file_lock import FileLock\n"
+    program = "import sys; from pathlib import Path; from core.ground.locks import FileLock\n"
     program += "with FileLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
         [sys.executable, "-c", program, str(path)],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.converge.machine_facts import MachineFacts, MountFact, UnitFact
 from deploy.converge.survey import SECTION, read_facts
 from tests.deploy.converge.tables import TABLES, rows

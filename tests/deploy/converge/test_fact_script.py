@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.local import Local
 from deploy.converge import survey
 from deploy.converge.machine_facts import MachineFacts, Questions

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import CommandResult
 from deploy.cluster.local import Local
 from deploy.common.command_line import Words, quoted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory import load
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local

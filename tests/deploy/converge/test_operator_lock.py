@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.converge import operator_lock

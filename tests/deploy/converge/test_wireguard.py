@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.tunnel_keys import IN_CLEAR, TunnelKeys
 from deploy.converge.deployment import plan
 from deploy.converge.desired import Machines

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.forecast import measured_step as check
 
 

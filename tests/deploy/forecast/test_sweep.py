@@ -5,7 +5,7 @@ import pytest
 
 from cluster.sweeps.sweep_file import read_text
 from cluster.sweeps.table import in_words
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory import Inventory, load
 from core.inventory.schema import THIS_MACHINE
 from core.inventory.templates import local_inventory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.apps.measured import MeasuredStep
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import Inventory
 from core.inventory.loading import loads
 from core.inventory.schema import THIS_MACHINE

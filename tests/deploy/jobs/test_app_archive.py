@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.apps.files import AppFiles, look
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.jobs import app_archive
 from deploy.jobs.app_archive import pack, unpack
 from tests.deploy.jobs.archives import entry, packed

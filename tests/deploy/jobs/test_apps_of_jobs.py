@@ -12,7 +12,7 @@ import pytest
 
 from cluster.apps.files import look
 from cluster.programs.request import ProgramRequest
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
 from deploy.cluster.cluster import local, over_ssh

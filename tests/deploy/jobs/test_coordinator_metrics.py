@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.local import Local
 from deploy.jobs import services
 from deploy.jobs.services import coordinator_metrics

@@ -10,7 +10,7 @@ import pytest
 from cluster.apps import ownership
 from cluster.apps.copy import FETCHED, keep, why_foreign
 from cluster.apps.files import look
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.submissions import Submission, kept
 from deploy.jobs.submissions import keep as keep_submission

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs import foreground_job
 from tests.deploy.playing import PATIENCE_SECONDS, eventually, gone

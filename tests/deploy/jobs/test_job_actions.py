@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.inventory.templates import local_inventory
 from deploy.jobs.attached_job import run_attached
 from deploy.jobs.node_jobs import NodeJobs

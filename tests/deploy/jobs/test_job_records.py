@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.jobs.node_job.records import (
     MOST_BYTES,
     JobRecord,

@@ -1,5 +1,5 @@
-from core.backoff import Backoff
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
+from core.ground.waiting import Backoff
 from core.inventory import load
 from deploy.jobs.foreground_job import JobEnding, JobRestartPolicy
 from tests.core.inventory.cases import PROJECT

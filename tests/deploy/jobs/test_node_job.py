@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode, UsageError
+from core.ground.errors import ExitCode, UsageError
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.records import JobRecord, JobsRoot, JobState, is_job_id, read_all
 from deploy.jobs.request import JobRequest

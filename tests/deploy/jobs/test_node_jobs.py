@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import NodeUnreachableError
 from deploy.jobs import attached_job

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from core.backoff import Backoff
 from core.control.token import VARIABLE
-from core.errors import ClusterError, ExitCode
+from core.ground.errors import ClusterError, ExitCode
+from core.ground.locks import FileLock
+from core.ground.waiting import Backoff
 from core.inventory.templates import local_inventory
-from deploy.common.file_lock import FileLock
 from deploy.jobs import pod_job
 from deploy.jobs.foreground_job import JobRestartPolicy
 from tests.core.inventory.cases import machine, read

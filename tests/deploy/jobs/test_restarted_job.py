@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
+from core.ground.locks import held_by
 from core.inventory import load
 from deploy.cluster.fleet import Fleet
-from deploy.common.file_lock import held_by
 from deploy.common.project import environment_for_any_folder
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.services import Supervised

@@ -3,7 +3,7 @@ from types import MappingProxyType
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.jobs.node_job.role_restart import (
     RestartPatience,
     RestartStep,

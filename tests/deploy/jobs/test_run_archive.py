@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.jobs import run_archive
 from deploy.jobs.run_archive import pack_command, unpack
 from tests.deploy.jobs.archives import entry, packed

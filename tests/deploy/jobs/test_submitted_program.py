@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.request import ProgramRequest
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from deploy.jobs import attached_job
 from tests.deploy.job_node import JobNode
 

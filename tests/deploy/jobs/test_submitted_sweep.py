@@ -9,7 +9,7 @@ import pytest
 
 from cluster.programs.frames import key_of_runner
 from cluster.sweeps.sweep_file import read
-from core.errors import ClusterError, ExitCode, UsageError
+from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import Connector
 from deploy.cluster.places import NodePlaces

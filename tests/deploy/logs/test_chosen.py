@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.cluster.services import LogPlace
 from deploy.logs.log_reader import chosen
 from tests.core.inventory.cases import edited, machine, read

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.control.own_state import make, state_of
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
 from core.logs.lines import Speaker, formatter, utc
 from deploy.cluster.fleet import Fleet

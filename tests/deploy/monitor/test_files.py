@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import load
 from deploy.common.project import ROOT
 from deploy.monitor import local_prometheus

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster import connector
 from deploy.cluster.connection import NodeConnection
 from deploy.cluster.connector import (

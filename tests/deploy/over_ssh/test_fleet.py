@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connector import Connector
 from deploy.common.command_line import shell
 from tests.deploy.over_ssh.nodes import fleet_of, trusting

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.converge.code import prune
 from tests.deploy.over_ssh.nodes import fleet_of, trusting
 from tests.deploy.over_ssh.sshd import GREETING, Sshd, running_sshd

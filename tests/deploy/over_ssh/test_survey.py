@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.cluster.connection import NodeConnection
 from deploy.converge.check import Finding
 from deploy.converge.survey import survey

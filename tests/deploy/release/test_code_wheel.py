@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.common.project import project_cache
 from deploy.release.code_wheel import PACKAGES, build_code_wheel, code_key, uv_executable
 from tests.deploy.release.wheels import names

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError, UsageError
+from core.ground.errors import ClusterError, UsageError
 from deploy.release import extras
 from deploy.release.extras import Base, Lock, environment_for, locked, unsatisfied, wanted
 from deploy.release.requirements import MACHINES, PYTHONS, Pin, Target

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ClusterError
-from deploy.common.file_lock import FileLock
+from core.ground.errors import ClusterError
+from core.ground.locks import FileLock
 from deploy.release.hashes import SUMS, file_sha256, parse_sums
 from deploy.release.requirements import environment_key
 from deploy.release.wheelhouse import (

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.loading import loads
 from deploy.commands.render import RenderFlags, render
 from deploy.common.project import ROOT

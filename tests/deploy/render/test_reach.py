@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from core.inventory.loading import loads
 from deploy.render.kubernetes import INVENTORY, KUSTOMIZATION, manifests
 from tests.core.inventory.cases import machine

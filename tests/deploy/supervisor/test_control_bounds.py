@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.control.lines import MOST_LINE_BYTES
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from core.inventory import load
 from deploy.cluster.services import ClusterStatus
 from deploy.common.state_folder import StateFolder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.common.file_lock import FileLock
+from core.ground.locks import FileLock
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor import processes
 from deploy.supervisor.processes import ProcessIdentity, identify

@@ -1,7 +1,7 @@
 from typing import Any
 
-from core.backoff import Backoff
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
+from core.ground.waiting import Backoff
 from deploy.supervisor.policy import History, RestartPolicy, RoleEnding
 from tests.deploy.tables import Tables
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
+from core.ground.locks import held_by
 from deploy.cluster.services import ClusterStatus, RoleState
-from deploy.common.file_lock import held_by
 from deploy.common.project import OWNER
 from deploy.supervisor.control import NobodyListensError
 from deploy.supervisor.owner import open_owner

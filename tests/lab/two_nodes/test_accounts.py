@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from core.inventory import load
 from tests.lab.served import versions_come_and_go
 from tests.lab.two_nodes.place import HUB, NODES, Place

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ExitCode
+from core.ground.errors import ExitCode
 from tests.lab import cgroups
 from tests.lab.operator import Operator
 from tests.lab.places import PROJECT

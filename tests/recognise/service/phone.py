@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from core.plausible import STANDARD_GRAVITY
+from core.ground.plausible import STANDARD_GRAVITY
 from tests.cluster.pages.browser import Looking, Scheme, watched
 from tests.lazy import Browser, Page, expect
 from tests.recognise.readings import Readings

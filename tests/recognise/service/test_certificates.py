@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 from deploy.converge import serving
 from recognise.service import certificates
 from recognise.service.addresses import Address

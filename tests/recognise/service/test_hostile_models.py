@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from core.cage import landlock
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
 from recognise.service.limits import Limits
 from recognise.service.loading import tried

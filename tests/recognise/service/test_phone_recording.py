@@ -9,7 +9,7 @@ import pytest
 from core.data.filters import NINE_CHANNELS
 from core.data.npz_windows import read_windows
 from core.data.recordings import Cutting
-from core.plausible import STANDARD_GRAVITY
+from core.ground.plausible import STANDARD_GRAVITY
 from recognise.stream import Settings, Stream, Window
 from tests.lazy import Browser, Page, expect
 from tests.recognise.exports import export

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from core.control.own_state import state_of_services
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from deploy.common.project import ROOT, environment_for_any_folder
 from recognise.service import __main__ as main_module
 from recognise.service.certificates import AUTHORITY, PUBLIC, SERVER

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import UsageError
 from core.exported.description import read
+from core.ground.errors import UsageError
 from core.inventory.sections import Service
 from deploy.commands.service_nodes import archive, command
 from recognise.service import received as module

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.accounts import MODELS_ACCOUNT
 from core.cage import landlock
-from core.errors import UsageError
+from core.ground.accounts import MODELS_ACCOUNT
+from core.ground.errors import UsageError
 from deploy.common.project import environment_for_any_folder
 from recognise.service import rights
 from tests.habits import needs

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from core.errors import UsageError
+from core.ground.errors import UsageError
 from recognise.service import tls
 from recognise.service.certificates import AUTHORITY, PUBLIC
 from recognise.service.limits import Limits

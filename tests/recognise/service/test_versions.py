@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterError, UsageError
 from core.exported.description import read, write
 from core.exported.files import read_bytes
+from core.ground.errors import ClusterError, UsageError
 from recognise.service import versions as module
 from recognise.service.loading import described
 from recognise.service.versions import CURRENT, Versions

@@ -14,7 +14,7 @@ from scipy.io import savemat
 from core.data import prepare
 from core.data.described.known_formats import FOLDER, described, names
 from core.data.source import find_source
-from core.errors import DataError
+from core.ground.errors import DataError
 from tests.core.data.described.excel import book
 from tests.core.data.described.movement import zipped
 from tests.tables import table

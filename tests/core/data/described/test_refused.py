@@ -15,7 +15,7 @@ from core.data.described.known_formats import described
 from core.data.filters import CHANNELS, UNITS, channels_by
 from core.data.recordings import Cutting, cut
 from core.data.source import DESCRIBED, Source, find_source
-from core.errors import DataError
+from core.ground.errors import DataError
 from tests.core.data.described.movement import (
     AXES,
     DESCRIBED_SO,

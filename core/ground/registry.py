@@ -11,8 +11,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from core import gone
-from core.errors import UsageError
+from core.ground import gone
+from core.ground.errors import UsageError
 
 Extension = TypeVar("Extension")
 

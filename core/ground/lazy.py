@@ -1,8 +1,8 @@
 """NumPy, TensorFlow and Keras, imported when they are first used.
 
 A model, a codec or an optimizer is one module: its options and facts, which `fab` reads without
-TensorFlow, and its implementation, which needs TensorFlow. It writes `from core.lazy import tf` and
-uses it in functions only. So do the modules of graphs and the tests: TensorFlow finds its
+TensorFlow, and its implementation, which needs TensorFlow. It writes `from core.ground.lazy import
+tf` and uses it in functions only. So do the modules of graphs and the tests: TensorFlow finds its
 environment and its options (`core.engine.graph_options`) whatever is imported first.
 """
 

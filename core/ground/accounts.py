@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from core.cage.kernel import prctl
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 ROLES_ACCOUNT = 64219
 """The uid and gid of a local cluster's roles where root starts them: a TensorFlow server executes

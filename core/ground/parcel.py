@@ -1,12 +1,14 @@
-"""Plain files out of a tar that another machine or account made, within bounds.
+"""Plain files in and out of a tar, within bounds where another machine or account made it.
 
-A file is made once, below its folder, and nothing of it but its content and time is taken. The data
-filter of `tarfile` (PEP 706) is no help: Python 3.11.2, that of Debian 12, has none.
+A file is unpacked once, below its folder, and nothing of it but its content and time is taken. The
+data filter of `tarfile` (PEP 706) is no help: Python 3.11.2, that of Debian 12, has none.
 """
 
+import io
 import os
 import shutil
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -109,3 +111,14 @@ def extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, nam
         raise RefusedArchive(f"{name!r:.80} is there twice") from None
     if 0 < member.mtime <= _LATEST:
         os.utime(path, (member.mtime, member.mtime))
+
+
+def tar_of(files: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return a tar of files by name; the same files give the same bytes."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()

@@ -1,15 +1,21 @@
-"""Atomic writes: a reader or a crash never sees half a file."""
+"""Files and folders that are there whole or not at all, JSON within bounds, the user's cache.
+
+A reader or a crash never sees half a file. JSON may come from anybody: it is bounded, and of the
+one schema that this version knows.
+"""
 
 import contextlib
 import errno
 import glob
+import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from core.errors import ClusterError
+from core.ground.errors import ClusterError
 
 OTHER_RUNS = "change `runs`"
 """What else helps against a failed write in a run's folder."""
@@ -126,3 +132,90 @@ def _sync(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+LARGEST_OF_RUN = 64 << 20
+"""Bytes of a result, or of another JSON file in the folder of a run."""
+MOST_LEVELS = 100
+"""Lists and objects in each other; ours have ten."""
+NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""To open a file that anybody may have put there. Without O_NONBLOCK, opening a pipe would wait."""
+FOLDER_NO_LINK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def parsed_json(content: str | bytes | bytearray, **options: Any) -> Any:
+    """Return the content of JSON that anybody may have written; `options` as `json.loads` has them.
+
+    Raises ValueError for no JSON, and for one that is nested deeper than anything of ours: whatever
+    walks or writes it afterwards would end in a RecursionError.
+    """
+    try:
+        found = json.loads(content, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [found]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return found
+    raise ValueError("nested too deeply")
+
+
+def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
+    """The content of the file.
+
+    Raises OSError, and ValueError for a longer file, no file of bytes, or no JSON.
+    """
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not an ordinary file")
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"longer than {most_bytes:,} bytes")
+    return parsed_json(content)
+
+
+def json_object(path: Path) -> dict[str, Any] | None:
+    """The object in this file; None where there is none."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return None
+    if isinstance(found, dict):
+        return found
+    return None
+
+
+def read_object(path: Path, most_bytes: int, schema: int) -> dict[str, Any]:
+    """The object in the file.
+
+    Raises OSError, and ValueError for a longer file, no JSON, or another schema.
+    """
+    found = read_json(path, most_bytes)
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise ValueError(f'no object with "schema": {schema}')
+    return found
+
+
+PREPARED_VARIABLE = "PSCLUSTER_PREPARED"
+
+
+def user_cache() -> Path:
+    """`$XDG_CACHE_HOME/pscluster`, else `~/.cache/pscluster`. It need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pscluster"
+
+
+def prepared_folder() -> Path:
+    """Return where windows and examples are prepared, below the user's cache. It need not exist.
+
+    Foreign code has a folder of its own there: what it writes is read by no other training.
+    """
+    return Path(os.environ.get(PREPARED_VARIABLE) or user_cache() / "prepared")
