@@ -15,7 +15,7 @@ from cluster.apps.environments import KEY, environments, is_there
 from cluster.apps.files import AppFiles, app_path, look
 from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
 from core.ground.errors import UsageError
-from core.ground.files import atomic_write, parsed_json, refused, whole_folder
+from core.ground.files import atomic_write, parsed_json, whole_folder, write_refusal
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -60,7 +60,9 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
         with whole_folder(target) as partial:
             app.write(partial)
     except OSError as problem:
-        raise refused(target, "the run's copy of the app cannot be written", problem) from None
+        raise write_refusal(
+            target, "the run's copy of the app cannot be written", problem
+        ) from None
     made = KeptApp(target, app.digest, str(app.source), environment, data)
     written = {"schema": SCHEMA, **vars(made)}
     del written["path"]

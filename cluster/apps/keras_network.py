@@ -24,7 +24,7 @@ from cluster.apps.constraint import constraint_of
 from cluster.apps.outside import layers_that_compute, notes_on
 from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
 from core.ground.errors import reason_of
-from core.ground.files import refused
+from core.ground.files import write_refusal
 from core.ground.lazy import Lazy, keras, tf
 from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
@@ -305,7 +305,7 @@ class KerasNetwork(AppNetwork):
             self.filled(vector).save(partial)
             partial.rename(folder / EXPORTED)
         except OSError as problem:
-            raise refused(folder / EXPORTED, "the model cannot be written", problem) from None
+            raise write_refusal(folder / EXPORTED, "the model cannot be written", problem) from None
         except (
             Exception
         ) as problem:  # whatever a layer of the app raises where it says how it is made

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.control.own_state import OTHERWISE, make, user_state
 from core.ground.errors import UsageError
-from core.ground.files import atomic_write, refused
+from core.ground.files import atomic_write, write_refusal
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 FLAG = "--trust-app"
@@ -45,7 +45,7 @@ def remember(digest: str, source: str) -> None:
     try:
         make(path.parent)
     except OSError as problem:
-        raise refused(
+        raise write_refusal(
             path.parent, "the list of your apps cannot be written", problem, OTHERWISE
         ) from None
     atomic_write(path, f"{source}\n".encode(errors="replace"), OTHERWISE)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.apps.files import AppFiles
-from core.ground.files import FOLDER_NO_LINK, refused
+from core.ground.files import FOLDER_NO_LINK, write_refusal
 
 PREFIX = "pscluster-app-"
 _JUST_MADE_SECONDS = 60.0
@@ -40,7 +40,9 @@ def private_copy(app: AppFiles) -> Path:
         app.write(folder)
     except OSError as problem:
         other = "set TMPDIR to another folder"
-        raise refused(place, "the app cannot be copied to be imported", problem, other) from None
+        raise write_refusal(
+            place, "the app cannot be copied to be imported", problem, other
+        ) from None
     return folder
 
 

@@ -25,7 +25,7 @@ from core import __version__
 from core.checkpoints import Superseded, WriterLock
 from core.engine.chaos import ChaosPlan
 from core.ground.errors import ClusterError, reason_of
-from core.ground.files import atomic_write, of_disk, refused
+from core.ground.files import atomic_write, of_disk, write_refusal
 from core.inventory import Inventory
 from core.metrics.processor import processor
 from core.metrics.standard import tensorflow_version
@@ -208,7 +208,7 @@ def _conduct(
         except Exception as problem:
             if isinstance(problem, OSError) and of_disk(problem):
                 path = Path(problem.filename or folder.path)
-                refusal = refused(path, "the disk refused it", problem)
+                refusal = write_refusal(path, "the disk refused it", problem)
                 _record_failure(job, folder, refusal)
                 raise refusal from None
             run_log.keep_traceback(problem)

@@ -34,7 +34,7 @@ from core.checkpoints.manifest import (
 )
 from core.checkpoints.writer_lock import WriterLock
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.ground.files import atomic_write, refused
+from core.ground.files import atomic_write, write_refusal
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -65,7 +65,7 @@ class CheckpointStore(AbstractContextManager["CheckpointStore"]):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise refused(folder, "cannot be made", problem) from None
+            raise write_refusal(folder, "cannot be made", problem) from None
         self._lock: WriterLock | None = WriterLock(folder)
 
     def write(self, checkpoint: Checkpoint) -> Path:
@@ -110,7 +110,7 @@ class CheckpointStore(AbstractContextManager["CheckpointStore"]):
         try:
             self._tidy(update)
         except OSError as problem:
-            raise refused(
+            raise write_refusal(
                 self.folder, f"{path.name} is written, but older ones cannot be removed", problem
             ) from None
         return path

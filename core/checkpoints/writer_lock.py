@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from core.ground.errors import ClusterError
-from core.ground.files import refused
+from core.ground.files import write_refusal
 
 LOCK = ".lock"
 _LONGEST = 64
@@ -34,7 +34,7 @@ class WriterLock:
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as problem:
-            raise refused(self._path, "cannot be locked", problem) from None
+            raise write_refusal(self._path, "cannot be locked", problem) from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._epoch = _epoch_in(_text(self._descriptor)) + 1
@@ -52,7 +52,7 @@ class WriterLock:
             ) from None
         except OSError as problem:
             os.close(self._descriptor)
-            raise refused(self._path, "cannot be locked", problem) from None
+            raise write_refusal(self._path, "cannot be locked", problem) from None
 
     def refuse_if_superseded(self) -> None:
         """Raise Superseded if another process has taken the lock since.
@@ -69,7 +69,7 @@ class WriterLock:
         except FileNotFoundError:
             now = ""
         except OSError as problem:
-            raise refused(self._path, "cannot be read", problem) from None
+            raise write_refusal(self._path, "cannot be read", problem) from None
         if _epoch_in(now) != self._epoch:
             if now:
                 who = _writer_in(now)

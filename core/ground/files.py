@@ -58,7 +58,7 @@ def atomic_stream(path: Path, otherwise: str = OTHER_RUNS) -> Iterator[BinaryIO]
         with whole_file(path) as stream:
             yield stream
     except OSError as problem:
-        raise refused(path, "cannot be written", problem, otherwise) from None
+        raise write_refusal(path, "cannot be written", problem, otherwise) from None
 
 
 @contextlib.contextmanager
@@ -112,7 +112,9 @@ def whole_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def refused(path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS) -> ClusterError:
+def write_refusal(
+    path: Path, what: str, problem: OSError, otherwise: str = OTHER_RUNS
+) -> ClusterError:
     """The error for a failed write: the file, what failed, the reason, the remedy."""
     if problem.errno in _FULL:
         remedy = "free some space"

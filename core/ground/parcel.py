@@ -68,7 +68,7 @@ def room_on_disk(folder: Path) -> int:
     return max(0, shutil.disk_usage(folder).free - LEFT_FREE_BYTES)
 
 
-def opened(stream: _Stream, most_bytes: int) -> tarfile.TarFile:
+def bounded_tar(stream: _Stream, most_bytes: int) -> tarfile.TarFile:
     """Open the tar in the stream. Its entries raise RefusedArchive beyond the bounds."""
     bounded: Any = BoundedStream(stream, most_bytes)
     return tarfile.open(fileobj=bounded, mode="r:")

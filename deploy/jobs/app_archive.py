@@ -12,7 +12,7 @@ from typing import BinaryIO
 from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
 from core.ground.errors import ClusterError
 from core.ground.files import NO_LINK, whole_folder
-from core.ground.parcel import RefusedArchive, extract, opened, tar_of
+from core.ground.parcel import RefusedArchive, bounded_tar, extract, tar_of
 
 _BLOCK_BYTES = 1 << 20
 MOST_ARCHIVE_BYTES = MOST_BYTES + MOST_FILES * (8 << 10) + _BLOCK_BYTES
@@ -59,7 +59,7 @@ def unpack(archive: Path, digest: str, into: Path) -> None:
 
 def _take_all(stream: BinaryIO, partial: Path) -> None:
     room_bytes = MOST_BYTES
-    with opened(stream, MOST_ARCHIVE_BYTES) as entries:
+    with bounded_tar(stream, MOST_ARCHIVE_BYTES) as entries:
         for count, entry in enumerate(entries, start=1):
             room_bytes -= entry.size
             if count > MOST_FILES or room_bytes < 0:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core.control.door import raise_limit
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.ground.files import atomic_write, parsed_json, refused
+from core.ground.files import atomic_write, parsed_json, write_refusal
 from core.ground.locks import FileLock, LockHeldError
 from core.inventory import Inventory, load
 from core.logs.terminal import say
@@ -131,7 +131,9 @@ def run(
             " restarted; wait for that pod to end, or delete it"
         ) from None
     except OSError as problem:
-        raise refused(runs, "the folder of the runs cannot be made or locked", problem) from None
+        raise write_refusal(
+            runs, "the folder of the runs cannot be made or locked", problem
+        ) from None
     with lock:
         return _run(inventory, job, overrides, identity, restarts, coordinator)
 

@@ -12,10 +12,10 @@ from core.ground.errors import ClusterError
 from core.ground.files import whole_folder
 from core.ground.parcel import (
     RefusedArchive,
+    bounded_tar,
     extract,
     is_plain_file,
     is_plain_name,
-    opened,
     room_on_disk,
 )
 
@@ -84,7 +84,7 @@ def _take_all(
     archive.seek(0)
     room = room_on_disk(partial)
     most_bytes = min(MOST_UNPACKED_BYTES, max(FREE_BYTES, MOST_RATIO * packed_bytes))
-    with gzip.open(archive) as unpacked, opened(unpacked, most_bytes) as members:
+    with gzip.open(archive) as unpacked, bounded_tar(unpacked, most_bytes) as members:
         for count, member in enumerate(members, start=1):
             if count > MOST_ENTRIES:
                 raise RefusedArchive(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.control.own_state import OTHERWISE, make, user_state
-from core.ground.files import atomic_write, read_json, refused
+from core.ground.files import atomic_write, read_json, write_refusal
 
 MOST = 1000
 """Submissions that stay, the latest ones."""
@@ -45,7 +45,7 @@ def keep(cluster: str, node: str, job_id: str, submission: Submission) -> None:
     try:
         make(path.parent)
     except OSError as problem:
-        raise refused(
+        raise write_refusal(
             path.parent, "the list of your jobs cannot be written", problem, OTHERWISE
         ) from None
     atomic_write(path, json.dumps(asdict(submission)).encode() + b"\n", OTHERWISE)

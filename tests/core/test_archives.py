@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.ground.parcel import RefusedArchive, extract, opened
+from core.ground.parcel import RefusedArchive, bounded_tar, extract
 
 MOST_BYTES = 1 << 20
 
@@ -24,7 +24,7 @@ def packed(name: str = "a", content: bytes = b"x", **more: object) -> io.BytesIO
 
 
 def taken(stream: io.BytesIO, folder: Path, name: str) -> None:
-    with opened(stream, MOST_BYTES) as archive:
+    with bounded_tar(stream, MOST_BYTES) as archive:
         for member in archive:
             extract(archive, member, folder, name)
 

@@ -15,7 +15,7 @@ from cluster.sweeps.driving.executors import Executor, RunAssignment
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
 from cluster.sweeps.schedule import RunExit, Schedule
 from core.ground.errors import ClusterError, ExitCode
-from core.ground.files import json_object, refused
+from core.ground.files import json_object, write_refusal
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Drive:
             folder.mkdir(parents=True, exist_ok=True)
             lease = Lease(run, executor, BoundedLog(folder.with_name(f"{run.id}.log")))
         except OSError as problem:
-            raise refused(folder, "the folder of the run cannot be made", problem) from None
+            raise write_refusal(folder, "the folder of the run cannot be made", problem) from None
         self.leases[executor.name] = lease
         try:
             self._hooks.before(folder)
