@@ -57,8 +57,8 @@ def why_root(proc: Path = Path("/proc/self"), account: int = ROLES_ACCOUNT) -> s
         pass
     else:
         return f"uid {account} is taken by account {holder}: give that account another uid"
-    held = int(_said(proc / "status")["CapEff"][0], 16)
-    if not (held >> CAP_SETUID & 1 and held >> CAP_SETGID & 1):
+    capabilities = int(_status_fields(proc / "status")["CapEff"][0], 16)
+    if not (capabilities >> CAP_SETUID & 1 and capabilities >> CAP_SETGID & 1):
         return "root may not change its account here: grant CAP_SETUID and CAP_SETGID"
     if not all(_maps((proc / name).read_text(), account) for name in ("uid_map", "gid_map")):
         return f"this user namespace has no uid and gid {account}: map 65536 of each"
@@ -92,26 +92,33 @@ def become(account: int) -> None:
         raise ClusterError(f"root cannot become uid {account}: {problem.strerror}") from None
     if dies_with_parent:
         die_with_parent(parent)  # the kernel forgets it with every change of account
-    left = [
+    privileged_threads = [
         task.name
         for task in Path("/proc/self/task").iterdir()
         if not _is_unprivileged(task / "status", account)
     ]
-    if left:
-        raise ClusterError(f"threads {', '.join(left)} are still more than uid {account}")
+    if privileged_threads:
+        raise ClusterError(
+            f"threads {', '.join(privileged_threads)} are still more than uid {account}"
+        )
 
 
 def _is_unprivileged(status: Path, account: int) -> bool:
     try:
-        said = _said(status)
+        fields = _status_fields(status)
     except (FileNotFoundError, ProcessLookupError):  # the thread has ended
         return True
-    wanted = [str(account)] * 4
-    none = all(int(said[name][0], 16) == 0 for name in ("CapPrm", "CapEff", "CapAmb"))
-    return said["Uid"] == wanted and said["Gid"] == wanted and not said["Groups"] and none
+    expected_ids = [str(account)] * 4
+    none = all(int(fields[name][0], 16) == 0 for name in ("CapPrm", "CapEff", "CapAmb"))
+    return (
+        fields["Uid"] == expected_ids
+        and fields["Gid"] == expected_ids
+        and not fields["Groups"]
+        and none
+    )
 
 
-def _said(status: Path) -> dict[str, list[str]]:
+def _status_fields(status: Path) -> dict[str, list[str]]:
     return {
         key: value.split()
         for key, _, value in (line.partition(":") for line in status.read_text().splitlines())

@@ -49,7 +49,7 @@ class Child(subprocess.Popen[bytes]):
 
     def __init__(
         self,
-        words: Sequence[str],
+        command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
@@ -72,7 +72,7 @@ class Child(subprocess.Popen[bytes]):
         else:
             prepare = before_exec
         super().__init__(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

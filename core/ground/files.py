@@ -152,10 +152,10 @@ def parsed_json(content: str | bytes | bytearray, **options: Any) -> Any:
     walks or writes it afterwards would end in a RecursionError.
     """
     try:
-        found = json.loads(content, **options)
+        document = json.loads(content, **options)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    level = [found]
+    level = [document]
     for _ in range(MOST_LEVELS):
         level = [
             inner
@@ -165,7 +165,7 @@ def parsed_json(content: str | bytes | bytearray, **options: Any) -> Any:
             if isinstance(inner, dict | list)
         ]
         if not level:
-            return found
+            return document
     raise ValueError("nested too deeply")
 
 
@@ -187,11 +187,11 @@ def read_json(path: Path, most_bytes: int = LARGEST_OF_RUN) -> Any:
 def json_object(path: Path) -> dict[str, Any] | None:
     """The object in this file; None where there is none."""
     try:
-        found = read_json(path)
+        document = read_json(path)
     except (OSError, ValueError):
         return None
-    if isinstance(found, dict):
-        return found
+    if isinstance(document, dict):
+        return document
     return None
 
 
@@ -200,10 +200,10 @@ def read_object(path: Path, most_bytes: int, schema: int) -> dict[str, Any]:
 
     Raises OSError, and ValueError for a longer file, no JSON, or another schema.
     """
-    found = read_json(path, most_bytes)
-    if not isinstance(found, dict) or found.get("schema") != schema:
+    document = read_json(path, most_bytes)
+    if not isinstance(document, dict) or document.get("schema") != schema:
         raise ValueError(f'no object with "schema": {schema}')
-    return found
+    return document
 
 
 PREPARED_VARIABLE = "PSCLUSTER_PREPARED"

@@ -95,14 +95,14 @@ def extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, nam
     elsewhere, where that file is there already, and for what is no plain file; tarfile.TarError,
     OSError.
     """
-    parts = PurePosixPath(name).parts
-    if is_plain_file(member) and parts and all(map(is_plain_name, parts)):
+    segments = PurePosixPath(name).parts
+    if is_plain_file(member) and segments and all(map(is_plain_name, segments)):
         content = archive.extractfile(member)
     else:
         content = None
     if content is None:
         raise RefusedArchive(f"{name!r:.80} is no plain file with a plain name")
-    path = folder.joinpath(*parts)
+    path = folder.joinpath(*segments)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with content, path.open("xb") as file:
@@ -115,10 +115,10 @@ def extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, nam
 
 def tar_of(files: Iterable[tuple[str, bytes]]) -> bytes:
     """Return a tar of files by name; the same files give the same bytes."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()

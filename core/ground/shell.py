@@ -47,24 +47,26 @@ def reached_directly(environment: Mapping[str, str], hosts: Iterable[str]) -> di
     """
     if not any(environment.get(name) or environment.get(name.upper()) for name in PROXIES):
         return {}
-    wanted = list(dict.fromkeys(hosts))
-    known = [environment.get(name, "") for name in NO_PROXY]
+    direct_hosts = list(dict.fromkeys(hosts))
+    exceptions = [environment.get(name, "") for name in NO_PROXY]
     names = [
         name
-        for name, value in zip(NO_PROXY, known, strict=True)
+        for name, value in zip(NO_PROXY, exceptions, strict=True)
         if value or name != "no_grpc_proxy"
     ]
     either = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    if "*" in map(str.strip, known):  # means all hosts, but only alone, and not to gRPC
+    if "*" in map(str.strip, exceptions):  # means all hosts, but only alone, and not to gRPC
         names.append("no_grpc_proxy")
-    made = {}
+    variables = {}
     for name in dict.fromkeys(names):
         listed = [
-            one.strip() for one in (environment.get(name) or either).split(",") if one.strip()
+            entry.strip() for entry in (environment.get(name) or either).split(",") if entry.strip()
         ]
         everything = listed == ["*"] and name != "no_grpc_proxy"
         if everything:
-            made[name] = "*"
+            variables[name] = "*"
         else:
-            made[name] = ",".join([*listed, *(host for host in wanted if host not in listed)])
-    return made
+            variables[name] = ",".join(
+                [*listed, *(host for host in direct_hosts if host not in listed)]
+            )
+    return variables

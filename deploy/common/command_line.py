@@ -15,26 +15,28 @@ Words = list[str] | tuple[str, ...]
 list."""
 
 
-def quoted(*words: Word) -> str:
+def quoted(*arguments: Word) -> str:
     """These words for a POSIX shell, each one argument however it is spelled.
 
     Raises ValueError for a word that no shell can take.
     """
-    return shlex.join(checked(words))
+    return shlex.join(checked(arguments))
 
 
-def checked(words: Iterable[Word]) -> list[str]:
+def checked(arguments: Iterable[Word]) -> list[str]:
     """The words as strings.
 
     Raises TypeError for a string in the place of a list, ValueError for a NUL byte.
     """
-    if isinstance(words, str):
-        raise TypeError(f"expected an argument list, got the string {words!r}: split it into words")
-    made = [str(word) for word in words]
-    bad = next((word for word in made if "\0" in word), None)
+    if isinstance(arguments, str):
+        raise TypeError(
+            f"expected an argument list, got the string {arguments!r}: split it into words"
+        )
+    strings = [str(word) for word in arguments]
+    bad = next((word for word in strings if "\0" in word), None)
     if bad is not None:
         raise ValueError(f"expected an argument of a command, got {bad!r}: it holds a NUL byte")
-    return made
+    return strings
 
 
 def shell(script: str, *arguments: Word) -> list[str]:
@@ -45,21 +47,21 @@ def shell(script: str, *arguments: Word) -> list[str]:
     return ["sh", "-c", script, "sh", *checked(arguments)]
 
 
-def as_account(words: Words, *, root: bool = False, user: str | None = None) -> list[str]:
+def as_account(command: Words, *, root: bool = False, user: str | None = None) -> list[str]:
     """The command as the account `user`, as root, or as the account that is logged in."""
     if user is not None:
-        return ["sudo", "-n", "-u", user, "--", *checked(words)]
+        return ["sudo", "-n", "-u", user, "--", *checked(command)]
     if root:
-        return ["sudo", "-n", "--", *checked(words)]
-    return checked(words)
+        return ["sudo", "-n", "--", *checked(command)]
+    return checked(command)
 
 
-def command(words: str, inventory: Path) -> str:
+def command(action: str, inventory: Path) -> str:
     """Return the line to type for these words after `fab`: `fab deploy stop --inventory pi.yaml`.
 
     The inventory is written as this call found it.
     """
-    return f"fab {words} --inventory {quoted(inventory)}"
+    return f"fab {action} --inventory {quoted(inventory)}"
 
 
 def settings(overrides: Iterable[str]) -> list[str]:
@@ -71,7 +73,7 @@ def named(return_code: int) -> str:
     """`exit code 20 (PORT_TAKEN)`, `signal 9 (SIGKILL)`; a code without a name is its number."""
     if return_code < 0:
         number = -return_code
-        if number in {int(known) for known in Signals}:
+        if number in {int(signal) for signal in Signals}:
             name = Signals(number).name
         else:
             name = "unknown"

@@ -10,12 +10,12 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def waiting_for(words: str, *, quiet: bool = False) -> Iterator[Say]:
+def waiting_for(purpose: str, *, quiet: bool = False) -> Iterator[Say]:
     """Say on standard error what the wait is for, and each update; the line goes at the end."""
     if quiet or not is_animated(sys.stderr):
         yield lambda words: None
         return
     from core.logs.screen import spinner
 
-    with spinner(words, error=True) as update:
+    with spinner(purpose, error=True) as update:
         yield update
