@@ -9,6 +9,7 @@ import errno
 import glob
 import json
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ OTHER_RUNS = "change `runs`"
 PARTIAL = ".partial"
 """Suffix of the name of a temporary file; the name starts with a dot and the final name."""
 
-_ENDS = ("partial", "old")
+_REPLACED = ".old"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -77,7 +78,41 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-    _sync(path.parent)
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def folder_beside(path: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Make a folder beside `path`; it goes at the end of the block, unless it got another name.
+
+    What killed processes of this machine left there goes first. Raises OSError.
+    """
+    prefix = f".{path.name}.{os.uname().nodename}@"
+    for leftover in path.parent.glob(f"{glob.escape(prefix)}*{PARTIAL}"):
+        process = leftover.name.removeprefix(prefix).partition("-")[0]
+        if process.isdecimal() and not Path("/proc", process).exists():
+            shutil.rmtree(leftover, ignore_errors=True)
+    partial = path.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        partial.mkdir(mode)
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def take_name(partial: Path, path: Path) -> None:
+    """Give a finished folder its name, which nothing may have, a link to nowhere neither.
+
+    Raises FileExistsError, OSError; `partial` is then where it was.
+    """
+    path.mkdir()  # rename() alone would replace an empty folder
+    try:
+        partial.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        raise
+    sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -87,29 +122,26 @@ def whole_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
     What is there meanwhile goes last, and comes back if the new folder cannot take its place; the
     next call restores what a kill between the two left. Raises OSError.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{_ENDS[0]}")
-    old = path.with_name(f".{path.name}.{os.getpid()}.{_ENDS[1]}")
+    replaced = f".{glob.escape(path.name)}.*{_REPLACED}"
     if not os.path.lexists(path):
-        replaced = path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")
-        if latest := max(replaced, key=lambda folder: folder.stat().st_mtime, default=None):
+        folders = path.parent.glob(replaced)
+        if latest := max(folders, key=lambda folder: folder.stat().st_mtime, default=None):
             latest.rename(path)
-    # Those of killed processes: with `path` there, an old one only waits for its removal.
-    for leftover in (partial, *path.parent.glob(f".{glob.escape(path.name)}.*.{_ENDS[1]}")):
+    # Those of killed processes: with `path` there, a replaced one only waits for its removal.
+    for leftover in path.parent.glob(replaced):
         shutil.rmtree(leftover, ignore_errors=True)
-    try:
-        partial.mkdir(mode)
+    with folder_beside(path, mode) as partial:
         yield partial
+        replaced_folder = path.with_name(f".{path.name}.{os.getpid()}{_REPLACED}")
         if os.path.lexists(path):
-            path.rename(old)
+            path.rename(replaced_folder)
         try:
             partial.rename(path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
-                old.rename(path)
+                replaced_folder.rename(path)
             raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced_folder, ignore_errors=True)
 
 
 def write_refusal(
@@ -125,7 +157,8 @@ def write_refusal(
     return ClusterError(f"{path}: {what} ({problem.strerror}): {remedy} or {otherwise}")
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make names in the folder last through a power cut. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,15 @@
-"""A lock of one process, which the kernel gives back however that process ends (flock(2))."""
+"""Locks that the kernel gives back however their process ends (flock(2))."""
 
+import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
+_PAUSE_SECONDS = 0.02
 
 
 class LockHeldError(Exception):
@@ -25,12 +28,12 @@ class FileLock:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _PROBE_SECONDS
-        while not _try_lock(self._descriptor):
+        while not could_take(self._descriptor):
             if time.monotonic() > deadline:
                 pid = _read_pid(self._descriptor)
                 os.close(self._descriptor)
                 raise LockHeldError(path, pid)
-            time.sleep(0.02)
+            time.sleep(_PAUSE_SECONDS)
         os.truncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -51,19 +54,48 @@ def held_by(path: Path) -> int | None:
         return None
     try:
         deadline = time.monotonic() + _PROBE_SECONDS
-        while not _try_lock(descriptor):
+        while not could_take(descriptor):
             pid = _read_pid(descriptor)
             if pid is not None or time.monotonic() > deadline:
                 return pid
-            time.sleep(0.02)  # taken a moment ago, not signed yet
+            time.sleep(_PAUSE_SECONDS)  # taken a moment ago, not signed yet
         return None
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of the file, which is made where there is none.
+
+    Raises OSError; BlockingIOError where another process holds it and this one may not `wait`.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take(descriptor, wait=wait)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def take(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
+    """Lock an open file or folder until its last descriptor is closed.
+
+    Many processes may hold it `shared`. Raises BlockingIOError where it is held otherwise and this
+    process may not `wait`; OSError on a file system without locks.
+    """
+    operation = fcntl.LOCK_EX
+    if shared:
+        operation = fcntl.LOCK_SH
+    if not wait:
+        operation |= fcntl.LOCK_NB
+    fcntl.flock(descriptor, operation)
+
+
+def could_take(descriptor: int) -> bool:
+    """Lock an open file, and return whether that succeeded. Raises OSError as `take` does."""
+    try:
+        take(descriptor)
     except BlockingIOError:
         return False
     return True

@@ -1,12 +1,13 @@
 """A file is on the disk before its name is, and the name before the call returns."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.ground.files import atomic_write, whole_folder
+from core.ground.files import atomic_write, folder_beside, take_name, whole_folder
 
 
 def test_the_content_is_synced_then_named_then_the_name_is_synced(
@@ -86,9 +87,22 @@ def test_what_was_there_comes_back_when_a_rename_fails(
 
 def test_what_killed_processes_left_is_no_obstacle_and_goes(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    for end in (f"{os.getpid()}.partial", f"{os.getpid()}.old", "1.old"):
+    node = os.uname().nodename
+    for end in (f"{node}@99999999-a.partial", f"{node}@1-a.partial", "1.old"):
         (tmp_path / f".run.{end}").mkdir()
         (tmp_path / f".run.{end}" / "stale").touch()
     run.mkdir()
     fill(run, "first")
-    assert held(tmp_path) == {"run/log": "first"}
+    assert held(tmp_path) == {"run/log": "first", f".run.{node}@1-a.partial/stale": ""}
+
+
+def test_a_finished_folder_takes_no_name_that_anything_has(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("empty", "link", "free"):
+        with folder_beside(tmp_path / name) as partial:
+            (partial / "log").write_text(name)
+            with contextlib.nullcontext() if name == "free" else pytest.raises(FileExistsError):
+                take_name(partial, tmp_path / name)
+    assert held(tmp_path) == {"free/log": "free"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "free", "link"]

@@ -154,7 +154,7 @@ def test_an_error_behind_the_manifest_leaves_the_checkpoint_that_it_names(
 
     with CheckpointStore(tmp_path) as store:
         store.write(numbered(1))
-        monkeypatch.setattr(core.ground.files, "_sync", sync)
+        monkeypatch.setattr(core.ground.files, "sync_folder", sync)
         with pytest.raises(ClusterError, match="Input/output error"):
             store.write(numbered(2))
     assert newest(tmp_path) == (2, ())
@@ -214,7 +214,7 @@ def test_folders_that_a_file_system_cannot_sync_are_taken_as_they_are() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         os.fsync(descriptor := os.open("/proc", os.O_RDONLY))
     os.close(descriptor)
-    core.ground.files._sync(Path("/proc"))
+    core.ground.files.sync_folder(Path("/proc"))
 
 
 def test_leftovers_of_a_killed_writer_go_with_the_next_write(tmp_path: Path) -> None:
