@@ -50,17 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The last line on standard output says where the result is.
     """
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     if arguments is None:
-        given.words = sys.argv[1:]
+        options.command_line = sys.argv[1:]
     else:
-        given.words = list(arguments)
-    log = JobLogging(for_programs=given.log_format == "json")
+        options.command_line = list(arguments)
+    log = JobLogging(for_programs=options.log_format == "json")
     raise_limit()
     with Cancel() as cancel:
         try:
-            inventory = load(given.inventory, given.set)
-            log = _log(given, inventory)
+            inventory = load(options.inventory, options.set)
+            log = _log(options, inventory)
             os.environ.update(
                 reached_directly(os.environ, (task.host for task in inventory.tasks()))
             )
@@ -68,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 adopt(inventory.path, inventory.cluster)
             if arguments is None:
                 take()
-            if given.trust_app is not None:
-                trust(given.trust_app)
-            plan_of = {"run": _program, "sweep": _sweep}.get(given.job, _training)
-            return _run(plan_of(given, inventory, log), given, log, cancel)
+            if options.trust_app is not None:
+                trust(options.trust_app)
+            plan_of = {"run": _program, "sweep": _sweep}.get(options.job, _training)
+            return _run(plan_of(options, inventory, log), options, log, cancel)
         except ClusterError as problem:
             log.end_with(problem)
             return problem.exit_code
@@ -139,14 +139,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _log(given: argparse.Namespace, inventory: Inventory) -> JobLogging:
+def _log(options: argparse.Namespace, inventory: Inventory) -> JobLogging:
     written = LogSettings(inventory.logging.format, inventory.logging.level)
-    settings = given_or(given.log_format, given.log_level, written)
+    settings = given_or(options.log_format, options.log_level, written)
     SPEAKER.address = inventory.task("coordinator", 0).address
     # A person at a terminal is shown words unless they asked this process itself for something
     # else.
     for_programs = settings.format == "json" and (
-        given.log_format == "json" or not sys.stderr.isatty()
+        options.log_format == "json" or not sys.stderr.isatty()
     )
     return JobLogging(settings, for_programs=for_programs)
 
@@ -163,13 +163,13 @@ class JobPlan:
     shows_bars: bool = True
 
 
-def _run(plan: JobPlan, given: argparse.Namespace, log: JobLogging, cancel: Cancel) -> int:
+def _run(plan: JobPlan, options: argparse.Namespace, log: JobLogging, cancel: Cancel) -> int:
     """Make the job, run it, say where its result is."""
     from cluster.jobs.lifecycle import JobContext, conduct
     from cluster.jobs.progress import Display
     from cluster.jobs.status_watch import StatusWatch
 
-    display = Display(quiet=given.quiet or log.for_programs)
+    display = Display(quiet=options.quiet or log.for_programs)
     context = JobContext(
         plan.inventory,
         display,
@@ -177,13 +177,13 @@ def _run(plan: JobPlan, given: argparse.Namespace, log: JobLogging, cancel: Canc
         plan.resumed,
         plan.app,
         plan.chaos,
-        muted=given.member == "node",
+        muted=options.member == "node",
     )
     with display if plan.shows_bars else nullcontext():
         job = plan.make(context)
         for note in () if plan.app is None else plan.app.notes:
             display.say(note)
-        if given.member is not None:
+        if options.member is not None:
             from cluster.sweeps.driving.member import MemberReport
 
             job.stream.add(MemberReport().consume)
@@ -193,49 +193,49 @@ def _run(plan: JobPlan, given: argparse.Namespace, log: JobLogging, cancel: Canc
         except ClusterError as problem:
             last = problem.exit_code == ExitCode.FAILED  # no other attempt follows
             if last and job.result_path is not None:
-                _say_where(job.result_path, given.json, log)
+                _say_where(job.result_path, options.json, log)
             raise
-    _say_where(path, given.json, log)
+    _say_where(path, options.json, log)
     if result["status"] == "cancelled":
         return ExitCode.CANCELLED
     return ExitCode.DONE
 
 
-def _training(given: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
+def _training(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
     """Plan a job that computes with TensorFlow."""
     from core.data import find_source
     from core.data.source import PROJECT_ROOT
     from core.ground.files import user_cache
 
-    if given.member == "node":  # what it prepares is for itself, on its own disk
+    if options.member == "node":  # what it prepares is for itself, on its own disk
         inventory = inventory.model_copy(update={"storage": None})
     # Settled before any code of an app runs: its threads may change the working folder, and ours
     # write the run.
     inventory = inventory.model_copy(update={"runs": os.path.abspath(inventory.runs)})
-    resumed = _run_to_resume(given, Path(inventory.runs))
-    chaos = _faults(given)
-    if given.job == "evaluate":
+    resumed = _run_to_resume(options, Path(inventory.runs))
+    chaos = _faults(options)
+    if options.job == "evaluate":
         inventory = _with_run(inventory)
-    app = _app(given, inventory, resumed)
+    app = _app(options, inventory, resumed)
     if app is not None and app.environment:
-        continue_in(environments(inventory), app.environment, ["cluster", *given.words])
+        continue_in(environments(inventory), app.environment, ["cluster", *options.command_line])
     inventory = with_app(inventory, app)
-    log.to_terminal(quiet=given.quiet)
-    if given.job in ("train", "cv", "evaluate") and app is None:
+    log.to_terminal(quiet=options.quiet)
+    if options.job in ("train", "cv", "evaluate") and app is None:
         # A wrong path is an error at once, not after TensorFlow is loaded.
         data = inventory.jobs.train.data
         find_source(data.source, os.environ, PROJECT_ROOT, user_cache(), data.format)
-    os.environ.update(_own_devices(given.job, inventory))
+    os.environ.update(_own_devices(options.job, inventory))
     # TensorFlow takes seconds to import: not before the inventory is known to be good, and before
     # there are threads.
     from core.engine.environment import loading_quietly
 
-    if not given.quiet and not log.for_programs and sys.stderr.isatty():
+    if not options.quiet and not log.for_programs and sys.stderr.isatty():
         say("starting the coordinator (TensorFlow takes some seconds to load)", error=True)
     with loading_quietly():
         import core.engine.graph_options  # noqa: F401  (loads TensorFlow)
 
-        job_of = getattr(import_module(f"cluster.jobs.{given.job}"), JOBS[given.job])
+        job_of = getattr(import_module(f"cluster.jobs.{options.job}"), JOBS[options.job])
     return JobPlan(inventory, job_of, resumed, app, chaos)
 
 
@@ -252,71 +252,77 @@ def _own_devices(job: str, inventory: Inventory) -> Mapping[str, str]:
     return visible(train.device.kind, used, whole=not train.device.memory_growth)
 
 
-def _program(given: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
+def _program(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
     """Plan the job `run`. This process stays without TensorFlow."""
     from cluster.programs.job import ProgramRun
     from cluster.programs.request import ProgramRequest, program_file
 
-    request = ProgramRequest.of_text(given.wish or "")
+    request = ProgramRequest.of_text(options.wish or "")
     program_file(request.program)
     if request.python:
         hold(Path(request.python).parents[1])
-    resumed = _run_to_resume(given, Path(inventory.runs))
-    log.to_terminal(quiet=given.quiet)
-    make = partial(ProgramRun, request=request, quiet=given.quiet)
+    resumed = _run_to_resume(options, Path(inventory.runs))
+    log.to_terminal(quiet=options.quiet)
+    make = partial(ProgramRun, request=request, quiet=options.quiet)
     # A live bar would write over what the program prints.
     return JobPlan(inventory, make, resumed, shows_bars=False)
 
 
-def _sweep(given: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
+def _sweep(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
     """Plan the job `sweep`. This process stays without TensorFlow."""
     from cluster.sweeps.driving.job import SweepInput, SweepRun
     from cluster.sweeps.driving.places import beside_the_training
     from cluster.sweeps.sweep_file import read
 
-    if given.sweep is None:
+    if options.sweep is None:
         raise UsageError("--sweep: expected the file of a sweep, e.g. sweeps/example.yaml")
-    if given.driver_environment:
-        continue_in(environments(inventory), given.driver_environment, ["cluster", *given.words])
-    sweep = read(Path(given.sweep))
-    resumed = _run_to_resume(given, Path(inventory.runs))
-    app = app_to_train(inventory, resumed, given.environment)
+    if options.driver_environment:
+        continue_in(
+            environments(inventory), options.driver_environment, ["cluster", *options.command_line]
+        )
+    sweep = read(Path(options.sweep))
+    resumed = _run_to_resume(options, Path(inventory.runs))
+    app = app_to_train(inventory, resumed, options.environment)
     if sweep.placement == "cluster":
         inventory = beside_the_training(inventory)
-    log.to_terminal(quiet=given.quiet)
+    log.to_terminal(quiet=options.quiet)
     if app is not None and app.environment:
         flags = ["--environment", app.environment]
     else:
         flags = []
-    order = SweepInput(sweep, Path(given.sweep), given.set, flags)
+    order = SweepInput(sweep, Path(options.sweep), options.set, flags)
     return JobPlan(inventory, partial(SweepRun, order=order), resumed, app)
 
 
-def _run_to_resume(given: argparse.Namespace, runs: Path) -> Path | None:
+def _run_to_resume(options: argparse.Namespace, runs: Path) -> Path | None:
     from cluster.jobs.run_folder import newest_unfinished, unfinished
 
-    if given.resume is None:
+    if options.resume is None:
         return None
-    if given.job not in RESUMABLE:
+    if options.job not in RESUMABLE:
         raise UsageError(
-            f"--resume: only train, cv, run and sweep can be resumed; run {given.job} again"
+            f"--resume: only train, cv, run and sweep can be resumed; run {options.job} again"
         )
-    if given.resume:
-        return unfinished(Path(given.resume).absolute())
-    return newest_unfinished(runs, given.job)
+    if options.resume:
+        return unfinished(Path(options.resume).absolute())
+    return newest_unfinished(runs, options.job)
 
 
-def _app(given: argparse.Namespace, inventory: Inventory, resumed: Path | None) -> AppOfRun | None:
-    if given.job in ("train", "cv"):
-        app = app_to_train(inventory, resumed, given.environment, member=given.member is not None)
+def _app(
+    options: argparse.Namespace, inventory: Inventory, resumed: Path | None
+) -> AppOfRun | None:
+    if options.job in ("train", "cv"):
+        app = app_to_train(
+            inventory, resumed, options.environment, member=options.member is not None
+        )
         # The driver put the copy there, and it does not know which environment this node has for
         # it.
-        if app is None or given.member is None:
+        if app is None or options.member is None:
             return app
-        return replace(app, environment=given.environment)
-    if given.job == "evaluate":
+        return replace(app, environment=options.environment)
+    if options.job == "evaluate":
         return app_to_evaluate(
-            inventory, Path(inventory.jobs.evaluate.run or ""), given.environment
+            inventory, Path(inventory.jobs.evaluate.run or ""), options.environment
         )
     return None
 
@@ -337,31 +343,31 @@ def _with_run(inventory: Inventory) -> Inventory:
     )
 
 
-def _faults(given: argparse.Namespace) -> "ChaosPlan | None":
+def _faults(options: argparse.Namespace) -> "ChaosPlan | None":
     from core.engine.chaos import ChaosPlan
 
-    if given.chaos is None:
+    if options.chaos is None:
         return None
-    plan = ChaosPlan.parse(given.chaos)
+    plan = ChaosPlan.parse(options.chaos)
     plan.refuse(
-        given.job,
+        options.job,
         supervised=bool(os.environ.get("PSCLUSTER_SUPERVISOR")),
-        goes_on=given.job == "train",
+        goes_on=options.job == "train",
     )
     return plan
 
 
 def _say_where(path: Path, as_json: bool, log: JobLogging) -> None:
     if path.is_relative_to(Path.cwd()):
-        shown = os.path.relpath(path)
+        path_text = os.path.relpath(path)
     else:
-        shown = str(path)
+        path_text = str(path)
     if not as_json:
-        say(f"result: {shown}")
+        say(f"result: {path_text}")
         return
-    say_json({**read_json(path), "result_path": shown})
+    say_json({**read_json(path), "result_path": path_text})
     if not log.for_programs:
-        say(f"result: {shown}", error=True)
+        say(f"result: {path_text}", error=True)
 
 
 if __name__ == "__main__":

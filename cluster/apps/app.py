@@ -35,7 +35,7 @@ TAKES = {
 TASKS = ("classification", "multilabel", "regression")
 LONGEST_REASON = 300
 WRAPPED = "Exception encountered when calling"
-"""How Keras begins a message around that of a layer."""
+"""The beginning of a message that Keras puts around that of a layer."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -59,11 +59,11 @@ class App:
     read_from: Path | None = None
     guest: Guest = field(default_factory=Guest, compare=False)
     notes: tuple[str, ...] = ()
-    """On what the cluster does not read of it."""
+    """Lines on what the cluster does not read of it."""
 
     @property
     def folder(self) -> Path:
-        """Where the app's other files are."""
+        """Return the folder of the app's other files."""
         return (self.read_from or self.file).parent
 
     @property
@@ -97,7 +97,7 @@ class App:
 
 
 def name_of(source: Path) -> str:
-    """What an app is called: its folder, or its file without the ending."""
+    """Return the name of an app: its folder, or its file without the ending."""
     if source.is_dir():
         return source.resolve().name
     return source.stem
@@ -134,20 +134,22 @@ def load(path: Path, name: str | None = None, read_from: Path | None = None) -> 
     guest = Guest()
     with guest.inside(imported):
         module = _imported(imported, file)
-    found = {name: value for name in TAKES if (value := getattr(module, name, None)) is not None}
-    for function, value in found.items():
+    functions = {
+        name: value for name in TAKES if (value := getattr(module, name, None)) is not None
+    }
+    for function, value in functions.items():
         _check(file, function, value)
-    if "model" in found and ("init" in found or "forward" in found):
+    if "model" in functions and ("init" in functions or "forward" in functions):
         raise AppError(
             f"{file}: expected model(), or init() and forward(), got both: keep one of them"
         )
-    if ("init" in found) != ("forward" in found):
-        if "init" in found:
-            there, missing = ("init", "forward")
+    if ("init" in functions) != ("forward" in functions):
+        if "init" in functions:
+            present, missing = ("init", "forward")
         else:
-            there, missing = ("forward", "init")
-        raise AppError(f"{file}: {there}() without {missing}(): a model without Keras needs both")
-    if not {"model", "init", "data"} & set(found):
+            present, missing = ("forward", "init")
+        raise AppError(f"{file}: {present}() without {missing}(): a model without Keras needs both")
+    if not {"model", "init", "data"} & set(functions):
         names = [name for name in vars(module) if not name.startswith("_")]
         close = [
             f"{match[0]} looks like {name}"
@@ -168,7 +170,7 @@ def load(path: Path, name: str | None = None, read_from: Path | None = None) -> 
             f"{file}: task: expected {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}"
         )
     notes = tuple(notes_on_unread(module, TAKES))
-    return App(name or name_of(path), file, task, found, read_from, guest, notes)
+    return App(name or name_of(path), file, task, functions, read_from, guest, notes)
 
 
 def _kind(path: Path) -> str:
@@ -179,7 +181,7 @@ def _kind(path: Path) -> str:
     return "nothing there"
 
 
-def _imported(file: Path, shown: Path) -> ModuleType:
+def _imported(file: Path, app_file: Path) -> ModuleType:
     name = module_name_of(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -205,7 +207,7 @@ def _imported(file: Path, shown: Path) -> ModuleType:
             )
         else:
             remedy = ""
-        where = _where(problem, shown, file)
+        where = _where(problem, app_file, file)
         raise AppError(f"{where}: cannot be imported: {_reason(problem)}{remedy}") from problem
     finally:
         sys.dont_write_bytecode = before
@@ -213,24 +215,24 @@ def _imported(file: Path, shown: Path) -> ModuleType:
 
 
 def _check(file: Path, name: str, value: Any) -> None:
-    wanted = TAKES[name]
-    shown = f"{name}({', '.join(wanted)})"
+    parameters = TAKES[name]
+    declaration = f"{name}({', '.join(parameters)})"
     if not callable(value) or hasattr(value, "get_config"):
-        got = type(value).__name__
+        description = type(value).__name__
         if callable(value):  # of Keras, and without its package this process knows none of it
-            got = f"one of Keras, a {got}: write def {shown}: return it"
-        raise AppError(f"{file}: {name}: expected a function {shown}, got {got}")
+            description = f"one of Keras, a {description}: write def {declaration}: return it"
+        raise AppError(f"{file}: {name}: expected a function {declaration}, got {description}")
     if inspect.iscoroutinefunction(value):
-        raise AppError(f"{file}: {name}: expected a plain function {shown}, got an async one")
+        raise AppError(f"{file}: {name}: expected a plain function {declaration}, got an async one")
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(*wanted)
+        signature.bind(*parameters)
     except TypeError:
         raise AppError(
-            f"{file}: {name}: expected a function {shown}, got {name}{signature}"
+            f"{file}: {name}: expected a function {declaration}, got {name}{signature}"
         ) from None
 
 
@@ -270,9 +272,9 @@ def _reason(problem: BaseException) -> str:
     ]
     text = " ".join((paragraphs or [""])[0].split())
     if len(text) <= LONGEST_REASON:
-        shown = text
+        message = text
     else:
-        shown = f"{text[:LONGEST_REASON]}..."
-    if shown:
-        return f"{type(problem).__name__}: {shown}"
+        message = f"{text[:LONGEST_REASON]}..."
+    if message:
+        return f"{type(problem).__name__}: {message}"
     return type(problem).__name__

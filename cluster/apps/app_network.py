@@ -45,7 +45,7 @@ class Kind:
 
     @property
     def problem(self) -> Problem:
-        """What a network needs of it."""
+        """Return what a network needs of it."""
         return Problem(self.input_shape, self.outputs, input_dtype=self.input_dtype)
 
 
@@ -85,7 +85,7 @@ class AppNetwork(Network):
         self.seed = seed
         self.objective = objective_of(app, kind)
         self.gradient_notes: list[str] = []
-        """On weights that no gradient reaches."""
+        """Lines on weights that no gradient reaches."""
 
     def notes(self) -> list[str]:
         """Lines that a person should read before a long training."""
@@ -119,13 +119,15 @@ class AppNetwork(Network):
         """Return what the app's augment() makes of both; without one they stay as they are."""
         if not self.app.has("augment"):
             return inputs, targets
-        own = tf.random.experimental.stateless_fold_in(seed, AUGMENTATION, alg="philox")
-        found = traced_call(self.app, "augment", inputs, targets, own)
-        if not isinstance(found, tuple) or len(found) != 2:
+        augmentation_seed = tf.random.experimental.stateless_fold_in(
+            seed, AUGMENTATION, alg="philox"
+        )
+        examples = traced_call(self.app, "augment", inputs, targets, augmentation_seed)
+        if not isinstance(examples, tuple) or len(examples) != 2:
             raise AppError(
-                f"{self.app.file}: augment(): expected (x, y), got {type(found).__name__}"
+                f"{self.app.file}: augment(): expected (x, y), got {type(examples).__name__}"
             )
-        return found
+        return examples
 
     @override
     def describe(self) -> dict[str, object]:

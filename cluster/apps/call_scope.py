@@ -26,8 +26,8 @@ def is_seed(variable: Any) -> bool:
 
 def seed_of_site(seed: Any, site: int, dtype: str) -> Any:
     """The state, (2,), of the generator number `site` in a call with `seed`, int32 (2,)."""
-    own = tf.random.experimental.stateless_fold_in(seed, site, alg="philox")
-    return tf.cast(tf.bitcast(own, tf.uint32), dtype)
+    site_seed = tf.random.experimental.stateless_fold_in(seed, site, alg="philox")
+    return tf.cast(tf.bitcast(site_seed, tf.uint32), dtype)
 
 
 def _graph() -> Any:
@@ -36,7 +36,7 @@ def _graph() -> Any:
     return tf.compat.v1.get_default_graph()
 
 
-class _Held:
+class _GraphVariable:
     """A value in a variable of the graph."""
 
     def __init__(self, value: Any) -> None:
@@ -81,7 +81,7 @@ class CallScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no typ
         self._before = dict(self.state_mapping)
         self._known = {id(variable): variable for variable in variables}
         self._looped = [id(variable) for variable in looped]
-        self._held: dict[int, _Held] = {}
+        self._graph_variables: dict[int, _GraphVariable] = {}
         self._seed, self._sites = seed, sum(map(is_seed, variables))
         self._own_graph: Any = None
         self.changed_inside: dict[int, Any] = {}
@@ -94,27 +94,29 @@ class CallScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no typ
 
     def __enter__(self) -> Any:
         self._own_graph = _graph()
-        self._held = {key: _Held(self.state_mapping[key]) for key in self._looped}
+        self._graph_variables = {
+            key: _GraphVariable(self.state_mapping[key]) for key in self._looped
+        }
         return super().__enter__()
 
     def __exit__(self, *problem: Any) -> None:
         super().__exit__(*problem)
         if problem and problem[0] is not None:
             return
-        for key, held in self._held.items():
-            self.state_mapping[key] = held.read()
-            held.end()
-        self._held = {}
+        for key, graph_variable in self._graph_variables.items():
+            self.state_mapping[key] = graph_variable.read()
+            graph_variable.end()
+        self._graph_variables = {}
 
     @override
     def get_current_value(self, variable: Any) -> Any:
         key = id(variable)
-        if key not in self._known and key not in self._held:
+        if key not in self._known and key not in self._graph_variables:
             self._meet(variable)
-        held = self._held.get(key)
-        if held is None:
+        graph_variable = self._graph_variables.get(key)
+        if graph_variable is None:
             return super().get_current_value(variable)
-        return held.read()
+        return graph_variable.read()
 
     @override
     def add_update(self, update: tuple[Any, Any]) -> None:
@@ -123,11 +125,11 @@ class CallScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no typ
         inside = _graph() is not self._own_graph
         if inside:
             self.changed_inside[key] = variable
-        if key not in self._known and key not in self._held:
+        if key not in self._known and key not in self._graph_variables:
             self._meet(variable)
-        held = self._held.get(key)
-        if held is not None:
-            held.write(value)
+        graph_variable = self._graph_variables.get(key)
+        if graph_variable is not None:
+            graph_variable.write(value)
         elif inside:
             self.lost[key] = variable
         else:
@@ -152,5 +154,7 @@ class CallScope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no typ
                 seed = tf.zeros([2], tf.int32)
             else:
                 seed = self._seed
-            self._held[id(variable)] = _Held(seed_of_site(seed, self._sites, variable.dtype))
+            self._graph_variables[id(variable)] = _GraphVariable(
+                seed_of_site(seed, self._sites, variable.dtype)
+            )
         self._sites += 1

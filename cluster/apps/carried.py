@@ -16,9 +16,9 @@ def refuse_what_is_not_used(app: App, model: Any, scope: "CallScope") -> None:
 
     `scope` is that of a traced call of the model.
     """
-    own = own_step(model)
-    if own is not None:
-        raise AppError(f"{app.file}: {own}")
+    reason = own_step(model)
+    if reason is not None:
+        raise AppError(f"{app.file}: {reason}")
     if not model.trainable_variables:
         raise AppError(
             f"{app.file}: model(): it has no weight to train: set trainable = True on a layer"

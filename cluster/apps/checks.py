@@ -60,10 +60,10 @@ def _traced(
     def forward(vector: Any, inputs: Any, seed: Any) -> Any:
         output = network.apply(network.unpack(vector), inputs, training=training, seed=seed)
         shapes.append(tuple(output.logits.shape))
-        found = [output.logits, *output.statistics.values()]
+        tensors = [output.logits, *output.statistics.values()]
         if output.penalty is not None:
-            found.append(output.penalty)
-        return found
+            tensors.append(output.penalty)
+        return tensors
 
     return traced_by(app, network, forward), shapes[0]
 
@@ -87,14 +87,16 @@ def _contents(graph: Any) -> list[Any]:
     Names of functions differ from one tracing to the next, and so does their order.
     """
     definition = graph.as_graph_def()
-    own = functions_of(definition)
-    functions = sorted(_ops(function.node_def, own) for function in definition.library.function)
-    return [_ops(definition.node, own), *functions]
+    function_names = functions_of(definition)
+    functions = sorted(
+        _ops(function.node_def, function_names) for function in definition.library.function
+    )
+    return [_ops(definition.node, function_names), *functions]
 
 
-def _ops(nodes: Any, own: set[str]) -> list[tuple[str, bytes]]:
+def _ops(nodes: Any, function_names: set[str]) -> list[tuple[str, bytes]]:
     return [
-        ("call" if node.op in own else node.op, node.attr["value"].SerializeToString())
+        ("call" if node.op in function_names else node.op, node.attr["value"].SerializeToString())
         for node in nodes
     ]
 
@@ -108,26 +110,30 @@ def _refuse_shape(
     if objective.loss is not None and not isinstance(objective, Classification | Multilabel):
         return
     if isinstance(objective, Classification):
-        wanted: tuple[int, ...] = (*targets, outputs)
+        expected_shape: tuple[int, ...] = (*targets, outputs)
         kind = f"for {outputs} classes" + (
             f" at {' x '.join(map(str, targets))} positions" if targets else ""
         )
     elif isinstance(objective, Multilabel):
-        wanted = (outputs,)
+        expected_shape = (outputs,)
         kind = f"for {outputs} labels"
     else:
         if None not in answers[1:] and int(np.prod(answers[1:])) == outputs:  # type: ignore[arg-type]
             return
-        wanted = (outputs,)
+        expected_shape = (outputs,)
         kind = f"for {outputs} numbers"
-    if len(answers) != len(wanted) + 1 or any(
-        got is not None and got != need for got, need in zip(answers[1:], wanted, strict=True)
+    if len(answers) != len(expected_shape) + 1 or any(
+        size is not None and size != expected_size
+        for size, expected_size in zip(answers[1:], expected_shape, strict=True)
     ):
-        one = answers[1:] == (1,) and wanted == (2,) and isinstance(objective, Classification)
+        one_answer = (
+            answers[1:] == (1,) and expected_shape == (2,) and isinstance(objective, Classification)
+        )
         raise AppError(
-            f"{where}: expected answers of shape (batch, {', '.join(map(str, wanted))}) {kind}"
-            f" (task {objective.task}), got (batch, {', '.join(map(str, answers[1:]))}):"
-            f" {ONE_ANSWER if one else ''}end the model in `outputs` units, or change `task`"
+            f"{where}: expected answers of shape (batch, {', '.join(map(str, expected_shape))})"
+            f" {kind} (task {objective.task}), got (batch, {', '.join(map(str, answers[1:]))}):"
+            f" {ONE_ANSWER if one_answer else ''}end the model in `outputs` units, or change"
+            " `task`"
         )
 
 
@@ -168,10 +174,10 @@ def _tryfunctions_of(app: App, network: AppNetwork, answers: tuple[int | None, .
     kind = network.kind
     objective = network.objective
 
-    def called(inputs: Any, true: Any, found: Any, seed: Any) -> Any:
+    def called(inputs: Any, true: Any, outputs: Any, seed: Any) -> Any:
         more_inputs, more_true = network.augmented(inputs, true, seed)
         _refuse_augmented(app, (inputs, true), (more_inputs, more_true))
-        sums = objective.sums(more_true, found, tf.ones([tf.shape(true)[0]]))
+        sums = objective.sums(more_true, outputs, tf.ones([tf.shape(true)[0]]))
         named = [
             *objective.own_names,
             *(name.removeprefix(OWN) for name in sums if name.startswith(OWN)),
@@ -198,14 +204,16 @@ def _tryfunctions_of(app: App, network: AppNetwork, answers: tuple[int | None, .
 
 
 def _refuse_augmented(app: App, before: tuple[Any, Any], after: tuple[Any, Any]) -> None:
-    for name, given, found in zip("xy", before, after, strict=True):
-        same = isinstance(found, tf.Tensor) and found.shape.is_compatible_with(given.shape)
-        if not same or found.dtype != given.dtype:
-            if isinstance(found, tf.Tensor):
-                got = f"{found.dtype.name} of shape {found.shape}"
+    for name, original, augmented in zip("xy", before, after, strict=True):
+        same = isinstance(augmented, tf.Tensor) and augmented.shape.is_compatible_with(
+            original.shape
+        )
+        if not same or augmented.dtype != original.dtype:
+            if isinstance(augmented, tf.Tensor):
+                description = f"{augmented.dtype.name} of shape {augmented.shape}"
             else:
-                got = type(found).__name__
+                description = type(augmented).__name__
             raise AppError(
-                f"{app.file}: augment(): expected {name} as it came, {given.dtype.name} of shape"
-                f" {given.shape}, got {got}: cast or crop it back"
+                f"{app.file}: augment(): expected {name} as it came, {original.dtype.name} of shape"
+                f" {original.shape}, got {description}: cast or crop it back"
             )

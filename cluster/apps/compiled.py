@@ -12,7 +12,7 @@ from core.ground.lazy import keras, tf
 Function = Callable[[Any, Any], Any]
 
 ONE_ANSWER = 'keep it and write task = "multilabel" beside model(), or '
-"""How one answer is trained for two classes: as a label that an example has, or has not."""
+"""The remedy that trains one answer for two classes: as a label that an example may have."""
 
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 """Reductions that are a mean over the examples, as the cluster's is."""
@@ -64,12 +64,12 @@ def logits_note(model: Any, task: str, probabilities: bool) -> str | None:
 
     `probabilities` says whether the model ends in a softmax or a sigmoid.
     """
-    stated = [each for each in _listed(_config(model).get("loss")) if each is not None]
+    stated = [entry for entry in _listed(_config(model).get("loss")) if entry is not None]
     if task == "regression" or len(stated) != 1:
         return None
-    found = keras.losses.get(_full(stated[0], task))
-    options = getattr(found, "_fn_kwargs", {})
-    inner = getattr(found, "fn", found)
+    loss = keras.losses.get(_full(stated[0], task))
+    options = getattr(loss, "_fn_kwargs", {})
+    inner = getattr(loss, "fn", loss)
     if "from_logits" not in inspect.signature(inner).parameters:
         return None
     from_logits = bool(options.get("from_logits", False))
@@ -87,7 +87,7 @@ def logits_note(model: Any, task: str, probabilities: bool) -> str | None:
 
 
 def compiled_of(app: App, model: Any, task: str, outputs: int) -> Compiled:
-    """What the model was compiled with. Raises AppError for what the cluster cannot use."""
+    """Return what the model was compiled with. Raises AppError for what the cluster cannot use."""
     where = f"{app.file}: model(): compile()"
     config = _config(model)
     if config.get("run_eagerly"):
@@ -99,7 +99,7 @@ def compiled_of(app: App, model: Any, task: str, outputs: int) -> Compiled:
             f"{where}: loss_weights: there is one loss: multiply it in loss(), or leave"
             " loss_weights out"
         )
-    stated = [each for each in _listed(config.get("loss")) if each is not None]
+    stated = [entry for entry in _listed(config.get("loss")) if entry is not None]
     if len(stated) > 1:
         raise AppError(
             f"{where}: expected one loss, for the one answer, got {len(stated)}: add them up in"
@@ -114,13 +114,13 @@ def compiled_of(app: App, model: Any, task: str, outputs: int) -> Compiled:
     else:
         loss = None
     metrics = {}
-    for each in [*_listed(config.get("metrics")), *_listed(config.get("weighted_metrics"))]:
-        if isinstance(each, str):
-            name = each
+    for metric in [*_listed(config.get("metrics")), *_listed(config.get("weighted_metrics"))]:
+        if isinstance(metric, str):
+            name = metric
         else:
-            name = getattr(each, "name", getattr(each, "__name__", str(each)))
+            name = getattr(metric, "name", getattr(metric, "__name__", str(metric)))
         if name not in REPORTED[task]:
-            metrics[name] = _metric(app, where, each, name, task, outputs)
+            metrics[name] = _metric(app, where, metric, name, task, outputs)
     if metrics and app.has("metrics"):
         raise AppError(
             f"{where}: metrics are given here and metrics() has others: leave one of them out"
@@ -130,12 +130,12 @@ def compiled_of(app: App, model: Any, task: str, outputs: int) -> Compiled:
 
 def _config(model: Any) -> dict[str, Any]:
     if getattr(model, "compiled", False):
-        found = getattr(model, "_compile_config", None)
+        compile_config = getattr(model, "_compile_config", None)
     else:
-        found = None
-    if found is None:
+        compile_config = None
+    if compile_config is None:
         return {}
-    return dict(found.config)
+    return dict(compile_config.config)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -145,7 +145,7 @@ def _listed(value: Any) -> list[Any]:
         value = list(value.values())
     if not isinstance(value, list | tuple):
         return [value]
-    return [part for each in value for part in _listed(each)]
+    return [part for entry in value for part in _listed(entry)]
 
 
 def _full(stated: Any, task: str) -> Any:
@@ -160,37 +160,37 @@ def _full(stated: Any, task: str) -> Any:
 
 def _loss(app: App, where: str, stated: Any, task: str, outputs: int) -> Function:
     with app.blamed("model"):
-        found = keras.losses.get(_full(stated, task))
-    if isinstance(found, keras.losses.Loss):
-        if found.reduction not in MEANS:
+        loss = keras.losses.get(_full(stated, task))
+    if isinstance(loss, keras.losses.Loss):
+        if loss.reduction not in MEANS:
             raise AppError(
-                f"{where}: the loss {found.name} has reduction={found.reduction!r}: the cluster"
+                f"{where}: the loss {loss.name} has reduction={loss.reduction!r}: the cluster"
                 " takes the mean over the examples; leave reduction out"
             )
-        _refuse_ignored(f"{where}: the loss {found.name}", getattr(found, "_fn_kwargs", {}))
-        inner = getattr(found, "fn", found)
-        call = found.call
+        _refuse_ignored(f"{where}: the loss {loss.name}", getattr(loss, "_fn_kwargs", {}))
+        inner = getattr(loss, "fn", loss)
+        call = loss.call
     else:
-        inner = found
+        inner = loss
         # Keras's class of a loss that is a function brings both to one number of axes.
         wrapper: Any = keras.losses.MeanSquaredError.__base__
-        call = wrapper(found).call
+        call = wrapper(loss).call
     return _of_task(app, f"{where}: the loss", inner, call, task, outputs)
 
 
 def _metric(app: App, where: str, stated: Any, name: str, task: str, outputs: int) -> Function:
     with app.blamed("model"):
-        found = keras.metrics.get(_full(stated, task))
-    if not isinstance(found, keras.metrics.Metric):
-        return _of_task(app, f"{where}: the metric", found, found, task, outputs)
-    inner = getattr(found, "_fn", None)
-    if not isinstance(found, keras.metrics.MeanMetricWrapper) or inner is None:
+        metric = keras.metrics.get(_full(stated, task))
+    if not isinstance(metric, keras.metrics.Metric):
+        return _of_task(app, f"{where}: the metric", metric, metric, task, outputs)
+    inner = getattr(metric, "_fn", None)
+    if not isinstance(metric, keras.metrics.MeanMetricWrapper) or inner is None:
         raise AppError(
-            f"{where}: the metric {name} ({type(found).__name__}) is no mean over examples, and"
+            f"{where}: the metric {name} ({type(metric).__name__}) is no mean over examples, and"
             " workers keep no state: leave it out; result.json has precision, recall, F1 and"
             " curves, and metrics() takes means"
         )
-    options = found._fn_kwargs
+    options = metric._fn_kwargs
     _refuse_ignored(f"{where}: the metric {name}", options)
     return _of_task(
         app, f"{where}: the metric", inner, lambda y, p: inner(y, p, **options), task, outputs
@@ -208,16 +208,16 @@ def _refuse_ignored(what: str, options: Mapping[str, Any]) -> None:
 
 def _of_task(app: App, what: str, inner: Any, call: Function, task: str, outputs: int) -> Function:
     """`call` for targets as the cluster has them: a class is a whole number."""
-    own = not str(getattr(inner, "__module__", "")).startswith("keras.")
+    custom = not str(getattr(inner, "__module__", "")).startswith("keras.")
     name = getattr(inner, "__name__", type(inner).__name__)
-    one_hot = task == "classification" and not own and name in OF_ONE_HOT
-    if task == "classification" and not own and name in OF_ONE_ANSWER:
+    one_hot = task == "classification" and not custom and name in OF_ONE_HOT
+    if task == "classification" and not custom and name in OF_ONE_ANSWER:
         raise AppError(
             f"{what} {name} takes one answer for two classes, and there is one for each of"
             f" {outputs}: {ONE_ANSWER if outputs == 2 else ''}end the model in Dense(outputs,"
             ' activation="softmax"), with the loss "sparse_categorical_crossentropy"'
         )
-    if task == "classification" and not one_hot and (own or name not in OF_NUMBERS):
+    if task == "classification" and not one_hot and (custom or name not in OF_NUMBERS):
         raise AppError(
             f"{what} {name} would get each class in a form that is not known here: write it as"
             " loss(y, outputs) or metrics(y, outputs) of the app, whose y are whole numbers, and"

@@ -27,8 +27,7 @@ NOT_KEPT = (
 )
 
 EXCLUDES = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
-"""Where Keras notes the weights that do not decay; the optimizer's configuration does not say them.
-"""
+"""Attributes with the weights that do not decay; the optimizer's configuration lacks them."""
 
 
 def takes_default(model: Any) -> bool:
@@ -79,11 +78,11 @@ def optimizer_settings(model: Any) -> dict[str, Any] | None:
             " for it at a constant rate: leave the optimizer out of compile(), and choose one in"
             " jobs.train.optimizer and jobs.train.schedule"
         )
-    found = {"name": options[0], "learning_rate": _number(rate)}
-    found |= {key: _number(config[key]) for key in options[1]}
+    settings = {"name": options[0], "learning_rate": _number(rate)}
+    settings |= {key: _number(config[key]) for key in options[1]}
     clip = config.get("global_clipnorm")
     return {
-        "optimizer": found,
+        "optimizer": settings,
         "schedule": {"name": "constant"},
         "clip_norm": None if clip is None else _number(clip),
     }
@@ -103,7 +102,7 @@ def words_of(settings: Mapping[str, Any]) -> str:
 
 def _yaml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_yaml(entry)}" for key, entry in value.items()) + "}"
     if value is None:
         return "null"
     return str(value).lower()

@@ -9,7 +9,7 @@ from core.ground.lazy import tf
 
 
 def constraint_of(app: App, variable: Any) -> Callable[[Any], Any] | None:
-    """What Keras applies to the variable after each update, or None.
+    """Return what Keras applies to the variable after each update, or None.
 
     Raises AppError for one that cannot be computed where the weight is, or that answers with
     another shape.

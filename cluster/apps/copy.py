@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 FOLDER = "app"
 RECORD = "app.json"
 FETCHED = "fetched.json"
-"""In a run that came from a node: which node, and of which job."""
+"""The file of a fetched run that names its node and job."""
 SCHEMA = 1
 _OF_RUNS = (RECORD, FETCHED, "coordinator.log", "result.json")
-"""One of them beside a folder `app` says that it is of a run."""
+"""Files by which a folder `app` beside one is of a run."""
 _MOST_RECORD_BYTES = 64 << 10
 _CHECKPOINTS = "checkpoints/*.safetensors"
 
@@ -63,11 +63,11 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
         raise write_refusal(
             target, "the run's copy of the app cannot be written", problem
         ) from None
-    made = KeptApp(target, app.digest, str(app.source), environment, data)
-    written = {"schema": SCHEMA, **vars(made)}
+    kept_app = KeptApp(target, app.digest, str(app.source), environment, data)
+    written = {"schema": SCHEMA, **vars(kept_app)}
     del written["path"]
     atomic_write(run / RECORD, json.dumps(written, indent=2).encode() + b"\n")
-    return made
+    return kept_app
 
 
 def kept(run: Path) -> KeptApp | None:
@@ -80,7 +80,7 @@ def kept(run: Path) -> KeptApp | None:
             content: Any = parsed_json(stream.read(_MOST_RECORD_BYTES))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-        found = KeptApp(
+        kept_app = KeptApp(
             run / FOLDER,
             _text(content, "digest", DIGEST),
             _text(content, "source"),
@@ -94,12 +94,12 @@ def kept(run: Path) -> KeptApp | None:
             f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}:"
             f" {problem}: begin a new run"
         ) from None
-    if look(found.path).digest != found.digest:
+    if look(kept_app.path).digest != kept_app.digest:
         raise UsageError(
-            f"{found.path}: is no longer the app that the run began with: put its files back, or"
+            f"{kept_app.path}: is no longer the app that the run began with: put its files back, or"
             " begin a new run with --app and the app's own source"
         )
-    return found
+    return kept_app
 
 
 def own_app(run: Path) -> KeptApp | None:
@@ -107,10 +107,10 @@ def own_app(run: Path) -> KeptApp | None:
 
     Raises UsageError for code of others, and as `kept` does.
     """
-    found = kept(run)
-    if found is not None:
-        refuse_foreign(found.digest, run)
-    return found
+    kept_app = kept(run)
+    if kept_app is not None:
+        refuse_foreign(kept_app.digest, run)
+    return kept_app
 
 
 def why_foreign(run: Path) -> str | None:
@@ -131,18 +131,18 @@ def why_foreign(run: Path) -> str | None:
     if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
         return None
     try:
-        own = is_own(look(run / FOLDER).digest)
+        trusted = is_own(look(run / FOLDER).digest)
     except UsageError:
-        own = False
-    if own:
+        trusted = False
+    if trusted:
         return None
     return "has code that was not trained from here"
 
 
 def _from(mark: bytes) -> str:
     try:
-        found = parsed_json(mark)
-        return f" from {found['node']} (job {found['job']})"
+        origin = parsed_json(mark)
+        return f" from {origin['node']} (job {origin['job']})"
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -203,16 +203,16 @@ def app_to_train(
     person names becomes their own; a `member` of a sweep takes none that was not before. Raises
     UsageError, ClusterError.
     """
-    given = app_path(inventory)
+    source = app_path(inventory)
     data = inventory.jobs.train.data.source
-    in_place = sent() is None and not member and (given is None or run_of(given) is None)
-    if sent() is None and not member and given is not None:
-        _remember(given, resumed is not None)
+    in_place = sent() is None and not member and (source is None or run_of(source) is None)
+    if sent() is None and not member and source is not None:
+        _remember(source, resumed is not None)
     if resumed is None:
         copy = None
     else:
         copy = own_app(resumed)
-    if copy is not None and member and given is None:
+    if copy is not None and member and source is None:
         raise UsageError(f"{resumed}: has an app, and the sweep has none: remove that folder")
     if copy is not None:
         return AppOfRun(
@@ -221,9 +221,9 @@ def app_to_train(
             None,
             _environment(inventory, copy, environment),
             copy.data,
-            _changed(copy, given),
+            _changed(copy, source),
         )
-    if given is None:
+    if source is None:
         if resumed is not None and os.path.lexists(resumed / FOLDER):
             raise UsageError(
                 f"{resumed}: has an app and no {RECORD}, so whose it is is not known: name it with"
@@ -234,9 +234,9 @@ def app_to_train(
         raise UsageError(
             f"{resumed}: began without an app: resume it without --app and jobs.train.app"
         )
-    files = look(given)
-    refuse_foreign(files.digest, given.parent)
-    return AppOfRun(given, None, files, environment, data, in_place=in_place)
+    files = look(source)
+    refuse_foreign(files.digest, source.parent)
+    return AppOfRun(source, None, files, environment, data, in_place=in_place)
 
 
 def named_app(path: Path) -> AppFiles:
@@ -260,27 +260,29 @@ def run_of(path: Path) -> Path | None:
     The path counts as it is written and behind links.
     """
     written = Path(os.path.abspath(path))
-    found = path.resolve()
+    resolved = path.resolve()
     copies = (
-        one for one in (written, *written.parents, found, *found.parents) if one.name == FOLDER
+        folder
+        for folder in (written, *written.parents, resolved, *resolved.parents)
+        if folder.name == FOLDER
     )
     return next(
         (
-            one.parent
-            for one in copies
-            if any(os.path.lexists(one.parent / name) for name in _OF_RUNS)
+            folder.parent
+            for folder in copies
+            if any(os.path.lexists(folder.parent / name) for name in _OF_RUNS)
         ),
         None,
     )
 
 
-def _remember(given: Path, has_copy: bool) -> None:
+def _remember(path: Path, has_copy: bool) -> None:
     """List the app that a person names.
 
     A run with a copy of its own does without the app as it is now.
     """
     try:
-        named_app(given)
+        named_app(path)
     except UsageError:
         if not has_copy:
             raise
@@ -306,26 +308,26 @@ def app_to_evaluate(inventory: "Inventory", run: Path, environment: str) -> AppO
     return AppOfRun(copy.path, copy, None, _environment(inventory, copy, environment), copy.data)
 
 
-def _environment(inventory: "Inventory", copy: KeptApp, given: str) -> str:
+def _environment(inventory: "Inventory", copy: KeptApp, current_key: str) -> str:
     """Return the environment of the run's beginning; once it is gone, the one made now."""
     if not copy.environment or is_there(environments(inventory), copy.environment):
         return copy.environment
-    return given or copy.environment
+    return current_key or copy.environment
 
 
-def _changed(copy: KeptApp, given: Path | None) -> tuple[str, ...]:
+def _changed(copy: KeptApp, source: Path | None) -> tuple[str, ...]:
     """A line if the source is no longer what the run began with."""
-    if given is None:
+    if source is None:
         return ()
     try:
-        same = look(given).digest == copy.digest
+        same = look(source).digest == copy.digest
     except UsageError as problem:
         return (f"{problem}; the run continues with its own copy, {copy.path}",)
     if same:
         return ()
     return (
         (
-            f"{given}: has changed since the run began: the run continues with its own copy,"
+            f"{source}: has changed since the run began: the run continues with its own copy,"
             f" {copy.path}"
         ),
     )

@@ -54,13 +54,13 @@ def keep_latest(inventory: "Inventory", in_use: str) -> None:
     with suppress(OSError):
         (folder / in_use).touch()
     try:
-        others = [
+        older_sets = [
             path
             for path in folder.iterdir()
             if path.name != in_use and path.is_dir() and not path.is_symlink()
         ]
-        others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        older_sets.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return
-    for path in others[KEPT - 1 :]:
+    for path in older_sets[KEPT - 1 :]:
         shutil.rmtree(path, ignore_errors=True)

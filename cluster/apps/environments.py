@@ -50,8 +50,8 @@ def is_there(folder: Path, key: str) -> bool:
     return python_of(folder, key).exists() and (folder / key / COMPLETE).exists()
 
 
-def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
-    """Continue as `python -m WORDS` of the environment `key`, in this very process.
+def continue_in(folder: Path, key: str, arguments: Sequence[str]) -> None:
+    """Continue as `python -m ARGUMENTS` of the environment `key`, in this very process.
 
     It returns if it is that one already. The environment is held from then on. Raises ClusterError
     where it is not there, or does not start.
@@ -67,7 +67,7 @@ def continue_in(folder: Path, key: str, words: Sequence[str]) -> None:
             " makes it again"
         )
     try:
-        os.execv(python, [str(python), "-m", *words])
+        os.execv(python, [str(python), "-m", *arguments])
     except OSError as problem:
         raise ClusterError(
             f"{python}: does not start ({problem.strerror}): remove {folder / key} and run it again"

@@ -95,17 +95,17 @@ class AppFiles:
 
         Raises UsageError if they are no longer those that were looked over.
         """
-        found = _read(file.path, file.name)
-        if hashlib.sha256(found).hexdigest() != file.sha256:
+        content = _read(file.path, file.name)
+        if hashlib.sha256(content).hexdigest() != file.sha256:
             raise UsageError(
                 f"{file.path}: has changed while the app was read: run it again once it is written"
             )
-        return found
+        return content
 
 
 def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    for one in statements:
-        match one:
+    for statement in statements:
+        match statement:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
             case ast.Import(names=names) | ast.ImportFrom(names=names):
@@ -116,15 +116,17 @@ def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
                 yield from _stored([target])
             case ast.If() | ast.Try() | ast.With():
                 handlers = [
-                    each for handler in getattr(one, "handlers", ()) for each in handler.body
+                    inner
+                    for handler in getattr(statement, "handlers", ())
+                    for inner in handler.body
                 ]
-                more = (getattr(one, "orelse", []), getattr(one, "finalbody", []))
-                yield from _names([*one.body, *handlers, *more[0], *more[1]])
+                more = (getattr(statement, "orelse", []), getattr(statement, "finalbody", []))
+                yield from _names([*statement.body, *handlers, *more[0], *more[1]])
 
 
 def _stored(targets: Sequence[ast.expr]) -> Iterator[str]:
     for target in targets:
-        yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
+        yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
 def app_path(inventory: "Inventory") -> Path | None:
@@ -132,10 +134,12 @@ def app_path(inventory: "Inventory") -> Path | None:
 
     It is relative to the folder of the inventory's file, `~` is the user's home.
     """
-    given = inventory.jobs.train.app
-    if given is None:
+    configured_path = inventory.jobs.train.app
+    if configured_path is None:
         return None
-    return Path(os.path.normpath(inventory.path.absolute().parent / os.path.expanduser(given)))
+    return Path(
+        os.path.normpath(inventory.path.absolute().parent / os.path.expanduser(configured_path))
+    )
 
 
 def look(path: Path) -> AppFiles:
@@ -146,15 +150,15 @@ def look(path: Path) -> AppFiles:
     cannot travel and why.
     """
     try:
-        found = path.stat()
-        if stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode):
             if path.suffix != ".py":
                 raise UsageError(
                     f"{path}: expected a Python file (.py) or a folder with {ENTRY}, got another"
                     " file"
                 )
             return AppFiles(path, (_looked_over(path, ENTRY, MOST_BYTES),))
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             raise UsageError(
                 f"{path}: expected a Python file or a folder with {ENTRY}, found a special file"
             )
@@ -173,23 +177,23 @@ def look(path: Path) -> AppFiles:
 
 def _all(folder: Path) -> list[AppFile]:
     root = folder.resolve(strict=True)
-    found: list[AppFile] = []
+    files: list[AppFile] = []
     size_bytes = 0
     for path, name in _walk(root, root, "", 0):
-        if len(found) >= MOST_FILES:
+        if len(files) >= MOST_FILES:
             raise UsageError(
                 f"{folder}: expected at most {MOST_FILES:,} files in an app, there are more: keep"
                 " data elsewhere and name it with --data"
             )
-        found.append(_looked_over(path, name, MOST_BYTES - size_bytes))
-        size_bytes += found[-1].size_bytes
-    found.sort(key=lambda file: file.name)
-    if not any(file.name == ENTRY for file in found):
+        files.append(_looked_over(path, name, MOST_BYTES - size_bytes))
+        size_bytes += files[-1].size_bytes
+    files.sort(key=lambda file: file.name)
+    if not any(file.name == ENTRY for file in files):
         raise UsageError(
             f"{folder}: expected {ENTRY} in the folder of an app, found none: `fab app new`"
             " writes one"
         )
-    return found
+    return files
 
 
 def _stays_behind(name: str) -> bool:
@@ -198,14 +202,14 @@ def _stays_behind(name: str) -> bool:
 
 
 def _walk(root: Path, folder: Path, above: str, depth: int) -> Iterator[tuple[Path, str]]:
-    """Every file below `folder`, and its name in the app."""
+    """Yield every file below `folder`, and its name in the app."""
     if depth > MOST_DEPTH:
         raise UsageError(
             f"{folder}: expected folders at most {MOST_DEPTH} deep in an app: keep data elsewhere"
         )
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        ordered_entries = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered_entries:
         if _stays_behind(entry.name):
             continue
         _refuse_name(folder, entry.name)

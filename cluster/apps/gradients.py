@@ -31,12 +31,21 @@ def notes_on_gradients(app: App, network: Network) -> list[str]:
             total = tf.reduce_sum(output.logits)
             if output.penalty is not None:
                 total += output.penalty
-        found = tape.gradient(total, watched)
+        weight_gradients = tape.gradient(total, watched)
         missing.update(
-            (name, values[name]) for name, each in zip(names, found, strict=True) if each is None
+            (name, values[name])
+            for name, gradient in zip(names, weight_gradients, strict=True)
+            if gradient is None
         )
         totals.append(total)
-        return [total, *(tf.convert_to_tensor(each) for each in found if each is not None)]
+        return [
+            total,
+            *(
+                tf.convert_to_tensor(gradient)
+                for gradient in weight_gradients
+                if gradient is not None
+            ),
+        ]
 
     concrete = traced_by(app, network, gradients)
     for name in _inside_own_gradients(totals[-1], missing):
@@ -48,27 +57,29 @@ def notes_on_gradients(app: App, network: Network) -> list[str]:
     refuse_what_does_not_travel(app, concrete, "the gradient of the model")
     if not missing:
         return []
-    shown = ", ".join(list(missing)[:MOST_NAMES]) + (", ..." if len(missing) > MOST_NAMES else "")
+    first_names = ", ".join(list(missing)[:MOST_NAMES]) + (
+        ", ..." if len(missing) > MOST_NAMES else ""
+    )
     return [
-        f"no gradient reaches {shown}: no answer that can be learnt depends on them, so they stay"
-        " as they begin"
+        f"no gradient reaches {first_names}: no answer that can be learnt depends on them, so they"
+        " stay as they begin"
     ]
 
 
 def _inside_own_gradients(total: Any, weights: Mapping[str, Any]) -> list[str]:
     """Return the weights that `total` depends on through a function with a gradient of its own."""
-    seen = set[tuple[Any, bool]]()
+    visited = set[tuple[Any, bool]]()
     inside = set[Any]()
     due = [(total.op, False)]
     while due:
-        op, own = due.pop()
-        if op.type in NO_WAY_BACK or (op, own) in seen:
+        op, inside_custom = due.pop()
+        if op.type in NO_WAY_BACK or (op, inside_custom) in visited:
             continue
-        seen.add((op, own))
-        own = own or _has_own_gradient(op)
-        if own:
+        visited.add((op, inside_custom))
+        inside_custom = inside_custom or _has_own_gradient(op)
+        if inside_custom:
             inside.add(op)
-        due += [(each.op, own) for each in op.inputs]
+        due += [(tensor.op, inside_custom) for tensor in op.inputs]
     return [name for name, weight in weights.items() if weight.op in inside]
 
 

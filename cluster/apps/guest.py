@@ -28,19 +28,19 @@ from cluster.apps.tensorflow_settings import put_back, settings_now
 class Trait:
     """One thing that all code of a process shares.
 
-    With `theirs` an app finds what it left there when it runs again.
+    With `returns_to_app` an app finds what it left there when it runs again.
     """
 
     read: Callable[[], Any]
     put: Callable[[Any], object]
-    theirs: bool = False
+    returns_to_app: bool = False
 
 
 class Guest:
     """The standing of one app in this process: what it has changed, as it left it."""
 
     def __init__(self) -> None:
-        self._left: dict[Trait, Any] = {KERAS: KERAS_BEGINS}
+        self._app_values: dict[Trait, Any] = {KERAS: KERAS_BEGINS}
 
     @contextmanager
     def inside(self, file: Path) -> Iterator[None]:
@@ -53,9 +53,9 @@ class Guest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        ours = {trait: trait.read() for trait in TRAITS}
+        values_before = {trait: trait.read() for trait in TRAITS}
         settings = settings_now()
-        for trait, value in self._left.items():
+        for trait, value in self._app_values.items():
             trait.put(value)
         sys.argv[:] = [str(file)]
         sys.stdout = sys.stderr  # standard output is for results
@@ -63,10 +63,10 @@ class Guest:
             with warnings.catch_warnings():
                 yield
         finally:
-            for trait, before in ours.items():
+            for trait, before in values_before.items():
                 now = trait.read()
-                if trait.theirs:
-                    self._left[trait] = now
+                if trait.returns_to_app:
+                    self._app_values[trait] = now
                 if now != before:
                     trait.put(before)
             put_back(settings, file)
@@ -84,10 +84,10 @@ def _enter(folder: str) -> None:
         os.chdir(folder)
 
 
-def _put_environment(wanted: dict[str, str]) -> None:
-    for name in os.environ.keys() - wanted.keys():
+def _put_environment(variables: dict[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
         del os.environ[name]
-    for name, value in wanted.items():
+    for name, value in variables.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
 
@@ -97,8 +97,8 @@ def _mask() -> int:
         return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
 
 
-def _put_arguments(words: list[str]) -> None:
-    sys.argv[:] = words
+def _put_arguments(arguments: list[str]) -> None:
+    sys.argv[:] = arguments
 
 
 _locale = partial(locale.setlocale, locale.LC_ALL)
@@ -108,8 +108,8 @@ def _handlers() -> dict[int, Any]:
     return {number: signal.getsignal(number) for number in signal.valid_signals()}
 
 
-def _put_handlers(wanted: dict[int, Any]) -> None:
-    for number, handler in wanted.items():
+def _put_handlers(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
         if handler is not None and signal.getsignal(number) is not handler:
             with suppress(
                 OSError, ValueError
@@ -121,24 +121,27 @@ def _blocked() -> set[Any]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
-def _put_alarm(wanted: tuple[float, float]) -> None:
-    signal.setitimer(signal.ITIMER_REAL, *wanted)
+def _put_alarm(timer: tuple[float, float]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
-    known = [logging.root, *logging.root.manager.loggerDict.values()]
-    found = [logger for logger in known if isinstance(logger, logging.Logger)]
-    return {one: (one.level, [*one.handlers], one.propagate, one.disabled) for one in found}
+    registered = [logging.root, *logging.root.manager.loggerDict.values()]
+    loggers = [logger for logger in registered if isinstance(logger, logging.Logger)]
+    return {
+        logger: (logger.level, [*logger.handlers], logger.propagate, logger.disabled)
+        for logger in loggers
+    }
 
 
 def _logging() -> tuple[int, dict[logging.Logger, tuple[Any, ...]]]:
     return logging.root.manager.disable, _loggers()
 
 
-def _put_logging(wanted: tuple[int, dict[logging.Logger, tuple[Any, ...]]]) -> None:
+def _put_logging(settings: tuple[int, dict[logging.Logger, tuple[Any, ...]]]) -> None:
     """Put back the settings of the known loggers; new loggers stay as they are: the app's."""
-    logging.disable(wanted[0])
-    for logger, (level, handlers, propagate, disabled) in wanted[1].items():
+    logging.disable(settings[0])
+    for logger, (level, handlers, propagate, disabled) in settings[1].items():
         logger.setLevel(level)
         logger.handlers[:] = handlers
         logger.propagate = propagate
@@ -151,17 +154,17 @@ def _numpy_errors() -> Any:
     return None
 
 
-def _put_numpy_errors(wanted: Any) -> None:
-    if wanted is not None:
-        sys.modules["numpy"].seterr(**wanted)
+def _put_numpy_errors(modes: Any) -> None:
+    if modes is not None:
+        sys.modules["numpy"].seterr(**modes)
 
 
 def _streams() -> tuple[Any, ...]:
     return sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook
 
 
-def _put_streams(wanted: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook = wanted
+def _put_streams(streams: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook = streams
 
 
 def _keras_now() -> tuple[Any, ...]:
@@ -176,16 +179,16 @@ def _keras_now() -> tuple[Any, ...]:
     return config.floatx(), config.epsilon(), config.image_data_format(), policy
 
 
-def _put_keras(wanted: tuple[Any, ...]) -> None:
+def _put_keras(configuration: tuple[Any, ...]) -> None:
     config = getattr(sys.modules.get("keras"), "config", None)
     if config is None:
         return
     from keras.src.backend.common import global_state
 
-    config.set_floatx(wanted[0])
-    config.set_epsilon(wanted[1])
-    config.set_image_data_format(wanted[2])
-    global_state.set_global_attribute("dtype_policy", wanted[3])
+    config.set_floatx(configuration[0])
+    config.set_epsilon(configuration[1])
+    config.set_image_data_format(configuration[2])
+    global_state.set_global_attribute("dtype_policy", configuration[3])
 
 
 def _numpy_behaviour() -> tuple[Any, ...]:
@@ -200,24 +203,24 @@ def _numpy_behaviour() -> tuple[Any, ...]:
     return ops._numpy_style_slicing, ops._dtype_conversion_mode, names.is_prefer_float32()
 
 
-def _put_numpy_behaviour(wanted: tuple[Any, ...]) -> None:
-    if not wanted:
+def _put_numpy_behaviour(behaviour: tuple[Any, ...]) -> None:
+    if not behaviour:
         return
     ops = sys.modules["tensorflow.python.framework.ops"]
-    ops._numpy_style_slicing, ops._dtype_conversion_mode = wanted[:2]  # type: ignore[attr-defined]
-    sys.modules["tensorflow.python.ops.numpy_ops.np_dtypes"].set_prefer_float32(wanted[2])
+    ops._numpy_style_slicing, ops._dtype_conversion_mode = behaviour[:2]  # type: ignore[attr-defined]
+    sys.modules["tensorflow.python.ops.numpy_ops.np_dtypes"].set_prefer_float32(behaviour[2])
 
 
 KERAS_BEGINS = ("float32", 1e-07, "channels_last", None)
 """floatx, epsilon, image_data_format and dtype policy, as Keras has them where no file of a person
 says otherwise."""
 
-KERAS = Trait(_keras_now, _put_keras, theirs=True)
+KERAS = Trait(_keras_now, _put_keras, returns_to_app=True)
 TRAITS = (
-    Trait(_folder, _enter, theirs=True),
-    Trait(lambda: dict(os.environ), _put_environment, theirs=True),
+    Trait(_folder, _enter, returns_to_app=True),
+    Trait(lambda: dict(os.environ), _put_environment, returns_to_app=True),
     KERAS,
-    Trait(_numpy_behaviour, _put_numpy_behaviour, theirs=True),
+    Trait(_numpy_behaviour, _put_numpy_behaviour, returns_to_app=True),
     Trait(_mask, os.umask),
     # Before the handlers: an alarm of the app's that finds our handler would end this process.
     Trait(lambda: signal.getitimer(signal.ITIMER_REAL), _put_alarm),

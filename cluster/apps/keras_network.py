@@ -130,8 +130,8 @@ class KerasNetwork(AppNetwork):
         variables = _variables(model)
         scopes: list[call_scope.CallScope] = []
 
-        def called(inputs: Any, *given: Any) -> Any:
-            with self.app.blamed("model"), call_scope.CallScope(variables, given) as scope:
+        def called(inputs: Any, *values: Any) -> Any:
+            with self.app.blamed("model"), call_scope.CallScope(variables, values) as scope:
                 answers = model(inputs, training=True)
             scopes.append(scope)
             return answers
@@ -159,7 +159,7 @@ class KerasNetwork(AppNetwork):
         return optimizer_settings(self.model)
 
     def _changed_by_a_call(self, scope: "call_scope.CallScope") -> list[int]:
-        """Which of the values that are not trained a call changes.
+        """Return which of the values that are not trained a call changes.
 
         Raises AppError for what cannot travel.
         """
@@ -222,7 +222,7 @@ class KerasNetwork(AppNetwork):
                 rest.append(tf.constant(self.frozen[name]))
             else:
                 rest.append(parameters[name])
-        given = [*(parameters[name] for name in self._names), *rest]
+        values = [*(parameters[name] for name in self._names), *rest]
         looped = [untrained[k] for k in sorted(self._looped)]
         if looped and for_xla():
             raise AppError(
@@ -233,11 +233,11 @@ class KerasNetwork(AppNetwork):
         with (
             self.app.blamed("model"),
             constants_travel(),
-            call_scope.CallScope(_variables(self.model), given, looped=looped, seed=seed) as scope,
+            call_scope.CallScope(_variables(self.model), values, looped=looped, seed=seed) as scope,
         ):
-            found = self.model(windows, training=training)
-            refuse_mask(self.app, found)
-            answers = tf.cast(found, tf.float32)
+            output = self.model(windows, training=training)
+            refuse_mask(self.app, output)
+            answers = tf.cast(output, tf.float32)
             penalties = self.model.losses
         self._refuse_unforeseen(scope)
         if not training:
@@ -337,11 +337,11 @@ def _variables(model: Any) -> list[Any]:
 
 def _unique(paths: Sequence[str]) -> list[str]:
     """Return the paths, numbered where one came before: subclassed models repeat names."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     names = []
     for path in paths:
-        seen[path] = seen.get(path, 0) + 1
-        names.append(path if seen[path] == 1 else f"{path}#{seen[path]}")
+        counts[path] = counts.get(path, 0) + 1
+        names.append(path if counts[path] == 1 else f"{path}#{counts[path]}")
     return names
 
 

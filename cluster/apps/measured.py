@@ -21,7 +21,7 @@ class MeasuredStep:
     input_shape: list[int]
     outputs: int
     examples: int
-    """For training, validation included."""
+    """Examples for training, validation included."""
     parameters: int
     statistics: int
     slots: int
@@ -34,7 +34,7 @@ class MeasuredStep:
     loss: float
     """The loss of the first step."""
     first_loss_seconds: float
-    """From the start of the process."""
+    """Time since the start of the process."""
     steps: int
     step_seconds: float
     """The median of `steps` steps after the first one, which TensorFlow prepares."""
@@ -52,16 +52,16 @@ class MeasuredStep:
     push_bytes: int
 
     def to_json(self) -> str:
-        """One line."""
+        """Return one line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_json(cls, text: str) -> "MeasuredStep":
         """Raises ClusterError for anything else than what `to_json` writes."""
         try:
-            found = parsed_json(text)
+            document = parsed_json(text)
             kinds = get_type_hints(cls)
-            values = {field.name: found[field.name] for field in fields(cls)}
+            values = {field.name: document[field.name] for field in fields(cls)}
             for name, value in values.items():
                 kind = kinds[name]
                 if name == "input_shape":

@@ -13,18 +13,18 @@ from core.ground.lazy import keras, tf
 @contextmanager
 def layers_that_compute() -> Iterator[list[Any]]:
     """Yield the layers with weights to train that are called on values, not on symbols, inside."""
-    found: list[Any] = []
+    computed: list[Any] = []
     usual = keras.layers.Layer.__call__
 
     def watched(layer: Any, *arguments: Any, **named: Any) -> Any:
         answers = usual(layer, *arguments, **named)
         if layer.trainable_variables and any(map(_is_value, keras.tree.flatten(answers))):
-            found.append(layer)
+            computed.append(layer)
         return answers
 
     keras.layers.Layer.__call__ = watched
     try:
-        yield found
+        yield computed
     finally:
         keras.layers.Layer.__call__ = usual
 
@@ -35,9 +35,9 @@ def _is_value(answer: Any) -> bool:
 
 def notes_on(layers: Sequence[Any], model: Any) -> list[str]:
     """A line for each of `layers` that is no part of the model, those inside others left out."""
-    inside = {id(each) for each in model._flatten_layers()}
+    inside = {id(sublayer) for sublayer in model._flatten_layers()}
     for layer in layers:
-        inside |= {id(each) for each in layer._flatten_layers(include_self=False)}
+        inside |= {id(sublayer) for sublayer in layer._flatten_layers(include_self=False)}
     names = dict.fromkeys(layer.name for layer in layers if id(layer) not in inside)
     return [
         f"layer {name} computes while model() runs and is no part of the model: what it answers is"

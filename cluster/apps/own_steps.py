@@ -17,8 +17,8 @@ OWN_STEPS = {
 def own_step(model: Any) -> str | None:
     """Why the model cannot be trained as it says, or None."""
     for name, what in OWN_STEPS.items():
-        own = getattr(model, name, None)
-        if own is None or _is_of_keras(own):
+        method = getattr(model, name, None)
+        if method is None or _is_of_keras(method):
             continue
         return (
             f"model(): {type(model).__name__} {what} in a {name}() of its own, which the cluster"

@@ -25,15 +25,15 @@ MOST = 1000
 
 def sent() -> frozenset[str] | None:
     """The operator's list on a node; None where this account's own counts."""
-    given = os.environ.get(VARIABLE)
-    if given is None:
+    listed = os.environ.get(VARIABLE)
+    if listed is None:
         return None
-    return frozenset(given.split())
+    return frozenset(listed.split())
 
 
 def as_variable(digests: Iterable[str]) -> dict[str, str]:
     """The list for the environment of a process on a node."""
-    return {VARIABLE: " ".join(one for one in digests if DIGEST.fullmatch(one))}
+    return {VARIABLE: " ".join(digest for digest in digests if DIGEST.fullmatch(digest))}
 
 
 def remember(digest: str, source: str) -> None:
@@ -52,7 +52,7 @@ def remember(digest: str, source: str) -> None:
 
 
 def trust(digest: str) -> None:
-    """What `--trust-app DIGEST` does. Raises UsageError for another text, ClusterError."""
+    """Do what `--trust-app DIGEST` says. Raises UsageError for another text, ClusterError."""
     if not DIGEST.fullmatch(digest):
         raise UsageError(
             f"{FLAG}: expected the digest of an app, 64 hexadecimal digits, got {digest!r:.80}"
@@ -61,14 +61,14 @@ def trust(digest: str) -> None:
 
 
 def digests() -> tuple[str, ...]:
-    """This account's list, the latest first, at most MOST."""
-    found = []
+    """Return this account's list, the latest first, at most MOST."""
+    dated_digests = []
     with suppress(OSError), os.scandir(_folder()) as entries:
         for entry in entries:
             if is_own(entry.name):
                 with suppress(OSError):
-                    found.append((-entry.stat().st_mtime_ns, entry.name))
-    return tuple(name for _, name in sorted(found)[:MOST])
+                    dated_digests.append((-entry.stat().st_mtime_ns, entry.name))
+    return tuple(name for _, name in sorted(dated_digests)[:MOST])
 
 
 def is_own(digest: str) -> bool:

@@ -35,25 +35,25 @@ class PlainNetwork(AppNetwork):
         self.layout = Layout(specs)
 
     def _arrays(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = self.app.call("init", seed)
-        if isinstance(found, tuple) and len(found) == 2:
-            pair = found
+        answer = self.app.call("init", seed)
+        if isinstance(answer, tuple) and len(answer) == 2:
+            pair = answer
         else:
-            pair = (found, {})
-        parts = [
+            pair = (answer, {})
+        trained, statistics = (
             self._checked(part, which)
             for part, which in zip(pair, ("parameters", "statistics"), strict=True)
-        ]
-        both = sorted(set(parts[0]) & set(parts[1]))
+        )
+        both = sorted(set(trained) & set(statistics))
         if both:
             raise AppError(
                 f"{self.app.file}: init(): {both[0]!r} is a parameter and a statistic: rename one"
             )
-        if not parts[0]:
+        if not trained:
             raise AppError(
                 f"{self.app.file}: init(): expected at least one array to train, got none"
             )
-        return parts[0], parts[1]
+        return trained, statistics
 
     def _checked(self, part: Any, which: str) -> dict[str, Any]:
         where = f"{self.app.file}: init()"
@@ -61,7 +61,7 @@ class PlainNetwork(AppNetwork):
             raise AppError(
                 f"{where}: expected {{name: array}} as its {which}, got {type(part).__name__}"
             )
-        found = {}
+        arrays = {}
         for name, value in part.items():
             if not isinstance(name, str) or not name:
                 raise AppError(f"{where}: expected names that are text, got {name!r}")
@@ -75,8 +75,8 @@ class PlainNetwork(AppNetwork):
                 raise AppError(
                     f"{where}: {name}: expected finite numbers, got {array[~np.isfinite(array)][0]}"
                 )
-            found[name] = array.astype(np.float32)
-        return found
+            arrays[name] = array.astype(np.float32)
+        return arrays
 
     @override
     def initial(self, seed: int) -> Vector:
@@ -89,11 +89,13 @@ class PlainNetwork(AppNetwork):
     ) -> ForwardPass:
         statistics = {name: parameters[name] for name in self._statistics}
         trained = {name: value for name, value in parameters.items() if name not in statistics}
-        found = traced_call(self.app, "forward", trained, dict(statistics), windows, training, seed)
-        if isinstance(found, tuple) and len(found) == 2:
-            answers, new = found
+        output = traced_call(
+            self.app, "forward", trained, dict(statistics), windows, training, seed
+        )
+        if isinstance(output, tuple) and len(output) == 2:
+            answers, new = output
         else:
-            answers, new = (found, statistics)
+            answers, new = (output, statistics)
         if not isinstance(answers, tf.Tensor):
             raise AppError(
                 f"{self.app.file}: forward(): expected a tensor, got {type(answers).__name__}"

@@ -58,11 +58,11 @@ def _remove_left(place: Path) -> None:
     """Remove what killed processes of this account have left."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            found = path.lstat()
+            status = path.lstat()
             if (
                 path in _made
-                or found.st_uid != os.geteuid()
-                or time.time() - found.st_mtime < _JUST_MADE_SECONDS
+                or status.st_uid != os.geteuid()
+                or time.time() - status.st_mtime < _JUST_MADE_SECONDS
             ):
                 continue
             lock = os.open(path, FOLDER_NO_LINK)

@@ -64,21 +64,21 @@ _FETCHED = {
 }
 
 
-def _most(kinds: Mapping[str, int], parts: Sequence[str]) -> int:
-    path = "/".join(parts)
+def _most(kinds: Mapping[str, int], path_segments: Sequence[str]) -> int:
+    path = "/".join(path_segments)
     if len(path) > 4096:
         return 0
     return next((most for kind, most in kinds.items() if re.fullmatch(kind, path)), 0)
 
 
-def bytes_back(parts: Sequence[str]) -> int:
+def bytes_back(path_segments: Sequence[str]) -> int:
     """Return how long a file may be that a node of a sweep sends back, 0 for one that may not come.
 
     What a training leaves may, below the folder of the training, and no code.
     """
-    return _most(_BACK, parts)
+    return _most(_BACK, path_segments)
 
 
-def bytes_fetched(parts: Sequence[str]) -> int:
+def bytes_fetched(path_segments: Sequence[str]) -> int:
     """Return how long a file of a fetched run may be, 0 for one that no run has."""
-    return _most(_FETCHED, parts)
+    return _most(_FETCHED, path_segments)

@@ -25,7 +25,7 @@ class ProcessSetting:
 
 
 def settings_now() -> Mapping[ProcessSetting, Any]:
-    """What each setting is; none where TensorFlow is not loaded."""
+    """Return what each setting is; none where TensorFlow is not loaded."""
     if "tensorflow" not in sys.modules:
         return {}
     return {setting: setting.read() for setting in SETTINGS}
@@ -96,30 +96,30 @@ def _context() -> Any:
     return _private("eager.context").context()
 
 
-def _put_options(wanted: Mapping[str, Any]) -> None:
+def _put_options(options: Mapping[str, Any]) -> None:
     """The public function can add and change options, and take none away."""
     _context()._optimizer_experimental_options.clear()
-    tf.config.optimizer.set_experimental_options(wanted)
+    tf.config.optimizer.set_experimental_options(options)
 
 
 def _callbacks() -> list[Any]:
     return [*_context().op_callbacks]
 
 
-def _put_callbacks(wanted: list[Any]) -> None:
+def _put_callbacks(callbacks: list[Any]) -> None:
     tf.debugging.disable_check_numerics()
-    for one in _callbacks():
-        if one not in wanted:
-            _private("framework.op_callbacks").remove_op_callback(one)
+    for callback in _callbacks():
+        if callback not in callbacks:
+            _private("framework.op_callbacks").remove_op_callback(callback)
 
 
-def _put_nothing(wanted: Any) -> None:
+def _put_nothing(value: Any) -> None:
     """There is no way back."""
-    del wanted
+    del value
 
 
-def _put_strategy(wanted: bool) -> None:
-    if not wanted:
+def _put_strategy(had_strategy: bool) -> None:
+    if not had_strategy:
         tf.distribute.experimental_set_strategy(None)
 
 
@@ -153,7 +153,7 @@ SETTINGS = (
     ProcessSetting(
         "tf.config.optimizer.set_jit",
         lambda: tf.config.optimizer.get_jit(),
-        lambda words: tf.config.optimizer.set_jit(words or False),
+        lambda level: tf.config.optimizer.set_jit(level or False),
     ),
     ProcessSetting(
         "tf.config.optimizer.set_experimental_options",

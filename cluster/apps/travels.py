@@ -74,9 +74,9 @@ def refuse_what_does_not_travel(app: App, concrete: Any, what: str = "the model"
     """Raise AppError for what a traced function needs of this process, or no worker computes."""
     _refuse_captures(app, concrete, what)
     definition = concrete.graph.as_graph_def()
-    own = functions_of(definition)
+    function_names = functions_of(definition)
     for node in nodes_of(definition):
-        if node.op not in own:
+        if node.op not in function_names:
             _refuse_op(app, node, what)
 
 

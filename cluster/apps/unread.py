@@ -17,16 +17,16 @@ SETTINGS: Mapping[str, str] = {
 }
 """Names that other programs read of a module, with what decides here."""
 NEAR = 0.8
-"""How alike the name of a function is that is probably misspelt."""
+"""The likeness of names from which a function is probably misspelt."""
 
 
-def notes_on_unread(module: ModuleType, known: Collection[str]) -> Iterator[str]:
-    """Yield a line on each setting, and each function whose name is nearly one of `known`."""
+def notes_on_unread(module: ModuleType, function_names: Collection[str]) -> Iterator[str]:
+    """Yield a line on each setting, and on each function whose name is near `function_names`."""
     file = f"{module.__file__}".rpartition("/")[2]
     for name, decides in SETTINGS.items():
         if name in vars(module):
             yield f"{file}: {name} is not read: {decides}"
-    missing = [name for name in known if name not in vars(module)]
+    missing = [name for name in function_names if name not in vars(module)]
     for name, value in vars(module).items():
         is_own = getattr(value, "__module__", None) == module.__name__
         near = get_close_matches(name, missing, 1, NEAR)

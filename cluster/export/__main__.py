@@ -47,47 +47,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(IN_CAGE, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="export.json itself on standard output")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     if arguments is None:
-        words = sys.argv[1:]
+        command_line = sys.argv[1:]
     else:
-        words = list(arguments)
+        command_line = list(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is half-written goes
     try:
-        description = _exported(given, words)
+        description = _exported(options, command_line)
     except ChildEnded as problem:
         return problem.code
     except ClusterError as problem:
-        say(blamed_on_cage(problem) if given.in_cage else problem, error=True)
+        say(blamed_on_cage(problem) if options.in_cage else problem, error=True)
         return int(problem.exit_code)
     except PermissionError as problem:
-        if not given.in_cage:
+        if not options.in_cage:
             raise
         say(blamed_on_cage(problem), error=True)
         return ExitCode.FAILED
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
-    if given.in_cage:
+    if options.in_cage:
         return ExitCode.DONE  # the process outside reads what was made
-    _show(description, Path(os.path.abspath(given.out)), as_json=given.json)
+    _show(description, Path(os.path.abspath(options.out)), as_json=options.json)
     return ExitCode.DONE
 
 
-def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
-    if given.quantize not in (None, "dynamic"):
+def _exported(options: argparse.Namespace, command_line: Sequence[str]) -> "Description":
+    if options.quantize not in (None, "dynamic"):
         raise UsageError(
-            f"--quantize: expected dynamic, or no --quantize, got {given.quantize!r:.80}"
+            f"--quantize: expected dynamic, or no --quantize, got {options.quantize!r:.80}"
         )
-    request = ExportRequest(given.to, given.quantize is not None, Path(os.path.abspath(given.out)))
+    request = ExportRequest(
+        options.to, options.quantize is not None, Path(os.path.abspath(options.out))
+    )
     checked(request)
-    if given.trust_app is not None:
-        trust(given.trust_app)
-    trained = read_result(folder_of(given.run))
+    if options.trust_app is not None:
+        trust(options.trust_app)
+    trained = read_result(folder_of(options.run))
     app = own_app(trained.folder)
-    if app is not None and not given.in_cage:
-        return CagedExport(request, trained, app, given.data, given.quiet).made()
+    if app is not None and not options.in_cage:
+        return CagedExport(request, trained, app, options.data, options.quiet).made()
     if app is not None and app.environment:
-        continue_in(local_environments(), app.environment, ["cluster.export", *words])
+        continue_in(local_environments(), app.environment, ["cluster.export", *command_line])
     # TensorFlow takes seconds to import: not before what can be refused without it is.
     from core.engine.environment import loading_quietly
 
@@ -98,8 +100,8 @@ def _exported(given: argparse.Namespace, words: Sequence[str]) -> "Description":
         from cluster.export.graph import one_thread
     one_thread()
     model = read_model(trained)
-    with bar(quiet=given.quiet) as report:
-        examples = examples_of(trained, model, given.data, report)
+    with bar(quiet=options.quiet) as report:
+        examples = examples_of(trained, model, options.data, report)
         return export(request, trained, model, examples, report)
 
 

@@ -74,24 +74,24 @@ class CagedExport:
 
     def made(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
-        held = landlock.found()
-        caged = what_holds(held, EXPORT)
+        support = landlock.found()
+        caged = what_holds(support, EXPORT)
         line = caged.line
-        if not held.abi:
-            line = f"uncaged and reads whatever you may: {held.reason}"
+        if not support.abi:
+            line = f"uncaged and reads whatever you may: {support.reason}"
         if caged.level != logging.INFO:
             say(f"{self.trained.folder}: its code runs {line}", error=True)
         out = self.request.out
         with beside(out) as partial:
-            made = partial / out.name
-            self._run(partial, made)
-            found = self._taken(made)
-            take_place(made, out)
-        return found
+            folder = partial / out.name
+            self._run(partial, folder)
+            description = self._taken(folder)
+            take_place(folder, out)
+        return description
 
-    def _run(self, partial: Path, made: Path) -> None:
-        command = words_in_cage(self._rights(partial), self._words(made), sockets=False)
-        environment = environment_in_cage(made, self.app)
+    def _run(self, partial: Path, folder: Path) -> None:
+        command = words_in_cage(self._rights(partial), self._words(folder), sockets=False)
+        environment = environment_in_cage(folder, self.app)
         with Child(command, environment=environment, ending=ENDING, new_session=True) as child:
             ended = child.wait()
         if ended < 0:
@@ -102,33 +102,36 @@ class CagedExport:
         if ended:
             raise ChildEnded(ExitCode.FAILED if ended == NO_CAGE else ended)
 
-    def _words(self, made: Path) -> Sequence[str]:
+    def _words(self, folder: Path) -> Sequence[str]:
         request = self.request
-        found = [
+        command = [
             *(sys.executable, "-m", "cluster.export", FLAG, f"--run={self.trained.folder}"),
-            *(f"--to={request.to}", f"--out={made}"),
+            *(f"--to={request.to}", f"--out={folder}"),
         ]
         if request.quantized:
-            found.append("--quantize=dynamic")
+            command.append("--quantize=dynamic")
         if self.data is not None:
-            found.append(f"--data={self.data}")
+            command.append(f"--data={self.data}")
         if self.quiet:
-            found.append("--quiet")
-        return found
+            command.append("--quiet")
+        return command
 
-    def _taken(self, made: Path) -> Description:
-        """What lies there, once it is what was asked for and nothing else."""
-        if made.is_symlink() or not made.is_dir():
+    def _taken(self, folder: Path) -> Description:
+        """Return what lies there, if it is what was asked for and nothing else."""
+        if folder.is_symlink() or not folder.is_dir():
             raise UsageError(f"{self.trained.folder}: its code left no folder with an export")
-        found = described(made)
-        names = {path.name for path in made.iterdir()}
-        asked = (self.request.to, "dynamic" if self.request.quantized else None)
-        if names != {NAME, found.file} or (found.format, found.quantized) != asked:
+        description = described(folder)
+        names = {path.name for path in folder.iterdir()}
+        requested = (self.request.to, "dynamic" if self.request.quantized else None)
+        if (
+            names != {NAME, description.file}
+            or (description.format, description.quantized) != requested
+        ):
             raise UsageError(
                 f"{self.trained.folder}: its code left something else than the export that was"
                 " asked for"
             )
-        return found
+        return description
 
     def _rights(self, partial: Path) -> Rights:
         prepared = prepared_by(self.app)
@@ -162,10 +165,10 @@ class CagedExport:
         place = path.resolve()
         if user_cache().resolve() in place.parents:
             return
-        kept = (Path.home(), ROOT, user_state(), user_cache())
-        around = any(each.resolve().is_relative_to(place) for each in kept)
+        private_folders = (Path.home(), ROOT, user_state(), user_cache())
+        around = any(folder.resolve().is_relative_to(place) for folder in private_folders)
         hidden = any(part.startswith(".") for part in place.parts)
-        if around or hidden or any(place.is_relative_to(each) for each in SYSTEMS_OWN):
+        if around or hidden or any(place.is_relative_to(folder) for folder in SYSTEMS_OWN):
             raise UsageError(
                 f"{self.trained.folder}: names {path} as its recordings, which may hold what its"
                 f" code must not read: name them yourself, --data {path}"
@@ -173,7 +176,7 @@ class CagedExport:
 
 
 def blamed_on_cage(problem: BaseException) -> str:
-    """What a person reads of a problem in a cage: with the remedy where it was the cage."""
+    """Return the words on a problem in a cage: with the remedy where it was the cage."""
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, PermissionError):
@@ -206,16 +209,16 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
     """Return the environment of a caged process, whose own two folders are made `beside` a path."""
     temporary = beside.with_name(f"{beside.name}.tmp")
     temporary.mkdir(mode=0o700)
-    ours = beside.with_name(f"{beside.name}.code")
-    ours.mkdir()
+    packages = beside.with_name(f"{beside.name}.code")
+    packages.mkdir()
     for name in OURS:
         # Python lists the folder that it searches, and that around them is not to be read.
-        (ours / name).symlink_to(ROOT / name)
+        (packages / name).symlink_to(ROOT / name)
     return {
         **_kept(os.environ),
         **as_variable((app.digest,)),
         PREPARED_VARIABLE: str(prepared_by(app)),
-        "PYTHONPATH": str(ours),
+        "PYTHONPATH": str(packages),
         "PYTHONSAFEPATH": "1",
         "TMPDIR": str(temporary),
         # Without semaphores it would warn at each import.
@@ -238,8 +241,8 @@ def _sets(recordings: Path) -> Iterator[Path]:
     from core.data.described.known_formats import document
 
     sets = document(recordings)[0].get("sets")
-    for one in sets.values() if isinstance(sets, dict) else ():
-        for named in (one.get("data"), one.get("format")) if isinstance(one, dict) else ():
+    for entry in sets.values() if isinstance(sets, dict) else ():
+        for named in (entry.get("data"), entry.get("format")) if isinstance(entry, dict) else ():
             path = recordings.parent / Path(str(named)).expanduser()
             if path.exists():
                 yield path

@@ -38,7 +38,7 @@ def compare(
     classes: NDArray[np.int32] | None,
     progress: Progress,
 ) -> Agreement:
-    """Both answers to every window, a chunk at a time.
+    """Compare both answers to every window, a chunk at a time.
 
     `classes` is None for a task without one class a window.
     """
@@ -48,17 +48,20 @@ def compare(
     right = 0
     for begin in range(0, len(inputs), CHUNK):
         chunk = np.ascontiguousarray(inputs[begin : begin + CHUNK])
-        expected, found = (np.asarray(answers(chunk)) for answers in (tensorflow, exported))
+        expected, exported_logits = (
+            np.asarray(answers(chunk)) for answers in (tensorflow, exported)
+        )
         if not np.isfinite(expected).all():
             raise ExportRefused("TensorFlow answers no numbers: the model is not to be used")
-        if found.shape != expected.shape or not np.isfinite(found).all():
+        if exported_logits.shape != expected.shape or not np.isfinite(exported_logits).all():
             raise ExportRefused(
-                f"expected logits {expected.shape}, the export answers {found.shape}, or no numbers"
+                f"expected logits {expected.shape}, the export answers"
+                f" {exported_logits.shape}, or no numbers"
             )
-        greatest = max(greatest, _difference(found, expected))
+        greatest = max(greatest, _difference(exported_logits, expected))
         if classes is not None:
             labels = classes[begin : begin + CHUNK]
-            chosen = found.argmax(1)
+            chosen = exported_logits.argmax(1)
             expected_labels = expected.argmax(1)
             same += int((chosen == expected_labels).sum())
             right += int((chosen == labels).sum())
@@ -67,13 +70,13 @@ def compare(
     return Agreement(len(inputs), greatest, same, right_tensorflow, right)
 
 
-def _difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
+def _difference(exported_logits: NDArray[Any], expected: NDArray[Any]) -> float:
     """Return the greatest difference of a logit.
 
     It is relative to the largest one of its window where that is above 1, as float32 is.
     """
     of_window = tuple(range(1, expected.ndim))
-    apart = np.abs(found - expected).max(axis=of_window, initial=0.0)
+    apart = np.abs(exported_logits - expected).max(axis=of_window, initial=0.0)
     largest = np.abs(expected).max(axis=of_window, initial=1.0)
     return float((apart / largest).max(initial=0.0))
 

@@ -26,7 +26,7 @@ class HeldOutExamples:
 
     dataset: Dataset
     kind: str
-    """How the recordings are read, such as `hapt`; `app` where an app's data() brought them."""
+    """The format of the recordings, such as `hapt`; `app` where an app's data() brought them."""
 
     def inputs(self) -> Any:
         """Return the inputs as they lie in the file, (test examples, *input_shape)."""
@@ -54,21 +54,22 @@ def examples_of(
     """
     network = model.network
     if isinstance(network, AppNetwork) and network.app.has("data"):
-        found = HeldOutExamples(_of_app(trained, network, data), "app")
+        examples = HeldOutExamples(_of_app(trained, network, data), "app")
     else:
         named = data or trained.named or trained.source
         source = find_source(named, {}, PROJECT_ROOT, user_cache(), trained.options.get("format"))
-        found = HeldOutExamples(_prepared(trained, source, report), source.kind)
-    if found.dataset.sha256 != model.dataset_sha256:
+        examples = HeldOutExamples(_prepared(trained, source, report), source.kind)
+    if examples.dataset.sha256 != model.dataset_sha256:
         raise UsageError(
-            f"{found.dataset.source}: other windows than {trained.folder.name} was trained on: name"
-            " its recordings with --data"
+            f"{examples.dataset.source}: other windows than {trained.folder.name} was trained on:"
+            " name its recordings with --data"
         )
-    if not found.dataset.test_windows:
+    if not examples.dataset.test_windows:
         raise UsageError(
-            f"{found.dataset.source}: has no test windows to compare an export with TensorFlow on"
+            f"{examples.dataset.source}: has no test windows to compare an export with"
+            " TensorFlow on"
         )
-    return found
+    return examples
 
 
 def digest(model: StoredModel) -> str:
@@ -89,7 +90,7 @@ def _prepared(trained: Trained, source: Source, report: Report) -> Dataset:
 
 
 def _of_app(trained: Trained, network: AppNetwork, data: str | None) -> Dataset:
-    """What data() of the run's own copy of the app answers, as on a cluster on this machine."""
+    """Return what data() of the run's own copy of the app answers, as on a cluster here."""
     from cluster.jobs.cancel import Cancel
     from cluster.jobs.progress import Display
     from cluster.jobs.sources import load_dataset

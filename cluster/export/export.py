@@ -135,7 +135,7 @@ def _draft(
 
 
 def _text(units: tuple[str, ...]) -> str:
-    """One unit for all channels, or one for each."""
+    """Return one unit for all channels, or one for each."""
     return ", ".join(units if len(set(units)) > 1 else units[:1])
 
 

@@ -26,10 +26,10 @@ class KerasWriter(Writer):
     def model(self) -> Any:
         """Return the whole model with its weights."""
         answer = keras.layers.Identity(name=OUTPUT)(self.logits())
-        made = keras.Model(self.windows, answer, name="pscluster")
+        whole_model = keras.Model(self.windows, answer, name="pscluster")
         for layer, values in self._values:
             layer.set_weights(values)
-        return made
+        return whole_model
 
     def _layer(self, layer: Any, inputs: Tensor, *values: Array) -> Tensor:
         self._values.append((layer, list(values)))
@@ -51,10 +51,10 @@ class KerasWriter(Writer):
             return self._layer(
                 keras.layers.Bidirectional(layers[0], backward_layer=layers[1]), sequence, *values
             )
-        found = self._layer(layers[0], sequence, *values)
+        outputs = self._layer(layers[0], sequence, *values)
         if cells[0].backward:
-            return keras.ops.flip(found, axis=STEPS)
-        return found
+            return keras.ops.flip(outputs, axis=STEPS)
+        return outputs
 
     def convolution(self, inputs: Tensor, kernel: Array, bias: Array, stride: int) -> Tensor:
         """Add a Conv1D layer."""

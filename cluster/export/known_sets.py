@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 IN_UCI_S_LIST = "The UCI repository lists the set under CC BY 4.0."
-"""By what public projects, independent of each other, say of its pages; no machine of this project
-could ask it. The sets of July 2015 and of November 2012 say otherwise themselves, so both are
-quoted."""
+"""The licence by what public projects, independent of each other, say of its pages; no machine of
+this project could ask it. The sets of July 2015 and of November 2012 say otherwise themselves, so
+both are quoted."""
 
 LICENCE_OF_HAPT = (
     f'{IN_UCI_S_LIST} README.txt of the set: "Use of this dataset in publications must be'
@@ -37,4 +37,4 @@ LICENCES: Mapping[str, str] = {
     "uci-har": LICENCE_OF_UCI_HAR,
     "hhar": LICENCE_OF_HHAR,
 }
-"""By kind of recordings; nothing is known of others."""
+"""Licences by kind of recordings; nothing is known of others."""

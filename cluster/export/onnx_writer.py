@@ -45,7 +45,7 @@ class _Value:
 
 
 Operand = _Value | Array | float
-"""What a node reads: a tensor, or numbers that become a constant."""
+"""An input of a node: a tensor, or numbers that become a constant."""
 
 
 class OnnxWriter(Writer):
@@ -73,20 +73,20 @@ class OnnxWriter(Writer):
             [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, answered)],
             self._constants,
         )
-        made = helper.make_model(
+        whole_model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
             producer_name="pscluster",
             producer_version=__version__,
         )
-        onnx.checker.check_model(made, full_check=True)
-        content: bytes = made.SerializeToString()
+        onnx.checker.check_model(whole_model, full_check=True)
+        content: bytes = whole_model.SerializeToString()
         return content
 
     def node(self, operation: str, *inputs: Operand, **attributes: Any) -> _Value:
         """Add an operation and return its answer."""
-        names = [self._name(each) for each in inputs]
+        names = [self._name(operand) for operand in inputs]
         name = f"{operation.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(operation, names, [name], name=name, **attributes))
         return _Value(self, name)
@@ -134,7 +134,7 @@ class OnnxWriter(Writer):
 
     def convolution(self, inputs: Tensor, kernel: Array, bias: Array, stride: int) -> Tensor:
         """Add Conv. `SAME_UPPER` puts the odd zero behind the end, as TensorFlow does."""
-        found = self.node(
+        convolved = self.node(
             "Conv",
             self.transpose(inputs, [0, 2, 1]),
             kernel.transpose(2, 1, 0),
@@ -142,7 +142,7 @@ class OnnxWriter(Writer):
             strides=[stride],
             auto_pad="SAME_UPPER",
         )
-        return self.transpose(found, [0, 2, 1])
+        return self.transpose(convolved, [0, 2, 1])
 
     def layer_norm(self, inputs: Tensor, scale: Array, shift: Array, epsilon: float) -> Tensor:
         """Add LayerNormalization."""

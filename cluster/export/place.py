@@ -26,10 +26,10 @@ def beside(out: Path) -> Iterator[Path]:
     Raises ClusterError for an OSError of the block.
     """
     partial = out.with_name(f".{out.name}.{os.getpid()}{PARTIAL}")
-    for left in out.parent.glob(f".{out.name}.*{PARTIAL}"):
-        number = left.name.removesuffix(PARTIAL).rpartition(".")[2]
+    for abandoned in out.parent.glob(f".{out.name}.*{PARTIAL}"):
+        number = abandoned.name.removesuffix(PARTIAL).rpartition(".")[2]
         if number.isdecimal() and not Path("/proc", number).exists():
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
     try:
         try:
             partial.mkdir()
@@ -44,7 +44,7 @@ def beside(out: Path) -> Iterator[Path]:
         ) from None
 
 
-def take_place(made: Path, out: Path) -> None:
+def take_place(folder: Path, out: Path) -> None:
     """Name the folder `out`. Raises UsageError where that is taken, OSError."""
     refuse_taken(out)
-    made.rename(out)
+    folder.rename(out)

@@ -21,20 +21,22 @@ class ExportRequest:
 
 def checked(request: ExportRequest) -> type[Format]:
     """The format. Raises UsageError for what cannot be written, before anything is loaded."""
-    found = FORMATS[request.to]
-    if request.quantized and not found.quantizable:
-        able = " or ".join(name for name, each in FORMATS.items() if each.quantizable)
+    format_class = FORMATS[request.to]
+    if request.quantized and not format_class.quantizable:
+        able = " or ".join(name for name, candidate in FORMATS.items() if candidate.quantizable)
         raise UsageError(
             f"--quantize: expected --to {able}, got --to {request.to}, which keeps float32"
         )
-    missing = [package for module, package in found.packages.items() if not _is_there(module)]
+    missing = [
+        package for module, package in format_class.packages.items() if not _is_there(module)
+    ]
     if missing:
         raise UsageError(
             f"--to {request.to}: needs the packages {', '.join(missing)}: install them with `pip"
             f" install {' '.join(missing)}`, or all of them with `pip install 'pscluster[export]'`"
         )
     refuse_taken(request.out)
-    return found
+    return format_class
 
 
 def _is_there(module: str) -> bool:

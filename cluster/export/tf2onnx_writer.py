@@ -40,17 +40,17 @@ def converted(function: Any) -> bytes:
             frozen = convert_variables_to_constants_v2(
                 function, lower_control_flow=False, aggressive_inlining=True
             )
-            (taken,) = frozen.inputs
-            (answered,) = frozen.outputs
-            made, _ = tf2onnx.convert.from_graph_def(
+            (input_tensor,) = frozen.inputs
+            (output_tensor,) = frozen.outputs
+            model, _ = tf2onnx.convert.from_graph_def(
                 _inlined(frozen.graph.as_graph_def(add_shapes=True)),
-                input_names=[taken.name],
-                output_names=[answered.name],
-                tensors_to_rename={taken.name: INPUT, answered.name: OUTPUT},
+                input_names=[input_tensor.name],
+                output_names=[output_tensor.name],
+                tensors_to_rename={input_tensor.name: INPUT, output_tensor.name: OUTPUT},
                 custom_op_handlers={"Erfc": (_erfc, [])},
                 opset=OPSET,
             )
-            return _checked(made)
+            return _checked(model)
     except Exception as problem:  # tf2onnx raises whatever it meets
         raise ExportRefused(
             f"--to onnx: tf2onnx cannot write this model ({reason_of(problem):.200}): use --to"
@@ -78,26 +78,31 @@ def _erfc(graph: Any, node: Any, _name: str, _arguments: Sequence[Any], **_: Any
 
     Its error of 1e-7 is that of float32 near 1.
     """
-    one = graph.make_const(f"{node.name}_one", np.ones((), np.float32)).output[0]
-    taken = list(node.input)
-    answered = list(node.output)
+    constant_one = graph.make_const(f"{node.name}_one", np.ones((), np.float32)).output[0]
+    input_names = list(node.input)
+    output_names = list(node.output)
     shapes = node.output_shapes
     dtypes = node.output_dtypes
     graph.remove_node(node.name)
-    erf = graph.make_node("Erf", taken, shapes=shapes, dtypes=dtypes).output[0]
+    erf = graph.make_node("Erf", input_names, shapes=shapes, dtypes=dtypes).output[0]
     return graph.make_node(
-        "Sub", [one, erf], outputs=answered, name=node.name, shapes=shapes, dtypes=dtypes
+        "Sub",
+        [constant_one, erf],
+        outputs=output_names,
+        name=node.name,
+        shapes=shapes,
+        dtypes=dtypes,
     )
 
 
-def _checked(made: Any) -> bytes:
+def _checked(model: Any) -> bytes:
     """The model with names for its batch; raises for an operation that is none of ONNX's own."""
-    for values in (made.graph.input, made.graph.output):
-        for each in values:
-            each.type.tensor_type.shape.dim[0].dim_param = "batch"
-    made.ir_version = IR_VERSION
-    onnx.checker.check_model(made, full_check=True)
-    content: bytes = made.SerializeToString()
+    for values in (model.graph.input, model.graph.output):
+        for tensor in values:
+            tensor.type.tensor_type.shape.dim[0].dim_param = "batch"
+    model.ir_version = IR_VERSION
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString()
     return content
 
 
@@ -105,11 +110,11 @@ def _checked(made: Any) -> bytes:
 def _quietly() -> Iterator[None]:
     """Hide what both libraries log about their own workings; an error takes one line."""
     loggers = [logging.getLogger(name) for name in ("tensorflow", "tf2onnx")]
-    levels = [each.level for each in loggers]
+    levels = [logger.level for logger in loggers]
     try:
-        for each in loggers:
-            each.setLevel(logging.CRITICAL + 1)
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -29,11 +29,11 @@ class Trained:
     window_steps: int
     window_stride: int
     options: Mapping[str, Any]
-    """What readers know besides windows, by name."""
+    """Options of readers besides windows, by name."""
     named: str | None
     """The recordings that the job named."""
     source: str
-    """Where they lay; `synthetic` for invented ones."""
+    """The place where they lay; `synthetic` for invented ones."""
 
 
 def folder_of(named: str) -> Path:
@@ -47,15 +47,15 @@ def folder_of(named: str) -> Path:
 
 
 def read_result(folder: Path) -> Trained:
-    """What the run says of itself.
+    """Return what the run says of itself.
 
     Raises UsageError for one that is not finished, or has no model.
     """
     path = folder / RESULT
     try:
-        found = parsed_json(read_bytes(path, LARGEST_RESULT_BYTES))
-        job = str(found["job"])
-        status = str(found["status"])
+        result = parsed_json(read_bytes(path, LARGEST_RESULT_BYTES))
+        job = str(result["job"])
+        status = str(result["status"])
         if status != "done":
             raise UsageError(
                 f"{folder}: expected a finished run, got one that is {status}: resume it first"
@@ -65,7 +65,7 @@ def read_result(folder: Path) -> Trained:
                 f"{folder}: a run of {job} without a model: export a training, `fab job train`"
                 " leaves one"
             )
-        return _trained(folder, job, found)
+        return _trained(folder, job, result)
     except FileNotFoundError:
         raise UsageError(
             f"{folder}: expected a finished run, found no {RESULT} in it: resume it first"
@@ -80,8 +80,8 @@ def read_result(folder: Path) -> Trained:
 _TRAINED: TypeAdapter[Trained] = TypeAdapter(Trained)
 
 
-def _trained(folder: Path, job: str, found: Any) -> Trained:
-    settings = found["settings"]
+def _trained(folder: Path, job: str, result: Any) -> Trained:
+    settings = result["settings"]
     data = settings["data"]
     named, steps, stride = (data[key] for key in ("source", "window_steps", "window_stride"))
     options = {name: value for name, value in data.items() if name not in BESIDE}
@@ -94,6 +94,6 @@ def _trained(folder: Path, job: str, found: Any) -> Trained:
             "window_stride": stride,
             "options": options,
             "named": named,
-            "source": found["dataset"]["source"],
+            "source": result["dataset"]["source"],
         }
     )

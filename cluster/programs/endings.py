@@ -16,7 +16,7 @@ def describe_part(part: GroupMember) -> dict[str, Any]:
         "address": part.member.address,
         "exit_code": exit_code(part.return_code),
         "signal": signal_name(part.return_code),
-        "ended_by_us": part.asked,
+        "ended_by_us": part.ended_by_us,
         "elapsed_seconds": part.seconds,
         "cpu_seconds": part.used.cpu_seconds,
         "peak_memory_bytes": part.used.peak_bytes,
@@ -38,7 +38,7 @@ def signal_name(code: int | None) -> str | None:
 
 
 def _name(number: int) -> str:
-    if number in {int(known) for known in Signals}:
+    if number in {int(signal_number) for signal_number in Signals}:
         return Signals(number).name
     return f"signal {number}"
 

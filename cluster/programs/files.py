@@ -19,14 +19,16 @@ class FileTaker:
     """Writes the files that a worker sends below a folder of ours: plain names, within a bound."""
 
     def __init__(
-        self, folder: Path, wanted: Callable[[Sequence[str]], int] = lambda parts: MOST_FILE_BYTES
+        self,
+        folder: Path,
+        limit_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_FILE_BYTES,
     ) -> None:
-        """`wanted` says of the parts of a path how long its file may be; with 0 it passes by."""
+        """`limit_of` takes the segments of a path: bytes that its file may have; 0 drops it."""
         self.folder = folder
-        self._wanted = wanted
+        self._limit_of = limit_of
         self._descriptor = -1
         self._passes_by = False
-        self._left = MOST_FILE_BYTES
+        self._remaining_bytes = MOST_FILE_BYTES
         self._of_file = 0
         self._count = 0
 
@@ -41,22 +43,27 @@ class FileTaker:
             os.fsencode(name)
         except UnicodeEncodeError:
             raise ProtocolError("a file's path") from None
-        parts = PurePosixPath(name).parts
+        path_segments = PurePosixPath(name).parts
         plain = [
             part
-            for part in parts
+            for part in path_segments
             if part not in ("/", "..", ".") and "\0" not in part and len(part) <= 255
         ]
         self._count += 1
         if self._count > MOST_FILES:
             self._count_again()
-        if not parts or len(plain) != len(parts) or len(parts) > 32 or self._count > MOST_FILES:
+        if (
+            not path_segments
+            or len(plain) != len(path_segments)
+            or len(path_segments) > 32
+            or self._count > MOST_FILES
+        ):
             raise ProtocolError("a file's path")
-        self._of_file = self._wanted(parts)
+        self._of_file = self._limit_of(path_segments)
         self._passes_by = self._of_file == 0
         if self._passes_by:
             return
-        path = self.folder.joinpath(*parts)
+        path = self.folder.joinpath(*path_segments)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # of an earlier attempt
         self._descriptor = os.open(
@@ -70,11 +77,11 @@ class FileTaker:
         """
         if self._passes_by:
             return
-        self._left -= len(piece)
+        self._remaining_bytes -= len(piece)
         self._of_file -= len(piece)
-        if self._left < 0:
+        if self._remaining_bytes < 0:
             self._count_again()
-        if self._descriptor < 0 or self._left < 0 or self._of_file < 0:
+        if self._descriptor < 0 or self._remaining_bytes < 0 or self._of_file < 0:
             raise ProtocolError("bytes without a file, or too many")
         if room_on_disk(self.folder) < len(piece):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -84,7 +91,7 @@ class FileTaker:
     def _count_again(self) -> None:
         """Count what is there: a long training sends its files again and again, and old ones go."""
         sizes = [path.lstat().st_size for path in self.folder.rglob("*") if path.is_file()]
-        self._left, self._count = MOST_FILE_BYTES - sum(sizes), len(sizes)
+        self._remaining_bytes, self._count = MOST_FILE_BYTES - sum(sizes), len(sizes)
 
     def close(self) -> None:
         """The file is whole."""
@@ -94,7 +101,7 @@ class FileTaker:
 
 
 Sent = dict[str, tuple[int, int]]
-"""What was sent: size and time of change in nanoseconds, by path."""
+"""Size and time of change (ns) of each file that was sent, by path."""
 
 
 def send_files(connection: socket.socket, folder: Path, sent: Sent | None = None) -> int:
@@ -104,7 +111,7 @@ def send_files(connection: socket.socket, folder: Path, sent: Sent | None = None
     half written.
     """
     count = 0
-    left = MOST_FILE_BYTES
+    remaining_bytes = MOST_FILE_BYTES
     left_out = 0
     for root, _, names in os.walk(folder):
         for name in sorted(names):
@@ -116,13 +123,13 @@ def send_files(connection: socket.socket, folder: Path, sent: Sent | None = None
                     or (sent is not None and name.startswith("."))
                 ):
                     continue
-                found = path.stat()
+                status = path.stat()
                 place = str(path.relative_to(folder))
-                size = found.st_size
-                mark = (found.st_size, found.st_mtime_ns)
+                size = status.st_size
+                mark = (status.st_size, status.st_mtime_ns)
                 if sent is not None and sent.get(place) == mark:
                     continue
-                if count >= MOST_FILES or size > left:
+                if count >= MOST_FILES or size > remaining_bytes:
                     left_out += 1
                     continue
                 content = path.open("rb")
@@ -130,7 +137,7 @@ def send_files(connection: socket.socket, folder: Path, sent: Sent | None = None
                 continue
             with content:
                 count = count + 1
-                left = left - size
+                remaining_bytes = remaining_bytes - size
                 send(connection, FrameType.FILE, {"path": place})
                 if sent is not None:
                     sent[place] = mark

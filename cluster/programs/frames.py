@@ -86,16 +86,16 @@ def key_of_runner(token: str, member: str) -> str:
 
 
 def greeting(connection: socket.socket, key: str, member: str) -> dict[str, str]:
-    """What a runner says of itself. Its key never crosses: another process may have the port.
+    """Return what a runner says of itself. Its key never crosses: another may have the port.
 
     The proof holds from this address alone: who hears it cannot pass it on.
     """
     nonce = secrets.token_hex(16)
-    here = connection.getsockname()[0]
+    address = connection.getsockname()[0]
     return {
         "member": member,
         "nonce": nonce,
-        "proof": proof_of_runner(key, member, nonce, here),
+        "proof": proof_of_runner(key, member, nonce, address),
     }
 
 
@@ -109,19 +109,19 @@ def proof_of_lead(key: str, nonce: str) -> str:
     return proof(key, "lead", nonce)
 
 
-def said(content: bytes) -> dict[str, Any]:
+def frame_object(content: bytes) -> dict[str, Any]:
     """The object in a frame. Raises ProtocolError."""
     try:
-        found = parsed_json(content)
+        document = parsed_json(content)
     except ValueError:
         raise ProtocolError("a frame without JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ProtocolError("a frame without an object")
-    return found
+    return document
 
 
 def whole_number(content: dict[str, Any], name: str, least: int, most: int) -> int:
-    """One value of an object. Raises ProtocolError."""
+    """Return one value of an object. Raises ProtocolError."""
     value = content.get(name)
     if type(value) is not int or not least <= value <= most:
         raise ProtocolError(f"{name}: {value!r:.60}")

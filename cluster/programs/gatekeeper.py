@@ -53,11 +53,13 @@ class GateKeeper:
     Make it before the program; `close` it after the program's end.
     """
 
-    def __init__(self, port: int, others: Collection[int] = ()) -> None:
-        """`others`: accounts that may connect beside this one and root."""
-        self._port, self._others = port, frozenset(others)
+    def __init__(self, port: int, other_accounts: Collection[int] = ()) -> None:
+        """`other_accounts`: accounts that may connect beside this one and root."""
+        self._port, self._other_accounts = port, frozenset(other_accounts)
         self._numbers = _numbers()
-        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._keeper_socket, self._program_socket = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_STREAM
+        )
         self._admitted: frozenset[int] = frozenset()
         self._listener = -1
         self._named: set[int | None] = set()
@@ -71,29 +73,29 @@ class GateKeeper:
         It sends us the filter's descriptor.
         """
         numbers = self._numbers
-        theirs = self._theirs
+        program_socket = self._program_socket
 
         def put_up() -> None:
             # A kernel without such filters: the program runs anyway, and we say that it has no
             # gate.
             with suppress(OSError):
                 if numbers is not None:
-                    socket.send_fds(theirs, [b"+"], [install_filter(numbers)])
+                    socket.send_fds(program_socket, [b"+"], [install_filter(numbers)])
             with suppress(OSError):
-                theirs.send(b".")
+                program_socket.send(b".")
 
         return put_up
 
     def begin(self) -> None:
         """Serve from now on, once the program's process is there."""
-        self._theirs.close()
+        self._program_socket.close()
         problem = (
             "this kernel has no such filters, or something else listens to the program's calls"
             " already"
         )
         try:
-            _, descriptors, _, _ = socket.recv_fds(self._ours, 1, 1)
-            self._admitted = own_accounts() | self._others
+            _, descriptors, _, _ = socket.recv_fds(self._keeper_socket, 1, 1)
+            self._admitted = own_accounts() | self._other_accounts
         except OSError as error:
             descriptors = []
             problem = error.strerror or problem
@@ -112,8 +114,8 @@ class GateKeeper:
         for descriptor in (self._listener, self._end, self._wake):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._ours.close()
-        self._theirs.close()
+        self._keeper_socket.close()
+        self._program_socket.close()
 
     def _warn(self, problem: str) -> None:
         self._warned = True
@@ -162,12 +164,14 @@ class GateKeeper:
                 ):
                     assert self._numbers is not None
                     if number == self._numbers.accept4:
-                        asked = arguments[3]
+                        accept_flags = arguments[3]
                     else:
-                        asked = 0
-                    accepted = self._admit(listener, asked)
+                        accept_flags = 0
+                    accepted = self._admit(listener, accept_flags)
                     _tell_address(thread, accepted, arguments[1], arguments[2])
-                    value = _put_into(self._listener, cookie, accepted, asked & socket.SOCK_CLOEXEC)
+                    value = _put_into(
+                        self._listener, cookie, accepted, accept_flags & socket.SOCK_CLOEXEC
+                    )
                     flags = 0
         except _NotOursError as error:
             if not self._warned:
@@ -205,13 +209,13 @@ class GateKeeper:
             if uid not in self._named:
                 self._named.add(uid)
                 if uid is None:
-                    who = "another machine"
+                    peer = "another machine"
                 else:
-                    who = f"account {account_name(uid)}"
+                    peer = f"account {account_name(uid)}"
                 log.warning(
                     "port %d: a connection of %s was closed unread, as further ones will be",
                     self._port,
-                    who,
+                    peer,
                 )
 
 

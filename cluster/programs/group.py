@@ -13,7 +13,7 @@ from cluster.programs.roster import Member
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0
 LAST_OUTPUT_SECONDS = 1.0
-"""For output in the pipe of a process that has ended: a child that it left may hold the pipe open
+"""Wait for output in the pipe of an ended process: a child that it left may hold the pipe open
 without end."""
 
 INTERRUPTED_SECONDS = 20.0
@@ -36,19 +36,19 @@ class GroupMember:
     return_code: int | None = None
     seconds: float | None = None
     used: Usage = field(default_factory=Usage)
-    asked: bool = False
+    ended_by_us: bool = False
     """Whether it ended because we asked: another one had failed, or a person cancelled."""
 
 
 class Group:
-    """Runs the parts to their end.
+    """Runs its members to their end.
 
-    `first_failed` is the part that failed by itself and first, if one did.
+    `first_failed` is the member that failed by itself and first, if one did.
     """
 
-    def __init__(self, parts: Iterable[GroupMember], asked_to_end: Callable[[], bool]) -> None:
+    def __init__(self, members: Iterable[GroupMember], asked_to_end: Callable[[], bool]) -> None:
         """`asked_to_end()`: whether a person cancels."""
-        self.parts = tuple(parts)
+        self.members = tuple(members)
         self.first_failed: GroupMember | None = None
         self._asked_to_end = asked_to_end
         self._selector = selectors.DefaultSelector()
@@ -58,17 +58,17 @@ class Group:
 
     def run(self, on_look: Callable[[], None] = lambda: None) -> None:
         """Return once every part has ended. `on_look()` is called some times a second."""
-        for part in self.parts:
+        for part in self.members:
             self._selector.register(part.running.fileno(), selectors.EVENT_READ, part)
         try:
-            while any(part.return_code is None for part in self.parts):
+            while any(part.return_code is None for part in self.members):
                 for key, _ in self._selector.select(LOOK_SECONDS):
                     self._read(key.data)
                 self._look()
                 on_look()
         finally:
             self._selector.close()
-            for part in self.parts:
+            for part in self.members:
                 part.running.close()
                 part.take(b"")
 
@@ -85,10 +85,10 @@ class Group:
         now = time.monotonic()
         if now - self._measured >= USE_SECONDS:
             self._measured = now
-            for part in self.parts:
+            for part in self.members:
                 if part.return_code is None:
                     part.used = part.running.use()
-        for part in self.parts:
+        for part in self.members:
             if part.return_code is None:
                 code = part.running.poll()
                 if code is not None:
@@ -105,8 +105,8 @@ class Group:
             pass
         part.return_code = code
         part.used = part.running.use()
-        part.asked = self._ending_since is not None
-        if code and not part.asked and self.first_failed is None:
+        part.ended_by_us = self._ending_since is not None
+        if code and not part.ended_by_us and self.first_failed is None:
             self.first_failed = part
 
     def _end(self, seconds: float) -> None:
@@ -126,6 +126,6 @@ class Group:
         if number is self._sent:
             return
         self._sent = number
-        for part in self.parts:
+        for part in self.members:
             if part.return_code is None:
                 part.running.ask(number)

@@ -49,13 +49,13 @@ from core.status.state import LONGEST_TEXT
 log = logging.getLogger(__name__)
 
 FILES = "files"
-"""In the run's folder: the working folder of the program."""
+"""The working folder of the program, in the run's folder."""
 ATTEMPTS = "attempts"
 """A file of the run: how often the program was begun."""
 CLEAR_SECONDS = 15.0
-"""How long the end of a program waits for roles that restart."""
+"""The wait at a program's end for roles that restart."""
 NOTED_SECONDS = 5.0
-"""Between two lines of the program in the events of the run."""
+"""Time between two lines of the program in the events of the run."""
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _NO_LEGACY_KERAS = "tf_keras"
 
@@ -123,10 +123,10 @@ class ProgramRun(Job):
                 self._leave(last=True)
                 raise
             finally:
-                left = end_marked(mark)
+                leftover_count = end_marked(mark)
             self._clear_roles(roles)
-        if left:
-            log.warning("%s left %d processes behind: ended", self._request.name, left)
+        if leftover_count:
+            log.warning("%s left %d processes behind: ended", self._request.name, leftover_count)
         failed = self._group.first_failed
         if failed is None:
             self._leave(last=True)
@@ -139,7 +139,9 @@ class ProgramRun(Job):
 
     def _clear_roles(self, roles: Sequence[Task]) -> None:
         """Restart the roles where a chief could not take leave: its variables are still there."""
-        if self._request.on != "chief" or all((part.return_code or 0) >= 0 for part in self._parts):
+        if self._request.on != "chief" or all(
+            (part.return_code or 0) >= 0 for part in self._members
+        ):
             return
         before = of_all(roles, process_of)
         log.info("restarting the roles: the program has left its variables there")
@@ -163,17 +165,17 @@ class ProgramRun(Job):
     def complete(self) -> bool:
         """Whether it ended by itself."""
         return self._group is not None and all(
-            part.return_code is not None and not part.asked for part in self._parts
+            part.return_code is not None and not part.ended_by_us for part in self._members
         )
 
     def result(self) -> dict[str, Any]:
-        """What there is so far. `exit_code` is the first failure's, or 0."""
+        """Return what there is so far. `exit_code` is the first failure's, or 0."""
         failed = None if self._group is None else self._group.first_failed
         code = None
         if failed is not None:
             code = failed.return_code
-        elif self._parts and all(part.return_code is not None for part in self._parts):
-            code = max(part.return_code or 0 for part in self._parts)
+        elif self._members and all(part.return_code is not None for part in self._members):
+            code = max(part.return_code or 0 for part in self._members)
         return {
             **super().result(),
             "program": self._request.program,
@@ -183,35 +185,37 @@ class ProgramRun(Job):
             "exit_code": exit_code(code),
             "signal": signal_name(code),
             "failed_first": None if failed is None else failed.member.name,
-            "tasks": {part.member.name: describe_part(part) for part in self._parts},
+            "tasks": {part.member.name: describe_part(part) for part in self._members},
         }
 
     @property
-    def _parts(self) -> tuple[GroupMember, ...]:
+    def _members(self) -> tuple[GroupMember, ...]:
         """Its processes; none before it begins."""
         if self._group is None:
             return ()
-        return self._group.parts
+        return self._group.members
 
     def _begun(self, folder: Path, mark: str) -> list[GroupMember]:
         if self._request.on == "chief":
             chief = chief_of(self.inventory)
             check_free("", chief.port, "the program as chief")
             self._warn_of_silent_roles()
-            own = {"TF_CONFIG": chief_config(self.inventory)}
-            return [self._part(chief, folder, folder / FILES, mark, own)]
+            variables = {"TF_CONFIG": chief_config(self.inventory)}
+            return [self._local_member(chief, folder, folder / FILES, mark, variables)]
         if not self.inventory.one_host:
-            return self._remote_parts(folder)
+            return self._remote_members(folder)
         *ports, master = free_ports(len(self.inventory.of_role("worker")) + 1)
         members = workers_of(self.inventory, ports)
-        parts = []
-        for one in members:
-            own = worker_variables(members, one, master)
-            parts.append(self._part(one, folder, folder / FILES / one.folder, mark, own))
-        return parts
+        group_members = []
+        for member in members:
+            variables = worker_variables(members, member, master)
+            group_members.append(
+                self._local_member(member, folder, folder / FILES / member.folder, mark, variables)
+            )
+        return group_members
 
-    def _remote_parts(self, folder: Path) -> list[GroupMember]:
-        """A part for each worker's node.
+    def _remote_members(self, folder: Path) -> list[GroupMember]:
+        """A member for each worker's node.
 
         Raises ClusterError where one does not connect, Cancelled.
         """
@@ -225,26 +229,28 @@ class ProgramRun(Job):
         self.cancel.check()
         members = workers_of(self.inventory, [processes[name].ports[0] for name in names])
         master = processes[names[0]].ports[1]
-        parts = []
-        for one in members:
-            files = folder / FILES / one.folder
+        group_members = []
+        for member in members:
+            files = folder / FILES / member.folder
             files.mkdir(parents=True, exist_ok=True)
-            variables = worker_variables(members, one, master)
-            processes[one.name].begin(variables, self._request.arguments, files)
-            parts.append(GroupMember(one, processes[one.name], self._output(one, folder)))
-        return parts
+            variables = worker_variables(members, member, master)
+            processes[member.name].begin(variables, self._request.arguments, files)
+            group_members.append(
+                GroupMember(member, processes[member.name], self._output(member, folder))
+            )
+        return group_members
 
     def _output(self, member: Member, folder: Path) -> "Output":
         if self._request.on == "chief":
             log_name, prefix = "output.log", ""
         else:
             log_name, prefix = f"{member.folder}.log", f"{member.name}: "
-        shown = ShownOutput(self._show, prefix, bounded=self._request.bounded)
-        made = self._outputs[member.name] = Output(BoundedLog(folder / log_name), shown)
-        return made
+        display = ShownOutput(self._show, prefix, bounded=self._request.bounded)
+        output = self._outputs[member.name] = Output(BoundedLog(folder / log_name), display)
+        return output
 
-    def _part(
-        self, member: Member, folder: Path, files: Path, mark: str, own: dict[str, str]
+    def _local_member(
+        self, member: Member, folder: Path, files: Path, mark: str, variables: dict[str, str]
     ) -> GroupMember:
         program = Path(self._request.program)
         files.mkdir(parents=True, exist_ok=True)
@@ -254,16 +260,16 @@ class ProgramRun(Job):
             if self._request.on == "chief":
                 servers = account_for_roles()
         python = self._request.python or sys.executable
-        environment = environment_of(os.environ, program, files.resolve(), mark, own, python)
+        environment = environment_of(os.environ, program, files.resolve(), mark, variables, python)
         command = [python, str(program), *self._request.arguments]
         process = ProgramProcess(command, environment, files, gate, servers)
         return GroupMember(member, process, self._output(member, folder))
 
     def _uses(self) -> dict[str, Usage]:
-        return {part.member.name: part.used for part in self._parts}
+        return {part.member.name: part.used for part in self._members}
 
     def _note(self) -> None:
-        """Now and then the latest line, for the page and the history."""
+        """Emit the latest line now and then, for the page and the history."""
         now = time.monotonic()
         if self._latest and now - self._noted_at >= NOTED_SECONDS:
             self._noted_at = now
@@ -292,16 +298,16 @@ class ProgramRun(Job):
     def _failure(self, part: GroupMember, lost_a_server: Callable[[], object]) -> ClusterError:
         code = part.return_code or 0
         member = part.member
-        who = f"{member.name} (node {member.node})"
-        words = f"{self._request.name} ended with {ending_in_words(code)}"
+        member_name = f"{member.name} (node {member.node})"
+        message = f"{self._request.name} ended with {ending_in_words(code)}"
         if self._lead is not None and code == LOST:
-            words = f"{self._request.name}: the connection to {who} broke"
+            message = f"{self._request.name}: the connection to {member_name} broke"
         elif self._request.on != "chief":
-            words = f"{words} on {who}"
+            message = f"{message} on {member_name}"
         output = self._outputs[member.name]
-        path = _shown(output.kept.path, self.inventory.one_host)
+        path = _operator_path(output.output_log.path, self.inventory.one_host)
         if code == -Signals.SIGKILL:
-            words += (
+            message += (
                 " (if it was not sent on purpose, look for out of memory in the kernel's log:"
                 " dmesg)"
             )
@@ -311,29 +317,29 @@ class ProgramRun(Job):
             and -code not in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGILL)
             and may_restart
         ):
-            return ProgramKilled(words)
+            return ProgramKilled(message)
         if may_restart and lost_a_server():
             return ProgramLostServer(
-                f"{words}; a parameter server was lost meanwhile, with the program's variables"
+                f"{message}; a parameter server was lost meanwhile, with the program's variables"
             )
-        return ProgramFailed(f"{words}; its output is in {path}{_hint(output.shown.tail)}")
+        return ProgramFailed(f"{message}; its output is in {path}{_hint(output.display.tail)}")
 
 
 class Output:
     """Takes the output of one process: into its log, and to a person."""
 
-    def __init__(self, kept: BoundedLog, shown: ShownOutput) -> None:
-        self.kept = kept
-        self.shown = shown
+    def __init__(self, output_log: BoundedLog, display: ShownOutput) -> None:
+        self.output_log = output_log
+        self.display = display
 
     def __call__(self, piece: bytes) -> None:
         """Take what came; no bytes for its end."""
         if piece:
-            self.kept.add(piece)
-            self.shown.add(piece)
+            self.output_log.add(piece)
+            self.display.add(piece)
         else:
-            self.shown.close()
-            self.kept.close()
+            self.display.close()
+            self.output_log.close()
 
 
 def _count_attempt(path: Path) -> int:
@@ -345,9 +351,9 @@ def _count_attempt(path: Path) -> int:
     return before + 1
 
 
-def _shown(path: Path, here: bool) -> str:
+def _operator_path(path: Path, one_host: bool) -> str:
     """Return a file of the run as the operator finds it, who gets the run from its node."""
-    if here:
+    if one_host:
         return os.path.relpath(path)
     return f"runs/{path.parent.name}/{path.name}"
 

@@ -21,11 +21,11 @@ from cluster.programs.frames import (
     Frames,
     FrameType,
     ProtocolError,
+    frame_object,
     keep_alive,
     key_of_runner,
     proof_of_lead,
     proof_of_runner,
-    said,
     send,
     whole_number,
 )
@@ -38,15 +38,15 @@ from core.server.sockets import explain
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 180.0
-"""For every node to unpack the program and connect; a Pi with a cold card takes a while."""
+"""Time for every node to unpack the program and connect; a Pi with a cold card takes a while."""
 HELLO_SECONDS = 10.0
 HELLO_BYTES = 4096
 MOST_WAITING = 256
 """Connections that have not yet said which runner they are."""
 BRING_SECONDS = 60.0
-"""For each piece of a file on its way to a node."""
+"""Time for each piece of a file on its way to a node."""
 SAY_SECONDS = 15.0
-"""After that a person reads who is waited for."""
+"""Time after which a person reads who is waited for."""
 LOST = -int(Signals.SIGHUP)
 """Return code of a program whose node hung up."""
 
@@ -55,12 +55,12 @@ class RemoteProcess:
     """A program's process on another node, with what a `ProgramProcess` has for one here."""
 
     def __init__(
-        self, connection: socket.socket, ports: tuple[int, int], frames: Frames, whose: str = ""
+        self, connection: socket.socket, ports: tuple[int, int], frames: Frames, owner: str = ""
     ) -> None:
-        """`whose` files the node has."""
+        """The node has files of `owner`."""
         self._connection = connection
         self.ports = ports
-        self._whose = whose
+        self._owner = owner
         self._frames = frames
         self._code: int | None = None
         self._used = Usage()
@@ -73,27 +73,27 @@ class RemoteProcess:
         variables: Mapping[str, str],
         arguments: Sequence[str],
         files: Path,
-        wanted: Callable[[Sequence[str]], int] = lambda parts: MOST_FILE_BYTES,
+        limit_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_FILE_BYTES,
     ) -> None:
         """Start it, once the one before has ended; its files go into `files` here. Raises OSError.
 
-        `wanted`: see `FileTaker`.
+        `limit_of`: see `FileTaker`.
         """
         self.close()
-        self._files = FileTaker(files, wanted)
+        self._files = FileTaker(files, limit_of)
         self._files_are_lost = False
         self._code, self._used = None, Usage()
         self._send(FrameType.START, {"variables": dict(variables), "arguments": list(arguments)})
 
-    def bring(self, whose: str, folder: Path) -> None:
-        """Have the files of `whose` there for the next process: its own, or the ones of `folder`.
+    def bring(self, owner: str, folder: Path) -> None:
+        """Have the files of `owner` there for the next process: its own, or the ones of `folder`.
 
         Raises OSError.
         """
-        self._send(FrameType.WHOSE, {"name": whose})
-        if self._whose == whose:
+        self._send(FrameType.WHOSE, {"name": owner})
+        if self._owner == owner:
             return
-        self._whose = whose
+        self._owner = owner
         self._connection.settimeout(BRING_SECONDS)
         try:
             send_files(self._connection, folder)
@@ -139,15 +139,15 @@ class RemoteProcess:
 
     def _take(self, kind: FrameType, content: bytes) -> None:
         if kind is FrameType.USAGE:
-            found = said(content)
-            cpu = whole_number(found, "cpu_milliseconds", 0, 1 << 50)
+            usage = frame_object(content)
+            cpu = whole_number(usage, "cpu_milliseconds", 0, 1 << 50)
             sizes = [
-                whole_number(found, name, 0, 1 << 50)
+                whole_number(usage, name, 0, 1 << 50)
                 for name in ("memory_bytes", "peak_bytes", "processes")
             ]
             self._used = Usage(cpu / 1000, *sizes)
         elif kind is FrameType.ENDED:
-            self._code = whole_number(said(content), "return_code", -64, 255)
+            self._code = whole_number(frame_object(content), "return_code", -64, 255)
         else:
             raise ProtocolError(f"a frame of kind {kind}")
 
@@ -162,7 +162,7 @@ class RemoteProcess:
             return b""
         try:
             if kind is FrameType.FILE:
-                self._files.begin(said(content))
+                self._files.begin(frame_object(content))
             else:
                 self._files.add(content)
         except OSError as problem:
@@ -269,12 +269,12 @@ class Lead:
                             self._accept(selector)
                         else:
                             self._greet(selector, key.data, names)
-                    for one in _waiting(selector):
-                        if time.monotonic() > one.until:
-                            one.refuse(selector)
+                    for newcomer in _waiting(selector):
+                        if time.monotonic() > newcomer.until:
+                            newcomer.refuse(selector)
             finally:
-                for one in _waiting(selector):
-                    one.refuse(selector)
+                for newcomer in _waiting(selector):
+                    newcomer.refuse(selector)
         return self.processes
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
@@ -283,44 +283,44 @@ class Lead:
         keep_alive(connection)
         waiting = _waiting(selector)
         if len(waiting) >= MOST_WAITING:  # a runner speaks at once: the oldest is none
-            min(waiting, key=lambda one: one.until).refuse(selector)
+            min(waiting, key=lambda newcomer: newcomer.until).refuse(selector)
         selector.register(connection, selectors.EVENT_READ, _Newcomer(connection))
 
     def _greet(
-        self, selector: selectors.BaseSelector, one: "_Newcomer", names: Sequence[str]
+        self, selector: selectors.BaseSelector, newcomer: "_Newcomer", names: Sequence[str]
     ) -> None:
         try:
-            piece = one.peer.recv(4096)
+            piece = newcomer.peer.recv(4096)
             if not piece:
                 raise ProtocolError("it hung up")
-            for kind, content in one.frames.add(piece):
-                hello = said(content)
+            for kind, content in newcomer.frames.add(piece):
+                hello = frame_object(content)
                 name = str(hello.get("member"))
                 nonce = str(hello.get("nonce"))
                 member_key = key_of_runner(self._token, name)
-                there = one.peer.getpeername()[0]
-                expected = proof_of_runner(member_key, name, nonce, there)
+                address = newcomer.peer.getpeername()[0]
+                expected = proof_of_runner(member_key, name, nonce, address)
                 if kind is not FrameType.HELLO or not same(str(hello.get("proof")), expected):
                     raise ProtocolError("not a runner of this job")
                 if name not in names or name in self.processes:
                     raise ProtocolError("another member")
-                self._check_address(name, there)
+                self._check_address(name, address)
                 ports = (
                     whole_number(hello, "port", 1, 65535),
                     whole_number(hello, "second_port", 1, 65535),
                 )
-                ours = {"proof": proof_of_lead(member_key, nonce)}
-                send(one.peer, FrameType.PROVEN, ours)
-                selector.unregister(one.peer)
-                one.frames.most_bytes = MOST_BYTES
+                answer = {"proof": proof_of_lead(member_key, nonce)}
+                send(newcomer.peer, FrameType.PROVEN, answer)
+                selector.unregister(newcomer.peer)
+                newcomer.frames.most_bytes = MOST_BYTES
                 self.processes[name] = RemoteProcess(
-                    one.peer, ports, one.frames, str(hello.get("whose", ""))
+                    newcomer.peer, ports, newcomer.frames, str(hello.get("whose", ""))
                 )
                 return
         except BlockingIOError:
             return
         except (ProtocolError, OSError):
-            one.refuse(selector)
+            newcomer.refuse(selector)
 
     def _check_address(self, name: str, address: str) -> None:
         """Raise ProtocolError where another machine than its node has a key; one line reports it.

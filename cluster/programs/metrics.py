@@ -22,13 +22,13 @@ class ProgramMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Three figures of each member."""
+        """Yield three figures of each member."""
         uses = self._uses()
         for short, value_of in _OF_PROGRAM.items():
-            made = family(short)
+            metric = family(short)
             for member, used in uses.items():
-                made.add_metric([*OURS, member], value_of(used))
-            yield made
+                metric.add_metric([*OURS, member], value_of(used))
+            yield metric
 
 
 _OF_PROGRAM: Mapping[str, Callable[[Usage], float]] = {

@@ -21,11 +21,11 @@ _known: set[Child] = set()
 """Children that this process had before it ran a program."""
 _adopted: set[Child] = set()
 _reapers: set[int] = set()
-"""This process, once it is the reaper. Until then all its children are its own."""
+"""The pid of this process, once it is the reaper. Until then all its children are its own."""
 
 
 def before_program() -> None:
-    """To be called before a program is started, in the process that starts it."""
+    """Become the reaper: call it before a program starts, in the process that starts it."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if not _programs:
         _known.clear()
@@ -34,7 +34,7 @@ def before_program() -> None:
 
 
 def began(pid: int) -> None:
-    """This child is a program, and no orphan."""
+    """Note that this child is a program, and no orphan."""
     _programs.add(pid)
 
 
@@ -48,25 +48,25 @@ def living() -> list[int]:
     """Pids of the orphans of all programs of this process; those that have ended are waited for."""
     if os.getpid() not in _reapers:
         return []
-    found = _children()
-    orphans = {child for child in found if child not in _known and child[0] not in _programs}
-    _adopted.intersection_update(found)
+    children = _children()
+    orphans = {child for child in children if child not in _known and child[0] not in _programs}
+    _adopted.intersection_update(children)
     _adopted.update(orphans)
     for child in orphans:
-        if found[child] == "Z":
+        if children[child] == "Z":
             with suppress(ChildProcessError):
                 os.waitpid(child[0], os.WNOHANG)
-    return [pid for pid, since in orphans if found[pid, since] != "Z"]
+    return [pid for pid, since in orphans if children[pid, since] != "Z"]
 
 
 def _children() -> dict[Child, str]:
     """Children of this process and the state of each."""
-    own = str(os.getpid())
-    found = {}
+    own_pid = str(os.getpid())
+    states = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[1] == own:
-                    found[int(entry.name), fields[19]] = fields[0]
-    return found
+                if fields[1] == own_pid:
+                    states[int(entry.name), fields[19]] = fields[0]
+    return states

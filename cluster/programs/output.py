@@ -20,7 +20,7 @@ SHOWN_BYTES_A_SECOND = 2048
 
 
 def _latest(line: str) -> str:
-    """What a terminal shows of a line that carriage returns write over, as progress bars do.
+    """Return what a terminal shows of a line that carriage returns write over, as progress bars do.
 
     One at the very end may be half of a line's end.
     """
@@ -112,7 +112,7 @@ class ShownOutput:
         bounded: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With a `prefix` each line begins with it, and a line comes once it is whole."""
+        """Begin each line with the `prefix`, if any; a line then comes once it is whole."""
         self._show = show
         self._prefix = prefix
         self._clock = clock

@@ -33,7 +33,7 @@ class ProgramProcess:
 
     def __init__(
         self,
-        words: Sequence[str],
+        command: Sequence[str],
         environment: Mapping[str, str],
         folder: Path,
         guarded_port: int | None = None,
@@ -45,15 +45,15 @@ class ProgramProcess:
         Only this account, root and that of its parameter `servers` reach the `guarded_port` of it
         and of its children.
         """
-        others = () if servers is None else (servers,)
+        other_accounts = () if servers is None else (servers,)
         if guarded_port is None:
             self._gate = None
         else:
-            self._gate = GateKeeper(guarded_port, others)
+            self._gate = GateKeeper(guarded_port, other_accounts)
         orphans.before_program()
         try:
             self._process = Child(
-                words,
+                command,
                 environment=environment,
                 folder=folder,
                 stdout=subprocess.PIPE,
@@ -65,7 +65,7 @@ class ProgramProcess:
             why = getattr(problem, "strerror", None) or problem
             if self._gate is not None:
                 self._gate.close()
-            raise ClusterError(f"{words[0]}: the program cannot be started: {why}") from None
+            raise ClusterError(f"{command[0]}: the program cannot be started: {why}") from None
         orphans.began(self.pid)
         if self._gate is not None:
             self._gate.begin()
@@ -126,18 +126,20 @@ class ProgramProcess:
         # the process that keeps a job on its node does without its memory until a program runs
         import psutil
 
-        found = [(0.0, 0)]
+        measurements = [(0.0, 0)]
         with suppress(psutil.Error, OSError):
-            own = psutil.Process(self.pid)
-            for one in (own, *own.children(recursive=True)):
+            main_process = psutil.Process(self.pid)
+            for process in (main_process, *main_process.children(recursive=True)):
                 with suppress(psutil.Error, OSError):
-                    times = one.cpu_times()
+                    times = process.cpu_times()
                     waited_for = times.children_user + times.children_system
-                    found.append((times.user + times.system + waited_for, one.memory_info().rss))
-        memory = sum(size for _, size in found)
-        self._cpu_seconds = max(self._cpu_seconds, sum(spent for spent, _ in found))
+                    measurements.append(
+                        (times.user + times.system + waited_for, process.memory_info().rss)
+                    )
+        memory = sum(size for _, size in measurements)
+        self._cpu_seconds = max(self._cpu_seconds, sum(spent for spent, _ in measurements))
         self._peak_bytes = max(self._peak_bytes, memory)
-        return Usage(self._cpu_seconds, memory, self._peak_bytes, len(found) - 1)
+        return Usage(self._cpu_seconds, memory, self._peak_bytes, len(measurements) - 1)
 
     def close(self) -> None:
         """Kill what is left of it."""

@@ -13,7 +13,7 @@ from core.ground.files import parsed_json
 
 On = Literal["chief", "workers"]
 PLACES: tuple[On, ...] = get_args(On)
-"""Where a program runs: once on the coordinator's node, or once on each worker's node."""
+"""The places of a program: once on the coordinator's node, or once on each worker's node."""
 
 MOST_RESTARTS = 100
 MOST_ARGUMENT_BYTES = 128 << 10
@@ -43,19 +43,19 @@ class ProgramRequest:
         return Path(self.program).name
 
     def to_text(self) -> str:
-        """One line of JSON in ASCII."""
+        """Return one line of JSON in ASCII."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_text(cls, text: str) -> "ProgramRequest":
         """The inverse of `to_text`. Raises UsageError for anything else."""
         try:
-            given: Any = parsed_json(text)
-            if not isinstance(given, dict) or not all(
-                isinstance(one, str) for one in given["arguments"]
+            document: Any = parsed_json(text)
+            if not isinstance(document, dict) or not all(
+                isinstance(argument, str) for argument in document["arguments"]
             ):
                 raise ValueError("expected an object with a list of arguments")
-            request = cls(**{**given, "arguments": tuple(given["arguments"])})
+            request = cls(**{**document, "arguments": tuple(document["arguments"])})
         except (ValueError, TypeError, KeyError) as problem:
             raise UsageError(f"--wish: expected what `fab job run` writes, got {problem}") from None
         return request.checked()
@@ -70,9 +70,9 @@ class ProgramRequest:
                 f" {self.restarts!r:.80}"
             )
         texts: tuple[Any, ...] = (self.program, self.python, self.requirements, *self.arguments)
-        if not all(isinstance(one, str) and "\0" not in one for one in texts):
+        if not all(isinstance(text, str) and "\0" not in text for text in texts):
             raise UsageError("--: expected arguments of text without NUL bytes")
-        size = sum(len(one.encode("utf-8", "surrogateescape")) + 1 for one in self.arguments)
+        size = sum(len(text.encode("utf-8", "surrogateescape")) + 1 for text in self.arguments)
         if size > MOST_ARGUMENT_BYTES:
             raise UsageError(
                 f"--: expected at most {MOST_ARGUMENT_BYTES} bytes of arguments, got {size}: use a"
@@ -83,20 +83,20 @@ class ProgramRequest:
 
 def program_file(path: str) -> Path:
     """The program's absolute path. Raises UsageError unless it is a file that can be read."""
-    found = Path(path)
+    file = Path(path)
     try:
-        is_there = found.exists()
+        is_there = file.exists()
     except OSError as problem:
         raise UsageError(f"{path:.200}: the program cannot be read: {problem.strerror}") from None
     if not is_there:
         raise UsageError(f"{path:.200}: expected a Python program, found no such file")
-    if not found.is_file():
+    if not file.is_file():
         raise UsageError(
             f"{path}: expected a Python program, found no file but a folder or device; name the .py"
             " file"
         )
     try:
-        with found.open("rb"):
-            return found.absolute()
+        with file.open("rb"):
+            return file.absolute()
     except OSError as problem:
         raise UsageError(f"{path}: the program cannot be read: {problem.strerror}") from None

@@ -22,7 +22,7 @@ def restart(task: Task, seconds: float) -> None:
 
 
 def process_of(task: Task, seconds: float) -> str:
-    """Which process a role is; empty where it is not ready."""
+    """Return which process a role is; empty where it is not ready."""
     try:
         answer = ask(task.metrics_address, "GET", "/ready", deadline_seconds=seconds)
     except NoAnswerError:

@@ -89,27 +89,27 @@ def chief_config(inventory: "Inventory") -> str:
 
 def workers_of(inventory: "Inventory", ports: Sequence[int]) -> tuple[Member, ...]:
     """A process for each worker of the inventory, each at its own one of the `ports`."""
-    found: list[Member] = []
+    members: list[Member] = []
     for task, port in zip(inventory.of_role("worker"), ports, strict=True):
-        beside = sum(one.node == task.node for one in found)
-        found.append(Member(task.name, task.node, task.host, port, task.index, beside))
-    return tuple(found)
+        beside = sum(member.node == task.node for member in members)
+        members.append(Member(task.name, task.node, task.host, port, task.index, beside))
+    return tuple(members)
 
 
-def worker_variables(members: Sequence[Member], own: Member, master_port: int) -> dict[str, str]:
+def worker_variables(members: Sequence[Member], worker: Member, master_port: int) -> dict[str, str]:
     """Return TF_CONFIG of one worker among its equals, and the variables of `torchrun`.
 
     `master_port` is of rank 0's node.
     """
-    cluster = {"worker": [one.address for one in members]}
-    beside = sum(one.node == own.node for one in members)
+    cluster = {"worker": [peer.address for peer in members]}
+    beside = sum(peer.node == worker.node for peer in members)
     return {
         "TF_CONFIG": json.dumps(
-            {"cluster": cluster, "task": {"type": "worker", "index": own.rank}}
+            {"cluster": cluster, "task": {"type": "worker", "index": worker.rank}}
         ),
-        "RANK": str(own.rank),
+        "RANK": str(worker.rank),
         "WORLD_SIZE": str(len(members)),
-        "LOCAL_RANK": str(own.local_rank),
+        "LOCAL_RANK": str(worker.local_rank),
         "LOCAL_WORLD_SIZE": str(beside),
         "MASTER_ADDR": members[0].host,
         "MASTER_PORT": str(master_port),
@@ -121,15 +121,15 @@ def environment_of(
     program: Path,
     files: Path,
     mark: str,
-    own: Mapping[str, str],
+    variables: Mapping[str, str],
     python: str = sys.executable,
 ) -> dict[str, str]:
-    """Return the whole environment of a program's process: `base` cleaned, defaults, `own`.
+    """Return the whole environment of a program's process: `base` cleaned, defaults, `variables`.
 
     Commands are first looked for beside `python`, which runs the program. No proxy is asked for the
     other processes.
     """
-    kept = {
+    inherited = {
         name: value for name, value in base.items() if name in THEIRS or not name.startswith(OURS)
     }
     paths = [
@@ -141,13 +141,22 @@ def environment_of(
         legacy = {LEGACY_KERAS: "1"}
     else:
         legacy = {}
-    made = {**DEFAULTS, **legacy, **kept, FILES_VARIABLE: str(files), MARK_VARIABLE: mark, **own}
+    environment = {
+        **DEFAULTS,
+        **legacy,
+        **inherited,
+        FILES_VARIABLE: str(files),
+        MARK_VARIABLE: mark,
+        **variables,
+    }
     if paths:
-        made["PYTHONPATH"] = os.pathsep.join(paths)
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
     beside = os.path.dirname(python)
-    found = [path for path in base.get("PATH", os.defpath).split(os.pathsep) if path != beside]
-    made["PATH"] = os.pathsep.join([beside, *found])
-    return made | reached_directly(made, _hosts(own.get("TF_CONFIG", "")))
+    search_paths = [
+        path for path in base.get("PATH", os.defpath).split(os.pathsep) if path != beside
+    ]
+    environment["PATH"] = os.pathsep.join([beside, *search_paths])
+    return environment | reached_directly(environment, _hosts(variables.get("TF_CONFIG", "")))
 
 
 def _hosts(config: str) -> list[str]:
@@ -161,14 +170,14 @@ def _hosts(config: str) -> list[str]:
 
 def environment_of_ours(base: Mapping[str, str], mark: str) -> dict[str, str]:
     """The environment of a process of ours that is run like a program: it finds our packages."""
-    kept = {
+    inherited = {
         name: value
         for name, value in base.items()
         if name not in ("NOTIFY_SOCKET", "PSCLUSTER_RUN_FILE")
     }
     paths = [str(ROOT), base.get("PYTHONPATH", "")]
     return {
-        **kept,
+        **inherited,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "PYTHONSAFEPATH": "1",
         MARK_VARIABLE: mark,

@@ -18,10 +18,10 @@ from cluster.programs.frames import (
     Frames,
     FrameType,
     ProtocolError,
+    frame_object,
     greeting,
     keep_alive,
     proof_of_lead,
-    said,
     send,
 )
 from cluster.programs.leftovers import end_marked
@@ -32,13 +32,13 @@ from core.control.client import same
 from core.ground.errors import ClusterError
 
 CONNECT_SECONDS = 180.0
-"""How long to look for the lead: another attempt of a program begins within a minute."""
+"""Time to look for the lead: another attempt of a program begins within a minute."""
 _PAUSE_SECONDS = 0.5
 _USE_SECONDS = 2.0
 _LAST_OUTPUT_SECONDS = 1.0
 LONGEST_NAME = 100
 SEND_SECONDS = 60.0
-"""Between two looks for changed files: about as often as a training writes a checkpoint."""
+"""Time between two looks for changed files: about as often as a training writes a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
 
 def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
     """The first two of the ports that nothing has. Raises ClusterError."""
-    found = []
+    free_ports = []
     for port in ports:
         with socket.socket() as trial, suppress(OSError):
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((host, port))
-            found.append(port)
-        if len(found) == 2:
-            return found[0], found[1]
+            free_ports.append(port)
+        if len(free_ports) == 2:
+            return free_ports[0], free_ports[1]
     raise ClusterError(
         f"expected two free ports of {min(ports, default=0)} to {max(ports, default=0)} for the"
-        f" program, found {len(found)}: `ports.programs` of the inventory names another range"
+        f" program, found {len(free_ports)}: `ports.programs` of the inventory names another range"
     )
 
 
@@ -111,9 +111,9 @@ class _Served:
         self._used_at = 0.0
         self._files = FileTaker(task.files)
         self._expected_proof = ""
-        """Of the lead, until it has given it."""
-        self._expected = ""
-        """Whose files are on their way."""
+        """The proof of the lead, until it has given it."""
+        self._expected_owner = ""
+        """The owner of files on their way."""
         self._sent: Sent = {}
         self._sent_at = time.monotonic()
         self._mark = str(task.files.resolve())
@@ -124,7 +124,7 @@ class _Served:
         return self._task.files.with_name(f"{self._task.files.name}.whose")
 
     @property
-    def _whose(self) -> str:
+    def _owner(self) -> str:
         try:
             return self._marker.read_text()[:LONGEST_NAME]
         except (OSError, ValueError):
@@ -141,7 +141,7 @@ class _Served:
             ports = {"port": port, "second_port": second}
             hello = greeting(self._connection, self._task.key, self._task.member)
             self._expected_proof = proof_of_lead(self._task.key, hello["nonce"])
-            send(self._connection, FrameType.HELLO, {**hello, "whose": self._whose, **ports})
+            send(self._connection, FrameType.HELLO, {**hello, "whose": self._owner, **ports})
             return self._listen()
         except (OSError, ProtocolError):
             return False
@@ -172,7 +172,7 @@ class _Served:
                         self._report(code)
 
     def _obey(self) -> bool | None:
-        """True for a farewell, False for a broken connection, else None."""
+        """Return True for a farewell, False for a broken connection, else None."""
         piece = self._connection.recv(RECEIVE_BYTES)
         if not piece:
             return False
@@ -187,7 +187,7 @@ class _Served:
             if kind is FrameType.START and self._process is None:
                 self._begin(content)
             elif kind is FrameType.ASK and self._process is not None:
-                number = said(content).get("signal")
+                number = frame_object(content).get("signal")
                 if number in (Signals.SIGINT, Signals.SIGTERM, Signals.SIGKILL):
                     self._process.ask(Signals(number))
         return None
@@ -195,7 +195,7 @@ class _Served:
     def _prove(self, kind: FrameType, content: bytes) -> None:
         """Raise ProtocolError unless it is the lead that speaks: what it says is executed here."""
         if kind is not FrameType.PROVEN or not same(
-            str(said(content).get("proof")), self._expected_proof
+            str(frame_object(content).get("proof")), self._expected_proof
         ):
             raise ProtocolError("not the lead of this job")
         self._expected_proof = ""
@@ -203,43 +203,43 @@ class _Served:
     def _take_file(self, kind: FrameType, content: bytes) -> None:
         """A file for the next process, from the lead, or whose files those will be."""
         if kind is FrameType.WHOSE:
-            whose = str(said(content).get("name", ""))[:LONGEST_NAME]
-            if whose != self._whose:
+            owner = str(frame_object(content).get("name", ""))[:LONGEST_NAME]
+            if owner != self._owner:
                 # Until all are here they belong to no run: a killed runner would take half of them
                 # for the whole.
                 self._marker.unlink(missing_ok=True)
                 rmtree(self._task.files, ignore_errors=True)
                 self._files = FileTaker(self._task.files)
-                self._expected = whose
+                self._expected_owner = owner
         elif kind is FrameType.FILE:
-            self._files.begin(said(content))
+            self._files.begin(frame_object(content))
         else:
             self._files.add(content)
 
     def _begin(self, content: bytes) -> None:
         self._files.close()
         self._files = FileTaker(self._task.files)
-        if self._expected:
-            self._marker.write_text(self._expected)
-            self._expected = ""
-        asked = said(content)
+        if self._expected_owner:
+            self._marker.write_text(self._expected_owner)
+            self._expected_owner = ""
+        order = frame_object(content)
         variables = {
-            str(name): str(value) for name, value in dict(asked.get("variables", {})).items()
+            str(name): str(value) for name, value in dict(order.get("variables", {})).items()
         }
-        arguments = [str(word) for word in asked.get("arguments", [])]
+        arguments = [str(word) for word in order.get("arguments", [])]
         task = self._task
         task.files.mkdir(parents=True, exist_ok=True)
         if task.module:
             environment = environment_of_ours(os.environ, self._mark)
-            words = [task.python or sys.executable, "-m", task.module, *arguments]
+            command = [task.python or sys.executable, "-m", task.module, *arguments]
         else:
             python = task.python or sys.executable
             environment = environment_of(
                 os.environ, task.program, task.files, self._mark, variables, python
             )
-            words = [python, str(task.program), *arguments]
+            command = [python, str(task.program), *arguments]
         try:
-            self._process = ProgramProcess(words, environment, task.files, cage=task.cage)
+            self._process = ProgramProcess(command, environment, task.files, cage=task.cage)
         except ClusterError as problem:
             send(self._connection, FrameType.OUTPUT, f"{problem}\n".encode())
             send(self._connection, FrameType.ENDED, {"return_code": 126})
@@ -277,7 +277,7 @@ class _Served:
         )
 
     def _report(self, code: int) -> None:
-        """What is left of the output, the files, and last of all the end."""
+        """Send what is left of the output, the files, and last of all the end."""
         until = time.monotonic() + _LAST_OUTPUT_SECONDS
         while self._pass_on() and time.monotonic() < until:
             pass
@@ -287,11 +287,11 @@ class _Served:
             self._connection, self._task.files, self._sent if self._task.module else None
         )
         if left_out:
-            words = (
+            message = (
                 f"{left_out} files are only on this node, in {self._task.files}: more than a run"
                 " takes\n"
             )
-            send(self._connection, FrameType.OUTPUT, words.encode())
+            send(self._connection, FrameType.OUTPUT, message.encode())
         assert self._process is not None
         self._process.close()
         self._process = None

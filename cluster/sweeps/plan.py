@@ -54,15 +54,15 @@ def run_id(number: int) -> str:
     return f"{number:04d}"
 
 
-def base_overrides(sweep: SweepFile, given: Sequence[str] = ()) -> tuple[str, ...]:
+def base_overrides(sweep: SweepFile, set_arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the settings of every run: `base` of the file, then what --set gives, which wins."""
-    return (*(override(key, value) for key, value in sweep.base.items()), *given)
+    return (*(override(key, value) for key, value in sweep.base.items()), *set_arguments)
 
 
 def overrides_of(
     base: Sequence[str], placement: Placement, settings: Mapping[str, Any], seed: int
 ) -> tuple[str, ...]:
-    """All overrides of one run. `base` is that of `base_overrides`."""
+    """Return all overrides of one run. `base` is that of `base_overrides`."""
     if placement == "node":
         mode = [override(MODE, SINGLE)]
     else:
@@ -92,16 +92,16 @@ def fingerprint(sweep: SweepFile) -> str:
 
 
 def refuse_unusable(
-    sweep: SweepFile, given: Sequence[str], load: Callable[[Sequence[str]], "Inventory"]
+    sweep: SweepFile, set_arguments: Sequence[str], load: Callable[[Sequence[str]], "Inventory"]
 ) -> None:
     """Raise SweepError for twins and for settings that the inventory's schema refuses.
 
-    Each is named where the file says it. `given` are the overrides of --set, `load` makes an
-    inventory with overrides or raises InventoryError.
+    Each is named where the file says it. `set_arguments` are the overrides of --set, `load` makes
+    an inventory with overrides or raises InventoryError.
     """
-    problems = _clashes(sweep, given)
+    problems = _clashes(sweep, set_arguments)
     if not problems:
-        base = base_overrides(sweep, given)
+        base = base_overrides(sweep, set_arguments)
         trainings = dict[str, RunSettings]()
         for choice in sweep.choices or corners(sweep):
             try:
@@ -109,16 +109,16 @@ def refuse_unusable(
                     overrides_of(base, sweep.placement, choice.settings, sweep.seeds[0])
                 )
             except InventoryError as error:
-                found = [_placed(sweep, choice, one) for one in error.problems]
+                choice_problems = [_located(sweep, choice, problem) for problem in error.problems]
             else:
-                found = _shared_devices(sweep, inventory)
+                choice_problems = _shared_devices(sweep, inventory)
                 twin = trainings.setdefault(repr(inventory.jobs.train), choice)
-                found += (
+                choice_problems += (
                     []
                     if twin is choice or sweep.search is not None
                     else [_twins(sweep, choice, twin)]
                 )
-            problems += [one for one in found if one not in problems]
+            problems += [problem for problem in choice_problems if problem not in problems]
             if len(problems) >= ENOUGH_PROBLEMS:
                 break
     if problems:
@@ -147,33 +147,34 @@ def _shared_devices(sweep: SweepFile, inventory: "Inventory") -> list[InventoryP
 
 
 def _twins(sweep: SweepFile, choice: RunSettings, twin: RunSettings) -> InventoryProblem:
-    """Two settings that the inventory reads as the same, such as 1 and 1.0."""
+    """Return the problem of settings that the inventory reads as the same, such as 1 and 1.0."""
     number, first = (
-        next(at for at, one in enumerate(sweep.choices) if one is this) for this in (choice, twin)
+        next(at for at, candidate in enumerate(sweep.choices) if candidate is this)
+        for this in (choice, twin)
     )
     other = [
         key for key in choice.settings if repr(choice.settings[key]) != repr(twin.settings.get(key))
     ]
     if "runs" in {path[0] for path in choice.places.values()} or not other:
         place: KeyPath = ("runs", number)
-        words = f"runs.{first}"
+        twin_name = f"runs.{first}"
     else:
         place = choice.places[other[0]]
-        words = ".".join(map(str, twin.places[other[0]]))
+        twin_name = ".".join(map(str, twin.places[other[0]]))
     return InventoryProblem(
         sweep.file,
         ".".join(map(str, place)),
-        f"trains the same as {words}",
+        f"trains the same as {twin_name}",
         "remove one of the two; `seeds:` repeats runs",
         line=sweep.lines.get(place, sweep.lines.get(place[:1])),
     )
 
 
-def _clashes(sweep: SweepFile, given: Sequence[str]) -> list[InventoryProblem]:
+def _clashes(sweep: SweepFile, set_arguments: Sequence[str]) -> list[InventoryProblem]:
     """Keys that the placement or --set decide."""
     problems = []
     keys = {key for choice in sweep.choices or corners(sweep) for key in choice.settings}
-    for argument in given:
+    for argument in set_arguments:
         key = argument.partition("=")[0].strip()
         if key in keys or key == SEED:
             remedy = "leave out --set, or change the file"
@@ -206,39 +207,39 @@ def corners(sweep: SweepFile) -> tuple[RunSettings, ...]:
     ends = []
     for at, end in ((0, "low"), (-1, "high")):
         settings: dict[str, Any] = {}
-        for one in sweep.search.space:
-            if one.choices:
-                settings[one.key] = one.choices[at]
+        for dimension in sweep.search.space:
+            if dimension.choices:
+                settings[dimension.key] = dimension.choices[at]
             else:
-                bound = getattr(one, end)
-                settings[one.key] = int(bound) if one.whole else bound
+                bound = getattr(dimension, end)
+                settings[dimension.key] = int(bound) if dimension.whole else bound
         ends.append(RunSettings(settings, {key: ("search", "space", key) for key in settings}))
     return tuple(ends)
 
 
-def _placed(sweep: SweepFile, choice: RunSettings, found: InventoryProblem) -> InventoryProblem:
+def _located(sweep: SweepFile, choice: RunSettings, problem: InventoryProblem) -> InventoryProblem:
     """The problem where the sweep's file says what is wrong, if the file says it."""
-    if found.override is None:
-        return found
-    key = found.override.partition("=")[0]
+    if problem.override is None:
+        return problem
+    key = problem.override.partition("=")[0]
     for where, path in (
         (choice.settings, sweep.place_of(choice, key)),
         (sweep.base, ("base", key)),
     ):
-        if key in where and found.override == override(key, where[key]):
-            said = found.value
-            if said is None and not isinstance(where[key], dict | tuple):
-                said = shown(where[key])
-            inner = found.key.removeprefix(key).lstrip(".")
+        if key in where and problem.override == override(key, where[key]):
+            value = problem.value
+            if value is None and not isinstance(where[key], dict | tuple):
+                value = shown(where[key])
+            inner = problem.key.removeprefix(key).lstrip(".")
             return replace(
-                found,
+                problem,
                 file=sweep.file,
                 key=".".join(map(str, (*path, inner) if inner else path)),
                 line=sweep.lines.get(path),
-                value=said,
+                value=value,
                 override=None,
             )
-    return found
+    return problem
 
 
 def is_setting(argument: str) -> bool:

@@ -48,14 +48,14 @@ class MemberOutput:
         """The messages in what came."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         self._rest = self._rest[-LONGEST_LINE:]
-        found = []
+        messages = []
         for line in lines:
             message = message_of(line[:LONGEST_LINE])
             if message is not None:
-                found.append(message)
+                messages.append(message)
             elif text := line[:LONGEST_LINE].decode(errors="replace").strip():
                 self.last = text
-        return found
+        return messages
 
     def close(self) -> None:
         """The process has ended: what is left is a line too."""
@@ -69,26 +69,28 @@ def message_of(line: bytes) -> Advance | Epoch | None:
     if WORD.encode() not in line:
         return None
     try:
-        found: Any = parsed_json(line)[WORD]
-        if "epoch" in found:
-            given = figures_of_node(found["validation"])
-            figures = {key: float(value) for key, value in given.items() if value is not None}
-            return Epoch(_count(found["epoch"]), figures)
-        return Advance(str(found["stage"])[:80], _count(found["done"]), _count(found["total"]))
+        content: Any = parsed_json(line)[WORD]
+        if "epoch" in content:
+            validation = figures_of_node(content["validation"])
+            figures = {key: float(value) for key, value in validation.items() if value is not None}
+            return Epoch(_count(content["epoch"]), figures)
+        return Advance(
+            str(content["stage"])[:80], _count(content["done"]), _count(content["total"])
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def figures_of_node(given: Any) -> dict[str, float | None]:
-    """What a node says of a run's figures: printable names, numbers that JSON has a word for.
+def figures_of_node(figures: Any) -> dict[str, float | None]:
+    """Return a node's figures of a run: printable names, numbers that JSON has a word for.
 
     Others are left out: the sweep's files and pages could not hold them.
     """
-    if not isinstance(given, dict):
+    if not isinstance(figures, dict):
         return {}
     plain = (
         (name, value)
-        for name, value in given.items()
+        for name, value in figures.items()
         if str(name).isprintable()
         and len(name) <= LONGEST_FIGURE_NAME
         and (value is None or (type(value) in (int, float) and abs(value) <= LARGEST_FIGURE))
@@ -108,7 +110,7 @@ def seconds_left(
     elapsed: Mapping[str, tuple[float, Advance | None]],
     to_come: int = 0,
 ) -> float | None:
-    """Until all runs are over, at the speed so far; None while nothing is known.
+    """Return the time until all runs are over, at the speed so far; None while nothing is known.
 
     `elapsed` has the seconds of each running run since it got its node, and how far it is.
     `to_come` runs are not drawn yet. A run that waits takes the mean of the finished ones, or of
@@ -130,6 +132,8 @@ def seconds_left(
             return None
         return 0.0
     waiting = sum(run.state == "waiting" for run in runs) + to_come
-    left = [max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()]
-    work = waiting * usual + sum(left)
-    return max([work / max(1, nodes), *left])
+    remaining_seconds = [
+        max(0.0, whole.get(name, usual) - seconds) for name, (seconds, _) in elapsed.items()
+    ]
+    work = waiting * usual + sum(remaining_seconds)
+    return max([work / max(1, nodes), *remaining_seconds])

@@ -8,7 +8,7 @@ from core.documents.yaml_document import Document, KeyPath
 from core.ground import gone
 
 SETTINGS = "jobs.train."
-"""What a sweep may set: a run is a training."""
+"""The keys that a sweep may set begin with it: a run is a training."""
 SEED = "jobs.train.seed"
 
 
@@ -28,16 +28,20 @@ class DocumentReader:
             near = near[:-1]
         key = ".".join(str(part) for part in path)
         if value is None:
-            said = None
+            value_text = None
         else:
-            said = shown(value)
+            value_text = shown(value)
         self.problems.append(
-            InventoryProblem(self.file, key, problem, remedy, line=self.lines.get(near), value=said)
+            InventoryProblem(
+                self.file, key, problem, remedy, line=self.lines.get(near), value=value_text
+            )
         )
 
-    def known(self, given: Mapping[str, Any], keys: tuple[str, ...], path: KeyPath = ()) -> None:
+    def refuse_unknown(
+        self, section: Mapping[str, Any], keys: tuple[str, ...], path: KeyPath = ()
+    ) -> None:
         """Name every key that is none of `keys`, with the nearest."""
-        for key in given:
+        for key in section:
             if key not in keys:
                 self.add(
                     (*path, key),
@@ -71,16 +75,16 @@ class DocumentReader:
         self.add(path, f"expected a whole number from {low} to {high}", "correct it", value)
         return low
 
-    def word(self, path: KeyPath, value: Any, words: tuple[str, ...]) -> str:
-        """One of the words, else the first and a problem."""
-        if value in words:
+    def word(self, path: KeyPath, value: Any, choices: tuple[str, ...]) -> str:
+        """Return one of the choices, else the first and a problem."""
+        if value in choices:
             return str(value)
         if isinstance(value, str):
-            near = suggestion(value, words)
+            near = suggestion(value, choices)
         else:
             near = None
-        self.add(path, f"expected {' or '.join(words)}", near or "write one of them", value)
-        return words[0]
+        self.add(path, f"expected {' or '.join(choices)}", near or "write one of them", value)
+        return choices[0]
 
     def setting(self, path: KeyPath, key: str) -> None:
         """Refuse a key that no run may set."""

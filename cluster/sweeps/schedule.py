@@ -25,13 +25,13 @@ MOST_STRIKES = 3
 class RunExit:
     """How a run's process ended. `result` is its `result.json`, where there is one.
 
-    `lost`: the node hung up. `asked`: we ended it. `words` say what it was, in one line.
+    `lost`: the node hung up. `description` says what it was, in one line.
     """
 
     result: Mapping[str, Any] | None
-    words: str
+    description: str
     lost: bool = False
-    asked: bool = False
+    ended_by_us: bool = False
     hopeless: bool = False
     """The process refused its settings: another attempt would too."""
 
@@ -64,22 +64,22 @@ class Schedule:
         """The run that the node has."""
         return next((run for run in self.record.runs if self._leases.get(node) == run.id), None)
 
-    def take(self, node: str, others: Collection[str] = ()) -> RunRecord | None:
+    def take(self, node: str, other_nodes: Collection[str] = ()) -> RunRecord | None:
         """The next run for a free node, which has it from now on; None where none waits.
 
         A run that the node began itself comes first: its checkpoint may be there. One that another
-        of the nodes that are there (`others`) began waits for that node.
+        of the nodes that are there (`other_nodes`) began waits for that node.
         """
         waiting = [run for run in self.record.runs if run.state == "waiting"]
-        own = [run for run in waiting if run.node == node]
-        free = [run for run in waiting if run.node is None or run.node not in others]
-        found = next(iter((*own, *free)), None) or self._drawn()
-        if found is None:
+        own_runs = [run for run in waiting if run.node == node]
+        free = [run for run in waiting if run.node is None or run.node not in other_nodes]
+        next_run = next(iter((*own_runs, *free)), None) or self._drawn()
+        if next_run is None:
             return None
-        self._leases[node] = found.id
-        taken = replace(found, state="running", node=node, error=None)
-        self.record = self.record.with_run(taken)
-        return taken
+        self._leases[node] = next_run.id
+        leased_run = replace(next_run, state="running", node=node, error=None)
+        self.record = self.record.with_run(leased_run)
+        return leased_run
 
     def _drawn(self) -> RunRecord | None:
         planned = self._draw()
@@ -103,9 +103,9 @@ class Schedule:
             changed = replace(run, state="finished", final=final, selected=selected or None)
             self._strikes[node] = 0
         elif status == "failed" and not ending.lost:
-            changed = _failed(run, str(result.get("reason") or ending.words))
+            changed = _failed(run, str(result.get("reason") or ending.description))
         elif ending.hopeless:
-            changed = _failed(run, ending.words)
+            changed = _failed(run, ending.description)
         else:
             changed = self._interrupted(node, run, ending)
         self.record = self.record.with_run(changed)
@@ -137,15 +137,17 @@ class Schedule:
         return nodes > 1 and self._strikes.get(node, 0) >= MOST_STRIKES
 
     def _interrupted(self, node: str, run: RunRecord, ending: RunExit) -> RunRecord:
-        if ending.asked:
+        if ending.ended_by_us:
             return replace(run, state="waiting")
         if ending.lost:
             return replace(run, state="waiting", node=None)
         self._strikes[node] = self._strikes.get(node, 0) + 1
         count = self._endings[run.id] = self._endings.get(run.id, 0) + 1
         if count >= MOST_ENDINGS:
-            words = f"its process ended {count} times without a result, at last: {ending.words}"
-            return _failed(run, words)
+            message = (
+                f"its process ended {count} times without a result, at last: {ending.description}"
+            )
+            return _failed(run, message)
         return replace(
             run, state="waiting", node=node if self._strikes[node] < MOST_STRIKES else None
         )

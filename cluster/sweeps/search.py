@@ -45,10 +45,10 @@ class Search:
         return self.metric != "loss"
 
 
-def search_of(reader: DocumentReader, given: Any) -> Search:
+def search_of(reader: DocumentReader, raw_section: Any) -> Search:
     """The section as it is written; the reader gets its problems."""
-    section = reader.mapping(("search",), given)
-    reader.known(section, KEYS, ("search",))
+    section = reader.mapping(("search",), raw_section)
+    reader.refuse_unknown(section, KEYS, ("search",))
     for key in ("trials", "space"):
         if key not in section:
             reader.add(("search",), f"{key} is missing", f"add `{key}:`")
@@ -79,10 +79,10 @@ def _dimension(reader: DocumentReader, key: str, value: Any) -> Dimension:
                 )
         return Dimension(key, choices)
     section = reader.mapping(path, value)
-    known = tuple(one for one in SPACE_KEYS if one != "choices")
+    number_keys = tuple(name for name in SPACE_KEYS if name != "choices")
     for name in section:
-        if name not in known:
-            near = suggestion(name, known) or "write a list of choices, or low and high"
+        if name not in number_keys:
+            near = suggestion(name, number_keys) or "write a list of choices, or low and high"
             reader.add((*path, name), "unknown key", near)
     low, high = (_number(reader, (*path, name), section.get(name)) for name in ("low", "high"))
     log, whole = (section.get(name, False) for name in ("log", "whole"))
@@ -105,7 +105,9 @@ def _dimension(reader: DocumentReader, key: str, value: Any) -> Dimension:
         reader.add(
             (*path, "step"), "expected a step above 0, and none with log", "correct it", step
         )
-    if whole is True and any(one is not None and one != int(one) for one in (low, high, step)):
+    if whole is True and any(
+        number is not None and number != int(number) for number in (low, high, step)
+    ):
         reader.add(
             path, "whole: true needs whole numbers", "write low, high and step without decimals"
         )

@@ -57,11 +57,11 @@ class SweepFile:
 
     @property
     def run_count(self) -> int:
-        """How many runs there will be; of a search, at most."""
+        """Return the number of runs; of a search, at most."""
         return len(self.seeds) * (len(self.choices) if self.search is None else self.search.trials)
 
     def place_of(self, choice: RunSettings, key: str) -> KeyPath:
-        """Where the setting `key` of a run is written."""
+        """Return where the setting `key` of a run is written."""
         return choice.places.get(key, ("base", key))
 
 
@@ -107,10 +107,10 @@ def read_text(text: str, file: str, name: str = "sweep") -> SweepFile:
         )
         raise SweepError(document.problems or [expected])
     reader = DocumentReader(document)
-    made = _read(reader, name)
+    sweep = _read(reader, name)
     if reader.problems:
         raise SweepError(reader.problems)
-    return made
+    return sweep
 
 
 def _one(file: str, what: str, remedy: str) -> SweepError:
@@ -119,7 +119,7 @@ def _one(file: str, what: str, remedy: str) -> SweepError:
 
 def _read(reader: DocumentReader, name: str) -> SweepFile:
     top = reader.top
-    reader.known(top, KEYS)
+    reader.refuse_unknown(top, KEYS)
     kinds = [kind for kind in KINDS if kind in top]
     if len(kinds) != 1:
         reader.add(
@@ -141,7 +141,7 @@ def _read(reader: DocumentReader, name: str) -> SweepFile:
     else:
         search = None
     seeds = _seeds(reader, search)
-    made = SweepFile(
+    sweep = SweepFile(
         reader.file,
         _name(reader, name),
         _placement(reader),
@@ -152,21 +152,22 @@ def _read(reader: DocumentReader, name: str) -> SweepFile:
         seeds,
         reader.lines,
     )
-    if made.run_count > MOST_RUNS:
+    if sweep.run_count > MOST_RUNS:
         reader.add(
             (),
-            f"{made.run_count} runs, at most {MOST_RUNS} are possible",
+            f"{sweep.run_count} runs, at most {MOST_RUNS} are possible",
             "divide it into several sweeps",
         )
-    return made
+    return sweep
 
 
 def _name(reader: DocumentReader, usual: str) -> str:
     if "name" not in reader.top:
-        kept = "".join(
-            one if one.isascii() and (one.isalnum() or one in "-_") else "-" for one in usual
+        safe_name = "".join(
+            character if character.isascii() and (character.isalnum() or character in "-_") else "-"
+            for character in usual
         )
-        return kept[:LONGEST_NAME].strip("-_") or "sweep"
+        return safe_name[:LONGEST_NAME].strip("-_") or "sweep"
     name = reader.top["name"]
     plain = (
         isinstance(name, str)
@@ -174,23 +175,23 @@ def _name(reader: DocumentReader, usual: str) -> str:
         and name.replace("-", "").replace("_", "").isalnum()
     )
     if not plain or len(name) > LONGEST_NAME:
-        words = f"use letters, digits, `-` and `_`, at most {LONGEST_NAME}"
-        reader.add(("name",), "not a name", words, name)
+        remedy = f"use letters, digits, `-` and `_`, at most {LONGEST_NAME}"
+        reader.add(("name",), "not a name", remedy, name)
     return str(name)
 
 
 def _placement(reader: DocumentReader) -> Placement:
-    found = reader.word(("placement",), reader.top.get("placement", "node"), PLACEMENTS)
-    return next(one for one in PLACEMENTS if one == found)
+    placement_name = reader.word(("placement",), reader.top.get("placement", "node"), PLACEMENTS)
+    return next(placement for placement in PLACEMENTS if placement == placement_name)
 
 
 def _seeds(reader: DocumentReader, search: Search | None) -> tuple[int, ...]:
     if "seeds" not in reader.top:
         return (0,)
-    given = reader.items(("seeds",), reader.top["seeds"])
-    seeds = [reader.whole(("seeds", at), seed, 0, LARGEST_SEED) for at, seed in enumerate(given)]
-    for at, seed in enumerate(given):
-        if any(_same(seed, other) for other in given[:at]):
+    entries = reader.items(("seeds",), reader.top["seeds"])
+    seeds = [reader.whole(("seeds", at), seed, 0, LARGEST_SEED) for at, seed in enumerate(entries)]
+    for at, seed in enumerate(entries):
+        if any(_same(seed, other) for other in entries[:at]):
             reader.add(("seeds", at), "given twice", "remove one of the two", seed)
     if len(seeds) > MOST_SEEDS:
         reader.add(
@@ -203,19 +204,19 @@ def _seeds(reader: DocumentReader, search: Search | None) -> tuple[int, ...]:
 
 
 def _grid(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, ...]]:
-    given = reader.mapping(("grid",), reader.top["grid"])
-    if not given:
+    section = reader.mapping(("grid",), reader.top["grid"])
+    if not section:
         reader.add(("grid",), "no key", "write e.g. `jobs.train.model.hidden: [8, 16]` below it")
     axes = []
     size = 1
-    for key, values in given.items():
+    for key, values in section.items():
         reader.setting(("grid", key), key)
-        found = reader.items(("grid", key), values)
-        for at, value in enumerate(found):
-            if any(_same(value, other) for other in found[:at]):
+        axis_values = reader.items(("grid", key), values)
+        for at, value in enumerate(axis_values):
+            if any(_same(value, other) for other in axis_values[:at]):
                 reader.add(("grid", key, at), "given twice", "remove one of the two", value)
-        axes.append(Axis(key, found))
-        size *= max(1, len(found))
+        axes.append(Axis(key, axis_values))
+        size *= max(1, len(axis_values))
     if size > MOST_RUNS:
         reader.add(
             ("grid",),
@@ -235,8 +236,8 @@ def _grid(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, 
 
 def _runs(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, ...]]:
     choices: list[RunSettings] = []
-    for at, given in enumerate(reader.items(("runs",), reader.top["runs"])):
-        settings = reader.mapping(("runs", at), {} if given is None else given)
+    for at, entry in enumerate(reader.items(("runs",), reader.top["runs"])):
+        settings = reader.mapping(("runs", at), {} if entry is None else entry)
         for key in settings:
             reader.setting(("runs", at, key), key)
         if any(_same(settings, other.settings) for other in choices):
@@ -251,17 +252,17 @@ def _runs(reader: DocumentReader) -> tuple[tuple[Axis, ...], tuple[RunSettings, 
 
 def axes_of(settings: list[Mapping[str, Any]]) -> tuple[Axis, ...]:
     """The keys of some runs and the values each takes, in the order in which they come."""
-    keys = dict.fromkeys(key for one in settings for key in one)
+    keys = dict.fromkeys(key for run_settings in settings for key in run_settings)
     axes = []
     for key in keys:
         values: list[Any] = []
-        for one in settings:
-            if key in one and not any(_same(one[key], other) for other in values):
-                values.append(one[key])
+        for run_settings in settings:
+            if key in run_settings and not any(_same(run_settings[key], other) for other in values):
+                values.append(run_settings[key])
         axes.append(Axis(key, tuple(values)))
     return tuple(axes)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, second: Any) -> bool:
     """Equal, and of one type: 1 is not true, and not 1.0."""
-    return repr(one) == repr(other)
+    return repr(first) == repr(second)

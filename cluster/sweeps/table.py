@@ -14,7 +14,7 @@ VALIDATION = "validation_"
 """Begins the names of the figures on the validation, which may choose; the others are of the test
 set."""
 SHOWN = ("accuracy", "f1_macro", "loss", "validation_accuracy")
-"""At the terminal; the CSV file has every figure."""
+"""Figures at the terminal; the CSV file has every one."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,13 @@ def rows_of(record: SweepRecord) -> tuple[Row, ...]:
 
 def _row(runs: Sequence[RunRecord]) -> Row:
     done = [run for run in runs if run.state == "finished" and run.final is not None]
-    found = [figures_of(run) for run in done]
-    names = dict.fromkeys(name for one in found for name in one)
+    figures_of_runs = [figures_of(run) for run in done]
+    names = dict.fromkeys(name for run_figures in figures_of_runs for name in run_figures)
     figures = {}
     for name in names:
-        values = [value for one in found if (value := one.get(name)) is not None]
+        values = [
+            value for run_figures in figures_of_runs if (value := run_figures.get(name)) is not None
+        ]
         if values:
             figures[name] = spread(values)
     seconds = [run.seconds for run in done]
@@ -66,7 +68,7 @@ def _row(runs: Sequence[RunRecord]) -> Row:
 
 
 def figures_of(run: RunRecord) -> dict[str, float | None]:
-    """All figures of a run: on the test set, and on the validation under a longer name."""
+    """Return all figures of a run: on the test set, and on the validation under a longer name."""
     return {
         **(run.final or {}),
         **{f"{VALIDATION}{name}": value for name, value in (run.selected or {}).items()},
@@ -84,8 +86,8 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
     """Return each key's last words that distinguish it: `hidden` for `...model.hidden`."""
     names = {}
     for key in keys:
-        parts = key.split(".")
-        ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        segments = key.split(".")
+        ends = [".".join(segments[-count:]) for count in range(1, len(segments) + 1)]
         names[key] = next(
             end
             for end in ends
@@ -137,8 +139,13 @@ def text_table(record: SweepRecord) -> list[list[str]]:
             count = str(row.finished)
         else:
             count = f"{row.finished} of {row.runs}"
-        shown = [found.words() if (found := row.figures.get(name)) else "-" for name in figures]
-        table.append([*cells, count, *shown, "-" if row.seconds is None else row.seconds.words(1)])
+        figure_cells = [
+            figure_spread.words() if (figure_spread := row.figures.get(name)) else "-"
+            for name in figures
+        ]
+        table.append(
+            [*cells, count, *figure_cells, "-" if row.seconds is None else row.seconds.words(1)]
+        )
     return table
 
 

@@ -33,11 +33,11 @@ def name_of(file: Path) -> str:
 
 def _files() -> dict[str, str]:
     try:
-        found = parsed_json(os.environ.get(VARIABLE, "{}"))
+        files = parsed_json(os.environ.get(VARIABLE, "{}"))
     except ValueError:
         return {}
-    if isinstance(found, dict):
-        return found
+    if isinstance(files, dict):
+        return files
     return {}
 
 

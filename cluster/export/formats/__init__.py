@@ -6,4 +6,4 @@ EXTENSIONS = {
     "savedmodel": "saved_model:SavedModel",
     "keras": "keras_file:KerasFile",
 }
-"""By the name a person types: module and class, in the order of the tables."""
+"""Formats by the name a person types: module and class, in the order of the tables."""

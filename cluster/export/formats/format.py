@@ -34,7 +34,7 @@ class Format(ABC):
     @staticmethod
     @abstractmethod
     def opened(path: Path, description: Description) -> Answers:
-        """What was written at `path`, as a function of raw windows, with one thread."""
+        """Open what was written at `path`, as a function of raw windows, with one thread."""
 
 
 FORMATS: Registry[Format] = Registry(

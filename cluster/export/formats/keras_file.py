@@ -28,9 +28,9 @@ class KerasFile(Format):
     def write(model: "StoredModel", path: Path, *, quantized: bool) -> None:
         """Write the Keras model."""
         del quantized
-        made = keras_model(model)
+        filled_model = keras_model(model)
         try:
-            made.save(path)
+            filled_model.save(path)
         except OSError:
             raise
         except (
@@ -74,10 +74,10 @@ def keras_model(model: "StoredModel") -> Any:
     problem = network.problem
     standardization = model.standardization
     inputs = keras.Input(problem.input_shape, dtype=problem.input_dtype, name=INPUT)
-    found = inputs
+    windows = inputs
     if len(standardization.mean):
-        found = keras.ops.divide(
-            keras.ops.subtract(found, standardization.mean), standardization.deviation
+        windows = keras.ops.divide(
+            keras.ops.subtract(windows, standardization.mean), standardization.deviation
         )
-    answer = network.filled(model.vector)(found)
+    answer = network.filled(model.vector)(windows)
     return keras.Model(inputs, keras.layers.Identity(name=OUTPUT)(answer), name="pscluster")

@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 LAST_OUTPUT_SECONDS = 1.0
 INTERRUPTED_SECONDS = 25.0
-"""For the checkpoints of the runs after Ctrl-C; `fab` kills the driver after 60 s."""
+"""Time for the checkpoints of the runs after Ctrl-C; `fab` kills the driver after 60 s."""
 NO_NODE_SECONDS = 15.0
-"""Without any node; then a person reads that the sweep waits."""
+"""Time without any node; then a person reads that the sweep waits."""
 RUNS = "runs"
 
 
@@ -38,14 +38,14 @@ class Lease:
     began: float = field(default_factory=time.monotonic)
     lines: MemberOutput = field(default_factory=MemberOutput)
     progress: Advance | None = None
-    asked: bool = False
+    ended_by_us: bool = False
     pruned: str = ""
     is_open: bool = True
     """Whether its output is read: it has not ended."""
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Return the seconds since it began."""
         return time.monotonic() - self.began
 
 
@@ -115,22 +115,24 @@ class Drive:
             self._selector.close()
 
     def seconds_left(self) -> float | None:
-        """Until all runs are over; None while nothing is known."""
+        """Return the time until all runs are over; None while nothing is known."""
         elapsed = {
             lease.run.id: (lease.run.seconds + lease.seconds, lease.progress)
             for lease in self.leases.values()
         }
-        there = sum(
-            executor.there and executor.name not in self._aside for executor in self.executors
+        available_count = sum(
+            executor.available and executor.name not in self._aside for executor in self.executors
         )
-        return seconds_left(self.schedule.record.runs, there, elapsed, self._hooks.to_come())
+        return seconds_left(
+            self.schedule.record.runs, available_count, elapsed, self._hooks.to_come()
+        )
 
     def _hand_out(self) -> None:
-        there = [executor for executor in self.executors if executor.there]
-        names = [executor.name for executor in there]
-        for executor in there:
+        available = [executor for executor in self.executors if executor.available]
+        names = [executor.name for executor in available]
+        for executor in available:
             if (
-                self.schedule.is_set_aside(executor.name, len(there) - len(self._aside))
+                self.schedule.is_set_aside(executor.name, len(available) - len(self._aside))
                 and executor.name not in self._aside
             ):
                 self._aside.add(executor.name)
@@ -143,7 +145,7 @@ class Drive:
             run = self.schedule.take(executor.name, names)
             if run is not None:
                 self._begin(executor, run)
-        self._say_when_idle(bool(there))
+        self._say_when_idle(bool(available))
 
     def _say_when_idle(self, is_there: bool) -> None:
         now = time.monotonic()
@@ -172,7 +174,7 @@ class Drive:
             self._selector.register(executor.running.fileno(), selectors.EVENT_READ, lease)
         except (ClusterError, OSError) as problem:
             lease.is_open = False
-            self._over(lease, RunExit(None, str(problem), lost=not executor.there))
+            self._over(lease, RunExit(None, str(problem), lost=not executor.available))
             return
         log.info("run %s begins on %s", run.id, executor.name)
         self._hooks.on_change(self.schedule.record)
@@ -204,7 +206,7 @@ class Drive:
         why = self._hooks.on_epoch(lease.run, message)
         if why and not lease.pruned:
             lease.pruned = why
-            lease.asked = True
+            lease.ended_by_us = True
             lease.executor.running.ask(Signals.SIGKILL)
 
     def _ended(self, lease: Lease, code: int) -> None:
@@ -213,7 +215,7 @@ class Drive:
             pass
         lease.lines.close()
         self._over(lease, self._ending(lease, code))
-        if self._hooks.lost_cluster(code) and not lease.asked:
+        if self._hooks.lost_cluster(code) and not lease.ended_by_us:
             raise ClusterLost(f"run {lease.run.id}: {lease.lines.last or f'ended with {code}'}")
 
     def _ending(self, lease: Lease, code: int) -> RunExit:
@@ -221,9 +223,9 @@ class Drive:
             ended = f"signal {-code}"
         else:
             ended = f"exit code {code}"
-        words = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
+        description = f"ended with {ended}: {lease.lines.last or 'its process said nothing'}"
         if self._hooks.lost_cluster(code):
-            return RunExit(None, words, asked=True)
+            return RunExit(None, description, ended_by_us=True)
         judged = not lease.pruned and code not in (ExitCode.PORT_TAKEN, ExitCode.SERVER_LOST)
         if judged:
             result = result_of(self._folder / RUNS / lease.run.id)[1]
@@ -231,9 +233,9 @@ class Drive:
             result = None
         return RunExit(
             result,
-            words,
-            not lease.executor.there,
-            lease.asked,
+            description,
+            not lease.executor.available,
+            lease.ended_by_us,
             hopeless=code == ExitCode.BAD_USAGE,
         )
 
@@ -256,8 +258,10 @@ class Drive:
                 name,
                 run.id,
             )
-        elif run.state == "waiting" and not ending.asked:
-            log.warning("run %s on %s %s; it waits for its next turn", run.id, name, ending.words)
+        elif run.state == "waiting" and not ending.ended_by_us:
+            log.warning(
+                "run %s on %s %s; it waits for its next turn", run.id, name, ending.description
+            )
         if run.state != "waiting":
             self._hooks.on_over(run)
         self._hooks.on_change(self.schedule.record)
@@ -273,21 +277,21 @@ class Drive:
     def _interrupt(self) -> None:
         """Ask every run to end with a checkpoint, kill those that do not."""
         for lease in self.leases.values():
-            lease.asked = True
+            lease.ended_by_us = True
             lease.executor.running.ask(Signals.SIGINT)
         end = time.monotonic() + INTERRUPTED_SECONDS
         while self.leases and time.monotonic() < end:
             self._read_all()
         for lease in list(self.leases.values()):
             lease.executor.running.ask(Signals.SIGKILL)
-            self._over(lease, RunExit(None, "killed", asked=True))
+            self._over(lease, RunExit(None, "killed", ended_by_us=True))
 
 
 def result_of(folder: Path) -> tuple[Path | None, Mapping[str, Any] | None]:
     """The newest run in the folder of one id, and its result where that can be read."""
-    found = sorted(path.parent for path in folder.glob("*-train*/coordinator.log"))
-    for run in reversed(found):
+    runs = sorted(path.parent for path in folder.glob("*-train*/coordinator.log"))
+    for run in reversed(runs):
         content = json_object(run / "result.json")
         if content is not None:
             return run, content
-    return (found[-1] if found else None), None
+    return (runs[-1] if runs else None), None

@@ -19,9 +19,9 @@ MEMBER = "cluster.sweeps.driving.member"
 RUN_FILE = "PSCLUSTER_RUN_FILE"
 KEPT_CHECKPOINTS = 3
 JOIN_SECONDS = 60.0
-"""For the runners of all nodes; the sweep begins then with those that are there."""
+"""Time for the runners of all nodes; the sweep begins then with those that are there."""
 JOIN_AGAIN_SECONDS = 0.8
-"""For a runner that has connected to say which one it is; no output of runs is read meanwhile."""
+"""Time for a connected runner to say which one it is; no output of runs is read meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class RunAssignment:
 
 def environment_of_member(base: Mapping[str, str], mark: str) -> dict[str, str]:
     """Return the driver's environment for a run's process, without what is the driver's alone."""
-    kept = {
+    inherited = {
         name: value
         for name, value in base.items()
         if name not in (RUN_FILE, TOKEN_VARIABLE, "NOTIFY_SOCKET")
     }
-    return {**kept, MARK_VARIABLE: mark}
+    return {**inherited, MARK_VARIABLE: mark}
 
 
 class LocalExecutor:
     """Runs as processes of this machine, which die with this one."""
 
-    there = True
+    available = True
     """Whether it can take a run, once it is free."""
 
     def __init__(self, name: str, mark: str, placement: str = "node") -> None:
@@ -62,8 +62,8 @@ class LocalExecutor:
 
     def begin(self, work: RunAssignment) -> None:
         """Start the run's process."""
-        own = ["--folder", str(work.folder), "--placement", self._placement]
-        command = [sys.executable, "-m", MEMBER, *own, "--", *work.arguments]
+        member_arguments = ["--folder", str(work.folder), "--placement", self._placement]
+        command = [sys.executable, "-m", MEMBER, *member_arguments, "--", *work.arguments]
         environment = environment_of_member({**os.environ, **handed()}, self._mark)
         self._process = ProgramProcess(command, environment, Path.cwd())
 
@@ -91,7 +91,7 @@ class RemoteExecutor:
         """The folder of its present run here."""
 
     @property
-    def there(self) -> bool:
+    def available(self) -> bool:
         """Whether it can take a run, once it is free."""
         return self.process is not None and not self.process.is_lost
 
@@ -121,7 +121,7 @@ class RemoteExecutor:
 
 
 Executor = LocalExecutor | RemoteExecutor
-"""One place that trains a run at a time."""
+"""A place that trains a run at a time."""
 
 
 class RemoteExecutors:
@@ -134,7 +134,7 @@ class RemoteExecutors:
     def gather(self, give_up: Callable[[], bool], seconds: float = JOIN_SECONDS) -> None:
         """Wait for the runners, at most that long; the others join later."""
         end = time.monotonic() + seconds
-        names = [one.name for one in self.executors]
+        names = [executor.name for executor in self.executors]
         self._lead.gather(names, lambda: give_up() or time.monotonic() > end, seconds=2 * seconds)
         self._take()
 
@@ -143,23 +143,25 @@ class RemoteExecutors:
 
         Old checkpoints go.
         """
-        for one in self.executors:
-            if one.folder is not None:
-                tidy(one.folder)
-            if one.process is not None and one.process.is_lost:
-                one.process.leave(last=False)
-                one.process = None
-                self._lead.processes.pop(one.name, None)
-        missing = [one.name for one in self.executors if one.process is None]
+        for executor in self.executors:
+            if executor.folder is not None:
+                tidy(executor.folder)
+            if executor.process is not None and executor.process.is_lost:
+                executor.process.leave(last=False)
+                executor.process = None
+                self._lead.processes.pop(executor.name, None)
+        missing = [executor.name for executor in self.executors if executor.process is None]
         if missing:
             end = time.monotonic() + JOIN_AGAIN_SECONDS
-            self._lead.gather([one.name for one in self.executors], lambda: time.monotonic() > end)
+            self._lead.gather(
+                [executor.name for executor in self.executors], lambda: time.monotonic() > end
+            )
             self._take()
 
     def _take(self) -> None:
-        for one in self.executors:
-            if one.process is None:
-                one.process = self._lead.processes.get(one.name)
+        for executor in self.executors:
+            if executor.process is None:
+                executor.process = self._lead.processes.get(executor.name)
 
     def close(self, last: bool) -> None:
         """Hang up; with `last` the runners end too."""

@@ -91,7 +91,9 @@ class SweepRun(Job):
     def prepare(self) -> None:
         """Find the sweep to resume. Raises UsageError where its file is another one."""
         self._base = [
-            one for one in base_overrides(self.sweep, self._order.overrides) if is_setting(one)
+            argument
+            for argument in base_overrides(self.sweep, self._order.overrides)
+            if is_setting(argument)
         ]
         # One whose driver was killed before it had written anything begins again.
         if self.resumed is not None and (self.resumed / FILE).exists():
@@ -198,7 +200,7 @@ class SweepRun(Job):
 
     def _arguments_of(self, run: RunRecord) -> list[str]:
         """The arguments of a run's training."""
-        cluster = [one for one in self._order.overrides if not is_setting(one)]
+        cluster = [argument for argument in self._order.overrides if not is_setting(argument)]
         if self.sweep.placement == "node":
             cluster.append("page.listen=off")
         overrides = [
@@ -212,7 +214,7 @@ class SweepRun(Job):
             path, app = str(self.inventory.path.resolve()), str(copy and copy.path.resolve())
         if copy is not None:
             overrides.append(override(APP, app))
-        settings = [word for one in overrides for word in ("--set", one)]
+        settings = [word for argument in overrides for word in ("--set", argument)]
         return ["--inventory", path, *settings, "--quiet", *self._order.flags]
 
     @property
@@ -274,14 +276,16 @@ class SweepRun(Job):
                 log.warning("run %s has no copy of its app: %s", run.id, problem)
         if self._trials is not None:
             self._trials.over(run)
-        words = ", ".join(part for part in (in_words(run.settings), f"seed {run.seed}") if part)
+        description = ", ".join(
+            part for part in (in_words(run.settings), f"seed {run.seed}") if part
+        )
         accuracy = (run.final or {}).get("accuracy")
         if accuracy is not None:
             came = f"accuracy {accuracy:.4f}"
         else:
             came = run.error or run.state
         self.display.say(
-            f"run {run.id} {run.state} on {run.node} in {run.seconds:.0f} s ({words}): {came}"
+            f"run {run.id} {run.state} on {run.node} in {run.seconds:.0f} s ({description}): {came}"
         )
 
     def _finish(self, record: SweepRecord) -> None:
@@ -293,13 +297,13 @@ class SweepRun(Job):
         elif counts["failed"]:
             state = "failed"
         axes = self.record.axes if self.record else record.axes
-        self.record = made = replace(record, state=state, axes=axes)
-        atomic_write(self._folder / TABLE, csv_of(made).encode())
-        made.write(self._folder)
-        for line in aligned(text_table(made)):
+        self.record = final_record = replace(record, state=state, axes=axes)
+        atomic_write(self._folder / TABLE, csv_of(final_record).encode())
+        final_record.write(self._folder)
+        for line in aligned(text_table(final_record)):
             self.display.say(line)
         search = self.sweep.search
-        if search is not None and (best := best_of(made, search)) is not None:
+        if search is not None and (best := best_of(final_record, search)) is not None:
             value = (best.selected or {})[search.metric]
             self.display.say(f"best on the validation: run {best.id}, {search.metric} {value:.4f}")
         if state == "failed":
@@ -323,7 +327,7 @@ def _stored_base(folder: Path, sweep: SweepFile) -> list[str]:
     path = folder / PLAN
     try:
         plan = read_json(path)
-        base = [str(one) for one in plan["base"]]
+        base = [str(argument) for argument in plan["base"]]
         stored = str(plan["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UsageError(

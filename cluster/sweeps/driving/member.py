@@ -39,32 +39,35 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "words", nargs=argparse.REMAINDER, help="-- and the arguments of `python -m cluster train`"
     )
-    given = parser.parse_args(arguments)
-    folder: Path = given.folder.resolve()
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if given.words[:1] == ["--"]:
-        words = given.words[1:]
+    if options.words[:1] == ["--"]:
+        training_arguments = options.words[1:]
     else:
-        words = given.words
-    own = [
+        training_arguments = options.words
+    member_arguments = [
         "--set",
         f"runs={json.dumps(str(folder))}",
         "--member",
-        given.placement,
+        options.placement,
         *resumed_in(folder),
     ]
-    if given.placement == "node":
+    if options.placement == "node":
         of_app = environment_here(Path(sys.prefix))
     else:
         of_app = []
-    os.execv(sys.executable, [sys.executable, "-m", "cluster", "train", *words, *own, *of_app])
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "cluster", "train", *training_arguments, *member_arguments, *of_app],
+    )
 
 
 def environment_here(prefix: Path) -> list[str]:
     """Return `--environment KEY` for a process of this `sys.prefix` with an app's packages."""
-    there = prefix.resolve()
-    if there.parent == ON_NODES and KEY.fullmatch(there.name):
-        return ["--environment", there.name]
+    environment = prefix.resolve()
+    if environment.parent == ON_NODES and KEY.fullmatch(environment.name):
+        return ["--environment", environment.name]
     return []
 
 
@@ -98,14 +101,14 @@ class MemberReport:
                 if now - self._said >= SAY_SECONDS or done == total:
                     self._said = now
                     self._say({"stage": self._stage, "done": done, "total": total})
-            case events.EpochEnded(stage="train", epoch=epoch, validation=found):
-                if found is None:
+            case events.EpochEnded(stage="train", epoch=epoch, validation=validation):
+                if validation is None:
                     figures = {}
                 else:
                     figures = {
-                        "accuracy": found.accuracy,
-                        "f1_macro": found.f1_macro,
-                        "loss": found.loss,
+                        "accuracy": validation.accuracy,
+                        "f1_macro": validation.f1_macro,
+                        "loss": validation.loss,
                     }
                 self._say({"epoch": epoch, "validation": figures})
 

@@ -23,7 +23,7 @@ class Places:
     def __init__(self, inventory: Inventory, placement: Placement, mark: str) -> None:
         """Raises ClusterError where the port of the lead is taken."""
         self.elsewhere = placement == "node" and not inventory.one_host
-        self._there: RemoteExecutors | None = None
+        self._remote: RemoteExecutors | None = None
         workers = {task.name: task.host for task in inventory.of_role("worker")}
         self.executors: Sequence[Executor]
         if placement == "cluster":
@@ -34,26 +34,26 @@ class Places:
             return
         host = inventory.task("coordinator", 0).host
         lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), workers)
-        self._there = RemoteExecutors(lead, list(workers))
-        self.executors = self._there.executors
+        self._remote = RemoteExecutors(lead, list(workers))
+        self.executors = self._remote.executors
         self._joined_at = 0.0
 
     def gather(self, give_up: Callable[[], bool]) -> None:
         """Wait for the nodes."""
-        if self._there is not None:
-            self._there.gather(give_up)
+        if self._remote is not None:
+            self._remote.gather(give_up)
             self._joined_at = time.monotonic()
 
     def look(self) -> None:
         """Take nodes that came back, now and then."""
-        if self._there is not None and time.monotonic() - self._joined_at >= JOIN_EVERY_SECONDS:
-            self._there.join()
+        if self._remote is not None and time.monotonic() - self._joined_at >= JOIN_EVERY_SECONDS:
+            self._remote.join()
             self._joined_at = time.monotonic()
 
     def close(self, *, last: bool) -> None:
         """Let go of the nodes; with `last` for good."""
-        if self._there is not None:
-            self._there.close(last)
+        if self._remote is not None:
+            self._remote.close(last)
 
 
 def beside_the_training(inventory: Inventory) -> Inventory:
@@ -82,6 +82,8 @@ def beside_the_training(inventory: Inventory) -> Inventory:
         )
         return node.model_copy(update={"roles": roles})
 
-    made = inventory.model_copy(update={"nodes": tuple(changed(node) for node in inventory.nodes)})
-    made.__dict__.pop("_tasks", None)  # they follow from the nodes
-    return made
+    with_other_ports = inventory.model_copy(
+        update={"nodes": tuple(changed(node) for node in inventory.nodes)}
+    )
+    with_other_ports.__dict__.pop("_tasks", None)  # they follow from the nodes
+    return with_other_ports

@@ -19,13 +19,15 @@ def best_of(record: SweepRecord, search: Search) -> RunRecord | None:
 
     None before one is finished.
     """
-    known = [run for run in record.runs if (run.selected or {}).get(search.metric) is not None]
+    candidates = [run for run in record.runs if (run.selected or {}).get(search.metric) is not None]
     if search.maximizes:
         sign = 1
     else:
         sign = -1
     return max(
-        known, key=lambda run: sign * ((run.selected or {})[search.metric] or 0.0), default=None
+        candidates,
+        key=lambda run: sign * ((run.selected or {})[search.metric] or 0.0),
+        default=None,
     )
 
 

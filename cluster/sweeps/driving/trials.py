@@ -27,11 +27,11 @@ class Trials:
     """The study of one sweep. Trial 0 is run 0001."""
 
     def __init__(
-        self, search: Search, folder: Path, seed: int, known: Sequence[RunRecord] = ()
+        self, search: Search, folder: Path, seed: int, earlier_runs: Sequence[RunRecord] = ()
     ) -> None:
         """Open the study of the folder, or begin it.
 
-        `known` are the runs that there are, of an earlier driver.
+        `earlier_runs` are the runs that there are, of an earlier driver.
 
         Raises ClusterError where Optuna is missing, or the study cannot be read.
         """
@@ -55,8 +55,8 @@ class Trials:
             raise ClusterError(
                 f"{path}: expected the study of this search, got {type(problem).__name__}"
             ) from None
-        self._known = {run.id for run in known}
-        for run in known:
+        self._run_ids = {run.id for run in earlier_runs}
+        for run in earlier_runs:
             if run.state in OVER:
                 self.over(run)
 
@@ -97,7 +97,7 @@ class Trials:
     @property
     def to_come(self) -> int:
         """Runs that are not drawn yet."""
-        return max(0, self._search.trials - len(self._known))
+        return max(0, self._search.trials - len(self._run_ids))
 
     def draw(self) -> PlannedRun | None:
         """The next trial as a run; None once there are all."""
@@ -105,22 +105,22 @@ class Trials:
             return None
         running = self._optuna.trial.TrialState.RUNNING
         # Drawn by a driver that died before it took it down.
-        lost = (
-            one
-            for one in self._study.get_trials(deepcopy=False)
-            if run_id(one.number + 1) not in self._known
+        lost_trials = (
+            stored
+            for stored in self._study.get_trials(deepcopy=False)
+            if run_id(stored.number + 1) not in self._run_ids
         )
-        found = next((one for one in lost if one.state == running), None)
-        if found is None:
+        lost_trial = next((stored for stored in lost_trials if stored.state == running), None)
+        if lost_trial is None:
             trial = self._study.ask()
         else:
-            trial = self._trial(found.number)
+            trial = self._trial(lost_trial.number)
         settings = {}
-        for place, one in enumerate(self._search.space):
+        for place, dimension in enumerate(self._search.space):
             self._study.sampler = self._sampler(trial.number, place)
-            settings[one.key] = _drawn(trial, one)
+            settings[dimension.key] = _drawn(trial, dimension)
         run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
-        self._known.add(run.id)
+        self._run_ids.add(run.id)
         return run
 
     def epoch_ended(self, run: RunRecord, epoch: Epoch) -> str:
@@ -155,8 +155,8 @@ class Trials:
         return bool(self._study.get_trials(deepcopy=False)[number].state.is_finished())
 
     def _trial(self, number: int) -> "optuna.Trial":
-        found = self._study.get_trials(deepcopy=False)[number]
-        return self._optuna.trial.Trial(self._study, found._trial_id)
+        stored_trial = self._study.get_trials(deepcopy=False)[number]
+        return self._optuna.trial.Trial(self._study, stored_trial._trial_id)
 
 
 def _drawn(trial: "optuna.Trial", of: Dimension) -> Any:

@@ -23,12 +23,12 @@ def served(tmp_path: Path) -> Iterator[Callable[[], _Served]]:
         yield lambda: _Served(task, there)
 
 
-def said(**content: str | list[str]) -> bytes:
+def frame_object(**content: str | list[str]) -> bytes:
     return json.dumps(content).encode()
 
 
 def run(one: _Served) -> None:
-    one._begin(said(arguments=[]))
+    one._begin(frame_object(arguments=[]))
     one._end()
 
 
@@ -37,15 +37,15 @@ def test_files_belong_to_a_run_once_all_of_them_are_there(
 ) -> None:
     write_tree(tmp_path, {"files/old": "of another run", "files.whose": "0001"})
     one = served()
-    assert one._whose == "0001"
-    one._take_file(FrameType.WHOSE, said(name="0002"))
-    one._take_file(FrameType.FILE, said(path="run/checkpoint"))
+    assert one._owner == "0001"
+    one._take_file(FrameType.WHOSE, frame_object(name="0002"))
+    one._take_file(FrameType.FILE, frame_object(path="run/checkpoint"))
     one._take_file(FrameType.BYTES, b"half")
     # Killed now, it has lost all files, and gets each of them again.
-    assert served()._whose == ""
-    one._take_file(FrameType.FILE, said(path="run/more"))
+    assert served()._owner == ""
+    one._take_file(FrameType.FILE, frame_object(path="run/more"))
     run(one)
-    assert served()._whose == "0002"
+    assert served()._owner == "0002"
     left = [path.name for path in (tmp_path / "files").rglob("*") if path.is_file()]
     assert sorted(left) == ["checkpoint", "more"]
 
@@ -53,7 +53,7 @@ def test_files_belong_to_a_run_once_all_of_them_are_there(
 def test_the_same_run_again_keeps_its_files(tmp_path: Path, served: Callable[[], _Served]) -> None:
     write_tree(tmp_path, {"files/checkpoint": "whole", "files.whose": "0001"})
     one = served()
-    one._take_file(FrameType.WHOSE, said(name="0001"))
+    one._take_file(FrameType.WHOSE, frame_object(name="0001"))
     run(one)
-    assert one._whose == "0001"
+    assert one._owner == "0001"
     assert (tmp_path / "files/checkpoint").read_text() == "whole"

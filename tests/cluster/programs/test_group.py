@@ -42,7 +42,7 @@ def run(
 
 
 def codes(made: Group) -> list[int | None]:
-    return [one.return_code for one in made.parts]
+    return [one.return_code for one in made.members]
 
 
 def test_output_and_codes_of_all_are_heard(tmp_path: Path) -> None:
@@ -54,15 +54,15 @@ def test_output_and_codes_of_all_are_heard(tmp_path: Path) -> None:
     assert heard == [b"one", b"two\n"]
     assert codes(made) == [0, 0]
     assert made.first_failed is None
-    assert all(one.used.cpu_seconds > 0 and one.used.peak_bytes > 1 << 20 for one in made.parts)
+    assert all(one.used.cpu_seconds > 0 and one.used.peak_bytes > 1 << 20 for one in made.members)
 
 
 def test_the_first_failure_ends_the_others_and_has_the_name(tmp_path: Path) -> None:
     waits = "import time; time.sleep(600)"
     made, _ = run(tmp_path, waits, "raise SystemExit(7)", waits)
-    assert made.first_failed is made.parts[1]
+    assert made.first_failed is made.members[1]
     assert codes(made) == [-signal.SIGTERM, 7, -signal.SIGTERM]
-    assert [one.asked for one in made.parts] == [True, False, True]
+    assert [one.ended_by_us for one in made.members] == [True, False, True]
 
 
 def test_a_cancelled_program_gets_an_interrupt_as_of_a_terminal(tmp_path: Path) -> None:

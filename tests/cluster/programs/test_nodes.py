@@ -120,7 +120,7 @@ def test_a_program_runs_on_each_node_and_its_files_come_back(nodes: Nodes) -> No
         """
     )
     assert heard == [b"beside ['a b', \"'\"] False\n"] * 2
-    assert [part.return_code for part in group.parts] == [0, 0]
+    assert [part.return_code for part in group.members] == [0, 0]
     for rank in ("0", "1"):
         found = nodes.folder / "run" / rank
         assert (found / "deep/made.bin").read_bytes() == rank.encode() * 3_000_000
@@ -136,8 +136,8 @@ def test_a_node_that_is_lost_ends_the_program(nodes: Nodes) -> None:
     eventually(started.exists, "the program's start")
     nodes.units[1].kill()
     group, _ = nodes.run(processes)
-    assert group.first_failed is group.parts[1]
-    assert [part.return_code for part in group.parts] == [-signal.SIGTERM, LOST]
+    assert group.first_failed is group.members[1]
+    assert [part.return_code for part in group.members] == [-signal.SIGTERM, LOST]
 
 
 def test_the_lead_takes_a_member_from_its_node_with_its_key_alone(

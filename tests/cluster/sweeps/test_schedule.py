@@ -162,7 +162,7 @@ ENDINGS: Mapping[str, Any] = {
     "done": done(),
     "killed": KILLED,
     "lost": HUNG_UP,
-    "asked": RunExit(None, "", asked=True),
+    "asked": RunExit(None, "", ended_by_us=True),
 }
 
 
