@@ -51,10 +51,10 @@ class Array:
 
 def some_of(names: Sequence[str]) -> str:
     """The first `MOST_SHOWN` names, and how many more there are."""
-    shown = ", ".join(names[:MOST_SHOWN])
+    listing = ", ".join(names[:MOST_SHOWN])
     if len(names) > MOST_SHOWN:
-        return f"{shown} and {len(names) - MOST_SHOWN} more"
-    return shown
+        return f"{listing} and {len(names) - MOST_SHOWN} more"
+    return listing
 
 
 @dataclass(frozen=True)

@@ -141,10 +141,10 @@ class CausalFilters:
     @classmethod
     def resumed(cls, state: FilterState | None) -> "CausalFilters":
         """Filters that continue where others had this state."""
-        found = cls()
+        filters = cls()
         if state is not None:
-            found._noise.before, found._noise.low_pass.state, found._gravity.state = state
-        return found
+            filters._noise.before, filters._noise.low_pass.state, filters._gravity.state = state
+        return filters
 
 
 class _CausalNoise:

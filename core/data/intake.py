@@ -99,26 +99,26 @@ class Intake:
                 self._is_alone = begins and len(times) == 1
                 yield GoodReadings(times, values, begins)
                 return
-        kept: list[int] = []
+        good_rows: list[int] = []
         begins = False
         for row, (time, is_sane) in enumerate(zip(times.tolist(), sane.tolist(), strict=True)):
             fault = self._judged(time, is_sane)
             starts = self._last is None or (fault is not None and fault.kind in BREAKS)
             if fault is not None or starts:
-                if kept:
-                    yield GoodReadings(times[kept], values[kept], begins)
-                kept = []
+                if good_rows:
+                    yield GoodReadings(times[good_rows], values[good_rows], begins)
+                good_rows = []
                 begins = False
             if fault is not None:
                 yield fault
                 if not starts or fault.kind == "bad_value":
                     continue
             begins = begins or starts
-            kept.append(row)
+            good_rows.append(row)
             self._last = time
             self._is_alone = starts
-        if kept:
-            yield GoodReadings(times[kept], values[kept], begins)
+        if good_rows:
+            yield GoodReadings(times[good_rows], values[good_rows], begins)
 
     def _judged(self, time: float, is_sane: bool) -> InputFault | None:
         last = self._last

@@ -51,8 +51,8 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     DataError naming the file, the array, the index and the remedy.
     """
     arrays = load(path, REQUIRED + OPTIONAL, report)
-    parts = [_windows(path, arrays, part) for part in ("train", "test")]
-    train, test = parts
+    windows = [_windows(path, arrays, part) for part in ("train", "test")]
+    train, test = windows
     if train.shape[1:] != test.shape[1:]:
         raise DataError(
             f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got"
@@ -61,7 +61,7 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     refuse_other_steps(path, train.shape[1], cutting)
     labels, classes = classes_of(path, arrays)
     return Recordings(
-        windows=np.concatenate(parts),
+        windows=np.concatenate(windows),
         classes=classes,
         subjects=subjects_of(path, arrays),
         train_windows=len(train),
@@ -137,13 +137,15 @@ def load(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[
     return arrays
 
 
-def _refuse_misspelt(path: Path, found: Sequence[str], names: Sequence[str]) -> None:
+def _refuse_misspelt(path: Path, stored_names: Sequence[str], names: Sequence[str]) -> None:
     """Raise DataError for an array with nearly the name of one that is read and is missing.
 
     What it says would be lost without a word.
     """
-    for name in set(found) - set(names):
-        near = difflib.get_close_matches(name.lower(), set(names) - set(found), n=1, cutoff=0.9)
+    for name in set(stored_names) - set(names):
+        near = difflib.get_close_matches(
+            name.lower(), set(names) - set(stored_names), n=1, cutoff=0.9
+        )
         if near:
             raise DataError(
                 f"{path}: no array is called {name!r:.60}; save it as {near[0]}, or leave it out"
@@ -151,8 +153,8 @@ def _refuse_misspelt(path: Path, found: Sequence[str], names: Sequence[str]) -> 
 
 
 def _refuse_large(path: Path, archive: zipfile.ZipFile, names: Sequence[str]) -> None:
-    wanted = {f"{name}.npy" for name in names}
-    total = sum(info.file_size for info in archive.infolist() if info.filename in wanted)
+    members = {f"{name}.npy" for name in names}
+    total = sum(info.file_size for info in archive.infolist() if info.filename in members)
     if total > LARGEST_TOTAL_BYTES:
         raise DataError(
             f"{path}: unpacks to {total} bytes, more than {LARGEST_TOTAL_BYTES}; save fewer"
@@ -219,10 +221,10 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
     if column.dtype.kind == "f":
         wrong = column != np.floor(column)  # NaN is unequal to itself
         if wrong.any():
-            place, got = _first(column, wrong)
+            place, wrong_value = _first(column, wrong)
             raise DataError(
-                f"{path}: {name}{place}: expected whole numbers, got {got:g}; correct or remove the"
-                " window"
+                f"{path}: {name}{place}: expected whole numbers, got {wrong_value:g}; correct or"
+                " remove the window"
             )
     elif column.dtype.kind not in "iub":
         if name.startswith("y_"):
@@ -234,9 +236,10 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
         )
     wrong = (column < 0) | (column > LARGEST_INTEGER)
     if wrong.any():
-        place, got = _first(column, wrong)
+        place, wrong_value = _first(column, wrong)
         raise DataError(
-            f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {got}; number from 0"
+            f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {wrong_value}; number"
+            " from 0"
         )
     return column.astype(np.int32)
 
@@ -286,26 +289,26 @@ def classes_of(
         }
     labels = labels_of(path, arrays)
     if labels is None:
-        known = np.unique(columns["train"])
+        class_values = np.unique(columns["train"])
     else:
         if kinds["train"]:
-            known = np.array(labels)
+            class_values = np.array(labels)
         else:
-            known = np.arange(len(labels))
-    names = labels or tuple(str(value) for value in known)
+            class_values = np.arange(len(labels))
+    names = labels or tuple(str(value) for value in class_values)
     _refuse_names(path, "y_train" if labels is None else "labels", names)
     numbers = []
     for part, column in columns.items():
-        unknown = ~np.isin(column, known)
+        unknown = ~np.isin(column, class_values)
         if unknown.any():
-            place, got = _first(column, unknown)
+            place, unknown_value = _first(column, unknown)
             raise DataError(
-                f"{path}: y_{part}{place}: expected one of {', '.join(map(str, known[:20]))}, got"
-                f" {got};"
+                f"{path}: y_{part}{place}: expected one of"
+                f" {', '.join(map(str, class_values[:20]))}, got {unknown_value};"
                 f" {'number classes from 0 as in labels' if labels else 'train on that class too'}"
             )
-        order = np.argsort(known)
-        numbers.append(order[np.searchsorted(known, column, sorter=order)])
+        order = np.argsort(class_values)
+        numbers.append(order[np.searchsorted(class_values, column, sorter=order)])
     return names, np.concatenate(numbers).astype(np.int32)
 
 

@@ -40,7 +40,7 @@ class Reader(ABC):
     """The fields of Cutting that decide the result."""
 
     @staticmethod
-    def wanted(names: Sequence[str]) -> tuple[str, ...]:
+    def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
         """The files that decide the result, of all names in a set."""
         return tuple(names)
 
@@ -76,14 +76,14 @@ def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
     some today. Raises DataError as `open_tree` does.
     """
     with open_tree(path) as tree:
-        found = _find(tree)
+        kind_and_tree = _find(tree)
         inner = [
             name
             for name in tree.names()
             if name.lower().endswith(".zip") and not name.startswith(RESOURCE_FORKS)
         ]
-        if found or isinstance(tree, FolderTree) or len(inner) != 1:
-            yield found
+        if kind_and_tree or isinstance(tree, FolderTree) or len(inner) != 1:
+            yield kind_and_tree
             return
         where = f"{path}: {inner[0]}"
         with open_zip(io.BytesIO(tree.read(inner[0])), where) as nested:
@@ -96,14 +96,14 @@ def kind_of_folder(folder: Path) -> str | None:
 
 
 def _markers() -> list[tuple[str, str]]:
-    return [(kind, found.marker) for kind, found in READERS.items() if found.marker is not None]
+    return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
 
 
 def _find(tree: Tree) -> tuple[str, Tree] | None:
     for kind, marker in _markers():
         for name in tree.names():
-            before, found, _ = f"/{name}".partition(f"/{marker}")
-            if not found or name.startswith(RESOURCE_FORKS):
+            before, separator, _ = f"/{name}".partition(f"/{marker}")
+            if not separator or name.startswith(RESOURCE_FORKS):
                 continue
             if not before:
                 return kind, tree

@@ -62,10 +62,10 @@ class Cutting:
 
         Raises DataError for a name that is none of them.
         """
-        known = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
-        for name in options.keys() - known:
+        names = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
+        for name in options.keys() - names:
             raise DataError(
-                f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(known))};"
+                f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(names))};"
                 " leave it out"
             )
         return cls(window_steps, window_stride, seed, **options)
@@ -110,11 +110,11 @@ def check(recordings: Recordings, where: str) -> Recordings:
 def one_class(labels: Sequence[str]) -> str:
     """Why data with one class, or none, cannot be trained on, and what to do."""
     if labels:
-        got = f"{labels[0]!r:.60} alone"
+        actual = f"{labels[0]!r:.60} alone"
     else:
-        got = "none"
+        actual = "none"
     return (
-        f"expected at least 2 classes, got {got}: a model of one class is always right; add"
+        f"expected at least 2 classes, got {actual}: a model of one class is always right; add"
         " recordings of others"
     )
 

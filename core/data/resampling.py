@@ -84,11 +84,11 @@ class Resampler:
         self._next += len(grid)
         after = np.searchsorted(times, grid - self._snap, side="left")
         before = np.maximum(after - 1, 0)
-        taken = times[after] <= grid + self._snap
+        exact = times[after] <= grid + self._snap
         wide = np.where(after > before, times[after] - times[before], 1.0 / self._rate)
-        share = np.where(taken, 1.0, (grid - times[before]) / wide)[:, np.newaxis]
+        share = np.where(exact, 1.0, (grid - times[before]) / wide)[:, np.newaxis]
         mixed = values[before] * (1.0 - share) + values[after] * share
-        return np.where(taken[:, np.newaxis], values[after], mixed), wide
+        return np.where(exact[:, np.newaxis], values[after], mixed), wide
 
     def _without_aliases(self, values: Samples) -> Samples:
         if self._sections is None:

@@ -155,8 +155,8 @@ def _refuse(
     if not wrong.any():
         return
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    shown = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
-    raise DataError(f"{where}[{shown}]: expected {expected}, got {values[index]}; {remedy}")
+    position = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
+    raise DataError(f"{where}[{position}]: expected {expected}, got {values[index]}; {remedy}")
 
 
 def _column(values: NDArray[Any], count: int, where: str, first: int) -> None:

@@ -71,12 +71,12 @@ class WindowCounts:
 
     def note(self) -> str:
         """Who and what was recorded."""
-        parts = []
+        counts = []
         for kind in self.kinds:
             names = self.groups(kind)
-            shown = f" ({', '.join(names[:MOST_SHOWN])})" if kind != "session" else ""
-            parts.append(f"{len(names)} {kind}s{shown}")
-        return ", ".join(parts)
+            listing = f" ({', '.join(names[:MOST_SHOWN])})" if kind != "session" else ""
+            counts.append(f"{len(names)} {kind}s{listing}")
+        return ", ".join(counts)
 
     def groups(self, kind: str) -> tuple[str, ...]:
         """Names of the users, devices or sessions with a window, in alphabetical order."""
@@ -172,9 +172,11 @@ class LastWindows:
         self.held_out = HeldOut(
             "window", note=f"{counted.note()}; the test is the last fifth of each recording"
         )
-        parts = {(key[1], part) for key in counted.windows for part in self._parts(key).tolist()}
+        filled_parts = {
+            (key[1], part) for key in counted.windows for part in self._parts(key).tolist()
+        }
         for activity in counted.activities():
-            if {(activity, 0), (activity, 1)} <= parts:
+            if {(activity, 0), (activity, 1)} <= filled_parts:
                 continue
             raise DataError(
                 f"{path}: {counted.labels[activity]!r} has too few windows for a last fifth; record"
@@ -189,12 +191,12 @@ class LastWindows:
         return NO_SUBJECT, self._parts(key)[begin : begin + windows]
 
     def _parts(self, key: tuple[Pair, int]) -> Parts:
-        parts = np.zeros(self._counts[key], np.int8)
-        tested = round(HELD_OUT_SHARE * len(parts))
+        part_numbers = np.zeros(self._counts[key], np.int8)
+        tested = round(HELD_OUT_SHARE * len(part_numbers))
         if tested:
-            parts[-tested - self._overlap :] = -1
-            parts[-tested:] = 1
-        return parts
+            part_numbers[-tested - self._overlap :] = -1
+            part_numbers[-tested:] = 1
+        return part_numbers
 
 
 def refuse_other_groups(path: Path, split: str, kind: str, kinds: Sequence[str]) -> None:

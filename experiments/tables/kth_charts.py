@@ -49,9 +49,9 @@ text { fill: #e6edf3; } .page { fill: #161b22; } }
 class Setup:
     """A place in each group: its words, its colour, and the rows that fill it."""
 
-    words: str
+    title: str
     colour: str
-    theirs: str | None
+    kth_setup: str | None
     mode: str | None = None
     learning_rate: float | None = None
 
@@ -70,23 +70,23 @@ Bars = Mapping[tuple[str, int], float]
 """Seconds, or a share, by the words of the setup and the updates."""
 
 
-def theirs(chart: str) -> Bars:
+def kth_bars(chart: str) -> Bars:
     """What was read off KTH's bars."""
-    named = {setup.theirs: setup.words for setup in SETUPS if setup.theirs}
+    titles = {setup.kth_setup: setup.title for setup in SETUPS if setup.kth_setup}
     if chart == "kth-time":
         column, unit = ("hours", 3600.0)
     else:
         column, unit = ("test_accuracy", 1.0)
     return {
-        (named[row["setup"]], row["steps"]): unit * row[column]
+        (titles[row["setup"]], row["steps"]): unit * row[column]
         for row in paper_table("kth-charts").rows
     }
 
 
-def ours(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
+def our_bars(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
     """What our trainings on this split have reached."""
     key = "seconds" if chart == "kth-time" else "accuracy"
-    found = dict[tuple[str, int], float]()
+    bars = dict[tuple[str, int], float]()
     for row in rows:
         for setup in SETUPS:
             if (row["split"], row["mode"], row["learning_rate"]) == (
@@ -97,21 +97,21 @@ def ours(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
                 for mark in MARKS:
                     point = row["at"].get(str(mark))
                     if point is not None and point[key] is not None:
-                        found[setup.words, mark] = float(point[key])
-    return found
+                        bars[setup.title, mark] = float(point[key])
+    return bars
 
 
 def chart(name: str) -> str:
     """One of the two as the text of an SVG file."""
     rows = results(KTH).get("rows", ())
     panels = [
-        ("KTH: windows at random", theirs(name)),
-        ("Ours: windows at random", ours(name, "random", rows)),
-        ("Ours: other people", ours(name, "people", rows)),
+        ("KTH: windows at random", kth_bars(name)),
+        ("Ours: windows at random", our_bars(name, "random", rows)),
+        ("Ours: other people", our_bars(name, "people", rows)),
     ]
-    mine = max((value for _, bars in panels[1:] for value in bars.values()), default=60.0)
+    our_highest = max((value for _, bars in panels[1:] for value in bars.values()), default=60.0)
     height = TOP + len(panels) * (PANEL + GAP)
-    parts = [
+    elements = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
             f' width="{WIDTH}" height="{height}" role="img" aria-label="{escape(alt(name))}">'
@@ -126,19 +126,19 @@ def chart(name: str) -> str:
         if place == 0:
             highest = max(bars.values(), default=1.0)
         else:
-            highest = mine
+            highest = our_highest
         unit = unit_of(name, highest)
-        parts += _panel(
+        elements += _panel(
             TOP + place * (PANEL + GAP), title, bars, highest if unit.seconds else 1.0, unit
         )
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*elements, "</svg>", ""])
 
 
 @dataclass(frozen=True)
 class Unit:
     """Return an axis's words, its seconds (0 where it is no time) and the digits of a figure."""
 
-    words: str
+    label: str
     seconds: float
     digits: int
 
@@ -159,23 +159,23 @@ def unit_of(chart: str, highest: float) -> Unit:
 
 
 def _legend() -> list[str]:
-    parts = []
+    elements = []
     columns = 3
     for place, setup in enumerate(SETUPS):
         x = LEFT + place % columns * 220
         y = 42 + place // columns * 20
-        parts += [
+        elements += [
             f'<rect x="{x}" y="{y}" width="12" height="12" fill="{setup.colour}"/>',
-            f'<text x="{x + 18}" y="{y + 11}">{setup.words}</text>',
+            f'<text x="{x + 18}" y="{y + 11}">{setup.title}</text>',
         ]
-    return parts
+    return elements
 
 
 def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list[str]:
     scale = PANEL / (highest * HEADROOM)
     base = top + 24 + PANEL
-    parts = [
-        f'<text class="panel" x="{LEFT}" y="{top + 14}">{title}, {unit.words}</text>',
+    elements = [
+        f'<text class="panel" x="{LEFT}" y="{top + 14}">{title}, {unit.label}</text>',
         f'<line class="line" x1="{LEFT}" y1="{base}" x2="{WIDTH - 8}" y2="{base}"/>',
         f'<text class="tick" x="{LEFT - 6}" y="{base + 4}">0</text>',
         (
@@ -184,55 +184,55 @@ def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list
         ),
     ]
     for group, mark in enumerate(MARKS):
-        left = LEFT + 8 + group * GROUP
-        middle = left + len(SETUPS) * SLOT / 2
-        parts.append(
+        group_x = LEFT + 8 + group * GROUP
+        middle = group_x + len(SETUPS) * SLOT / 2
+        elements.append(
             f'<text class="updates" x="{middle:.0f}" y="{base + 18}">{mark:,} updates</text>'
         )
         for slot, setup in enumerate(SETUPS):
-            value = bars.get((setup.words, mark))
+            value = bars.get((setup.title, mark))
             if value is None:
                 continue
-            x = left + slot * SLOT + (SLOT - BAR) / 2
+            x = group_x + slot * SLOT + (SLOT - BAR) / 2
             tall = max(1.0, value * scale)
-            words = f"{setup.words}, {mark:,} updates: {unit.figure(value)} {unit.words}"
-            parts += [
+            tooltip = f"{setup.title}, {mark:,} updates: {unit.figure(value)} {unit.label}"
+            elements += [
                 (
                     f'<rect class="bar" x="{x:.0f}" y="{base - tall:.1f}" width="{BAR}"'
-                    f' height="{tall:.1f}" fill="{setup.colour}"><title>{words}</title></rect>'
+                    f' height="{tall:.1f}" fill="{setup.colour}"><title>{tooltip}</title></rect>'
                 ),
                 (
                     f'<text class="figure" x="{x + BAR / 2:.0f}"'
                     f' y="{base - tall - 4:.1f}">{unit.figure(value)}</text>'
                 ),
             ]
-    return parts
+    return elements
 
 
 def alt(name: str) -> str:
     """What the picture shows, for who does not see it: theirs, and ours on either split."""
     rows = results(KTH).get("rows", ())
-    said = []
+    sentences = []
     for title, bars in (
-        ("KTH", theirs(name)),
-        ("Ours at random", ours(name, "random", rows)),
-        ("Ours on other people", ours(name, "people", rows)),
+        ("KTH", kth_bars(name)),
+        ("Ours at random", our_bars(name, "random", rows)),
+        ("Ours on other people", our_bars(name, "people", rows)),
     ):
         unit = unit_of(name, max(bars.values(), default=0.0))
-        words = []
+        clauses = []
         for setup in SETUPS:
-            known = {
+            values = {
                 mark: value
                 for mark in MARKS
-                if (value := bars.get((setup.words, mark))) is not None
+                if (value := bars.get((setup.title, mark))) is not None
             }
-            if known:
-                each = ", ".join(
-                    f"{unit.figure(value)} after {mark:,} updates" for mark, value in known.items()
+            if values:
+                listing = ", ".join(
+                    f"{unit.figure(value)} after {mark:,} updates" for mark, value in values.items()
                 )
-                words.append(f"{setup.words}: {each}")
-        said.append(f"{title}, {unit.words}: {'; '.join(words) or 'nothing yet'}")
-    return f"Bars: {CHARTS[name].lower()}. {'. '.join(said)}."
+                clauses.append(f"{setup.title}: {listing}")
+        sentences.append(f"{title}, {unit.label}: {'; '.join(clauses) or 'nothing yet'}")
+    return f"Bars: {CHARTS[name].lower()}. {'. '.join(sentences)}."
 
 
 def figures() -> str:
