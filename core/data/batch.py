@@ -159,7 +159,7 @@ class BatchValidator:
         self._classes: dict[bool, NDArray[np.int64]] = {}
         self._positions = PositionsLook()
         self._spans: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
-        """Of numbers that become float32, least and most by the last axis."""
+        """Least and most by the last axis, of numbers that become float32."""
         self._weight = 0.0
         self.weighted = False
         """Whether any training example had a weight."""

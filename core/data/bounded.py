@@ -15,7 +15,7 @@ from core.errors import DataError
 GIGABYTE = 10**9
 LEAST_FREE_BYTES = 512 << 20
 LOOK_BYTES = 64 << 20
-"""Written between two looks at the disk."""
+"""Bytes written between two looks at the disk."""
 SAY_SECONDS = 10.0
 
 

@@ -20,7 +20,7 @@ ACC = Sensor("acc", ACCELERATION)
 GYRO = Sensor("gyro", ROTATION)
 MAG = Sensor("mag", MAGNETIC)
 USUAL = (ACC, GYRO, MAG)
-"""What the sensors of a device are called that gives no names."""
+"""Sensors of a device that gives no names."""
 LARGEST_OF_OTHERS = 1e30
 """The largest value of a channel in a unit that is not known here."""
 

@@ -28,7 +28,7 @@ from core.errors import DataError
 from core.json_file import parsed_json
 
 FORMAT_VERSION = 2
-"""Raised when the meaning of these files changes."""
+"""Version that is raised when the meaning of these files changes."""
 
 
 def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
@@ -138,7 +138,7 @@ def _held_out(fields: Any) -> HeldOut:
 
 
 def _signals(fields: Any) -> Signals:
-    """What the source says, and how the preparation filtered it where it did."""
+    """Return what the source says, and how the preparation filtered it where it did."""
     preparation = fields.get("preparation", {})
     filters = preparation.get("filters")
     if preparation.get("nine_channels") is False:
@@ -189,16 +189,16 @@ def _refuse_unknown(dataset: Dataset) -> None:
 def _compare(dataset: Dataset, expected: Mapping[str, str]) -> None:
     for array in dataset.arrays:
         path = dataset.folder / array.file
-        size = dataset.rows * array.example_bytes
+        expected_size = dataset.rows * array.example_bytes
         try:
             actual_size = path.stat().st_size
         except OSError as problem:
             raise DataError(
                 f"{path}: cannot be read ({problem.strerror}); prepare the data again"
             ) from None
-        if actual_size != size:
+        if actual_size != expected_size:
             raise DataError(
-                f"{path}: expected {size} bytes, got {actual_size}; prepare the data again"
+                f"{path}: expected {expected_size} bytes, got {actual_size}; prepare the data again"
             )
         if file_digest(path) != expected[array.file]:
             raise DataError(

@@ -50,10 +50,10 @@ BESIDE = (
     "standardized",
     *KEYS,
 )
-"""What is read whole; all but `x_train` and `x_test`."""
+"""Arrays that are read whole: all but `x_train` and `x_test`."""
 LARGEST_HEADER_BYTES = 10_000
 LARGEST_EXAMPLE_BYTES = 256 * 2**20
-"""Some of them are in memory at a time; a small archive may say that it has larger ones."""
+"""Limit of an example, of which some are in memory; a small archive may claim larger ones."""
 _WINDOW_AXES = 3
 
 
@@ -111,7 +111,7 @@ class ArchivedArray:
         return int(self.shape[0])
 
     def blocks(self, most: int = MOST_ROWS) -> Iterator[NDArray[Any]]:
-        """All rows, some at a time, at most `most`."""
+        """Yield all rows, at most `most` at a time."""
         example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
         at_once = max(1, min(most, BATCH_BYTES // example_bytes))
         for start in range(0, len(self), at_once):

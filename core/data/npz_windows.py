@@ -35,13 +35,13 @@ from core.errors import DataError
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels", *KEYS)
 LARGEST_EXAMPLES_BYTES = 2**40
-"""What an archive of examples, which are read a few at a time, may unpack to."""
+"""Bytes to which an archive of examples, which are read a few at a time, may unpack."""
 DEFAULT_WINDOW_STEPS = 128
 """The default of a job: an `.npz` of another length is then taken as it is."""
 
 
 HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)
-"""What numpy raises over a member's header, which it reads as Python source."""
+"""Errors that numpy raises over a member's header, which it reads as Python source."""
 
 
 def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
@@ -203,7 +203,7 @@ def _column(
 
 
 def _reshaped(kind: str, column: NDArray[Any]) -> str:
-    """What to do about a column of another shape; one column of a matrix has no argmax but 0."""
+    """Return a remedy for a column of another shape; one column of a matrix has no argmax but 0."""
     if column.ndim > 1 and math.prod(column.shape[1:]) == 1:
         return f"save {kind}.ravel()"
     real = column.dtype.kind in "fiub" and column.ndim == 2
@@ -245,7 +245,7 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
 
 
 def _converted(name: str, column: NDArray[Any]) -> str:
-    """What makes text or numbers of an array of another kind."""
+    """Return what makes text or numbers of an array of another kind."""
     if not name.startswith("y_"):
         return "number the people from 0, no two alike"
     if column.dtype.kind == "S":
@@ -254,7 +254,7 @@ def _converted(name: str, column: NDArray[Any]) -> str:
 
 
 def _first(column: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[str, Any]:
-    """Where the first wrong value stands, as `[row, position]`, and the value."""
+    """Return the place of the first wrong value, as `[row, position]`, and the value."""
     index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     return f"[{', '.join(map(str, index))}]", column[index]
 

@@ -26,7 +26,7 @@ from core.errors import DataError
 from core.json_file import read_json
 
 CHECKSUM_SUFFIX = ".sha256"
-"""What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
+"""Ending of what `sha256sum FILE > FILE.sha256` writes, which is checked against the file."""
 
 
 def prepare(

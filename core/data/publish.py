@@ -52,7 +52,7 @@ def publishable(
     files = {
         path.name: {"sha256": file_digest(path), "bytes": path.stat().st_size} for path in paths
     }
-    described = json.dumps(sorted((name, about["sha256"]) for name, about in files.items()))
+    described = json.dumps(sorted((name, entry["sha256"]) for name, entry in files.items()))
     key = hashlib.sha256(described.encode()).hexdigest()[:SHORT_KEY]
     return {
         "key": key,

@@ -17,7 +17,7 @@ from core.data.recordings import Cutting, Recordings, Report
 from core.registry import Registry
 
 RESOURCE_FORKS = "__MACOSX/"
-"""What macOS adds to the zips it makes: companions of every file, under the same names."""
+"""Folder that macOS adds to its zips: companions of every file, under the same names."""
 
 
 class Reader(ABC):
@@ -25,7 +25,7 @@ class Reader(ABC):
 
     name: ClassVar[str]
     accepted: ClassVar[str]
-    """Completes "expected ..." in messages."""
+    """Words that complete "expected ..." in messages."""
     is_what: ClassVar[str]
     """Cell of the documentation's table: what the kind is."""
     windows_are_cut: ClassVar[str]
@@ -33,7 +33,7 @@ class Reader(ABC):
     marker: ClassVar[str | None]
     """The folder inside a set that identifies it, with a slash at its end."""
     suffix: ClassVar[str | None]
-    """What the name of a file of this kind ends in."""
+    """Ending of the name of a file of this kind."""
     usual_names: ClassVar[tuple[str, ...]]
     """File and folder names to try first in a folder."""
     settings: ClassVar[tuple[str, ...]]

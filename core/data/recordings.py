@@ -18,7 +18,7 @@ NO_SUBJECT = -1
 """The subject of a window whose source names none."""
 
 Report = Callable[[str, int, int], None]
-"""Reports progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the
+"""Callback of progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the
 completed part and the total."""
 
 
@@ -58,7 +58,7 @@ class Cutting:
     def of(
         cls, window_steps: int, window_stride: int, seed: int, options: Mapping[str, Any]
     ) -> "Cutting":
-        """With the other settings by name, as JSON has them.
+        """Return the settings, of which `options` are others by name, as JSON has them.
 
         Raises DataError for a name that is none of them.
         """
@@ -108,7 +108,7 @@ def check(recordings: Recordings, where: str) -> Recordings:
 
 
 def one_class(labels: Sequence[str]) -> str:
-    """Why data with one class, or none, cannot be trained on, and what to do."""
+    """Return why data with one class, or none, cannot be trained on, and what to do."""
     if labels:
         actual = f"{labels[0]!r:.60} alone"
     else:

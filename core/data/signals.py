@@ -20,7 +20,7 @@ TWO_WAY = "two-way"
 CAUSAL = "causal"
 UNFILTERED = "none"
 FILTERS = (TWO_WAY, CAUSAL, UNFILTERED)
-"""How recordings are filtered: forwards and backwards, or forwards only, as a live stream has to
+"""Ways to filter recordings: forwards and backwards, or forwards only, as a live stream has to
 be, or not at all."""
 
 LEAST_HZ = 1e-3
@@ -39,7 +39,7 @@ KIND_UNITS: Mapping[str, str] = {
     ROTATION: "rad/s",
     MAGNETIC: "uT",
 }
-"""What a sensor of three axes may measure, and the unit that its values have here."""
+"""Quantities of a sensor of three axes, and the unit that its values have here."""
 
 SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
     ACCELERATION: acceleration_problem,
@@ -47,7 +47,7 @@ SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
     LINEAR: linear_problem,
     MAGNETIC: magnetic_problem,
 }
-"""By what is measured: what says whether a mean magnitude can be one in its unit."""
+"""Functions by quantity, which say whether a mean magnitude can be one in its unit."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Signals:
 
     @property
     def judged_alone(self) -> dict[int, str]:
-        """By place the stated unit of a channel of no sensor whose size can be judged."""
+        """Return by place the stated unit of a channel of no sensor whose size can be judged."""
         of_sensors = {name for sensor in self.known_sensors for name in sensor.channels}
         return {
             place: unit
@@ -141,7 +141,7 @@ class Signals:
         return {name: value for name, value in facts.items() if value not in (None, [], {})}
 
     def line(self) -> str:
-        """What is known and what is not, for a person."""
+        """Say what is known and what is not."""
         names = {"channels": "names", "units": "units", "sampling_hz": "rate", "filters": "filters"}
         missing = [label for name, label in names.items() if name not in self.said()]
         if self.sampling_hz is not None:
@@ -160,7 +160,7 @@ class Signals:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], width: int) -> "Signals":
-        """From what `facts` wrote, of `width` channels.
+        """Return the signals of `width` channels whose facts `said` wrote.
 
         Raises ValueError for what it cannot have written.
         """
@@ -199,5 +199,5 @@ UNKNOWN = Signals()
 
 
 def names_of(signals: Signals, width: int) -> tuple[str, ...]:
-    """What a person sees of `width` channels: their names, else their places from 0."""
+    """Return what a person sees of `width` channels: their names, else their places from 0."""
     return signals.channels or tuple(map(str, range(width)))

@@ -19,7 +19,7 @@ LONGEST_NAME = 80
 
 
 def signals_of(path: Path, arrays: Mapping[str, NDArray[Any]], width: int) -> Signals:
-    """What the arrays say of `width` channels. Raises DataError naming the array and the remedy."""
+    """Return facts of `width` channels. Raises DataError naming the array and the remedy."""
     channels = _names(path, arrays, "channels", width)
     if len(set(channels)) != len(channels):
         raise DataError(

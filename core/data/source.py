@@ -18,7 +18,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 ENVIRONMENT = "PSCLUSTER_DATA"
 SHARED = Path("..") / "shared" / "data"
-"""Relative to the project's root."""
+"""Folder relative to the project's root."""
 PREPARED = "prepared"
 SYNTHETIC = "synthetic"
 DESCRIBED = "described"
@@ -26,7 +26,7 @@ SETS = "sets"
 """Kinds that no search finds by name: a folder that `prepare` wrote, the fallback, and files that a
 format describes."""
 FORMATS: Mapping[str, str] = {"hapt": "hapt", "hhar": "hhar-as-recorded"}
-"""By kind that a format of ours describes: the name of the format."""
+"""Name of the format by kind, where a format of ours describes it."""
 
 FOREIGN = Path(__file__).with_name("foreign.yaml")
 """Sentences on files that no reader takes, by their endings."""
@@ -170,7 +170,7 @@ def _kind_of_file(path: Path) -> str | None:
 
 
 def _refusal(path: Path, origin: str) -> str:
-    """What is wrong with a path, and how the files that most of it are can be brought."""
+    """Say what is wrong with a path, and how the files that most of it are can be brought."""
     import yaml  # not where a node only recognises
 
     remedies = {

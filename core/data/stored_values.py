@@ -26,7 +26,7 @@ _STORED = {
     "uint32": "int64",
     "uint64": "int64",
 }
-"""What numbers are stored as that have no kernels on every worker, or are wider than any model
+"""Types for storing numbers that have no kernels on every worker, or are wider than any model
 reads."""
 
 

@@ -15,10 +15,10 @@ from core.data.number_words import no_number
 from core.errors import DataError
 
 ACTIVITIES = "activity_labels.txt"
-"""In the UCI sets: the name of each activity's number."""
+"""File of the UCI sets: the name of each activity's number."""
 
 LARGEST_INTEGER = 2**31 - 1
-"""Ids, classes and row numbers are stored as int32."""
+"""Largest id, class or row number: they are stored as int32."""
 
 
 def parse_table(content: bytes, columns: int, where: str) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ LEAK = (
 
 
 Parts = NDArray[np.integer] | NDArray[np.bool_]
-"""Each number says whether a window is for the test; -1 is for neither part."""
+"""Numbers that say whether a window is for the test; -1 is for neither part."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Pair:
     set: str = ""
 
     def group(self, kind: str) -> str:
-        """Its name in `user`, `device`, `session` or `set`."""
+        """Return its name in `user`, `device`, `session` or `set`."""
         names = {"user": self.user, "device": self.device, "session": self.session, "set": self.set}
         return names[kind]
 
@@ -58,7 +58,7 @@ class WindowCounts:
 
     @property
     def rows(self) -> int:
-        """All windows."""
+        """Number of windows."""
         return sum(self.windows.values())
 
     def activities(self) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class WindowCounts:
         return tuple(self.labels[activity] for activity in self.activities())
 
     def note(self) -> str:
-        """Who and what was recorded."""
+        """Say who and what was recorded."""
         counts = []
         for kind in self.kinds:
             names = self.groups(kind)
@@ -227,7 +227,7 @@ def chosen(
 
 
 def held_out(count: int, stream: int) -> list[bool]:
-    """Which of `count` things are for the test: a fifth, one at least, the same at every call."""
+    """Return which of `count` are for the test: a fifth, one at least, the same at every call."""
     random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, stream]))
     chosen = np.zeros(count, np.bool_)
     chosen[random.permutation(count)[: max(1, round(HELD_OUT_SHARE * count))]] = True

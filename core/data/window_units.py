@@ -69,10 +69,10 @@ class UnitsLook:
             figures[:, 3] = np.ptp(values, axis=-1).sum(axis=1)
             self._add(self._sums, (recording, sensor), figures)
             if is_by_window:
-                for at, (_, size, direction, _) in enumerate(figures.tolist()):
+                for row, (_, size, direction, _) in enumerate(figures.tolist()):
                     how = _how_odd(sensor.kind, size, direction, values.shape[1])
                     if how:
-                        self._add(self._odd, (recording, sensor, how), figures[at : at + 1])
+                        self._add(self._odd, (recording, sensor, how), figures[row : row + 1])
         for place in self._alone:
             sizes = np.abs(windows[..., place].astype(np.float64)).reshape(count, -1)
             figures = np.ones((count, 4))

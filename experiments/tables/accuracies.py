@@ -16,10 +16,10 @@ NETWORKS = {
     "residual-augmented": "`residual`, h32, augmented",
     "hybrid": "`hybrid`, body `residual`, h32, augmented",
 }
-"""By the name in `accuracy-NAME.json`."""
+"""Labels by the name in `accuracy-NAME.json`."""
 
 CAUSAL = {"spectral": "spectral", "residual": "residual-augmented", "hybrid": "hybrid"}
-"""By the name in `accuracy-NAME-causal.json`: the same network on two-way windows."""
+"""The same network on two-way windows, by the name in `accuracy-NAME-causal.json`."""
 
 BY_CROSS_VALIDATION = {
     "residual": "`residual`, h32, plain",
@@ -29,7 +29,7 @@ BY_CROSS_VALIDATION = {
     "hybrid": "`hybrid`, plain, body `conv-lstm`",
     "hybrid-augmented": "`hybrid`, body `residual`, h32, augmented",
 }
-"""By the name in `cv-NAME.json`."""
+"""Labels by the name in `cv-NAME.json`."""
 
 MODES = {
     "single": "`single`",
@@ -41,7 +41,7 @@ MODES = {
     "local": "`local`, 8 steps",
     "local nesterov": "`local`, Nesterov 0.5",
 }
-"""By the name of a variant in `modes.json`."""
+"""Labels by the name of a variant in `modes.json`."""
 
 
 def accuracies() -> str:

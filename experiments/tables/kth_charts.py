@@ -21,19 +21,19 @@ CHARTS: Mapping[str, str] = {
     "kth-time": "Training time by updates",
     "kth-accuracy": "Accuracy by updates",
 }
-"""By the name of the file: the title."""
+"""Titles by the name of the file."""
 WIDTH = 760
 LEFT = 56
 PANEL = 130
 TOP = 96
 GAP = 62
-"""Of the picture in pixels: its width, the axis's margin, the height of a panel's bars, the legend,
+"""Pixels of the picture: its width, the axis's margin, the height of a panel's bars, the legend,
 between panels."""
 SLOT = 36
 BAR = 28
 GROUP = 232
 HEADROOM = 1.15
-"""Of the axis above the highest bar, for the figure that stands on it."""
+"""Length of the axis over that of the highest bar, for the figure that stands on it."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328; }
 .title { font-weight: 600; font-size: 15px; } .panel { font-weight: 600; }
@@ -47,7 +47,7 @@ text { fill: #e6edf3; } .page { fill: #161b22; } }
 
 @dataclass(frozen=True)
 class Setup:
-    """A place in each group: its words, its colour, and the rows that fill it."""
+    """A place in each group: its title, its colour, and the rows that fill it."""
 
     title: str
     colour: str
@@ -67,11 +67,11 @@ SETUPS = (
 """Colours that stand out on both backgrounds, after Okabe and Ito's for the colour-blind."""
 
 Bars = Mapping[tuple[str, int], float]
-"""Seconds, or a share, by the words of the setup and the updates."""
+"""Seconds, or a share, by the title of the setup and the updates."""
 
 
 def kth_bars(chart: str) -> Bars:
-    """What was read off KTH's bars."""
+    """Return KTH's bars as they were read off."""
     titles = {setup.kth_setup: setup.title for setup in SETUPS if setup.kth_setup}
     if chart == "kth-time":
         column, unit = ("hours", 3600.0)
@@ -84,7 +84,7 @@ def kth_bars(chart: str) -> Bars:
 
 
 def our_bars(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
-    """What our trainings on this split have reached."""
+    """Return what our trainings on this split have reached."""
     key = "seconds" if chart == "kth-time" else "accuracy"
     bars = dict[tuple[str, int], float]()
     for row in rows:
@@ -136,7 +136,7 @@ def chart(name: str) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Return an axis's words, its seconds (0 where it is no time) and the digits of a figure."""
+    """An axis's label, its seconds (0 where it is no time) and the digits of a figure."""
 
     label: str
     seconds: float
@@ -148,7 +148,7 @@ class Unit:
 
 
 def unit_of(chart: str, highest: float) -> Unit:
-    """Hours for theirs, what suits the longest for ours."""
+    """Return hours for theirs, what suits the longest for ours."""
     if chart != "kth-time":
         return Unit("accuracy", 0.0, 2)
     if highest >= 2 * 3600:
@@ -210,7 +210,7 @@ def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list
 
 
 def alt(name: str) -> str:
-    """What the picture shows, for who does not see it: theirs, and ours on either split."""
+    """Say what the picture shows: KTH's bars, and ours on either split."""
     rows = results(KTH).get("rows", ())
     sentences = []
     for title, bars in (

@@ -120,7 +120,7 @@ def kth_rows() -> str:
 
 
 def kth_sample() -> str:
-    """The same on the published readings at hand, which one person made with one phone."""
+    """Return the trainings on the published readings, which one person made with one phone."""
     return table(*kth_table(results(KTH_SAMPLE), {}))
 
 

@@ -17,7 +17,7 @@ SIGNS: Mapping[str, str] = {
     "AMD EPYC": "\N{DOUBLE DAGGER}",
     "several processors": "\N{SECTION SIGN}",
 }
-"""By the processor as Linux names it."""
+"""Signs by the processor as Linux names it."""
 SEVERAL = "several processors"
 
 
@@ -37,9 +37,9 @@ def names_of(pattern: str) -> list[str]:
 def processors_of(
     measurements: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Where these rows of a file ran.
+    """Return the processors of these rows of a file.
 
-    On the processor that a row names, else on that of the whole file's machine.
+    It is the processor that a row names, else that of the whole file's machine.
     """
     usual = measurements.get("machine", {}).get("processor")
     return frozenset(name for row in rows if (name := row.get("processor") or usual))
@@ -64,7 +64,7 @@ def of_processor(time: str, processors: frozenset[str]) -> str:
 
 
 def legend(text: str, subject: str) -> str:
-    """What the signs in this text stand for, of the times of `subject`; empty without any."""
+    """Return what the signs in a text stand for, of the times of `subject`; empty without any."""
     entries = [f"{sign} {name}" for name, sign in SIGNS.items() if sign in text]
     if not entries:
         return ""
@@ -90,7 +90,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`1:43:51`, as the thesis writes times."""
+    """Return `1:43:51`, as the thesis writes times."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 

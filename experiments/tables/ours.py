@@ -27,7 +27,7 @@ class Ours:
     window_ms: float | None
     """Time for a trained window, of the same kind as `seconds`."""
     processors: frozenset[str] = frozenset()
-    """Whose seconds these are."""
+    """Processors that took `seconds`."""
 
 
 @cache
@@ -59,7 +59,7 @@ def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours
 
 
 def place_of(number: int, row: Row) -> int:
-    """Which of the 52 runs a row of a table shows.
+    """Return which of the 52 runs a row of a table shows.
 
     Equal settings, where the row names them, and equal figures.
     """
@@ -90,7 +90,7 @@ def place_of(number: int, row: Row) -> int:
 
 
 def measured(number: int, row: Row, place: int) -> Ours | None:
-    """Ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
+    """Return ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
     if number == 21 and "Raspberry" in row["hardware"]:
         return _of_rows(
             results(PIS_TRAINED),
@@ -147,7 +147,7 @@ def _of_rows(
 
 
 def _epochs(epochs: int | Sequence[float]) -> int:
-    """How many: a run on Pis has the speed of each epoch instead."""
+    """Count the epochs: a run on Pis has the speed of each instead."""
     if isinstance(epochs, int):
         return epochs
     return len(epochs)

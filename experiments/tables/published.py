@@ -43,14 +43,14 @@ from experiments.tables.paper import Row, paper_table
 DOCS = ROOT / "docs"
 EPOCHS_THERE = 250
 WINDOWS_THERE = 7352
-"""Of the thesis's printed configuration: what its time for a window is computed with."""
+"""Windows of the thesis's printed configuration, for its time a window."""
 MILLION = 1_000_000
 PIS = (1, 2, 4, 8, 16)
 PIS_DREW = "pis-pi.json"
 
 
 def network_of(run: Row) -> str:
-    """`3 plain`, `4 x 4`."""
+    """Return the layers, such as `3 plain` or `4 x 4`."""
     deep = run["deep_layers"]
     cells = run["residual_layers"]
     if cells:
@@ -103,14 +103,14 @@ def thesis_table(name: str) -> str:
 
 
 def directions_of(run: Row) -> str:
-    """`2` also where the thesis does not say."""
+    """Return the directions: `2` also where the thesis does not say."""
     if run["bidirectional"] is False:
         return "1"
     return "2"
 
 
 def _window_ms_there(row: Row) -> str:
-    """No figure of the Pis: the thesis does not say what an epoch was for them."""
+    """Return no figure of the Pis: the thesis does not say what an epoch was for them."""
     if "Raspberry" in str(row.get("hardware")):
         return NONE
     return f"{1000 * row['seconds'] / EPOCHS_THERE / WINDOWS_THERE:.2f}"
@@ -281,7 +281,7 @@ PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "cross-validated": ("results.md", cross_validated),
     "modes-compared": ("results.md", modes),
 }
-"""By the name in the page's marks: the page, and what makes the part."""
+"""The page and what makes the part, by the name in the page's marks."""
 
 
 def pages() -> dict[str, str]:
@@ -305,7 +305,7 @@ def pages() -> dict[str, str]:
 
 
 def stale() -> dict[str, str]:
-    """Those that are not up to date, as they should be."""
+    """Return pages that are not up to date, as they should be."""
     return {
         name: text
         for name, text in pages().items()
