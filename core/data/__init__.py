@@ -21,4 +21,4 @@ EXTENSIONS = {
     "sets": "described.sets:Sets",
     "synthetic": "synthetic:Synthetic",
 }
-"""By kind: module and class, in the order of the tables."""
+"""Module and class by kind, in the order of the tables."""

@@ -30,9 +30,9 @@ def refuse_alike(where: object, kind: str, names: Iterable[str]) -> None:
 
     They would become two classes, or one person on both sides of a split.
     """
-    known: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in sorted(names):
-        other = known.setdefault(_plain(name), name)
+        other = spellings.setdefault(_plain(name), name)
         if other != name:
             raise DataError(
                 f"{where}: {kind} {other!r:.40} and {name!r:.40} differ in capitals, blanks, marks"
@@ -42,20 +42,20 @@ def refuse_alike(where: object, kind: str, names: Iterable[str]) -> None:
 
 def refuse_doubtful(where: object, classes: Set[str], people: Set[str]) -> None:
     """Raises DataError, a question, for classes that look like dates, people, numbers or damage."""
-    asked = [
-        (name, what)
-        for what, look in _LOOKS.items()
+    questions = [
+        (name, meaning)
+        for meaning, pattern in _LOOKS.items()
         for name in sorted(classes)
-        if re.fullmatch(look, name[-LOOKED_AT:])
+        if re.fullmatch(pattern, name[-LOOKED_AT:])
     ]
-    asked += [(name, "a person, too") for name in sorted(classes & people)]
+    questions += [(name, "a person, too") for name in sorted(classes & people)]
     acting = sorted(filter(_ACTIVITY.fullmatch, people))
     if 2 * len(acting) >= len(people) > 1:
-        asked += [(acting[0], "what the person did, and a label who it was")]
-    for name, what in asked:
+        questions += [(acting[0], "what the person did, and a label who it was")]
+    for name, meaning in questions:
         raise DataError(
-            f"{where}: is {name!r:.60} {what}? Say in label.words what each label means, itself or"
-            " null to leave it out, or correct `files` ({number} for digits), text.end or the"
+            f"{where}: is {name!r:.60} {meaning}? Say in label.words what each label means, itself"
+            " or null to leave it out, or correct `files` ({number} for digits), text.end or the"
             " column"
         )
 

@@ -75,7 +75,7 @@ def examples_of(recordings: Recordings) -> Examples:
     """Return windows of motion as examples, whose channels the engine standardizes."""
     rows = len(recordings.windows)
     train = recordings.train_windows
-    parts = ((0, train, False), (train, rows, True))
+    row_ranges = ((0, train, False), (train, rows, True))
     batches = (
         Batch(
             recordings.windows[start : min(start + ROWS_AT_ONCE, end)],
@@ -83,7 +83,7 @@ def examples_of(recordings: Recordings) -> Examples:
             recordings.subjects[start : min(start + ROWS_AT_ONCE, end)],
             test=is_test,
         )
-        for begin, end, is_test in parts
+        for begin, end, is_test in row_ranges
         for start in range(begin, end, ROWS_AT_ONCE)
     )
     return Examples(
@@ -159,7 +159,7 @@ class BatchValidator:
         self._classes: dict[bool, NDArray[np.int64]] = {}
         self._positions = PositionsLook()
         self._spans: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
-        """Of numbers that become float32, least and most by the last axis."""
+        """Least and most by the last axis, of numbers that become float32."""
         self._weight = 0.0
         self.weighted = False
         """Whether any training example had a weight."""
@@ -195,10 +195,10 @@ class BatchValidator:
             self._weight += float(weights.sum())
         return Batch(x, y, groups, weights, test=batch.test)
 
-    def _look_at_spans(self, given: Any) -> None:
-        if not isinstance(given, np.ndarray) or given.dtype != np.float64 or not given.size:
+    def _look_at_spans(self, inputs: Any) -> None:
+        if not isinstance(inputs, np.ndarray) or inputs.dtype != np.float64 or not inputs.size:
             return
-        rows = given.reshape(-1, given.shape[-1]) if given.ndim > 1 else given[:, None]
+        rows = inputs.reshape(-1, inputs.shape[-1]) if inputs.ndim > 1 else inputs[:, None]
         least, most = self._spans.get("x", (rows[0], rows[0]))
         if least.shape == rows.shape[1:]:
             self._spans["x"] = np.minimum(least, rows.min(0)), np.maximum(most, rows.max(0))
@@ -247,14 +247,14 @@ class BatchValidator:
 
     def _same(self, name: str, values: NDArray[Any], part: str, first: int) -> None:
         like = self._like.setdefault(name, values[:1])
-        for what, expected, got in (
+        for attribute, expected, actual in (
             ("shape", like.shape[1:], values.shape[1:]),
             ("dtype", like.dtype.name, values.dtype.name),
         ):
-            if expected != got:
+            if expected != actual:
                 raise DataError(
-                    f"{self._where}: {name}_{part}[{first}]: expected {what} {expected} as in the"
-                    f" examples before, got {got}; give all examples one shape and dtype"
+                    f"{self._where}: {name}_{part}[{first}]: expected {attribute} {expected} as in"
+                    f" the examples before, got {actual}; give all examples one shape and dtype"
                 )
 
     def _beside(

@@ -15,7 +15,7 @@ from core.ground.errors import DataError
 GIGABYTE = 10**9
 LEAST_FREE_BYTES = 512 << 20
 LOOK_BYTES = 64 << 20
-"""Written between two looks at the disk."""
+"""Bytes written between two looks at the disk."""
 SAY_SECONDS = 10.0
 
 
@@ -46,8 +46,8 @@ class Bound:
         self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
     ) -> Iterator[Batch]:
         rows = size = 0
-        looked = -LOOK_BYTES
-        said = time.monotonic()
+        checked_bytes = -LOOK_BYTES
+        reported_at = time.monotonic()
         for batch in batches:
             yield batch
             rows += len(batch.x)
@@ -59,11 +59,11 @@ class Bound:
                     " expected an iterator that ends after each example came once: leave out"
                     f" `while True` and repeat(), or set {self.key} to more gigabytes"
                 )
-            if size - looked >= LOOK_BYTES:
-                looked = size
+            if size - checked_bytes >= LOOK_BYTES:
+                checked_bytes = size
                 self._look(where, brought)
-            if time.monotonic() - said >= SAY_SECONDS:
-                said = time.monotonic()
+            if time.monotonic() - reported_at >= SAY_SECONDS:
+                reported_at = time.monotonic()
                 say(f"data: {brought} are written, and the iterator has more")
 
     def _look(self, where: str, brought: str) -> None:

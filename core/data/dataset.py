@@ -25,9 +25,9 @@ WEIGHTS = "weights.f32"
 MANIFEST = "manifest.json"
 
 CLASSIFICATION, MULTILABEL, REGRESSION = TASKS = ("classification", "multilabel", "regression")
-"""What a set is for: one class of several, any number of labels at once, or numbers."""
+"""Tasks of a set: one class of several, any number of labels at once, or numbers."""
 DTYPES = ("float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64")
-"""What examples may be stored as: what every worker can gather."""
+"""Types in which examples may be stored: every worker can gather them."""
 LARGEST_RANK = 8
 """Axes of one example; TensorFlow's gather takes no more."""
 
@@ -51,10 +51,10 @@ class Array:
 
 def some_of(names: Sequence[str]) -> str:
     """The first `MOST_SHOWN` names, and how many more there are."""
-    shown = ", ".join(names[:MOST_SHOWN])
+    listing = ", ".join(names[:MOST_SHOWN])
     if len(names) > MOST_SHOWN:
-        return f"{shown} and {len(names) - MOST_SHOWN} more"
-    return shown
+        return f"{listing} and {len(names) - MOST_SHOWN} more"
+    return listing
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class HeldOut:
     note: str = ""
 
     def lines(self) -> tuple[str, ...]:
-        """For a person, a line for each that is said."""
+        """Return a line for each fact that is stated."""
         lines = [self.note]
         if self.groups:
             numbered = [f"{number} {name}" for number, name in enumerate(self.groups)]
@@ -166,7 +166,7 @@ class Dataset:
 
     @cached_property
     def people(self) -> int | None:
-        """How many people were recorded; None where the source does not say who is who."""
+        """Return how many people were recorded; None where the source does not say who is who."""
         if not self.holds_windows or self.held_out.by not in ("", "user"):
             return None
         subjects = np.unique(self.subjects())
@@ -176,7 +176,7 @@ class Dataset:
 
     @property
     def filters(self) -> str | None:
-        """How the recordings were filtered, `two-way` or `causal`.
+        """Return how the recordings were filtered, `two-way` or `causal`.
 
         None where the source does not say it.
         """
@@ -198,7 +198,7 @@ class Dataset:
 
     @property
     def unit(self) -> str:
-        """What one row is called."""
+        """Name of one row."""
         if self.holds_windows:
             return "windows"
         return "examples"
@@ -220,7 +220,7 @@ class Dataset:
         return (*(array.file for array in self.arrays), MANIFEST)
 
     def summary(self) -> str:
-        """How many examples of which shape, and what each one's target is."""
+        """Say how many examples of which shape there are, and what each one's target is."""
         rows = f"{self.train_windows:,} training and {self.test_windows:,} test"
         if self.holds_windows:
             return (
@@ -228,12 +228,14 @@ class Dataset:
                 " classes"
             )
         shape = " x ".join(map(str, self.input_shape)) or "one number"
-        what = {CLASSIFICATION: "classes", MULTILABEL: "labels", REGRESSION: "target values"}[
-            self.task
-        ]
+        target_name = {
+            CLASSIFICATION: "classes",
+            MULTILABEL: "labels",
+            REGRESSION: "target values",
+        }[self.task]
         if self.task == CLASSIFICATION and self.targets.shape:
-            what += f" at {' x '.join(map(str, self.targets.shape))} positions"
-        return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {what}"
+            target_name += f" at {' x '.join(map(str, self.targets.shape))} positions"
+        return f"{rows} examples of {shape} {self.inputs.dtype}, {self.outputs} {target_name}"
 
     def training_part(self) -> "Dataset":
         """The set without its test rows: what maps or reads it ends where they begin."""

@@ -53,12 +53,11 @@ UNITS = ("g", "g", "g", "rad/s", "rad/s", "rad/s", "g", "g", "g")
 """The unit of each channel."""
 
 NINE_CHANNELS = Signals(CHANNELS, UNITS, SAMPLE_RATE_HZ)
-"""What `channels_by` gives, and what the published sets say of theirs; how they were filtered is a
+"""Signals that `channels_by` gives and that the published sets state; how they were filtered is a
 setting."""
 
 SHORTEST_RECORDING_STEPS = 32
-"""Both filters run forwards and backwards over padded ends, which shorter recordings cannot
-provide."""
+"""Steps that both filters need, which run forwards and backwards over padded ends."""
 
 Samples = NDArray[np.float64]
 
@@ -130,7 +129,7 @@ class CausalFilters:
 
     @property
     def state(self) -> FilterState | None:
-        """All that the next samples' channels depend on; None before the first sample."""
+        """Return what the next samples' channels depend on; None before the first sample."""
         before = self._noise.before
         noise = self._noise.low_pass.state
         slow = self._gravity.state
@@ -141,10 +140,10 @@ class CausalFilters:
     @classmethod
     def resumed(cls, state: FilterState | None) -> "CausalFilters":
         """Filters that continue where others had this state."""
-        found = cls()
+        filters = cls()
         if state is not None:
-            found._noise.before, found._noise.low_pass.state, found._gravity.state = state
-        return found
+            filters._noise.before, filters._noise.low_pass.state, filters._gravity.state = state
+        return filters
 
 
 class _CausalNoise:

@@ -43,14 +43,14 @@ def folds_of(
     make the figures look better than they are. Raises DataError for more folds than there are
     groups, or rows, and for a fold whose training rows have one class alone.
     """
-    found = _drawn(groups, folds, np.random.Generator(np.random.Philox(seed)), classes)
-    for fold in found:
+    drawn_folds = _drawn(groups, folds, np.random.Generator(np.random.Philox(seed)), classes)
+    for fold in drawn_folds:
         chosen = np.zeros(len(groups), np.bool_)
         chosen[fold.train] = True
         refuse_one_class(
             classes, chosen, f"jobs.cv.folds: fold {fold.number + 1}", "take more folds"
         )
-    return found
+    return drawn_folds
 
 
 def _drawn(
@@ -61,20 +61,20 @@ def _drawn(
 ) -> list[Fold]:
     if (groups == NO_SUBJECT).all():
         return _of_rows(len(groups), folds, classes, random)
-    known = np.unique(groups)
+    group_numbers = np.unique(groups)
     if folds == "groups":
-        count = len(known)
+        count = len(group_numbers)
     else:
         count = folds
-    if not 2 <= count <= len(known):
+    if not 2 <= count <= len(group_numbers):
         raise DataError(
-            f"jobs.cv.folds: expected 2 to {len(known)}, one for each group of the training rows at"
-            f" most, got {count}; take fewer folds, or recordings of more people"
+            f"jobs.cv.folds: expected 2 to {len(group_numbers)}, one for each group of the training"
+            f" rows at most, got {count}; take fewer folds, or recordings of more people"
         )
     if folds == "groups":
-        drawn = known
+        drawn = group_numbers
     else:
-        drawn = random.permutation(known)
+        drawn = random.permutation(group_numbers)
     return [
         _fold(number, np.isin(groups, part), tuple(sorted(map(int, part))))
         for number, part in enumerate(np.array_split(drawn, count))
@@ -100,7 +100,7 @@ def _of_rows(
     place = np.empty(rows, np.int64)
     of_class: Sequence[Rows] = [np.arange(rows)]
     if classes is not None:
-        of_class = [np.flatnonzero(classes == each) for each in np.unique(classes)]
+        of_class = [np.flatnonzero(classes == class_number) for class_number in np.unique(classes)]
     dealt = 0
     for members in of_class:
         place[random.permutation(members)] = (np.arange(len(members)) + dealt) % folds

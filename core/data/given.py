@@ -59,16 +59,16 @@ def batches_of(
     """
     if task not in TASKS:
         raise DataError(f"{where}: task: expected {', '.join(TASKS)}, got {task!r:.60}")
-    given = _data(data, where)
-    labels = _labels(given.labels, where)
-    if is_stream(given.x_train) or is_stream(given.x_test):
-        return _streams(given, task, labels, where), labels
-    x, y = _arrays(given, where)
+    examples = _data(data, where)
+    labels = _labels(examples.labels, where)
+    if is_stream(examples.x_train) or is_stream(examples.x_test):
+        return _streams(examples, task, labels, where), labels
+    x, y = _arrays(examples, where)
     names, y = _targets(y, task, labels, where)
     beside = {
         name: (
             None
-            if (column := getattr(given, name)) is None
+            if (column := getattr(examples, name)) is None
             else _column(column, len(x["train"]), name, where)
         )
         for name in ("groups", "weights")
@@ -83,11 +83,11 @@ def batches_of(
         )
         for part, values in x.items()
     }
-    parts = (
+    batches = (
         _cut(x[part], y[part], rows[part], beside if part == "train" else {}, f"{where}: x_{part}")
         for part in ("train", "test")
     )
-    return Batches(chain.from_iterable(parts), sum(map(len, x.values()))), names
+    return Batches(chain.from_iterable(batches), sum(map(len, x.values()))), names
 
 
 def _data(data: Any, where: str) -> Data:
@@ -123,12 +123,12 @@ def _data(data: Any, where: str) -> Data:
     return data
 
 
-def _labels(given: Any, where: str) -> tuple[str, ...] | None:
-    if given is None:
+def _labels(names: Any, where: str) -> tuple[str, ...] | None:
+    if names is None:
         return None
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise DataError(f"{where}: labels: expected a list of names, got {given!r:.60}")
-    labels = tuple(map(str, given))
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise DataError(f"{where}: labels: expected a list of names, got {names!r:.60}")
+    labels = tuple(map(str, names))
     if not labels or len(set(labels)) != len(labels):
         raise DataError(
             f"{where}: labels: expected different names, one a class, got"
@@ -148,16 +148,16 @@ def _sliced(values: Any, where: str) -> Any:
     return plain(values, where)
 
 
-def _arrays(given: Data, where: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _arrays(examples: Data, where: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     x = {}
     y = {}
     for part in ("train", "test"):
         name = f"{where}: x_{part}"
         refuse_other_rows(
-            getattr(given, f"x_{part}"), getattr(given, f"y_{part}"), f"{name} and y_{part}"
+            getattr(examples, f"x_{part}"), getattr(examples, f"y_{part}"), f"{name} and y_{part}"
         )
-        x[part] = _sliced(getattr(given, f"x_{part}"), name)
-        y[part] = plain(getattr(given, f"y_{part}"), f"{where}: y_{part}")
+        x[part] = _sliced(getattr(examples, f"x_{part}"), name)
+        y[part] = plain(getattr(examples, f"y_{part}"), f"{where}: y_{part}")
         if not x[part].shape:
             raise DataError(
                 f"{name}: expected (examples, ...), got one {plain(x[part], name).dtype}; give an"
@@ -166,20 +166,22 @@ def _arrays(given: Data, where: str) -> tuple[dict[str, Any], dict[str, NDArray[
         if not len(x[part]):
             raise DataError(f"{name}: expected at least one example, got none; add some")
         if not y[part].shape or len(y[part]) != len(x[part]):
-            got = len(y[part]) if y[part].shape else "one value"
+            actual = len(y[part]) if y[part].shape else "one value"
             raise DataError(
                 f"{where}: y_{part}: expected {len(x[part])} targets, one for each example of"
-                f" x_{part}, got {got}; give each example its target"
+                f" x_{part}, got {actual}; give each example its target"
             )
     for beside in ("groups", "weights"):
-        refuse_other_rows(given.x_train, getattr(given, beside), f"{where}: x_train and {beside}")
-    refuse_other_columns(given.x_train, given.x_test, f"{where}: x_train and x_test")
+        refuse_other_rows(
+            examples.x_train, getattr(examples, beside), f"{where}: x_train and {beside}"
+        )
+    refuse_other_columns(examples.x_train, examples.x_test, f"{where}: x_train and x_test")
     expected = x["train"].shape[1:]
-    got = x["test"].shape[1:]
-    if expected != got:
+    actual = x["test"].shape[1:]
+    if expected != actual:
         raise DataError(
-            f"{where}: x_test: expected examples of shape {expected} as in x_train, got {got}; give"
-            " one shape"
+            f"{where}: x_test: expected examples of shape {expected} as in x_train, got {actual};"
+            " give one shape"
         )
     return x, y
 
@@ -190,12 +192,12 @@ def _targets(
     """Names of classes or labels, and targets as numbers."""
     y = {part: text_of(values) for part, values in y.items()}
     if task == CLASSIFICATION and y["train"].dtype.kind == "U":
-        known = labels or tuple(map(str, np.unique(y["train"])))
+        names = labels or tuple(map(str, np.unique(y["train"])))
         if labels is None:
-            refuse_missing(f"{where}: y_train", known)
-            refuse_alike(f"{where}: y_train", "labels", known)
-        return known, {
-            part: numbers_of(values, numbering(known), f"{where}: y_{part}")
+            refuse_missing(f"{where}: y_train", names)
+            refuse_alike(f"{where}: y_train", "labels", names)
+        return names, {
+            part: numbers_of(values, numbering(names), f"{where}: y_{part}")
             for part, values in y.items()
         }
     for part, values in y.items():
@@ -238,14 +240,16 @@ def _cut(
         yield Batch(plain(x[cut], where), y[cut], **columns, test="x_test" in where)
 
 
-def _streams(given: Data, task: str, labels: tuple[str, ...] | None, where: str) -> Iterator[Batch]:
+def _streams(
+    examples: Data, task: str, labels: tuple[str, ...] | None, where: str
+) -> Iterator[Batch]:
     for name in ("groups", "weights"):
-        if getattr(given, name) is not None:
+        if getattr(examples, name) is not None:
             raise DataError(
                 f"{where}: {name}: expected none, because x is an iterator; yield Batch(x, y,"
                 f" {name}=...)"
             )
-    for part, x in (("train", given.x_train), ("test", given.x_test)):
+    for part, x in (("train", examples.x_train), ("test", examples.x_test)):
         if x is not None and not is_stream(x):
             raise DataError(
                 f"{where}: x_{part}: expected an iterator as the other part is one; give both the"
@@ -262,7 +266,7 @@ def _streams(given: Data, task: str, labels: tuple[str, ...] | None, where: str)
         number = None
 
     def batches() -> Iterator[Batch]:
-        for part, stream in (("train", given.x_train), ("test", given.x_test)):
+        for part, stream in (("train", examples.x_train), ("test", examples.x_test)):
             if stream is not None:
                 yield from ExampleStream(part, task, number, where).batches(stream)
 

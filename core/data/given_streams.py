@@ -67,11 +67,11 @@ def numbers_of(
     values: NDArray[Any], number: Callable[[Any, str], int], where: str, first: int = 0
 ) -> NDArray[np.int32]:
     """The numbers of text classes, int32 in their shape; row `first` is the first."""
-    found = np.empty(values.shape, np.int32)
+    numbers = np.empty(values.shape, np.int32)
     for index in np.ndindex(values.shape):
-        shown = ", ".join(map(str, (index[0] + first, *index[1:])))
-        found[index] = number(str(values[index]), f"{where}[{shown}]")
-    return found
+        position = ", ".join(map(str, (index[0] + first, *index[1:])))
+        numbers[index] = number(str(values[index]), f"{where}[{position}]")
+    return numbers
 
 
 def never_ends(x: Any) -> bool:
@@ -130,12 +130,12 @@ class ExampleStream:
         place = f"{self._part}[{self._row}]"
         if not isinstance(item, tuple | list) or len(item) != 2:
             if isinstance(item, tuple | list):
-                got = f"{len(item)} things"
+                actual = f"{len(item)} things"
             else:
-                got = type(item).__name__
+                actual = type(item).__name__
             raise DataError(
-                f"{self._where}: x_{place}: expected a pair (x, y) or a Batch, got {got}; yield one"
-                " of these"
+                f"{self._where}: x_{place}: expected a pair (x, y) or a Batch, got {actual}; yield"
+                " one of these"
             )
         x, y = (
             plain(value, f"{self._where}: {name}_{place}")

@@ -20,7 +20,7 @@ ACC = Sensor("acc", ACCELERATION)
 GYRO = Sensor("gyro", ROTATION)
 MAG = Sensor("mag", MAGNETIC)
 USUAL = (ACC, GYRO, MAG)
-"""What the sensors of a device are called that gives no names."""
+"""Sensors of a device that gives no names."""
 LARGEST_OF_OTHERS = 1e30
 """The largest value of a channel in a unit that is not known here."""
 
@@ -55,23 +55,23 @@ def of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]) -> Sig
     """
     sensors = []
     for kind in kinds:
-        own = [one for one in inputs_of(model).sensors if one.kind == kind]
-        if len(own) > 1:
-            names = ", ".join(one.name for one in own)
+        candidates = [sensor for sensor in inputs_of(model).sensors if sensor.kind == kind]
+        if len(candidates) > 1:
+            names = ", ".join(sensor.name for sensor in candidates)
             raise UsageError(
                 f"the model takes {kind} of {names:.120}, and a device without names has one of"
                 " them; give the channels their names"
             )
-        own += [one for one in USUAL if one.kind == kind]
-        sensors.append(own[0])
+        candidates += [sensor for sensor in USUAL if sensor.kind == kind]
+        sensors.append(candidates[0])
     return signals_of_sensors(sensors, units)
 
 
 def largest(model: Signals) -> NDArray[np.float64]:
     """Return what the size of each input's values may be, (inputs,)."""
-    known = set(KIND_UNITS.values())
+    known_units = set(KIND_UNITS.values())
     units = inputs_of(model).units
-    return np.array([LARGEST_VALUE if unit in known else LARGEST_OF_OTHERS for unit in units])
+    return np.array([LARGEST_VALUE if unit in known_units else LARGEST_OF_OTHERS for unit in units])
 
 
 @dataclass(frozen=True)
@@ -83,44 +83,46 @@ class Taken:
 
     def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the inputs, (n, inputs), of values (n, channels) as they come."""
-        found: NDArray[np.float64] = values[:, self.places] * np.array(self.factors)
-        return found
+        inputs: NDArray[np.float64] = values[:, self.places] * np.array(self.factors)
+        return inputs
 
 
-def taken(given: Signals, model: Signals) -> Taken:
+def taken(source: Signals, model: Signals) -> Taken:
     """Return how the model's inputs follow from the given channels.
 
     Raises UsageError that names what is missing, is another quantity or has another unit.
     """
-    wanted = inputs_of(model)
-    missing = [name for name in wanted.channels if name not in given.channels]
+    inputs = inputs_of(model)
+    missing = [name for name in inputs.channels if name not in source.channels]
     if missing:
         raise UsageError(
-            f"the model takes {_named(wanted, missing)}, which is not among"
-            f" {_named(given, given.channels)}; record with that sensor and name it so, or take"
+            f"the model takes {_named(inputs, missing)}, which is not among"
+            f" {_named(source, source.channels)}; record with that sensor and name it so, or take"
             " another model"
         )
-    kinds = {one.name: one.kind for one in given.sensors}
-    for sensor in wanted.sensors:
-        got = kinds.get(sensor.name, sensor.kind)
-        if got != sensor.kind:
+    kinds = {sensor.name: sensor.kind for sensor in source.sensors}
+    for sensor in inputs.sensors:
+        kind = kinds.get(sensor.name, sensor.kind)
+        if kind != sensor.kind:
             raise UsageError(
-                f"the model takes {sensor.kind} as {sensor.name}, got {got}; give that under this"
+                f"the model takes {sensor.kind} as {sensor.name}, got {kind}; give that under this"
                 " name, or take another model"
             )
-    places = [given.channels.index(name) for name in wanted.channels]
-    units = [given.units[place] for place in places]
-    factors = map(_factor, wanted.channels, units, wanted.units)
+    places = [source.channels.index(name) for name in inputs.channels]
+    units = [source.units[place] for place in places]
+    factors = map(_factor, inputs.channels, units, inputs.units)
     return Taken(tuple(places), tuple(factors))
 
 
-def _factor(name: str, given: str, wanted: str) -> float:
-    if given == wanted:
+def _factor(name: str, source_unit: str, model_unit: str) -> float:
+    if source_unit == model_unit:
         return 1.0
-    from_unit = UNITS.get(given, (NONE, 1.0))
-    to_unit = UNITS.get(wanted, (NONE, 1.0))
+    from_unit = UNITS.get(source_unit, (NONE, 1.0))
+    to_unit = UNITS.get(model_unit, (NONE, 1.0))
     if from_unit[0] == NONE or from_unit[0] != to_unit[0]:
-        raise UsageError(f"{name}: the model takes {wanted}, got {given:.40}; convert it first")
+        raise UsageError(
+            f"{name}: the model takes {model_unit}, got {source_unit:.40}; convert it first"
+        )
     return from_unit[1] / to_unit[1]
 
 
@@ -129,4 +131,4 @@ def _named(signals: Signals, names: Sequence[str]) -> str:
     by_unit: dict[str, list[str]] = {}
     for name in names:
         by_unit.setdefault(signals.units[signals.channels.index(name)], []).append(name)
-    return ", ".join(f"{', '.join(found)} ({unit})" for unit, found in by_unit.items())[:300]
+    return ", ".join(f"{', '.join(channels)} ({unit})" for unit, channels in by_unit.items())[:300]

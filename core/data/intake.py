@@ -21,18 +21,18 @@ BREAKS: tuple[FaultKind, ...] = ("gap", "clock_jump")
 """Faults after which all restarts."""
 
 LARGEST_TIME_SECONDS = 1e11
-"""A double still separates microseconds here; epoch milliseconds given as seconds are beyond it."""
+"""Limit at which a double still separates microseconds; epoch milliseconds are beyond it."""
 LARGEST_VALUE = 1e4
-"""In g and rad/s: no sensor measures it, and the filters stay finite."""
+"""Limit in g and rad/s: no sensor measures it, and the filters stay finite."""
 _BLOCK = 256
 UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-"""How many make a second."""
+"""Number of each in a second."""
 SLOWEST_HZ = 2.0
 _USUAL_HZ = 400.0
 """Readings a second of a motion sensor; less than a factor of 1,000 apart, so that at most one unit
 fits."""
 FASTEST_HZ = 2000.0
-"""No sensor of a person's motion is faster; times in minutes look so."""
+"""Limit of sensors of a person's motion; times in minutes look faster."""
 
 
 @dataclass(frozen=True)
@@ -99,26 +99,26 @@ class Intake:
                 self._is_alone = begins and len(times) == 1
                 yield GoodReadings(times, values, begins)
                 return
-        kept: list[int] = []
+        good_rows: list[int] = []
         begins = False
         for row, (time, is_sane) in enumerate(zip(times.tolist(), sane.tolist(), strict=True)):
             fault = self._judged(time, is_sane)
             starts = self._last is None or (fault is not None and fault.kind in BREAKS)
             if fault is not None or starts:
-                if kept:
-                    yield GoodReadings(times[kept], values[kept], begins)
-                kept = []
+                if good_rows:
+                    yield GoodReadings(times[good_rows], values[good_rows], begins)
+                good_rows = []
                 begins = False
             if fault is not None:
                 yield fault
                 if not starts or fault.kind == "bad_value":
                     continue
             begins = begins or starts
-            kept.append(row)
+            good_rows.append(row)
             self._last = time
             self._is_alone = starts
-        if kept:
-            yield GoodReadings(times[kept], values[kept], begins)
+        if good_rows:
+            yield GoodReadings(times[good_rows], values[good_rows], begins)
 
     def _judged(self, time: float, is_sane: bool) -> InputFault | None:
         last = self._last

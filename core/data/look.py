@@ -21,8 +21,8 @@ def look(source: str | None, format_name: str | None = None) -> tuple[bool, str]
     None stands for the search order.
     """
     try:
-        found = find_source(source, os.environ, PROJECT_ROOT, user_cache(), format_name)
-        return True, found.why
+        recordings = find_source(source, os.environ, PROJECT_ROOT, user_cache(), format_name)
+        return True, recordings.why
     except DataError as error:
         return False, str(error)
 
@@ -34,8 +34,8 @@ def main() -> int:
         "source", nargs="?", help="a path or `synthetic`; the search order without it"
     )
     parser.add_argument("--format", help="how they are written: a known format, or a YAML file")
-    given = parser.parse_args()
-    holds, line = look(given.source, given.format)
+    flags = parser.parse_args()
+    holds, line = look(flags.source, flags.format)
     say_json({"holds": holds, "line": line})
     return 0
 

@@ -28,7 +28,7 @@ from core.ground.errors import DataError
 from core.ground.files import parsed_json
 
 FORMAT_VERSION = 2
-"""Raised when the meaning of these files changes."""
+"""Version that is raised when the meaning of these files changes."""
 
 
 def content_digest(files: Mapping[str, str], dataset: Dataset) -> str:
@@ -138,14 +138,14 @@ def _held_out(fields: Any) -> HeldOut:
 
 
 def _signals(fields: Any) -> Signals:
-    """What the source says, and how the preparation filtered it where it did."""
+    """Return what the source says, and how the preparation filtered it where it did."""
     preparation = fields.get("preparation", {})
     filters = preparation.get("filters")
     if preparation.get("nine_channels") is False:
         filters = None  # described channels are not filtered, and state it
-    said = {**fields.get("signals", {}), **({} if filters is None else {"filters": filters})}
+    facts = {**fields.get("signals", {}), **({} if filters is None else {"filters": filters})}
     shape = fields["inputs"]["shape"]
-    return Signals.of(said, int(shape[-1]) if shape else 0)
+    return Signals.of(facts, int(shape[-1]) if shape else 0)
 
 
 def _array(fields: Any) -> Array:
@@ -164,40 +164,42 @@ def _array(fields: Any) -> Array:
 def _refuse_unknown(dataset: Dataset) -> None:
     """Raises ValueError for what no preparation writes; the names above all, which become paths."""
     if dataset.inputs.file == WINDOWS:
-        known = (
+        is_known = (
             dataset.holds_windows
             and dataset.targets == Array(CLASSES, "int32", ())
             and dataset.weights is None
         )
     else:
-        named = [
+        expected_names = [
             (dataset.inputs, f"inputs.{dataset.inputs.dtype}"),
             (dataset.targets, f"targets.{dataset.targets.dtype}"),
         ]
-        known = all(array.file == name for array, name in named)
-        known = known and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
-        known = (
-            known
+        is_known = all(array.file == name for array, name in expected_names)
+        is_known = is_known and dataset.weights in (None, Array(WEIGHTS, "float32", ()))
+        is_known = (
+            is_known
             and dataset.task in TASKS
             and (dataset.task != CLASSIFICATION or dataset.targets.dtype == "int32")
         )
-        known = known and bool(dataset.inputs.shape or not dataset.standardized)
-    if not known or min(dataset.train_windows, dataset.test_windows) < 0:
+        is_known = is_known and bool(dataset.inputs.shape or not dataset.standardized)
+    if not is_known or min(dataset.train_windows, dataset.test_windows) < 0:
         raise ValueError("arrays that no preparation writes")
 
 
 def _compare(dataset: Dataset, expected: Mapping[str, str]) -> None:
     for array in dataset.arrays:
         path = dataset.folder / array.file
-        size = dataset.rows * array.example_bytes
+        expected_size = dataset.rows * array.example_bytes
         try:
-            found = path.stat().st_size
+            actual_size = path.stat().st_size
         except OSError as problem:
             raise DataError(
                 f"{path}: cannot be read ({problem.strerror}); prepare the data again"
             ) from None
-        if found != size:
-            raise DataError(f"{path}: expected {size} bytes, got {found}; prepare the data again")
+        if actual_size != expected_size:
+            raise DataError(
+                f"{path}: expected {expected_size} bytes, got {actual_size}; prepare the data again"
+            )
         if file_digest(path) != expected[array.file]:
             raise DataError(
                 f"{path}: its content does not match {MANIFEST}; prepare the data again"

@@ -50,10 +50,10 @@ BESIDE = (
     "standardized",
     *KEYS,
 )
-"""What is read whole; all but `x_train` and `x_test`."""
+"""Arrays that are read whole: all but `x_train` and `x_test`."""
 LARGEST_HEADER_BYTES = 10_000
 LARGEST_EXAMPLE_BYTES = 256 * 2**20
-"""Some of them are in memory at a time; a small archive may say that it has larger ones."""
+"""Limit of an example, of which some are in memory; a small archive may claim larger ones."""
 _WINDOW_AXES = 3
 
 
@@ -111,7 +111,7 @@ class ArchivedArray:
         return int(self.shape[0])
 
     def blocks(self, most: int = MOST_ROWS) -> Iterator[NDArray[Any]]:
-        """All rows, some at a time, at most `most`."""
+        """Yield all rows, at most `most` at a time."""
         example_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
         at_once = max(1, min(most, BATCH_BYTES // example_bytes))
         for start in range(0, len(self), at_once):
@@ -209,11 +209,11 @@ def _batches(
 
 def _task(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
     if "task" in arrays:
-        given = arrays["task"]
-        if given.dtype.kind == "U" and given.size == 1:
-            task = str(given.reshape(-1)[0])
+        array = arrays["task"]
+        if array.dtype.kind == "U" and array.size == 1:
+            task = str(array.reshape(-1)[0])
         else:
-            task = f"{given.dtype} {given.shape}"
+            task = f"{array.dtype} {array.shape}"
         if task not in TASKS:
             raise DataError(
                 f"{path}: task: expected {', '.join(TASKS)}, got {task:.60}; save"
@@ -262,13 +262,13 @@ def _targets(
 def _standardized(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
     if "standardized" not in arrays:
         return False
-    given = arrays["standardized"]
-    if given.dtype.kind != "b" or given.size != 1:
+    array = arrays["standardized"]
+    if array.dtype.kind != "b" or array.size != 1:
         raise DataError(
-            f"{path}: standardized: expected true or false, got {given.dtype} {given.shape}; save"
+            f"{path}: standardized: expected true or false, got {array.dtype} {array.shape}; save"
             " np.array(True)"
         )
-    return bool(given.reshape(-1)[0])
+    return bool(array.reshape(-1)[0])
 
 
 class Npz(Reader):

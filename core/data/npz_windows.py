@@ -35,13 +35,13 @@ from core.ground.errors import DataError
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("subject_train", "subject_test", "labels", *KEYS)
 LARGEST_EXAMPLES_BYTES = 2**40
-"""What an archive of examples, which are read a few at a time, may unpack to."""
+"""Bytes to which an archive of examples, which are read a few at a time, may unpack."""
 DEFAULT_WINDOW_STEPS = 128
 """The default of a job: an `.npz` of another length is then taken as it is."""
 
 
 HEADER_DAMAGE = (ValueError, SyntaxError, TokenError, LookupError, RecursionError)
-"""What numpy raises over a member's header, which it reads as Python source."""
+"""Errors that numpy raises over a member's header, which it reads as Python source."""
 
 
 def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
@@ -51,8 +51,8 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     DataError naming the file, the array, the index and the remedy.
     """
     arrays = load(path, REQUIRED + OPTIONAL, report)
-    parts = [_windows(path, arrays, part) for part in ("train", "test")]
-    train, test = parts
+    windows = [_windows(path, arrays, part) for part in ("train", "test")]
+    train, test = windows
     if train.shape[1:] != test.shape[1:]:
         raise DataError(
             f"{path}: x_test: expected windows of shape {train.shape[1:]} as in x_train, got"
@@ -61,7 +61,7 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     refuse_other_steps(path, train.shape[1], cutting)
     labels, classes = classes_of(path, arrays)
     return Recordings(
-        windows=np.concatenate(parts),
+        windows=np.concatenate(windows),
         classes=classes,
         subjects=subjects_of(path, arrays),
         train_windows=len(train),
@@ -137,13 +137,15 @@ def load(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[
     return arrays
 
 
-def _refuse_misspelt(path: Path, found: Sequence[str], names: Sequence[str]) -> None:
+def _refuse_misspelt(path: Path, stored_names: Sequence[str], names: Sequence[str]) -> None:
     """Raise DataError for an array with nearly the name of one that is read and is missing.
 
     What it says would be lost without a word.
     """
-    for name in set(found) - set(names):
-        near = difflib.get_close_matches(name.lower(), set(names) - set(found), n=1, cutoff=0.9)
+    for name in set(stored_names) - set(names):
+        near = difflib.get_close_matches(
+            name.lower(), set(names) - set(stored_names), n=1, cutoff=0.9
+        )
         if near:
             raise DataError(
                 f"{path}: no array is called {name!r:.60}; save it as {near[0]}, or leave it out"
@@ -151,8 +153,8 @@ def _refuse_misspelt(path: Path, found: Sequence[str], names: Sequence[str]) -> 
 
 
 def _refuse_large(path: Path, archive: zipfile.ZipFile, names: Sequence[str]) -> None:
-    wanted = {f"{name}.npy" for name in names}
-    total = sum(info.file_size for info in archive.infolist() if info.filename in wanted)
+    members = {f"{name}.npy" for name in names}
+    total = sum(info.file_size for info in archive.infolist() if info.filename in members)
     if total > LARGEST_TOTAL_BYTES:
         raise DataError(
             f"{path}: unpacks to {total} bytes, more than {LARGEST_TOTAL_BYTES}; save fewer"
@@ -201,7 +203,7 @@ def _column(
 
 
 def _reshaped(kind: str, column: NDArray[Any]) -> str:
-    """What to do about a column of another shape; one column of a matrix has no argmax but 0."""
+    """Return a remedy for a column of another shape; one column of a matrix has no argmax but 0."""
     if column.ndim > 1 and math.prod(column.shape[1:]) == 1:
         return f"save {kind}.ravel()"
     real = column.dtype.kind in "fiub" and column.ndim == 2
@@ -219,10 +221,10 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
     if column.dtype.kind == "f":
         wrong = column != np.floor(column)  # NaN is unequal to itself
         if wrong.any():
-            place, got = _first(column, wrong)
+            place, wrong_value = _first(column, wrong)
             raise DataError(
-                f"{path}: {name}{place}: expected whole numbers, got {got:g}; correct or remove the"
-                " window"
+                f"{path}: {name}{place}: expected whole numbers, got {wrong_value:g}; correct or"
+                " remove the window"
             )
     elif column.dtype.kind not in "iub":
         if name.startswith("y_"):
@@ -234,15 +236,16 @@ def _whole_numbers(path: Path, name: str, column: NDArray[Any]) -> NDArray[np.in
         )
     wrong = (column < 0) | (column > LARGEST_INTEGER)
     if wrong.any():
-        place, got = _first(column, wrong)
+        place, wrong_value = _first(column, wrong)
         raise DataError(
-            f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {got}; number from 0"
+            f"{path}: {name}{place}: expected 0 to {LARGEST_INTEGER}, got {wrong_value}; number"
+            " from 0"
         )
     return column.astype(np.int32)
 
 
 def _converted(name: str, column: NDArray[Any]) -> str:
-    """What makes text or numbers of an array of another kind."""
+    """Return what makes text or numbers of an array of another kind."""
     if not name.startswith("y_"):
         return "number the people from 0, no two alike"
     if column.dtype.kind == "S":
@@ -251,7 +254,7 @@ def _converted(name: str, column: NDArray[Any]) -> str:
 
 
 def _first(column: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[str, Any]:
-    """Where the first wrong value stands, as `[row, position]`, and the value."""
+    """Return the place of the first wrong value, as `[row, position]`, and the value."""
     index = tuple(int(at) for at in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     return f"[{', '.join(map(str, index))}]", column[index]
 
@@ -286,26 +289,26 @@ def classes_of(
         }
     labels = labels_of(path, arrays)
     if labels is None:
-        known = np.unique(columns["train"])
+        class_values = np.unique(columns["train"])
     else:
         if kinds["train"]:
-            known = np.array(labels)
+            class_values = np.array(labels)
         else:
-            known = np.arange(len(labels))
-    names = labels or tuple(str(value) for value in known)
+            class_values = np.arange(len(labels))
+    names = labels or tuple(str(value) for value in class_values)
     _refuse_names(path, "y_train" if labels is None else "labels", names)
     numbers = []
     for part, column in columns.items():
-        unknown = ~np.isin(column, known)
+        unknown = ~np.isin(column, class_values)
         if unknown.any():
-            place, got = _first(column, unknown)
+            place, unknown_value = _first(column, unknown)
             raise DataError(
-                f"{path}: y_{part}{place}: expected one of {', '.join(map(str, known[:20]))}, got"
-                f" {got};"
+                f"{path}: y_{part}{place}: expected one of"
+                f" {', '.join(map(str, class_values[:20]))}, got {unknown_value};"
                 f" {'number classes from 0 as in labels' if labels else 'train on that class too'}"
             )
-        order = np.argsort(known)
-        numbers.append(order[np.searchsorted(known, column, sorter=order)])
+        order = np.argsort(class_values)
+        numbers.append(order[np.searchsorted(class_values, column, sorter=order)])
     return names, np.concatenate(numbers).astype(np.int32)
 
 

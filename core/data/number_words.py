@@ -15,13 +15,13 @@ _COMMA = re.compile(_NUMBER)
 _MARK = "[%°$€£]"
 _UNIT = r"m?g|[kµu]?m|[mµun]?s|m/s(2|²|\^2)|(rad|deg|°)/s|[kM]?Hz|[µu]?T|bpm|°C"
 _WITH_UNIT = re.compile(rf"[$€£] ?{_NUMBER}|{_NUMBER} ?{_MARK}|[+-]?(\d+[.,]\d+ ?|\d+ )({_UNIT})")
-"""Letters behind a whole number need a blank: `4g` may be a word."""
+"""Number with a unit; letters behind a whole one need a blank: `4g` may be a word."""
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 
 
 def no_number(word: str) -> str | None:
-    """Why a word that looks like a number is none; None for another word."""
-    if (rest := word.rstrip(";,|")) != word and (is_number(rest) or _COMMA.fullmatch(rest)):
+    """Return why a word that looks like a number is none; None for another word."""
+    if (stem := word.rstrip(";,|")) != word and (is_number(stem) or _COMMA.fullmatch(stem)):
         return f"a {word[-1]!r} at its end; remove it from each line"
     if "," in word and _THOUSANDS.fullmatch(word) and _COMMA.fullmatch(word):
         return (

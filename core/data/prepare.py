@@ -26,7 +26,7 @@ from core.ground.errors import DataError
 from core.ground.files import read_json
 
 CHECKSUM_SUFFIX = ".sha256"
-"""What `sha256sum FILE > FILE.sha256` leaves beside a file is checked against the file."""
+"""Ending of what `sha256sum FILE > FILE.sha256` writes, which is checked against the file."""
 
 
 def prepare(
@@ -77,10 +77,10 @@ def prepare(
         except DataError:
             # Absent or damaged: either way it is made again from the source.
             origin = Origin(name, where, source_sha256, settings)
-            found = reader.read(opened, cutting, report)
-            if isinstance(found, Recordings):
-                found = examples_of(check(found, where))
-            prepared = written(found, cache, folder, origin, report)
+            examples = reader.read(opened, cutting, report)
+            if isinstance(examples, Recordings):
+                examples = examples_of(check(examples, where))
+            prepared = written(examples, cache, folder, origin, report)
     if not settings and prepared.holds_windows:
         refuse_other_steps(where, prepared.window_steps, cutting)
     return replace(prepared, name=name, source=where)
@@ -126,7 +126,7 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
         raise DataError(
             f"{folder / MANIFEST}: does not say how it was prepared; prepare the data again"
         )
-    wanted = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
+    job_settings = {field.name: _plain(getattr(cutting, field.name)) for field in fields(cutting)}
     if cutting.filters == CAUSAL and "filters" not in settings:
         raise DataError(
             f"{folder}: does not say that it was prepared with filters {CAUSAL}; prepare and"
@@ -136,10 +136,10 @@ def open_published(folder: Path, cutting: Cutting) -> Dataset:
         # The source came cut into windows of one length, which no setting chose.
         settings = {"window_steps": dataset.window_steps}
     for name, value in settings.items():
-        if value != wanted.get(name):
+        if value != job_settings.get(name):
             raise DataError(
-                f"{folder}: prepared with {name} {value}, expected {wanted.get(name)} as in the"
-                " job; prepare and publish the data for this job, or change the job"
+                f"{folder}: prepared with {name} {value}, expected {job_settings.get(name)} as in"
+                " the job; prepare and publish the data for this job, or change the job"
             )
     return dataset
 
@@ -172,13 +172,13 @@ def _opened(source: Source) -> Iterator[Any]:
     if path is None or READERS[source.kind].marker is None or source.kind in FORMATS:
         yield FolderTree(path) if path is not None and path.is_dir() else path
         return
-    with open_set(path) as found:
-        if found is None or found[0] != source.kind:
+    with open_set(path) as kind_and_tree:
+        if kind_and_tree is None or kind_and_tree[0] != source.kind:
             raise DataError(
                 f"{path}: no longer holds recordings of kind {source.kind}; look for the source"
                 " again"
             )
-        yield found[1]
+        yield kind_and_tree[1]
 
 
 def _digest(source: Source, opened: Any, report: Report) -> str:
@@ -186,24 +186,24 @@ def _digest(source: Source, opened: Any, report: Report) -> str:
     if source.path is None:
         return hashlib.sha256(source.kind.encode()).hexdigest()
     if isinstance(opened, FolderTree):
-        return digest(opened, READERS[source.kind].wanted(opened.names()), report)
+        return digest(opened, READERS[source.kind].deciding_files(opened.names()), report)
     return _file_digest(source.path, report)
 
 
 def _file_digest(path: Path, report: Report) -> str:
     """SHA-256 of a file, compared with what `<file>.sha256` beside it expects, if there is one."""
-    found = file_digest(path, report)
-    beside = path.with_name(path.name + CHECKSUM_SUFFIX)
-    if beside.exists():
-        words = beside.read_text(encoding="utf-8", errors="replace").split()
-        if words:
-            expected = words[0].lower()
+    actual_digest = file_digest(path, report)
+    digest_file = path.with_name(path.name + CHECKSUM_SUFFIX)
+    if digest_file.exists():
+        tokens = digest_file.read_text(encoding="utf-8", errors="replace").split()
+        if tokens:
+            expected_digest = tokens[0].lower()
         else:
-            expected = ""
-        if expected != found:
+            expected_digest = ""
+        if expected_digest != actual_digest:
             raise DataError(
-                f"{path}: expected SHA-256 {expected or 'nothing'} as in {beside.name}, got"
-                f" {found}; fetch the file again, or remove {beside.name} if the file was changed"
-                " on purpose"
+                f"{path}: expected SHA-256 {expected_digest or 'nothing'} as in {digest_file.name},"
+                f" got {actual_digest}; fetch the file again, or remove {digest_file.name} if the"
+                " file was changed on purpose"
             )
-    return found
+    return actual_digest

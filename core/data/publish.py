@@ -39,9 +39,9 @@ def publishable(
 
     Raises DataError.
     """
-    found = find_source(source, os.environ, PROJECT_ROOT, user_cache(), options.get("format"))
+    recordings = find_source(source, os.environ, PROJECT_ROOT, user_cache(), options.get("format"))
     dataset = prepare(
-        found,
+        recordings,
         window_steps=window_steps,
         window_stride=window_stride,
         seed=seed,
@@ -52,9 +52,14 @@ def publishable(
     files = {
         path.name: {"sha256": file_digest(path), "bytes": path.stat().st_size} for path in paths
     }
-    described = json.dumps(sorted((name, about["sha256"]) for name, about in files.items()))
+    described = json.dumps(sorted((name, entry["sha256"]) for name, entry in files.items()))
     key = hashlib.sha256(described.encode()).hexdigest()[:SHORT_KEY]
-    return {"key": key, "folder": str(dataset.folder.absolute()), "files": files, "line": found.why}
+    return {
+        "key": key,
+        "folder": str(dataset.folder.absolute()),
+        "files": files,
+        "line": recordings.why,
+    }
 
 
 def main() -> int:
@@ -73,13 +78,13 @@ def main() -> int:
     flags = parser.parse_args()
     cache = prepared_folder()
     try:
-        made = publishable(
+        publication = publishable(
             flags.source, flags.window_steps, flags.window_stride, flags.seed, cache, flags.options
         )
     except DataError as problem:
         say(problem, error=True)
         return int(problem.exit_code)
-    say_json(made)
+    say_json(publication)
     return 0
 
 

@@ -17,7 +17,7 @@ from core.data.recordings import Cutting, Recordings, Report
 from core.ground.registry import Registry
 
 RESOURCE_FORKS = "__MACOSX/"
-"""What macOS adds to the zips it makes: companions of every file, under the same names."""
+"""Folder that macOS adds to its zips: companions of every file, under the same names."""
 
 
 class Reader(ABC):
@@ -25,7 +25,7 @@ class Reader(ABC):
 
     name: ClassVar[str]
     accepted: ClassVar[str]
-    """Completes "expected ..." in messages."""
+    """Words that complete "expected ..." in messages."""
     is_what: ClassVar[str]
     """Cell of the documentation's table: what the kind is."""
     windows_are_cut: ClassVar[str]
@@ -33,14 +33,14 @@ class Reader(ABC):
     marker: ClassVar[str | None]
     """The folder inside a set that identifies it, with a slash at its end."""
     suffix: ClassVar[str | None]
-    """What the name of a file of this kind ends in."""
+    """Ending of the name of a file of this kind."""
     usual_names: ClassVar[tuple[str, ...]]
     """File and folder names to try first in a folder."""
     settings: ClassVar[tuple[str, ...]]
     """The fields of Cutting that decide the result."""
 
     @staticmethod
-    def wanted(names: Sequence[str]) -> tuple[str, ...]:
+    def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
         """The files that decide the result, of all names in a set."""
         return tuple(names)
 
@@ -76,14 +76,14 @@ def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
     some today. Raises DataError as `open_tree` does.
     """
     with open_tree(path) as tree:
-        found = _find(tree)
+        kind_and_tree = _find(tree)
         inner = [
             name
             for name in tree.names()
             if name.lower().endswith(".zip") and not name.startswith(RESOURCE_FORKS)
         ]
-        if found or isinstance(tree, FolderTree) or len(inner) != 1:
-            yield found
+        if kind_and_tree or isinstance(tree, FolderTree) or len(inner) != 1:
+            yield kind_and_tree
             return
         where = f"{path}: {inner[0]}"
         with open_zip(io.BytesIO(tree.read(inner[0])), where) as nested:
@@ -96,14 +96,14 @@ def kind_of_folder(folder: Path) -> str | None:
 
 
 def _markers() -> list[tuple[str, str]]:
-    return [(kind, found.marker) for kind, found in READERS.items() if found.marker is not None]
+    return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
 
 
 def _find(tree: Tree) -> tuple[str, Tree] | None:
     for kind, marker in _markers():
         for name in tree.names():
-            before, found, _ = f"/{name}".partition(f"/{marker}")
-            if not found or name.startswith(RESOURCE_FORKS):
+            before, separator, _ = f"/{name}".partition(f"/{marker}")
+            if not separator or name.startswith(RESOURCE_FORKS):
                 continue
             if not before:
                 return kind, tree

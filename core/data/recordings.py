@@ -18,7 +18,7 @@ NO_SUBJECT = -1
 """The subject of a window whose source names none."""
 
 Report = Callable[[str, int, int], None]
-"""Reports progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the
+"""Callback of progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the
 completed part and the total."""
 
 
@@ -58,14 +58,14 @@ class Cutting:
     def of(
         cls, window_steps: int, window_stride: int, seed: int, options: Mapping[str, Any]
     ) -> "Cutting":
-        """With the other settings by name, as JSON has them.
+        """Return the settings, of which `options` are others by name, as JSON has them.
 
         Raises DataError for a name that is none of them.
         """
-        known = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
-        for name in options.keys() - known:
+        names = {field.name for field in fields(cls)} - {"window_steps", "window_stride", "seed"}
+        for name in options.keys() - names:
             raise DataError(
-                f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(known))};"
+                f"unknown setting {name!r:.60} of the data: expected {', '.join(sorted(names))};"
                 " leave it out"
             )
         return cls(window_steps, window_stride, seed, **options)
@@ -108,13 +108,13 @@ def check(recordings: Recordings, where: str) -> Recordings:
 
 
 def one_class(labels: Sequence[str]) -> str:
-    """Why data with one class, or none, cannot be trained on, and what to do."""
+    """Return why data with one class, or none, cannot be trained on, and what to do."""
     if labels:
-        got = f"{labels[0]!r:.60} alone"
+        actual = f"{labels[0]!r:.60} alone"
     else:
-        got = "none"
+        actual = "none"
     return (
-        f"expected at least 2 classes, got {got}: a model of one class is always right; add"
+        f"expected at least 2 classes, got {actual}: a model of one class is always right; add"
         " recordings of others"
     )
 

@@ -13,8 +13,8 @@ Samples = NDArray[np.float64]
 SNAP = 0.01
 """Share of a step; at 50 Hz 0.2 ms."""
 FASTER = 1.25
-"""A sensor this many times faster than the model is low-passed first, or its noise would fold into
-the signal."""
+"""Factor by which a sensor is faster than the model from which on it is low-passed first, or its
+noise would fold into the signal."""
 ANTI_ALIAS = 0.45
 """Cutoff as a share of the model's rate: below half of it."""
 SPARSE = 2.02
@@ -55,7 +55,7 @@ class Resampler:
 
     @property
     def steps(self) -> int:
-        """How many samples it has given."""
+        """Return how many samples it has given."""
         return self._next
 
     @property
@@ -84,11 +84,11 @@ class Resampler:
         self._next += len(grid)
         after = np.searchsorted(times, grid - self._snap, side="left")
         before = np.maximum(after - 1, 0)
-        taken = times[after] <= grid + self._snap
+        exact = times[after] <= grid + self._snap
         wide = np.where(after > before, times[after] - times[before], 1.0 / self._rate)
-        share = np.where(taken, 1.0, (grid - times[before]) / wide)[:, np.newaxis]
+        share = np.where(exact, 1.0, (grid - times[before]) / wide)[:, np.newaxis]
         mixed = values[before] * (1.0 - share) + values[after] * share
-        return np.where(taken[:, np.newaxis], values[after], mixed), wide
+        return np.where(exact[:, np.newaxis], values[after], mixed), wide
 
     def _without_aliases(self, values: Samples) -> Samples:
         if self._sections is None:

@@ -20,7 +20,7 @@ TWO_WAY = "two-way"
 CAUSAL = "causal"
 UNFILTERED = "none"
 FILTERS = (TWO_WAY, CAUSAL, UNFILTERED)
-"""How recordings are filtered: forwards and backwards, or forwards only, as a live stream has to
+"""Ways to filter recordings: forwards and backwards, or forwards only, as a live stream has to
 be, or not at all."""
 
 LEAST_HZ = 1e-3
@@ -39,7 +39,7 @@ KIND_UNITS: Mapping[str, str] = {
     ROTATION: "rad/s",
     MAGNETIC: "uT",
 }
-"""What a sensor of three axes may measure, and the unit that its values have here."""
+"""Quantities of a sensor of three axes, and the unit that its values have here."""
 
 SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
     ACCELERATION: acceleration_problem,
@@ -47,7 +47,7 @@ SIZE_PROBLEMS: Mapping[str, Callable[[float], str | None]] = {
     LINEAR: linear_problem,
     MAGNETIC: magnetic_problem,
 }
-"""By what is measured: what says whether a mean magnitude can be one in its unit."""
+"""Functions by quantity, which say whether a mean magnitude can be one in its unit."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Signals:
         """The sensors that are stated, else those of the nine channels that are there by name."""
         if self.sensors:
             return self.sensors
-        return tuple(one for one in OF_NINE if set(one.channels) <= set(self.channels))
+        return tuple(sensor for sensor in OF_NINE if set(sensor.channels) <= set(self.channels))
 
     @property
     def vectors(self) -> tuple[int, ...] | None:
         """The first channel of each stated sensor, in order; None where none is stated."""
         if not self.sensors:
             return None
-        return tuple(sorted(self.channels.index(one.channels[0]) for one in self.sensors))
+        return tuple(sorted(self.channels.index(sensor.channels[0]) for sensor in self.sensors))
 
     def places(self, sensor: Sensor) -> list[int]:
         """Return where the sensor's channels stand.
@@ -108,22 +108,24 @@ class Signals:
         """
         if not set(sensor.channels) <= set(self.channels):
             return []
-        found = [self.channels.index(name) for name in sensor.channels]
+        indices = [self.channels.index(name) for name in sensor.channels]
         unit = KIND_UNITS[sensor.kind]
-        if self.units and any(self.units[place] != unit for place in found):
+        if self.units and any(self.units[place] != unit for place in indices):
             return []
-        return found
+        return indices
 
     @property
     def judged(self) -> dict[Sensor, list[int]]:
         """The sensors whose sizes can be judged, accelerations with gravity first, and places."""
-        known = [one for kind in SIZE_PROBLEMS for one in self.known_sensors if one.kind == kind]
-        return {one: places for one in known if (places := self.places(one))}
+        sensors = [
+            sensor for kind in SIZE_PROBLEMS for sensor in self.known_sensors if sensor.kind == kind
+        ]
+        return {sensor: places for sensor in sensors if (places := self.places(sensor))}
 
     @property
     def judged_alone(self) -> dict[int, str]:
-        """By place the stated unit of a channel of no sensor whose size can be judged."""
-        of_sensors = {name for one in self.known_sensors for name in one.channels}
+        """Return by place the stated unit of a channel of no sensor whose size can be judged."""
+        of_sensors = {name for sensor in self.known_sensors for name in sensor.channels}
         return {
             place: unit
             for place, (name, unit) in enumerate(zip(self.channels, self.units, strict=False))
@@ -132,68 +134,70 @@ class Signals:
 
     def said(self) -> dict[str, Any]:
         """The facts that are known, by name, as JSON has them."""
-        found: dict[str, Any] = {"channels": list(self.channels), "units": list(self.units)}
-        found |= {"sampling_hz": self.sampling_hz, "filters": self.filters}
-        found["sensors"] = {one.name: one.kind for one in self.sensors}
-        found["format_sha256"] = self.format_sha256
-        return {name: value for name, value in found.items() if value not in (None, [], {})}
+        facts: dict[str, Any] = {"channels": list(self.channels), "units": list(self.units)}
+        facts |= {"sampling_hz": self.sampling_hz, "filters": self.filters}
+        facts["sensors"] = {sensor.name: sensor.kind for sensor in self.sensors}
+        facts["format_sha256"] = self.format_sha256
+        return {name: value for name, value in facts.items() if value not in (None, [], {})}
 
     def line(self) -> str:
-        """What is known and what is not, for a person."""
+        """Say what is known and what is not."""
         names = {"channels": "names", "units": "units", "sampling_hz": "rate", "filters": "filters"}
-        missing = [shown for name, shown in names.items() if name not in self.said()]
+        missing = [label for name, label in names.items() if name not in self.said()]
         if self.sampling_hz is not None:
-            known = [f"{self.sampling_hz:g} Hz"]
+            facts = [f"{self.sampling_hz:g} Hz"]
         else:
-            known = []
+            facts = []
         if self.filters is not None:
-            known.append(f"{self.filters.replace(UNFILTERED, 'no')} filters")
-        known += [f"in {', '.join(dict.fromkeys(self.units))}"] if self.units else []
-        words = ", ".join(known)
+            facts.append(f"{self.filters.replace(UNFILTERED, 'no')} filters")
+        facts += [f"in {', '.join(dict.fromkeys(self.units))}"] if self.units else []
+        facts_line = ", ".join(facts)
         return "; ".join(
-            part for part in (words, f"not stated: {', '.join(missing)}" if missing else "") if part
+            part
+            for part in (facts_line, f"not stated: {', '.join(missing)}" if missing else "")
+            if part
         )
 
     @classmethod
-    def of(cls, said: Mapping[str, Any], width: int) -> "Signals":
-        """From what `said` wrote, of `width` channels.
+    def of(cls, facts: Mapping[str, Any], width: int) -> "Signals":
+        """Return the signals of `width` channels whose facts `said` wrote.
 
         Raises ValueError for what it cannot have written.
         """
-        channels, units = (tuple(map(str, said.get(name, ()))) for name in ("channels", "units"))
-        hertz = said.get("sampling_hz")
-        filters = said.get("filters")
+        channels, units = (tuple(map(str, facts.get(name, ()))) for name in ("channels", "units"))
+        hertz = facts.get("sampling_hz")
+        filters = facts.get("filters")
         if any(len(names) not in (0, width) for names in (channels, units)):
             raise ValueError(f"{len(channels)} names and {len(units)} units of {width} channels")
         if hertz is not None and not LEAST_HZ <= float(hertz) <= MOST_HZ:
             raise ValueError(f"sampling_hz {hertz!r:.40}")
         if filters not in (None, *FILTERS):
             raise ValueError(f"filters {filters!r:.40}")
-        sensors = _sensors(said.get("sensors", {}), channels)
-        digest = said.get("format_sha256")
+        sensors = _sensors(facts.get("sensors", {}), channels)
+        digest = facts.get("format_sha256")
         if digest is not None and not _DIGEST.fullmatch(str(digest)):
             raise ValueError(f"format_sha256 {digest!r:.40}")
         rate = None if hertz is None else float(hertz)
         return cls(channels, units, rate, filters, sensors, digest)
 
 
-def _sensors(said: Any, channels: Sequence[str]) -> tuple[Sensor, ...]:
+def _sensors(kinds: Any, channels: Sequence[str]) -> tuple[Sensor, ...]:
     """Return the sensors of a JSON object by name. Raises ValueError for other channels."""
-    if not isinstance(said, dict):
-        raise ValueError(f"sensors {said!r:.40}")
-    found = tuple(Sensor(str(name), str(kind)) for name, kind in said.items())
-    for one in found:
-        if one.kind not in KIND_UNITS or one.channels[0] not in channels:
-            raise ValueError(f"sensor {one.name!r:.40} of {one.kind!r:.40}")
-        first = channels.index(one.channels[0])
-        if tuple(channels[first : first + len(AXES)]) != one.channels:
-            raise ValueError(f"sensor {one.name!r:.40} without three channels in a row")
-    return tuple(sorted(found, key=lambda one: channels.index(one.channels[0])))
+    if not isinstance(kinds, dict):
+        raise ValueError(f"sensors {kinds!r:.40}")
+    sensors = tuple(Sensor(str(name), str(kind)) for name, kind in kinds.items())
+    for sensor in sensors:
+        if sensor.kind not in KIND_UNITS or sensor.channels[0] not in channels:
+            raise ValueError(f"sensor {sensor.name!r:.40} of {sensor.kind!r:.40}")
+        first = channels.index(sensor.channels[0])
+        if tuple(channels[first : first + len(AXES)]) != sensor.channels:
+            raise ValueError(f"sensor {sensor.name!r:.40} without three channels in a row")
+    return tuple(sorted(sensors, key=lambda sensor: channels.index(sensor.channels[0])))
 
 
 UNKNOWN = Signals()
 
 
 def names_of(signals: Signals, width: int) -> tuple[str, ...]:
-    """What a person sees of `width` channels: their names, else their places from 0."""
+    """Return what a person sees of `width` channels: their names, else their places from 0."""
     return signals.channels or tuple(map(str, range(width)))

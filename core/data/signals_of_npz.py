@@ -19,30 +19,30 @@ LONGEST_NAME = 80
 
 
 def signals_of(path: Path, arrays: Mapping[str, NDArray[Any]], width: int) -> Signals:
-    """What the arrays say of `width` channels. Raises DataError naming the array and the remedy."""
+    """Return facts of `width` channels. Raises DataError naming the array and the remedy."""
     channels = _names(path, arrays, "channels", width)
     if len(set(channels)) != len(channels):
         raise DataError(
             f"{path}: channels: expected different names, got {', '.join(channels):.120};"
             " rename one"
         )
-    given = arrays.get("units")
-    if given is not None and given.size == 1:
-        arrays = {**arrays, "units": np.repeat(given.reshape(-1), width)}
+    units_array = arrays.get("units")
+    if units_array is not None and units_array.size == 1:
+        arrays = {**arrays, "units": np.repeat(units_array.reshape(-1), width)}
     units = _names(path, arrays, "units", width)
     return Signals(channels, units, _sampling_hz(path, arrays), _filters(path, arrays))
 
 
 def _names(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, width: int) -> tuple[str, ...]:
-    given = arrays.get(key)
-    if given is None:
+    array = arrays.get(key)
+    if array is None:
         return ()
-    if given.dtype.kind != "U" or given.shape != (width,):
+    if array.dtype.kind != "U" or array.shape != (width,):
         raise DataError(
-            f"{path}: {key}: expected text, one for each of {width} channels, got {_shown(given)};"
+            f"{path}: {key}: expected text, one for each of {width} channels, got {_shown(array)};"
             f" save {key}=np.array([...]) with {width} texts"
         )
-    names = tuple(str(name).strip() for name in given)
+    names = tuple(str(name).strip() for name in array)
     if not all(name and len(name) <= LONGEST_NAME and name.isprintable() for name in names):
         raise DataError(
             f"{path}: {key}: expected texts of 1 to {LONGEST_NAME} letters, got {names!r:.120};"
@@ -52,35 +52,35 @@ def _names(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, width: int)
 
 
 def _sampling_hz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> float | None:
-    given = arrays.get("sampling_hz")
-    if given is None:
+    array = arrays.get("sampling_hz")
+    if array is None:
         return None
-    if given.size == 1 and given.dtype.kind in "fiu":
-        one = given.reshape(-1)[0]
+    if array.size == 1 and array.dtype.kind in "fiu":
+        rate = array.reshape(-1)[0]
     else:
-        one = None
-    if one is None or not LEAST_HZ <= one <= MOST_HZ:
+        rate = None
+    if rate is None or not LEAST_HZ <= rate <= MOST_HZ:
         raise DataError(
             f"{path}: sampling_hz: expected one number from {LEAST_HZ:g} to {MOST_HZ:g}, got "
-            f"{_shown(given) if one is None else one}; save sampling_hz=np.array(50.0)"
+            f"{_shown(array) if rate is None else rate}; save sampling_hz=np.array(50.0)"
         )
-    return float(one)
+    return float(rate)
 
 
 def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
-    given = arrays.get("filters")
-    if given is None:
+    array = arrays.get("filters")
+    if array is None:
         return None
-    found = _shown(given)
-    if given.size == 1 and given.dtype.kind == "U":
-        found = str(given.reshape(-1)[0])
-    if found not in FILTERS:
+    filters = _shown(array)
+    if array.size == 1 and array.dtype.kind == "U":
+        filters = str(array.reshape(-1)[0])
+    if filters not in FILTERS:
         raise DataError(
-            f"{path}: filters: expected {' or '.join(FILTERS)}, got {found:.60}; save"
+            f"{path}: filters: expected {' or '.join(FILTERS)}, got {filters:.60}; save"
             f" filters=np.array('{CAUSAL}'), or leave it out"
         )
-    return found
+    return filters
 
 
-def _shown(given: NDArray[Any]) -> str:
-    return f"{given.dtype} of shape {given.shape}"
+def _shown(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"

@@ -18,7 +18,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 ENVIRONMENT = "PSCLUSTER_DATA"
 SHARED = Path("..") / "shared" / "data"
-"""Relative to the project's root."""
+"""Folder relative to the project's root."""
 PREPARED = "prepared"
 SYNTHETIC = "synthetic"
 DESCRIBED = "described"
@@ -26,7 +26,7 @@ SETS = "sets"
 """Kinds that no search finds by name: a folder that `prepare` wrote, the fallback, and files that a
 format describes."""
 FORMATS: Mapping[str, str] = {"hapt": "hapt", "hhar": "hhar-as-recorded"}
-"""By kind that a format of ours describes: the name of the format."""
+"""Name of the format by kind, where a format of ours describes it."""
 
 FOREIGN = Path(__file__).with_name("foreign.yaml")
 """Sentences on files that no reader takes, by their endings."""
@@ -47,7 +47,7 @@ class Source:
 
 
 def find_source(
-    given: str | None,
+    source: str | None,
     environ: Mapping[str, str],
     project_root: Path,
     user_cache: Path,
@@ -55,23 +55,23 @@ def find_source(
 ) -> Source:
     """The recordings to use, from the first place that has some.
 
-    The places: `given` (a path or 'synthetic'), $PSCLUSTER_DATA, ../shared/data beside the project,
+    They are `source` (a path or 'synthetic'), $PSCLUSTER_DATA, ../shared/data beside the project,
     the user's cache folder, the built-in synthetic recordings. The first two are the user's own
     words: nothing usable there is a DataError. The next two are passed over when they hold nothing,
     but a damaged set in them is an error too: training on something else would look like success.
     With the name of a format the first two alone count, and are what it describes.
     """
-    for text, origin in ((given, "as asked"), (environ.get(ENVIRONMENT), f"${ENVIRONMENT}")):
+    for text, origin in ((source, "as asked"), (environ.get(ENVIRONMENT), f"${ENVIRONMENT}")):
         if text == SYNTHETIC:
             return Source(SYNTHETIC, None, f"synthetic recordings ({origin})")
         if text:
             path = Path(os.path.expanduser(text))
             if format_name is not None and path.exists() and not is_prepared(path):
                 return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
-            found = _look(path) or _recognized(path)
-            if found is None:
+            kind_and_path = _look(path) or _recognized(path)
+            if kind_and_path is None:
                 raise DataError(f"{path}: {_refusal(path, origin)}")
-            return Source(*found, why=f"{found[1]} ({origin})")
+            return Source(*kind_and_path, why=f"{kind_and_path[1]} ({origin})")
     if format_name is not None:
         raise DataError(
             f"jobs.train.data.format: {format_name:.60} describes recordings, and none are named;"
@@ -79,9 +79,9 @@ def find_source(
         )
     shared = (project_root / SHARED).resolve()
     for folder in (shared, user_cache):
-        found = _look(folder)
-        if found is not None:
-            return Source(*found, why=f"{found[1]} (found in {folder})")
+        kind_and_path = _look(folder)
+        if kind_and_path is not None:
+            return Source(*kind_and_path, why=f"{kind_and_path[1]} (found in {folder})")
     looked = f"no recordings given, none in {shared} or {user_cache}"
     return Source(
         SYNTHETIC, None, f"synthetic recordings ({looked}; --data or ${ENVIRONMENT} names your own)"
@@ -89,7 +89,7 @@ def find_source(
 
 
 def _accepted() -> str:
-    *sets, synthetic = (found.accepted for found in READERS.values())
+    *sets, synthetic = (reader.accepted for reader in READERS.values())
     return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
 
 
@@ -144,11 +144,11 @@ def _candidates(folder: Path) -> Iterator[Path]:
     below = sorted(
         path for path in folder.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK)
     )
-    names = [name for found in READERS.values() for name in found.usual_names]
+    names = [name for reader in READERS.values() for name in reader.usual_names]
     for parent in (folder, *below):
         yield from (parent / name for name in names if (parent / name).exists())
     yield from below
-    suffixes = {".zip", *(found.suffix for found in READERS.values())}
+    suffixes = {".zip", *(reader.suffix for reader in READERS.values())}
     for parent in (folder, *below):
         yield from sorted(
             path for path in parent.iterdir() if path.suffix in suffixes and path.is_file()
@@ -163,19 +163,19 @@ def _kind_of_file(path: Path) -> str | None:
             return kind
     if path.suffix.lower() != ".zip":
         return None
-    with open_set(path) as found:
-        if found:
-            return found[0]
+    with open_set(path) as kind_and_tree:
+        if kind_and_tree:
+            return kind_and_tree[0]
         return None
 
 
 def _refusal(path: Path, origin: str) -> str:
-    """What is wrong with a path, and how the files that most of it are can be brought."""
+    """Say what is wrong with a path, and how the files that most of it are can be brought."""
     import yaml  # not where a node only recognises
 
     remedies = {
-        f".{ending}": said.format_map(gone.KINDS)
-        for endings, said in yaml.safe_load(FOREIGN.read_text(encoding="utf-8")).items()
+        f".{ending}": sentence.format_map(gone.KINDS)
+        for endings, sentence in yaml.safe_load(FOREIGN.read_text(encoding="utf-8")).items()
         for ending in endings.split()
     }
     names = {name: Path(name).suffix.lower() for name in _names(path)}

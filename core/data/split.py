@@ -57,11 +57,11 @@ def refuse_one_class(
     """
     if classes is None or not chosen.any():
         return
-    left = np.unique(classes[chosen])
-    if len(left) == 1:
+    chosen_classes = np.unique(classes[chosen])
+    if len(chosen_classes) == 1:
         raise DataError(
-            f"{where}: expected training rows of at least 2 classes, got class {int(left[0])}"
-            f" alone: a model of one class is always right; {remedy}"
+            f"{where}: expected training rows of at least 2 classes, got class"
+            f" {int(chosen_classes[0])} alone: a model of one class is always right; {remedy}"
         )
 
 
@@ -83,30 +83,30 @@ def held_out_whole(classes: NDArray[np.int32], training: Rows, labels: Sequence[
 def _chosen_subjects(
     subjects: NDArray[np.int32], held_out: int | Sequence[int], random: np.random.Generator
 ) -> list[int]:
-    known = np.unique(subjects)
+    training_subjects = np.unique(subjects)
     if isinstance(held_out, int):
-        if not 0 <= held_out < len(known):
-            raise DataError(_too_many(len(known), held_out))
-        return [int(subject) for subject in random.permutation(known)[:held_out]]
-    unknown = sorted(set(held_out) - {int(subject) for subject in known})
+        if not 0 <= held_out < len(training_subjects):
+            raise DataError(_too_many(len(training_subjects), held_out))
+        return [int(subject) for subject in random.permutation(training_subjects)[:held_out]]
+    unknown = sorted(set(held_out) - {int(subject) for subject in training_subjects})
     if unknown:
         raise DataError(
             f"{KEY}: {unknown[0]} is not a training subject; choose among "
-            f"{', '.join(str(subject) for subject in known)}"
+            f"{', '.join(str(subject) for subject in training_subjects)}"
         )
     return list(held_out)
 
 
-def _too_many(known: int, held_out: int) -> str:
-    if known == 1:
+def _too_many(subject_count: int, held_out: int) -> str:
+    if subject_count == 1:
         return (
             f"{KEY}: the training part has one subject, so none can be held out to choose the epoch"
             f" by, got {held_out}; set it to 0 (--set {KEY}=0), or add recordings of others"
         )
     return (
-        f"{KEY}: expected 0 to {known - 1} of the {known} training subjects, because one at least"
-        f" trains, got {held_out}; set it to {known - 1} or less (--set {KEY}={known - 1}), or add"
-        " recordings of others"
+        f"{KEY}: expected 0 to {subject_count - 1} of the {subject_count} training subjects,"
+        f" because one at least trains, got {held_out}; set it to {subject_count - 1} or less"
+        f" (--set {KEY}={subject_count - 1}), or add recordings of others"
     )
 
 

@@ -44,7 +44,7 @@ class Origin:
     preparation: Mapping[str, Any] = field(default_factory=dict)
     held_out: HeldOut = NOT_SAID
     signals: Signals = UNKNOWN
-    """What the source itself says, beside the settings."""
+    """Facts that the source itself states, beside the settings."""
 
 
 @contextmanager

@@ -26,7 +26,7 @@ _STORED = {
     "uint32": "int64",
     "uint64": "int64",
 }
-"""What numbers are stored as that have no kernels on every worker, or are wider than any model
+"""Types for storing numbers that have no kernels on every worker, or are wider than any model
 reads."""
 
 
@@ -155,8 +155,8 @@ def _refuse(
     if not wrong.any():
         return
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    shown = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
-    raise DataError(f"{where}[{shown}]: expected {expected}, got {values[index]}; {remedy}")
+    position = ", ".join(map(str, (int(index[0]) + first, *map(int, index[1:]))))
+    raise DataError(f"{where}[{position}]: expected {expected}, got {values[index]}; {remedy}")
 
 
 def _column(values: NDArray[Any], count: int, where: str, first: int) -> None:

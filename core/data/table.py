@@ -15,10 +15,10 @@ from core.data.number_words import no_number
 from core.ground.errors import DataError
 
 ACTIVITIES = "activity_labels.txt"
-"""In the UCI sets: the name of each activity's number."""
+"""File of the UCI sets: the name of each activity's number."""
 
 LARGEST_INTEGER = 2**31 - 1
-"""Ids, classes and row numbers are stored as int32."""
+"""Largest id, class or row number: they are stored as int32."""
 
 
 def parse_table(content: bytes, columns: int, where: str) -> NDArray[np.float64]:
@@ -88,15 +88,15 @@ def activity_labels(tree: Tree) -> tuple[str, ...]:
     labels: list[str] = []
     where = f"{tree.where}: {ACTIVITIES}"
     for number, line in enumerate(tree.read(ACTIVITIES).decode("latin-1").splitlines(), start=1):
-        words = line.split()
-        if not words:
+        fields = line.split()
+        if not fields:
             continue
-        if len(words) != 2 or words[0] != str(len(labels) + 1) or words[1] in labels:
+        if len(fields) != 2 or fields[0] != str(len(labels) + 1) or fields[1] in labels:
             raise DataError(
                 f"{where}:{number}: expected '{len(labels) + 1} NAME', got {line.strip()[:40]!r};"
                 " correct the line"
             )
-        labels.append(words[1])
+        labels.append(fields[1])
     if not labels:
         raise DataError(
             f"{where}: expected lines such as '1 WALKING', got none; restore it from the original"
@@ -114,13 +114,13 @@ def _lines(text: str) -> list[str]:
 
 def _first_problem(text: str, columns: int, where: str, otherwise: str) -> DataError:
     for number, line in enumerate(_lines(text), start=1):
-        words = line.split()
-        if words and len(words) != columns:
+        fields = line.split()
+        if fields and len(fields) != columns:
             return DataError(
-                f"{where}:{number}: expected {columns} numbers, got {len(words)}; a row was cut"
+                f"{where}:{number}: expected {columns} numbers, got {len(fields)}; a row was cut"
                 " short or joined, restore the file from the original"
             )
-        for word in words:
+        for word in fields:
             try:
                 value = float(word.replace("_", "?"))
             except ValueError:

@@ -24,7 +24,7 @@ WINDOW_STEPS = 128
 SETS = ("train", "test")
 
 
-def wanted(names: Sequence[str]) -> tuple[str, ...]:
+def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
     """The files that decide the result, of all the archive's names."""
     fixed = {ACTIVITIES}
     for part in SETS:
@@ -115,5 +115,5 @@ class UciHar(Reader):
     suffix = None
     usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
     settings = ("window_steps", "window_stride", "filters")
-    wanted = staticmethod(wanted)
+    deciding_files = staticmethod(deciding_files)
     read = staticmethod(read)

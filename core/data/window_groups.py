@@ -27,7 +27,7 @@ LEAK = (
 
 
 Parts = NDArray[np.integer] | NDArray[np.bool_]
-"""Each number says whether a window is for the test; -1 is for neither part."""
+"""Numbers that say whether a window is for the test; -1 is for neither part."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Pair:
     set: str = ""
 
     def group(self, kind: str) -> str:
-        """Its name in `user`, `device`, `session` or `set`."""
+        """Return its name in `user`, `device`, `session` or `set`."""
         names = {"user": self.user, "device": self.device, "session": self.session, "set": self.set}
         return names[kind]
 
@@ -58,7 +58,7 @@ class WindowCounts:
 
     @property
     def rows(self) -> int:
-        """All windows."""
+        """Number of windows."""
         return sum(self.windows.values())
 
     def activities(self) -> tuple[int, ...]:
@@ -70,13 +70,13 @@ class WindowCounts:
         return tuple(self.labels[activity] for activity in self.activities())
 
     def note(self) -> str:
-        """Who and what was recorded."""
-        parts = []
+        """Say who and what was recorded."""
+        counts = []
         for kind in self.kinds:
             names = self.groups(kind)
-            shown = f" ({', '.join(names[:MOST_SHOWN])})" if kind != "session" else ""
-            parts.append(f"{len(names)} {kind}s{shown}")
-        return ", ".join(parts)
+            listing = f" ({', '.join(names[:MOST_SHOWN])})" if kind != "session" else ""
+            counts.append(f"{len(names)} {kind}s{listing}")
+        return ", ".join(counts)
 
     def groups(self, kind: str) -> tuple[str, ...]:
         """Names of the users, devices or sessions with a window, in alphabetical order."""
@@ -172,9 +172,11 @@ class LastWindows:
         self.held_out = HeldOut(
             "window", note=f"{counted.note()}; the test is the last fifth of each recording"
         )
-        parts = {(key[1], part) for key in counted.windows for part in self._parts(key).tolist()}
+        filled_parts = {
+            (key[1], part) for key in counted.windows for part in self._parts(key).tolist()
+        }
         for activity in counted.activities():
-            if {(activity, 0), (activity, 1)} <= parts:
+            if {(activity, 0), (activity, 1)} <= filled_parts:
                 continue
             raise DataError(
                 f"{path}: {counted.labels[activity]!r} has too few windows for a last fifth; record"
@@ -189,12 +191,12 @@ class LastWindows:
         return NO_SUBJECT, self._parts(key)[begin : begin + windows]
 
     def _parts(self, key: tuple[Pair, int]) -> Parts:
-        parts = np.zeros(self._counts[key], np.int8)
-        tested = round(HELD_OUT_SHARE * len(parts))
+        part_numbers = np.zeros(self._counts[key], np.int8)
+        tested = round(HELD_OUT_SHARE * len(part_numbers))
         if tested:
-            parts[-tested - self._overlap :] = -1
-            parts[-tested:] = 1
-        return parts
+            part_numbers[-tested - self._overlap :] = -1
+            part_numbers[-tested:] = 1
+        return part_numbers
 
 
 def refuse_other_groups(path: Path, split: str, kind: str, kinds: Sequence[str]) -> None:
@@ -225,7 +227,7 @@ def chosen(
 
 
 def held_out(count: int, stream: int) -> list[bool]:
-    """Which of `count` things are for the test: a fifth, one at least, the same at every call."""
+    """Return which of `count` are for the test: a fifth, one at least, the same at every call."""
     random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, stream]))
     chosen = np.zeros(count, np.bool_)
     chosen[random.permutation(count)[: max(1, round(HELD_OUT_SHARE * count))]] = True

@@ -29,7 +29,7 @@ Sums = NDArray[np.float64]
 class Implausible:
     """What a recording has wrong: the sensor or channel, its mean size, why, and what to give."""
 
-    whose: str
+    recording: str
     name: str
     size: float
     wrong: str
@@ -52,7 +52,9 @@ class UnitsLook:
         self._odd: dict[tuple[str, Sensor, str], Sums] = {}
         """Sums of windows that are wrong by themselves, in each way."""
 
-    def take(self, whose: str, windows: NDArray[np.generic], *, is_by_window: bool = False) -> None:
+    def take(
+        self, recording: str, windows: NDArray[np.generic], *, is_by_window: bool = False
+    ) -> None:
         """Look at some windows of a recording too, (n, ..., channels).
 
         With `is_by_window` those that are wrong by themselves are judged as a part of it too: a
@@ -65,17 +67,17 @@ class UnitsLook:
             figures[:, 1] = np.linalg.norm(values, axis=-1).mean(axis=1)
             figures[:, 2] = np.linalg.norm(values.mean(axis=1), axis=1)
             figures[:, 3] = np.ptp(values, axis=-1).sum(axis=1)
-            self._add(self._sums, (whose, sensor), figures)
+            self._add(self._sums, (recording, sensor), figures)
             if is_by_window:
-                for at, (_, size, direction, _) in enumerate(figures.tolist()):
+                for row, (_, size, direction, _) in enumerate(figures.tolist()):
                     how = _how_odd(sensor.kind, size, direction, values.shape[1])
                     if how:
-                        self._add(self._odd, (whose, sensor, how), figures[at : at + 1])
+                        self._add(self._odd, (recording, sensor, how), figures[row : row + 1])
         for place in self._alone:
             sizes = np.abs(windows[..., place].astype(np.float64)).reshape(count, -1)
             figures = np.ones((count, 4))
             figures[:, 1] = sizes.mean(axis=1)
-            self._add(self._sums, (whose, place), figures)
+            self._add(self._sums, (recording, place), figures)
 
     @staticmethod
     def _add(sums: dict[Any, Sums], key: Any, figures: NDArray[np.float64]) -> None:
@@ -90,45 +92,46 @@ class UnitsLook:
         if subjects is None:
             subjects = np.full(len(windows), NO_SUBJECT)
         for subject in np.unique(subjects):
-            whose = ""
+            person = ""
             if subject != NO_SUBJECT:
-                whose = f"subject {subject}"
-            self.take(whose, windows[subjects == subject], is_by_window=True)
+                person = f"subject {subject}"
+            self.take(person, windows[subjects == subject], is_by_window=True)
 
     def problems(self) -> Iterator[Implausible]:
         """Yield what is wrong, recording by recording, then parts of recordings."""
         looks = list(self._sums.items())
-        for (whose, sensor, _), sums in self._odd.items():
-            windows = self._sums[whose, sensor][0]
+        for (recording, sensor, _), sums in self._odd.items():
+            windows = self._sums[recording, sensor][0]
             if sums[0] >= max(LEAST_ODD, ODD_SHARE * windows):
                 part = f"{sums[0]:.0f} of {windows:.0f} windows"
-                looks.append(((", ".join(filter(None, (whose, part))), sensor), sums))
-        for (whose, what), sums in looks:
+                looks.append(((", ".join(filter(None, (recording, part))), sensor), sums))
+        for (recording, measured), sums in looks:
             size, direction, differences = (sums[1:] / sums[0]).tolist()
-            if isinstance(what, int):
-                unit = self._alone[what]
+            if isinstance(measured, int):
+                unit = self._alone[measured]
                 wrong = axis_problem(size, unit)
-                name = self._signals.channels[what]
+                name = self._signals.channels[measured]
                 give = f"it in {unit}"
             else:
-                wrong = SIZE_PROBLEMS[what.kind](size)
-                if wrong is None and what.kind == ACCELERATION:
+                wrong = SIZE_PROBLEMS[measured.kind](size)
+                if wrong is None and measured.kind == ACCELERATION:
                     wrong = direction_problem(direction)
                 if wrong is None and not differences:
                     wrong = "x, y and z are equal in every reading; are they one column?"
-                name = what.name
-                names = what.channels
-                give = f"{names[0]} to {names[-1]} in {KIND_UNITS[what.kind]}"
-                give += _ALSO.get(what.kind, "")
+                name = measured.name
+                names = measured.channels
+                give = f"{names[0]} to {names[-1]} in {KIND_UNITS[measured.kind]}"
+                give += _ALSO.get(measured.kind, "")
             if wrong is not None:
-                yield Implausible(whose, name, size, wrong, give)
+                yield Implausible(recording, name, size, wrong, give)
 
     def refuse(self, where: str) -> None:
         """Raises DataError for the first recording that is not plausible."""
-        for one in self.problems():
-            parts = [where, one.whose, one.name, ended(one.wrong)]
+        for problem in self.problems():
+            clauses = [where, problem.recording, problem.name, ended(problem.wrong)]
             raise DataError(
-                f"{': '.join(filter(None, parts))} Give {one.give}, or leave the recordings out"
+                f"{': '.join(filter(None, clauses))} Give {problem.give}, or leave the recordings"
+                " out"
             )
 
 

@@ -16,10 +16,10 @@ NETWORKS = {
     "residual-augmented": "`residual`, h32, augmented",
     "hybrid": "`hybrid`, body `residual`, h32, augmented",
 }
-"""By the name in `accuracy-NAME.json`."""
+"""Labels by the name in `accuracy-NAME.json`."""
 
 CAUSAL = {"spectral": "spectral", "residual": "residual-augmented", "hybrid": "hybrid"}
-"""By the name in `accuracy-NAME-causal.json`: the same network on two-way windows."""
+"""The same network on two-way windows, by the name in `accuracy-NAME-causal.json`."""
 
 BY_CROSS_VALIDATION = {
     "residual": "`residual`, h32, plain",
@@ -29,7 +29,7 @@ BY_CROSS_VALIDATION = {
     "hybrid": "`hybrid`, plain, body `conv-lstm`",
     "hybrid-augmented": "`hybrid`, body `residual`, h32, augmented",
 }
-"""By the name in `cv-NAME.json`."""
+"""Labels by the name in `cv-NAME.json`."""
 
 MODES = {
     "single": "`single`",
@@ -41,18 +41,18 @@ MODES = {
     "local": "`local`, 8 steps",
     "local nesterov": "`local`, Nesterov 0.5",
 }
-"""By the name of a variant in `modes.json`."""
+"""Labels by the name of a variant in `modes.json`."""
 
 
 def accuracies() -> str:
     """Return a row a network: each seed, the mean, and the file."""
     rows = []
-    for name, words in NETWORKS.items():
+    for name, label in NETWORKS.items():
         trained = results(f"accuracy-{name}.json").get("rows", [])
         if trained:
             rows.append(
                 [
-                    words,
+                    label,
                     f"{trained[0]['parameters']:,}",
                     _seeds(trained),
                     f"**{_mean(trained)}**",
@@ -62,7 +62,7 @@ def accuracies() -> str:
                 ]
             )
         else:
-            rows.append([words, NONE, NOT_YET, NONE, NONE, NONE, NONE])
+            rows.append([label, NONE, NOT_YET, NONE, NONE, NONE, NONE])
     heads = ["network", "parameters", "seeds 0, 1, ...", "mean", "macro F1", "seed 0", "file"]
     return table(heads, rows)
 
@@ -78,12 +78,12 @@ def people() -> str:
     """Return the accuracy of each test person, the mean over the seeds of a network."""
     rows = []
     persons: list[str] = []
-    for name, words in NETWORKS.items():
+    for name, label in NETWORKS.items():
         trained = results(f"accuracy-{name}.json").get("rows", [])
         if trained and trained[0].get("by_person"):
             persons = list(trained[0]["by_person"])
             means = (fmean(row["by_person"][person] for row in trained) for person in persons)
-            rows.append([words, *(f"{mean:.3f}" for mean in means)])
+            rows.append([label, *(f"{mean:.3f}" for mean in means)])
     judged = results("linear_baseline.json").get("summary", {}).get("test", {}).get("by_person")
     if persons and judged:
         rows.append(["logistic regression", *(f"{judged[person]:.3f}" for person in persons)])
@@ -111,29 +111,29 @@ def causal() -> str:
 def cross_validated() -> str:
     """Return the means of three folds, by the settings."""
     rows = []
-    for name, words in BY_CROSS_VALIDATION.items():
+    for name, label in BY_CROSS_VALIDATION.items():
         summary = results(f"cv-{name}.json").get("summary", {})
-        rows.append([words, share(summary.get("mean")), f"`cv-{name}`"])
+        rows.append([label, share(summary.get("mean")), f"`cv-{name}`"])
     return table(["three folds, seed 0, 12 epochs", "mean", "file"], rows)
 
 
 def modes() -> str:
     """Return the modes at equal epochs: accuracy by seed, bytes and speed."""
-    found = results("modes.json")
+    measurements = results("modes.json")
     rows = []
-    for name, words in MODES.items():
-        trained = [row for row in found.get("rows", []) if row["variant"] == name]
+    for name, label in MODES.items():
+        trained = [row for row in measurements.get("rows", []) if row["variant"] == name]
         if not trained:
-            rows.append([words, NOT_YET, NONE, NONE, NONE])
+            rows.append([label, NOT_YET, NONE, NONE, NONE])
             continue
-        summary = found["summary"]["variants"][name]
+        summary = measurements["summary"]["variants"][name]
         sent = summary["server_bytes_per_batch"]
         if sent is None:
             kilobytes = NONE
         else:
             kilobytes = f"{sent / 1000:.1f} KB"
         speed = f"{summary['windows_per_second']:,.0f}"
-        rows.append([words, _seeds(trained), _mean(trained), kilobytes, speed])
+        rows.append([label, _seeds(trained), _mean(trained), kilobytes, speed])
     return table(["", "seeds 0, 1, 2", "mean", "bytes a batch", "windows/s"], rows)
 
 
@@ -143,7 +143,7 @@ def _seeds(trained: Sequence[Mapping[str, Any]]) -> str:
 
 def _mean(trained: Sequence[Mapping[str, Any]]) -> str:
     """Return the mean and, of several seeds, the standard deviation."""
-    found = [row["accuracy"] for row in trained]
-    if len(found) == 1:
-        return share(found[0])
-    return f"{fmean(found):.4f} ± {stdev(found):.4f}"
+    seed_accuracies = [row["accuracy"] for row in trained]
+    if len(seed_accuracies) == 1:
+        return share(seed_accuracies[0])
+    return f"{fmean(seed_accuracies):.4f} ± {stdev(seed_accuracies):.4f}"

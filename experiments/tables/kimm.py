@@ -71,45 +71,51 @@ def kimm_results() -> str:
                 NONE,
             ]
         )
-    found = results(KIMM)
-    asked = read(FILE)
+    sweep = results(KIMM)
+    sweep_file = read(FILE)
     groups = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
-    for run in found.get("runs", ()):
-        given = run["settings"]
+    for run in sweep.get("runs", ()):
+        settings = run["settings"]
         if run["state"] == "finished":
-            key = (given[f"{MODEL}units"], given[f"{MODEL}layers"], given["jobs.train.batch_size"])
+            key = (
+                settings[f"{MODEL}units"],
+                settings[f"{MODEL}layers"],
+                settings["jobs.train.batch_size"],
+            )
             groups.setdefault(key, []).append(run)
     for key, runs in sorted(groups.items()):
-        rows.append(["ours", *map(str, key), *_repeats(found, runs, len(asked.seeds))])
+        rows.append(["ours", *map(str, key), *_repeats(sweep, runs, len(sweep_file.seeds))])
     shipped = results("accuracy-dblstm.json")
     accuracy, f1, seconds = (
-        fmean(one[key] for one in shipped["rows"])
+        fmean(training[key] for training in shipped["rows"])
         for key in ("accuracy", "f1_macro", "elapsed_seconds")
     )
-    who = ["ours, recipe `shipped`, asynchronous", "128", "3", "100"]
+    setup = ["ours, recipe `shipped`, asynchronous", "128", "3", "100"]
     time = of_processor(clock(seconds), processors_of(shipped, shipped["rows"]))
     rows.append(
-        [*who, f"**{accuracy:.4f}**", NONE, NONE, f"{f1:.4f}", time, str(len(shipped["rows"]))]
+        [*setup, f"**{accuracy:.4f}**", NONE, NONE, f"{f1:.4f}", time, str(len(shipped["rows"]))]
     )
-    made = with_legend(table(heads, rows), "Kimm's network")
-    return f"{made}\n\n{_how_many(groups, asked)}"
+    markdown = with_legend(table(heads, rows), "Kimm's network")
+    return f"{markdown}\n\n{_how_many(groups, sweep_file)}"
 
 
-def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], asked: SweepFile) -> str:
-    settings = len(asked.choices)
-    repeats = len(asked.seeds)
+def _how_many(groups: Mapping[tuple[Any, ...], Sequence[Any]], sweep_file: SweepFile) -> str:
+    settings = len(sweep_file.choices)
+    repeats = len(sweep_file.seeds)
     trained = sum(len(runs) for runs in groups.values())
-    words = (
+    sentence = (
         f"`sweeps/kimm.yaml` has {settings} settings with {repeats} repeats each,"
         f" {settings * repeats} trainings"
     )
     return (
-        f"{words}. {trained} of them are trained, in {len(groups)} settings; the other settings"
+        f"{sentence}. {trained} of them are trained, in {len(groups)} settings; the other settings"
         " have no row."
     )
 
 
-def _repeats(found: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], asked: int) -> list[str]:
+def _repeats(
+    sweep: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], seed_count: int
+) -> list[str]:
     cells = []
     for name in ("accuracy", "precision_macro", "recall_macro", "f1_macro"):
         values = [run["final"][name] for run in runs]
@@ -119,5 +125,5 @@ def _repeats(found: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], asked:
             spread = ""
         cells.append(f"{fmean(values):.4f}{spread}")
     seconds = fmean(run.get("cpu_seconds", run["seconds"]) for run in runs)
-    time = of_processor(clock(seconds), processors_of(found, runs))
-    return [f"**{cells[0]}**", *cells[1:], time, f"{len(runs)} of {asked}"]
+    time = of_processor(clock(seconds), processors_of(sweep, runs))
+    return [f"**{cells[0]}**", *cells[1:], time, f"{len(runs)} of {seed_count}"]

@@ -21,19 +21,19 @@ CHARTS: Mapping[str, str] = {
     "kth-time": "Training time by updates",
     "kth-accuracy": "Accuracy by updates",
 }
-"""By the name of the file: the title."""
+"""Titles by the name of the file."""
 WIDTH = 760
 LEFT = 56
 PANEL = 130
 TOP = 96
 GAP = 62
-"""Of the picture in pixels: its width, the axis's margin, the height of a panel's bars, the legend,
+"""Pixels of the picture: its width, the axis's margin, the height of a panel's bars, the legend,
 between panels."""
 SLOT = 36
 BAR = 28
 GROUP = 232
 HEADROOM = 1.15
-"""Of the axis above the highest bar, for the figure that stands on it."""
+"""Length of the axis over that of the highest bar, for the figure that stands on it."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328; }
 .title { font-weight: 600; font-size: 15px; } .panel { font-weight: 600; }
@@ -47,11 +47,11 @@ text { fill: #e6edf3; } .page { fill: #161b22; } }
 
 @dataclass(frozen=True)
 class Setup:
-    """A place in each group: its words, its colour, and the rows that fill it."""
+    """A place in each group: its title, its colour, and the rows that fill it."""
 
-    words: str
+    title: str
     colour: str
-    theirs: str | None
+    kth_setup: str | None
     mode: str | None = None
     learning_rate: float | None = None
 
@@ -67,26 +67,26 @@ SETUPS = (
 """Colours that stand out on both backgrounds, after Okabe and Ito's for the colour-blind."""
 
 Bars = Mapping[tuple[str, int], float]
-"""Seconds, or a share, by the words of the setup and the updates."""
+"""Seconds, or a share, by the title of the setup and the updates."""
 
 
-def theirs(chart: str) -> Bars:
-    """What was read off KTH's bars."""
-    named = {setup.theirs: setup.words for setup in SETUPS if setup.theirs}
+def kth_bars(chart: str) -> Bars:
+    """Return KTH's bars as they were read off."""
+    titles = {setup.kth_setup: setup.title for setup in SETUPS if setup.kth_setup}
     if chart == "kth-time":
         column, unit = ("hours", 3600.0)
     else:
         column, unit = ("test_accuracy", 1.0)
     return {
-        (named[row["setup"]], row["steps"]): unit * row[column]
+        (titles[row["setup"]], row["steps"]): unit * row[column]
         for row in paper_table("kth-charts").rows
     }
 
 
-def ours(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
-    """What our trainings on this split have reached."""
+def our_bars(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
+    """Return what our trainings on this split have reached."""
     key = "seconds" if chart == "kth-time" else "accuracy"
-    found = dict[tuple[str, int], float]()
+    bars = dict[tuple[str, int], float]()
     for row in rows:
         for setup in SETUPS:
             if (row["split"], row["mode"], row["learning_rate"]) == (
@@ -97,21 +97,21 @@ def ours(chart: str, split: str, rows: Sequence[Mapping[str, Any]]) -> Bars:
                 for mark in MARKS:
                     point = row["at"].get(str(mark))
                     if point is not None and point[key] is not None:
-                        found[setup.words, mark] = float(point[key])
-    return found
+                        bars[setup.title, mark] = float(point[key])
+    return bars
 
 
 def chart(name: str) -> str:
     """One of the two as the text of an SVG file."""
     rows = results(KTH).get("rows", ())
     panels = [
-        ("KTH: windows at random", theirs(name)),
-        ("Ours: windows at random", ours(name, "random", rows)),
-        ("Ours: other people", ours(name, "people", rows)),
+        ("KTH: windows at random", kth_bars(name)),
+        ("Ours: windows at random", our_bars(name, "random", rows)),
+        ("Ours: other people", our_bars(name, "people", rows)),
     ]
-    mine = max((value for _, bars in panels[1:] for value in bars.values()), default=60.0)
+    our_highest = max((value for _, bars in panels[1:] for value in bars.values()), default=60.0)
     height = TOP + len(panels) * (PANEL + GAP)
-    parts = [
+    elements = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
             f' width="{WIDTH}" height="{height}" role="img" aria-label="{escape(alt(name))}">'
@@ -126,19 +126,19 @@ def chart(name: str) -> str:
         if place == 0:
             highest = max(bars.values(), default=1.0)
         else:
-            highest = mine
+            highest = our_highest
         unit = unit_of(name, highest)
-        parts += _panel(
+        elements += _panel(
             TOP + place * (PANEL + GAP), title, bars, highest if unit.seconds else 1.0, unit
         )
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*elements, "</svg>", ""])
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Return an axis's words, its seconds (0 where it is no time) and the digits of a figure."""
+    """An axis's label, its seconds (0 where it is no time) and the digits of a figure."""
 
-    words: str
+    label: str
     seconds: float
     digits: int
 
@@ -148,7 +148,7 @@ class Unit:
 
 
 def unit_of(chart: str, highest: float) -> Unit:
-    """Hours for theirs, what suits the longest for ours."""
+    """Return hours for theirs, what suits the longest for ours."""
     if chart != "kth-time":
         return Unit("accuracy", 0.0, 2)
     if highest >= 2 * 3600:
@@ -159,23 +159,23 @@ def unit_of(chart: str, highest: float) -> Unit:
 
 
 def _legend() -> list[str]:
-    parts = []
+    elements = []
     columns = 3
     for place, setup in enumerate(SETUPS):
         x = LEFT + place % columns * 220
         y = 42 + place // columns * 20
-        parts += [
+        elements += [
             f'<rect x="{x}" y="{y}" width="12" height="12" fill="{setup.colour}"/>',
-            f'<text x="{x + 18}" y="{y + 11}">{setup.words}</text>',
+            f'<text x="{x + 18}" y="{y + 11}">{setup.title}</text>',
         ]
-    return parts
+    return elements
 
 
 def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list[str]:
     scale = PANEL / (highest * HEADROOM)
     base = top + 24 + PANEL
-    parts = [
-        f'<text class="panel" x="{LEFT}" y="{top + 14}">{title}, {unit.words}</text>',
+    elements = [
+        f'<text class="panel" x="{LEFT}" y="{top + 14}">{title}, {unit.label}</text>',
         f'<line class="line" x1="{LEFT}" y1="{base}" x2="{WIDTH - 8}" y2="{base}"/>',
         f'<text class="tick" x="{LEFT - 6}" y="{base + 4}">0</text>',
         (
@@ -184,55 +184,55 @@ def _panel(top: int, title: str, bars: Bars, highest: float, unit: Unit) -> list
         ),
     ]
     for group, mark in enumerate(MARKS):
-        left = LEFT + 8 + group * GROUP
-        middle = left + len(SETUPS) * SLOT / 2
-        parts.append(
+        group_x = LEFT + 8 + group * GROUP
+        middle = group_x + len(SETUPS) * SLOT / 2
+        elements.append(
             f'<text class="updates" x="{middle:.0f}" y="{base + 18}">{mark:,} updates</text>'
         )
         for slot, setup in enumerate(SETUPS):
-            value = bars.get((setup.words, mark))
+            value = bars.get((setup.title, mark))
             if value is None:
                 continue
-            x = left + slot * SLOT + (SLOT - BAR) / 2
+            x = group_x + slot * SLOT + (SLOT - BAR) / 2
             tall = max(1.0, value * scale)
-            words = f"{setup.words}, {mark:,} updates: {unit.figure(value)} {unit.words}"
-            parts += [
+            tooltip = f"{setup.title}, {mark:,} updates: {unit.figure(value)} {unit.label}"
+            elements += [
                 (
                     f'<rect class="bar" x="{x:.0f}" y="{base - tall:.1f}" width="{BAR}"'
-                    f' height="{tall:.1f}" fill="{setup.colour}"><title>{words}</title></rect>'
+                    f' height="{tall:.1f}" fill="{setup.colour}"><title>{tooltip}</title></rect>'
                 ),
                 (
                     f'<text class="figure" x="{x + BAR / 2:.0f}"'
                     f' y="{base - tall - 4:.1f}">{unit.figure(value)}</text>'
                 ),
             ]
-    return parts
+    return elements
 
 
 def alt(name: str) -> str:
-    """What the picture shows, for who does not see it: theirs, and ours on either split."""
+    """Say what the picture shows: KTH's bars, and ours on either split."""
     rows = results(KTH).get("rows", ())
-    said = []
+    sentences = []
     for title, bars in (
-        ("KTH", theirs(name)),
-        ("Ours at random", ours(name, "random", rows)),
-        ("Ours on other people", ours(name, "people", rows)),
+        ("KTH", kth_bars(name)),
+        ("Ours at random", our_bars(name, "random", rows)),
+        ("Ours on other people", our_bars(name, "people", rows)),
     ):
         unit = unit_of(name, max(bars.values(), default=0.0))
-        words = []
+        clauses = []
         for setup in SETUPS:
-            known = {
+            values = {
                 mark: value
                 for mark in MARKS
-                if (value := bars.get((setup.words, mark))) is not None
+                if (value := bars.get((setup.title, mark))) is not None
             }
-            if known:
-                each = ", ".join(
-                    f"{unit.figure(value)} after {mark:,} updates" for mark, value in known.items()
+            if values:
+                listing = ", ".join(
+                    f"{unit.figure(value)} after {mark:,} updates" for mark, value in values.items()
                 )
-                words.append(f"{setup.words}: {each}")
-        said.append(f"{title}, {unit.words}: {'; '.join(words) or 'nothing yet'}")
-    return f"Bars: {CHARTS[name].lower()}. {'. '.join(said)}."
+                clauses.append(f"{setup.title}: {listing}")
+        sentences.append(f"{title}, {unit.label}: {'; '.join(clauses) or 'nothing yet'}")
+    return f"Bars: {CHARTS[name].lower()}. {'. '.join(sentences)}."
 
 
 def figures() -> str:

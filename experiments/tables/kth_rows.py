@@ -28,14 +28,14 @@ LEVELS = ("0.50", "0.60")
 
 
 def kth_table(
-    found: Mapping[str, Any], splits: Mapping[str, str]
+    measurements: Mapping[str, Any], splits: Mapping[str, str]
 ) -> tuple[list[str], list[list[str]]]:
     """Return heads and rows: accuracy at each number of updates, and when half was reached.
 
     `splits` are the words for what was held out, none where that is the same for all.
     """
-    trained_so_far = found.get("rows", ())
-    marks = [str(mark) for mark in found.get("summary", {}).get("marks", ())]
+    trained_so_far = measurements.get("rows", ())
+    marks = [str(mark) for mark in measurements.get("summary", {}).get("marks", ())]
     marks = [mark for mark in marks if any(row["at"].get(mark) for row in trained_so_far)]
     heads = [
         *(["split"] if splits else []),
@@ -65,7 +65,7 @@ def kth_table(
             cells.append(NONE if updates is None else f"{updates:,} in {seconds:.0f} s")
         best = max(
             (point for point in row["curve"] if point["accuracy"] is not None),
-            key=lambda one: one["accuracy"],
+            key=lambda point: point["accuracy"],
         )
         last = row["curve"][-1]
         cells += [
@@ -84,8 +84,10 @@ def _share_at(point: Mapping[str, Any] | None) -> str:
 
 def kth_charts() -> str:
     """KTH's bars; ours by setup and updates, on either split."""
-    found = results(KTH)
-    ours = {(row["theirs"], row["split"]): row for row in found.get("rows", ()) if row["theirs"]}
+    measurements = results(KTH)
+    our_rows = {
+        (row["theirs"], row["split"]): row for row in measurements.get("rows", ()) if row["theirs"]
+    }
     heads = [
         "KTH's setup",
         "updates",
@@ -101,12 +103,12 @@ def kth_charts() -> str:
         setup = row["setup"]
         cells = [setup, f"{row['steps']:,}", f"{row['test_accuracy']:.2f}", f"{row['hours']:.1f} h"]
         for split in ("random", "people"):
-            mine = ours.get((setup, split), {"at": {}})
-            point = mine["at"].get(str(row["steps"]))
+            our_row = our_rows.get((setup, split), {"at": {}})
+            point = our_row["at"].get(str(row["steps"]))
             if point is None or point["accuracy"] is None:
                 cells += [NO_SUCH_MACHINE.get(setup, NOT_YET), NONE]
             else:
-                time = of_processor(clock(point["seconds"]), processors_of(found, [mine]))
+                time = of_processor(clock(point["seconds"]), processors_of(measurements, [our_row]))
                 cells += [f"**{point['accuracy']:.4f}**", time]
         rows.append(cells)
     return with_legend(table(heads, rows), "KTH's network")
@@ -118,7 +120,7 @@ def kth_rows() -> str:
 
 
 def kth_sample() -> str:
-    """The same on the published readings at hand, which one person made with one phone."""
+    """Return the trainings on the published readings, which one person made with one phone."""
     return table(*kth_table(results(KTH_SAMPLE), {}))
 
 

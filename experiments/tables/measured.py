@@ -17,7 +17,7 @@ SIGNS: Mapping[str, str] = {
     "AMD EPYC": "\N{DOUBLE DAGGER}",
     "several processors": "\N{SECTION SIGN}",
 }
-"""By the processor as Linux names it."""
+"""Signs by the processor as Linux names it."""
 SEVERAL = "several processors"
 
 
@@ -34,12 +34,14 @@ def names_of(pattern: str) -> list[str]:
     return sorted(path.name for folder in FOLDERS for path in folder.glob(pattern))
 
 
-def processors_of(found: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Where these rows of a file ran.
+def processors_of(
+    measurements: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
+) -> frozenset[str]:
+    """Return the processors of these rows of a file.
 
-    On the processor that a row names, else on that of the whole file's machine.
+    It is the processor that a row names, else that of the whole file's machine.
     """
-    usual = found.get("machine", {}).get("processor")
+    usual = measurements.get("machine", {}).get("processor")
     return frozenset(name for row in rows if (name := row.get("processor") or usual))
 
 
@@ -61,20 +63,20 @@ def of_processor(time: str, processors: frozenset[str]) -> str:
     return f"{time} {SIGNS[name]}"
 
 
-def legend(text: str, whose: str) -> str:
-    """What the signs in this text stand for, of the times of `whose`; empty without any."""
-    found = [f"{sign} {name}" for name, sign in SIGNS.items() if sign in text]
-    if not found:
+def legend(text: str, subject: str) -> str:
+    """Return what the signs in a text stand for, of the times of `subject`; empty without any."""
+    entries = [f"{sign} {name}" for name, sign in SIGNS.items() if sign in text]
+    if not entries:
         return ""
     return (
-        f"Our times of {whose}:"
-        f" {', '.join(found)}{'; compare times of one sign alone' if len(found) > 1 else ''}."
+        f"Our times of {subject}:"
+        f" {', '.join(entries)}{'; compare times of one sign alone' if len(entries) > 1 else ''}."
     )
 
 
-def with_legend(made: str, whose: str) -> str:
+def with_legend(markdown: str, subject: str) -> str:
     """A table, and below it what its signs stand for."""
-    return "\n\n".join(part for part in (made, legend(made, whose)) if part)
+    return "\n\n".join(part for part in (markdown, legend(markdown, subject)) if part)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -88,7 +90,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`1:43:51`, as the thesis writes times."""
+    """Return `1:43:51`, as the thesis writes times."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 

@@ -27,7 +27,7 @@ class Ours:
     window_ms: float | None
     """Time for a trained window, of the same kind as `seconds`."""
     processors: frozenset[str] = frozenset()
-    """Whose seconds these are."""
+    """Processors that took `seconds`."""
 
 
 @cache
@@ -36,15 +36,15 @@ def trained() -> Mapping[int, Ours]:
 
     Of several seeds the means.
     """
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    theirs = paper_table("thesis-runs")
+    runs_by_place: dict[int, list[Mapping[str, Any]]] = {}
+    thesis_runs = paper_table("thesis-runs")
     swept = results(SWEEP)
     for run in swept.get("runs", ()):
         if run["state"] == "finished":
-            for place, row in enumerate(theirs.rows):
-                if theirs.fits(row, run["settings"]):
-                    found.setdefault(place, []).append(run)
-    return {place: _mean(runs, processors_of(swept, runs)) for place, runs in found.items()}
+            for place, row in enumerate(thesis_runs.rows):
+                if thesis_runs.fits(row, run["settings"]):
+                    runs_by_place.setdefault(place, []).append(run)
+    return {place: _mean(runs, processors_of(swept, runs)) for place, runs in runs_by_place.items()}
 
 
 def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours:
@@ -59,7 +59,7 @@ def _mean(runs: Sequence[Mapping[str, Any]], processors: frozenset[str]) -> Ours
 
 
 def place_of(number: int, row: Row) -> int:
-    """Which of the 52 runs a row of a table shows.
+    """Return which of the 52 runs a row of a table shows.
 
     Equal settings, where the row names them, and equal figures.
     """
@@ -90,11 +90,11 @@ def place_of(number: int, row: Row) -> int:
 
 
 def measured(number: int, row: Row, place: int) -> Ours | None:
-    """Ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
+    """Return ours for a row: on emulated Pis, in PyTorch, or the training of the sweep."""
     if number == 21 and "Raspberry" in row["hardware"]:
         return _of_rows(
             results(PIS_TRAINED),
-            lambda one: one["hidden"] == row["hidden"] and one["workers"] == 16,
+            lambda training: training["hidden"] == row["hidden"] and training["workers"] == 16,
         )
     if number == 20:
         if row["framework"] == "PyTorch":
@@ -103,7 +103,9 @@ def measured(number: int, row: Row, place: int) -> Ours | None:
             contestant = "ours single"
         twin = _of_rows(
             twin_rows(),
-            lambda one: one["contestant"] == contestant and one["hidden"] == row["hidden"],
+            lambda training: (
+                training["contestant"] == contestant and training["hidden"] == row["hidden"]
+            ),
         )
         if twin is not None or contestant == "pytorch":
             return twin
@@ -114,32 +116,38 @@ def twin_rows() -> Mapping[str, Any]:
     """The rows of all files of the twins, a width each, and the processor of each row."""
     rows = []
     for name in names_of(TWINS):
-        found = results(name)
-        (processor,) = processors_of(found, [{}]) or [None]
+        measurements = results(name)
+        (processor,) = processors_of(measurements, [{}]) or [None]
         rows += [
             {"processor": processor, **row, "seconds": row["train_seconds"]}
-            for row in found["rows"]
+            for row in measurements["rows"]
         ]
     return {"rows": rows}
 
 
-def _of_rows(found: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]) -> Ours | None:
-    rows = [one for one in found.get("rows", ()) if fits(one)]
+def _of_rows(
+    measurements: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]
+) -> Ours | None:
+    rows = [row for row in measurements.get("rows", ()) if fits(row)]
     if not rows:
         return None
     windows = [
-        1000 * one["seconds"] / _epochs(one["epochs"]) / WINDOWS_HERE
-        for one in rows
-        if one.get("epochs")
+        1000 * row["seconds"] / _epochs(row["epochs"]) / WINDOWS_HERE
+        for row in rows
+        if row.get("epochs")
     ]
-    accuracy, seconds = (fmean(one[key] for one in rows) for key in ("accuracy", "seconds"))
+    accuracy, seconds = (fmean(row[key] for row in rows) for key in ("accuracy", "seconds"))
     return Ours(
-        accuracy, None, seconds, fmean(windows) if windows else None, processors_of(found, rows)
+        accuracy,
+        None,
+        seconds,
+        fmean(windows) if windows else None,
+        processors_of(measurements, rows),
     )
 
 
-def _epochs(said: int | Sequence[float]) -> int:
-    """How many: a run on Pis has the speed of each epoch instead."""
-    if isinstance(said, int):
-        return said
-    return len(said)
+def _epochs(epochs: int | Sequence[float]) -> int:
+    """Count the epochs: a run on Pis has the speed of each instead."""
+    if isinstance(epochs, int):
+        return epochs
+    return len(epochs)

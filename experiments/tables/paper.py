@@ -19,7 +19,7 @@ class PaperTable:
     place: str
     rows: Sequence[Row]
     settings: Mapping[str, Mapping[str, Any]]
-    """By column: the `key` of a training that it stands for, with the `default` of a training that
+    """Settings by column: the `key` of a training that it names, with the `default` of one that
     does not set it, and what a row means that has null there (`empty`)."""
 
     def fits(self, row: Row, settings: Mapping[str, Any]) -> bool:

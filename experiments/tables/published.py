@@ -43,14 +43,14 @@ from experiments.tables.paper import Row, paper_table
 DOCS = ROOT / "docs"
 EPOCHS_THERE = 250
 WINDOWS_THERE = 7352
-"""Of the thesis's printed configuration: what its time for a window is computed with."""
+"""Windows of the thesis's printed configuration, for its time a window."""
 MILLION = 1_000_000
 PIS = (1, 2, 4, 8, 16)
 PIS_DREW = "pis-pi.json"
 
 
 def network_of(run: Row) -> str:
-    """`3 plain`, `4 x 4`."""
+    """Return the layers, such as `3 plain` or `4 x 4`."""
     deep = run["deep_layers"]
     cells = run["residual_layers"]
     if cells:
@@ -63,10 +63,10 @@ MACHINES = ("device", "hardware", "framework")
 
 def thesis_table(name: str) -> str:
     """One of Tables 6 to 21: each row with ours."""
-    found = paper_table(name)
+    printed_table = paper_table(name)
     runs = paper_table("thesis-runs").rows
-    number = int(found.place.removeprefix("Table "))
-    has = {column for row in found.rows for column in row}
+    number = int(printed_table.place.removeprefix("Table "))
+    has = {column for row in printed_table.rows for column in row}
     figures = [
         figure for column, figure in (("accuracy", "accuracy"), ("f1", "F1")) if column in has
     ]
@@ -79,57 +79,63 @@ def thesis_table(name: str) -> str:
     ]
     heads += [*(f"thesis: {figure}" for figure in figures), f"ours: {figures[0]}", *figures[1:]]
     rows = []
-    for row in found.rows:
+    for row in printed_table.rows:
         place = place_of(number, row)
         run = runs[place]
         cells = [network_of(run), directions_of(run), str(row["hidden"])]
         cells += [f"{row['learning_rate']:g}"] if "learning_rate" in has else []
         cells += [str(row[column]) for column in MACHINES if column in row][:1]
-        theirs = {
+        thesis_figures = {
             "accuracy": share(row.get("accuracy")),
             "F1": share(row.get("f1")),
             "time": row["time"],
         }
-        theirs["ms a window"] = _window_ms_there(row)
-        mine = _ours(measured(number, row, place))
-        rows.append([*cells, *(theirs[figure] for figure in figures), *_shown(mine, figures)])
+        thesis_figures["ms a window"] = _window_ms_there(row)
+        our_figures = _figures_of(measured(number, row, place))
+        rows.append(
+            [
+                *cells,
+                *(thesis_figures[figure] for figure in figures),
+                *_cells_of(our_figures, figures),
+            ]
+        )
     return table(heads, rows)
 
 
 def directions_of(run: Row) -> str:
-    """`2` also where the thesis does not say."""
+    """Return the directions: `2` also where the thesis does not say."""
     if run["bidirectional"] is False:
         return "1"
     return "2"
 
 
 def _window_ms_there(row: Row) -> str:
-    """No figure of the Pis: the thesis does not say what an epoch was for them."""
+    """Return no figure of the Pis: the thesis does not say what an epoch was for them."""
     if "Raspberry" in str(row.get("hardware")):
         return NONE
     return f"{1000 * row['seconds'] / EPOCHS_THERE / WINDOWS_THERE:.2f}"
 
 
-def _ours(ours: Ours | None) -> Mapping[str, str]:
-    if ours is None:
+def _figures_of(measurement: Ours | None) -> Mapping[str, str]:
+    if measurement is None:
         return {}
-    if ours.window_ms is None:
+    if measurement.window_ms is None:
         window = NONE
     else:
-        window = f"{ours.window_ms:.2f}"
-    time = of_processor(clock(ours.seconds), ours.processors)
+        window = f"{measurement.window_ms:.2f}"
+    time = of_processor(clock(measurement.seconds), measurement.processors)
     return {
-        "accuracy": share(ours.accuracy),
-        "F1": share(ours.f1),
+        "accuracy": share(measurement.accuracy),
+        "F1": share(measurement.f1),
         "time": time,
         "ms a window": window,
     }
 
 
-def _shown(mine: Mapping[str, str], figures: Sequence[str]) -> list[str]:
+def _cells_of(our_figures: Mapping[str, str], figures: Sequence[str]) -> list[str]:
     """Cells of ours: the first one bold, or a mark that nothing was measured."""
-    first, *others = (mine.get(figure, NONE) for figure in figures)
-    return [f"**{first}**" if mine else NOT_YET, *others]
+    first, *later_cells = (our_figures.get(figure, NONE) for figure in figures)
+    return [f"**{first}**" if our_figures else NOT_YET, *later_cells]
 
 
 def twins() -> str:
@@ -139,29 +145,34 @@ def twins() -> str:
     """
     rows = []
     for name in names_of(TWINS):
-        found = results(name)
-        for contestant, said in found["summary"].items():
-            mine = [row for row in found["rows"] if row["contestant"] == contestant]
-            over = said.get("time_over_ours")
+        measurements = results(name)
+        for contestant, summary in measurements["summary"].items():
+            contestant_rows = [
+                row for row in measurements["rows"] if row["contestant"] == contestant
+            ]
+            over = summary.get("time_over_ours")
             rows.append(
                 (
-                    mine[0]["hidden"],
+                    contestant_rows[0]["hidden"],
                     [
                         contestant,
-                        str(mine[0]["hidden"]),
-                        share(said["mean_accuracy"]),
-                        of_processor(f"{said['seconds']:.0f} s", processors_of(found, mine)),
+                        str(contestant_rows[0]["hidden"]),
+                        share(summary["mean_accuracy"]),
+                        of_processor(
+                            f"{summary['seconds']:.0f} s",
+                            processors_of(measurements, contestant_rows),
+                        ),
                         NONE if over is None else f"{over:.2f}",
                     ],
                 )
             )
     if not rows:
         return ""
-    made = table(
+    markdown = table(
         ["contestant", "units", "accuracy", "seconds", "time over ours"],
         [row for _, row in sorted(rows)],
     )
-    return f"### Alone and distributed\n\n{with_legend(made, 'the twins')}"
+    return f"### Alone and distributed\n\n{with_legend(markdown, 'the twins')}"
 
 
 def thesis_grid() -> str:
@@ -173,21 +184,25 @@ def thesis_grid() -> str:
             settings = (network_of(run), directions_of(run), run["hidden"], run["learning_rate"])
             trainings.setdefault(settings, {})[run["device"]] = place
     rows = []
-    for settings, places in sorted(trainings.items(), key=lambda one: _order(one[0])):
+    for settings, places in sorted(trainings.items(), key=lambda entry: _order(entry[0])):
         layers, directions, hidden, rate = settings
-        theirs: list[str] = []
+        thesis_cells: list[str] = []
         numbers: set[str] = set()
         for device in ("Xeon", "GPU"):
             if device in places:
                 run = runs[places[device]]
                 numbers |= {*_tables_of(run)}
-                theirs += [_accuracy_of(run), _times_of(run)]
+                thesis_cells += [_accuracy_of(run), _times_of(run)]
             else:
-                theirs += [NONE, NONE]
-        mine = _ours(trained().get(next(iter(places.values()))))
-        known = ",".join(sorted(numbers & {str(one) for one in range(6, 20)}, key=int))
-        shown = _shown(mine, ["accuracy", "F1", "time"])
-        rows.append([layers, directions, str(hidden), f"{rate:g}", known, *theirs, *shown])
+                thesis_cells += [NONE, NONE]
+        our_figures = _figures_of(trained().get(next(iter(places.values()))))
+        table_numbers = ",".join(
+            sorted(numbers & {str(number) for number in range(6, 20)}, key=int)
+        )
+        our_cells = _cells_of(our_figures, ["accuracy", "F1", "time"])
+        rows.append(
+            [layers, directions, str(hidden), f"{rate:g}", table_numbers, *thesis_cells, *our_cells]
+        )
     heads = ["layers", "directions", "units", "rate", "tables", "Xeon: accuracy", "time"]
     heads += ["GPU: accuracy", "time", "ours: accuracy", "F1", "time"]
     return with_legend(table(heads, rows), "Tables 6 to 19")
@@ -223,7 +238,7 @@ def table_with_legend(name: str) -> str:
 
 def pi_seconds() -> str:
     """Table 5 beside our emulated Pis."""
-    ours = {
+    our_seconds = {
         row["workers"]: row["seconds_to_million_points"]
         for row in results(PIS_DREW).get("rows", ())
     }
@@ -236,11 +251,11 @@ def pi_seconds() -> str:
         millions = row["samples"] // MILLION
         cells = [str(millions)]
         for pis in PIS:
-            theirs = row[f"seconds_{pis}"]
-            mine = ours.get(pis, {}).get(str(millions))
+            thesis_seconds = row[f"seconds_{pis}"]
+            measured_seconds = our_seconds.get(pis, {}).get(str(millions))
             cells += [
-                "N/A" if theirs is None else f"{theirs:.2f} s",
-                NOT_YET if mine is None else f"**{mine:.1f} s**",
+                "N/A" if thesis_seconds is None else f"{thesis_seconds:.2f} s",
+                NOT_YET if measured_seconds is None else f"**{measured_seconds:.1f} s**",
             ]
         rows.append(cells)
     (processor,) = processors_of(results(PIS_DREW), [{}]) or ["none yet"]
@@ -266,7 +281,7 @@ PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "cross-validated": ("results.md", cross_validated),
     "modes-compared": ("results.md", modes),
 }
-"""By the name in the page's marks: the page, and what makes the part."""
+"""The page and what makes the part, by the name in the page's marks."""
 
 
 def pages() -> dict[str, str]:
@@ -274,9 +289,9 @@ def pages() -> dict[str, str]:
 
     Raises ValueError for a page without the marks of a part.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, (page, part) in PARTS.items():
-        text = found.get(page) or (DOCS / page).read_text(encoding="utf-8")
+        text = texts.get(page) or (DOCS / page).read_text(encoding="utf-8")
         begin = f"<!-- {name}: made by experiments/tables/published.py -->\n\n"
         end = "\n\n<!-- end -->"
         marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
@@ -284,13 +299,13 @@ def pages() -> dict[str, str]:
             raise ValueError(
                 f"docs/{page}: expected a line {begin.strip()!r} and below it {end.strip()!r}"
             )
-        made = begin + part() + end
-        found[page] = marked.sub(made.replace("\\", r"\\"), text, count=1)
-    return {**found, **{f"images/{name}.svg": chart(name) for name in CHARTS}}
+        section = begin + part() + end
+        texts[page] = marked.sub(section.replace("\\", r"\\"), text, count=1)
+    return {**texts, **{f"images/{name}.svg": chart(name) for name in CHARTS}}
 
 
 def stale() -> dict[str, str]:
-    """Those that are not up to date, as they should be."""
+    """Return pages that are not up to date, as they should be."""
     return {
         name: text
         for name, text in pages().items()
@@ -307,8 +322,8 @@ def main() -> int:
         "--write", action="store_true", help="write the pages instead of comparing them"
     )
     write = parser.parse_args().write
-    found = stale()
-    for name, text in found.items():
+    stale_pages = stale()
+    for name, text in stale_pages.items():
         if write:
             (DOCS / name).write_text(text, encoding="utf-8")
         else:
@@ -316,7 +331,7 @@ def main() -> int:
                 f"docs/{name}: not up to date - run python -m experiments.tables.published --write",
                 error=True,
             )
-    if found and not write:
+    if stale_pages and not write:
         return 1
     return 0
 

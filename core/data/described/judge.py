@@ -56,7 +56,7 @@ class Judge:
 
     def _said(self, one: Implausible) -> str:
         """Return what is wrong, and which other units would make a mean length plausible."""
-        said = f"{one.name}: {one.whose}: {one.wrong}"
+        said = f"{one.name}: {one.recording}: {one.wrong}"
         sensor = next(
             (each for each in signals_of(self._form).judged if each.name == one.name), None
         )

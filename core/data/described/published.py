@@ -48,7 +48,7 @@ class Hapt(Reader):
     settings = ("window_steps", "window_stride", "filters")
 
     @staticmethod
-    def wanted(names: Sequence[str]) -> tuple[str, ...]:
+    def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
         """The files that decide the result: recordings, labels, and what is refused."""
         lists = (ACTIVITIES, TEST_LIST)
         return tuple(name for name in names if name.startswith(Hapt.marker) or name in lists)
