@@ -123,6 +123,46 @@ class Child(subprocess.Popen[bytes]):
             super().__exit__(kind, problem, trace)
 
 
+@dataclass(frozen=True)
+class FinishedProcess:
+    """What a short program has written, and its exit code."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def last_error(self) -> str:
+        """The last line of standard error, or the exit code."""
+        lines = self.errors.strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.code}"
+
+
+def finished(
+    command: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: str | Path | None = None,
+    seconds: float | None = None,
+) -> FinishedProcess:
+    """Run a short program, which reads nothing, to its end.
+
+    Raises OSError where it cannot be started, subprocess.TimeoutExpired after `seconds`.
+    """
+    process = subprocess.run(
+        command,
+        env=None if environment is None else dict(environment),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
+    return FinishedProcess(process.returncode, process.stdout, process.stderr)
+
+
 def dies_with_parent(and_then: Callable[[], None] | None = None) -> Callable[[], None]:
     """Return a `preexec_fn` after which the child gets SIGKILL as soon as this process is gone.
 

@@ -3,13 +3,13 @@
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.ground.waiting import until
+
 _PROBE_SECONDS = 1.0
 """How long to try: a caller of `held_by` holds the lock for an instant too."""
-_PAUSE_SECONDS = 0.02
 
 
 class LockHeldError(Exception):
@@ -27,13 +27,10 @@ class FileLock:
         """Take the lock. Raises LockHeldError when another process has it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + _PROBE_SECONDS
-        while not could_take(self._descriptor):
-            if time.monotonic() > deadline:
-                pid = _read_pid(self._descriptor)
-                os.close(self._descriptor)
-                raise LockHeldError(path, pid)
-            time.sleep(_PAUSE_SECONDS)
+        if not until(lambda: could_take(self._descriptor), _PROBE_SECONDS):
+            pid = _read_pid(self._descriptor)
+            os.close(self._descriptor)
+            raise LockHeldError(path, pid)
         os.truncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -53,13 +50,10 @@ def held_by(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        deadline = time.monotonic() + _PROBE_SECONDS
-        while not could_take(descriptor):
-            pid = _read_pid(descriptor)
-            if pid is not None or time.monotonic() > deadline:
-                return pid
-            time.sleep(_PAUSE_SECONDS)  # taken a moment ago, not signed yet
-        return None
+        # A lock that was taken a moment ago is not signed yet.
+        if until(lambda: could_take(descriptor) or _read_pid(descriptor), _PROBE_SECONDS) is True:
+            return None
+        return _read_pid(descriptor)
     finally:
         os.close(descriptor)
 

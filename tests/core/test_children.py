@@ -9,7 +9,7 @@ from signal import Signals
 
 import pytest
 
-from core.ground.children import Child, EndRequest
+from core.ground.children import Child, EndRequest, finished
 from tests.hang import HANG_SECONDS
 
 READY = "print('ready', flush=True); import time; time.sleep(60)"
@@ -94,3 +94,10 @@ def test_a_child_of_another_thread_outlives_the_thread() -> None:
     thread.join()
     with children[0] as child, pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.2)
+
+
+def test_a_short_program_is_run_to_its_end_and_reads_nothing() -> None:
+    program = "import sys; print(len(sys.stdin.read())); print('a\\nno room', file=sys.stderr)"
+    ended = finished([sys.executable, "-c", f"{program}; sys.exit(3)"])
+    assert (ended.code, ended.output, ended.last_error) == (3, "0\n", "no room")
+    assert finished([sys.executable, "-c", "import sys; sys.exit(3)"]).last_error == "exit code 3"
