@@ -128,8 +128,8 @@ class CommandResult:
     @property
     def last_lines(self) -> tuple[str, ...]:
         """The last lines of stderr, or of stdout where stderr is empty."""
-        said = self.stderr.strip() or self.text.strip()
-        return tuple(said.splitlines()[-_LAST_LINES:])
+        output = self.stderr.strip() or self.text.strip()
+        return tuple(output.splitlines()[-_LAST_LINES:])
 
 
 Following = tuple[Callable[[], bytes | None], Callable[[], int]]
@@ -164,7 +164,7 @@ class Connector(ABC):
 
     def run(
         self,
-        words: Words,
+        command_line: Words,
         *,
         deadline_seconds: float = 30.0,
         stdin: bytes | None = None,
@@ -180,17 +180,17 @@ class Connector(ABC):
         with `into` it goes there instead, and more than `kept_bytes` end the command. Raises
         NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
-        words = checked(words)
-        command = quoted(*words)
-        kept = Kept(kept_bytes, into)
-        said = Kept(KEPT_ERROR_BYTES)
+        command_line = checked(command_line)
+        command = quoted(*command_line)
+        output = Kept(kept_bytes, into)
+        errors = Kept(KEPT_ERROR_BYTES)
         prefix = as_account([], root=root, user=user)
         self.open()
         begun = time.monotonic()
         try:
-            code = self._run(prefix, words, stdin or b"", deadline_seconds, kept, said)
+            code = self._run(prefix, command_line, stdin or b"", deadline_seconds, output, errors)
         except NodeUnreachableError as error:
-            error.printed = kept.content()
+            error.printed = output.content()
             raise
         except NotKeptError as error:
             raise NodeOutputError(
@@ -202,12 +202,14 @@ class Connector(ABC):
                 f" `{shortened(command)}`"
             )
         seconds = time.monotonic() - begun
-        stderr = said.content().decode("utf-8", errors="replace")
-        return CommandResult(command, code, kept.content(), stderr, seconds, kept.left_out_bytes)
+        stderr = errors.content().decode("utf-8", errors="replace")
+        return CommandResult(
+            command, code, output.content(), stderr, seconds, output.left_out_bytes
+        )
 
     def stream(
         self,
-        words: Words,
+        command_line: Words,
         on_line: Callable[[str], None],
         *,
         root: bool = False,
@@ -221,7 +223,7 @@ class Connector(ABC):
         The command ends with the call. Raises NodeUnreachableError.
         """
         rest = b""
-        with self._following(as_account([], root=root, user=user), checked(words)) as (
+        with self._following(as_account([], root=root, user=user), checked(command_line)) as (
             next_bytes,
             end,
         ):
@@ -274,13 +276,13 @@ class Connector(ABC):
     def _run(
         self,
         prefix: list[str],
-        words: list[str],
+        command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        kept: Kept,
-        said: Kept,
+        output: Kept,
+        errors: Kept,
     ) -> int | None:
-        """Run a command, its stdout to `kept` and its stderr to `said`.
+        """Run a command, its stdout to `output` and its stderr to `errors`.
 
         The result is None where the command's deadline ended it.
 
@@ -293,7 +295,9 @@ class Connector(ABC):
         """Write a file; `how` as `run` takes it."""
 
     @abstractmethod
-    def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:
+    def _following(
+        self, prefix: list[str], command_line: list[str]
+    ) -> AbstractContextManager[Following]:
         """A command with both of its streams in one; it ends with the context."""
 
 

@@ -94,9 +94,9 @@ def _read(path: Path | None) -> dict[str, str]:
         return {}
     try:
         with path.open("rb") as file:
-            found = parsed_json(file.read(MOST_BYTES))
+            keys = parsed_json(file.read(MOST_BYTES))
     except (OSError, ValueError) as problem:
         raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
-    if not isinstance(found, dict) or not all(map(is_key, found.values())):
+    if not isinstance(keys, dict) or not all(map(is_key, keys.values())):
         raise ClusterError(f"{path}: expected a public key of WireGuard for each node")
-    return found
+    return keys

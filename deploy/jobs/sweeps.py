@@ -64,7 +64,7 @@ def refuse_on_nodes(request: SweepRequest) -> None:
     """Raise UsageError for what only a cluster on one host can do."""
     keys = {key for choice in request.sweep.choices for key in choice.settings}
     if request.sweep.search is not None:
-        keys |= {one.key for one in request.sweep.search.space}
+        keys |= {dimension.key for dimension in request.sweep.search.space}
     varied = sorted(key for key in keys if key.startswith(SHARED_KEYS))
     if varied:
         if varied[0] == "jobs.train.app":
@@ -79,8 +79,8 @@ def refuse_on_nodes(request: SweepRequest) -> None:
 
 def answering(fleet: Fleet, nodes: Sequence[str]) -> list[str]:
     """Return the nodes that answer: a sweep begins without the others."""
-    found = fleet.each(lambda node: node.open(), nodes)
-    return [name for name in nodes if not isinstance(found[name], ClusterError)]
+    answers = fleet.each(lambda node: node.open(), nodes)
+    return [name for name in nodes if not isinstance(answers[name], ClusterError)]
 
 
 def begin_on_workers(

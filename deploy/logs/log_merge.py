@@ -67,10 +67,10 @@ class DatedLog:
         elif line is not None:
             self._seconds = line.seconds
         if self._seconds is None:
-            known = came
+            stamp = came
         else:
-            known = self._seconds
-        return Entry(known, self.name, text, self._run, line)
+            stamp = self._seconds
+        return Entry(stamp, self.name, text, self._run, line)
 
 
 def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
@@ -109,11 +109,11 @@ class Interleaver:
         if not ripe:
             return []
         last = max(ripe)
-        taken = [entry for _, entry in self._waiting if entry.seconds <= last]
+        due = [entry for _, entry in self._waiting if entry.seconds <= last]
         self._waiting = [
             (arrived, entry) for arrived, entry in self._waiting if entry.seconds > last
         ]
-        return in_order(taken)
+        return in_order(due)
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class Shown:
             + f".{milliseconds % 1000:03d}"
         )
         if entry.line is None:
-            shown = entry.text
+            text = entry.text
         else:
-            shown = entry.line.shown
-        lines = (line.removesuffix("\r") for line in shown.split("\n"))
+            text = entry.line.shown
+        lines = (line.removesuffix("\r") for line in text.split("\n"))
         return "\n".join(
             f"{clock} {one_line(entry.source):<{self.width}} | {visible(line)}" for line in lines
         )

@@ -71,7 +71,7 @@ def targets(inventory: "Inventory") -> str:
     are labels of the metrics themselves, because the coordinator reports on all workers.
     """
     tasks = inventory.tasks()
-    return _targets(inventory, ((one.metrics_address, one.node, one.name) for one in tasks))
+    return _targets(inventory, ((task.metrics_address, task.node, task.name) for task in tasks))
 
 
 def service_targets(inventory: "Inventory") -> str:

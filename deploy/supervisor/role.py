@@ -49,8 +49,8 @@ def last_words(line: str, role: str, address: str, return_code: int) -> str:
             line = line[foreign.end() :]
         else:
             line = line.partition("\n")[0]
-    for own in (f"{role} {address}: ", f"{role}: "):
-        line = line.removeprefix(own)
+    for prefix in (f"{role} {address}: ", f"{role}: "):
+        line = line.removeprefix(prefix)
     return line
 
 
@@ -94,7 +94,7 @@ class Role:
         self._restarts = -1
         self._wake = asyncio.Event()
         self._stopping = self._fenced = self._restarting = False
-        self._held = plan.held
+        self._held = plan.on_hold
 
     async def keep(self) -> None:
         """Run the role until `stop`: start its process, wait for its end, decide, again."""

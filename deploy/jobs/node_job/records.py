@@ -74,9 +74,10 @@ class JobsRoot:
         except (OSError, UnicodeDecodeError):
             order = []
         places = {name: number for number, name in enumerate(order)}
-        there = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
+        job_paths = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
         return [
-            JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))
+            JobFolder(path)
+            for path in sorted(job_paths, key=lambda path: places.get(path.name, -1))
         ]
 
 
@@ -155,7 +156,7 @@ class JobRecord:
     @classmethod
     def from_json(cls, content: Any) -> "JobRecord":
         """Parse untrusted content. Raises ValueError unless it is what `to_json` makes."""
-        names = [one.name for one in fields(cls)]
+        names = [attribute.name for attribute in fields(cls)]
         if not isinstance(content, dict) or not content.keys() <= set(names):
             raise ValueError("expected the fields of a job's record and no others")
         values = {name: _checked(name, content.get(name)) for name in names}
