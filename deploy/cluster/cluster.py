@@ -65,7 +65,7 @@ class ManagedCluster:
 
     @property
     def lines_of_nodes_gone(self) -> tuple[str, ...]:
-        """What stops on nodes that were taken out before their reset: a line, or none."""
+        """A line about nodes that were removed before their reset, or none."""
         gone = ",".join(self.nodes_gone())
         if not gone:
             return ()
@@ -84,7 +84,7 @@ class ManagedCluster:
         )
 
     def forget_nodes(self, names: Sequence[str]) -> None:
-        """These nodes were reset."""
+        """Forget nodes that were reset."""
         if self._nodes_file.exists():
             self.remember_nodes(but=names)
 

@@ -31,7 +31,7 @@ SILENCE_SECONDS = 120
 keepalives and never looks for an answer, and TCP by itself tries on for a quarter of an hour. An
 upload may wait half a minute for a slow card."""
 GRACE_SECONDS = 5
-"""After its deadline a command is asked to end, and killed so much later."""
+"""Time between the deadline, when a command is asked to end, and its kill."""
 
 LONGEST_LINE_BYTES = 4000
 """A longer command line goes through the input of a short one."""

@@ -33,7 +33,7 @@ class Kept:
 
     @property
     def left_out_bytes(self) -> int:
-        """What came and is not kept."""
+        """The bytes that came and are not kept."""
         if self._into is not None:
             return 0
         return self._bytes - len(self._head) - min(len(self._tail), self._half_bytes)
@@ -58,7 +58,7 @@ class Kept:
             del self._tail[: len(self._tail) - self._half_bytes]
 
     def content(self) -> bytes:
-        """Both halves, with a line between them where something is missing."""
+        """Return both halves, with a line between them where something is missing."""
         left_out = self.left_out_bytes
         if self._tail:
             tail = bytes(self._tail[-self._half_bytes :])
@@ -75,8 +75,8 @@ DEADLINE_CODES = frozenset({124, 137})
 """Exit codes of coreutils' `timeout`: 124, or 137 after SIGKILL."""
 
 KEPT_BYTES = 8 << 20
-"""How much of a command's output is kept, half of it the beginning and half the end: no node may
-fill our memory."""
+"""Output of a command that is kept, half of it the beginning and half the end: no node may fill
+our memory."""
 KEPT_ERROR_BYTES = 256 << 10
 LINE_BYTES = 1 << 20
 """A longer line of a stream is passed on in pieces."""
@@ -90,7 +90,7 @@ class NodeUnreachableError(ClusterError):
     """No connection or no login. The message names the node, the cause and the remedy."""
 
     printed = b""
-    """What a command printed before its connection broke."""
+    """Output of a command before its connection broke."""
 
 
 class NodeDeadlineError(ClusterError):
@@ -133,8 +133,8 @@ class CommandResult:
 
 
 Following = tuple[Callable[[], bytes | None], Callable[[], int]]
-"""What a followed command printed next: None for nothing yet, no bytes at its end; and its return
-code then."""
+"""Bytes that a followed command printed next: None for nothing yet, no bytes at its end; and its
+return code then."""
 
 
 class Connector(ABC):

@@ -194,7 +194,7 @@ def why_no_ssh(error: BaseException, connect_seconds: float) -> str | None:
 
 
 def until_not_busy(log_in: Callable[[], T]) -> T:
-    """What `log_in` returns; a busy server is asked again.
+    """Log in; a busy server is asked again.
 
     Raises the last error, or one that has another cause.
     """

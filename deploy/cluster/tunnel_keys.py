@@ -12,7 +12,7 @@ from core.errors import ClusterError, reason_of
 from core.json_file import parsed_json
 
 FILE = "wireguard_keys.json"
-"""In the cluster's state folder."""
+"""File in the cluster's state folder."""
 IN_CLEAR = (
     "plain: TensorFlow, NFS and metrics cross the switch in clear; `transport: wireguard` in the"
     " inventory encrypts them"

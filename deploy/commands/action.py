@@ -16,8 +16,8 @@ from deploy.common.project import environment_for_any_folder, module_command
 CONTRACT = frozenset(
     {ExitCode.DONE, ExitCode.FAILED, ExitCode.BAD_USAGE, ExitCode.DEGRADED, ExitCode.CANCELLED}
 )
-"""What a script may meet (docs/commands.md). The other codes are between role processes and their
-supervisor."""
+"""Exit codes that a script may meet (docs/commands.md). The other codes are between role
+processes and their supervisor."""
 
 Given = TypeVar("Given", bound=ActionFlags)
 

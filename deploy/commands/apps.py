@@ -111,7 +111,7 @@ def _memory(inventory: "Inventory", flags: CheckAppFlags) -> Mapping[str, int]:
 
 
 def memory_here() -> Mapping[str, int]:
-    """Bytes of memory of this machine, which is the whole of a cluster on it."""
+    """Return the bytes of memory of this machine, which is the whole of a cluster on it."""
     import psutil
 
     from core.inventory.schema import THIS_MACHINE

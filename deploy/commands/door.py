@@ -39,9 +39,9 @@ _MEANT = {
         "--prompt-for-sudo-password: the account needs sudo without a password"
     ),
 }
-"""By the first name that Fabric or invoke gives a flag."""
+"""Remedies by the first name that Fabric or invoke gives a flag."""
 _ALLOWED = frozenset({"collection", "debug", "no-dedupe", "search-root", "help", "list"})
-"""How the commands are found and called, which does not change what they do."""
+"""Flags that find and call the commands and do not change what they do."""
 
 
 def namespace(program: Any) -> Collection:

@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 """The values of a flag that may be repeated."""
 
 Read = Callable[[str, str], Any]
-"""From a flag and its text to the value. Raises UsageError."""
+"""Reader of a flag and its text into the value. Raises UsageError."""
 
 MOST = 10**15
 """The largest number of a flag that has no limit of its own."""

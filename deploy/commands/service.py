@@ -37,7 +37,7 @@ END_SECONDS = 20.0
 LAST_PORT = 65_535
 MOST_MEGABYTES = 1 << 20
 EXPORT = "export"
-"""In a run's folder: what `--run` serves."""
+"""Folder in a run that `--run` serves."""
 MANAGE = "recognise.service.manage"
 MODEL = "har"
 """Name of the served model where none is given."""

@@ -125,7 +125,7 @@ def say_forecast(
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many places from 0 to count - 1, the first and the last among them."""
+    """Return at most `most` places from 0 to count - 1, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(at * (count - 1) / (most - 1)) for at in range(most)})

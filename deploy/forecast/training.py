@@ -29,7 +29,7 @@ COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
 time."""
 CALL_SECONDS = 0.002
-"""What an update costs the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
+"""Time of an update on the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
 and so does a worker between two updates of its own."""
 _BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
 """Megabytes of memory that boards have."""
@@ -96,7 +96,7 @@ def forecast(
 
 
 def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemory:
-    """Anonymous bytes of one process of each role."""
+    """Return the anonymous bytes of one process of each role."""
     vector = 4 * (step.parameters + step.statistics)
     if isinstance(train.slots, int):
         pieces = train.slots
@@ -127,7 +127,7 @@ def node_memory(
 
 
 def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
-    """Bytes over one worker's link for one batch of the training, both ways."""
+    """Return the bytes over one worker's link for one batch of the training, both ways."""
     facts = MODES[train.mode]
     if not facts.needs_roles():
         return 0
@@ -138,7 +138,7 @@ def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
 
 
 def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> float:
-    """Seconds that the slowest of `workers` machines like this one computes for one update.
+    """Return the seconds of one update on the slowest of `workers` machines like this one.
 
     The gradient of a piece takes the seconds of the measured gradients over their waves of pieces,
     times its share of the examples; a worker computes as many pieces side by side as it has cores.
@@ -210,7 +210,7 @@ _OF_STEP = (
     "step_seconds",
     "gradient_seconds",
 )
-"""What the JSON has of the measured step."""
+"""Fields of the measured step in the JSON."""
 
 
 def forecast_json(step: MeasuredStep, prediction: TrainingForecast) -> Mapping[str, object]:

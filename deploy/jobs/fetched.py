@@ -23,7 +23,7 @@ from core.json_file import json_object
 from deploy.jobs.submissions import Submission
 
 CLOCKS_APART = timedelta(minutes=5)
-"""How far the clock of a node may be behind ours; `fab deploy check` refuses more than a minute."""
+"""Time that a node's clock may be behind ours; `fab deploy check` refuses more than a minute."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _MINUTE = "%Y%m%dT%H%M"
 _NAME = re.compile(r"(?P<stamp>[0-9]{8}T[0-9]{6}Z)-(?P<job>[a-z]+)(-[0-9]{1,3})?")

@@ -115,14 +115,14 @@ class JobRestartPolicy:
 
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
-"""For writing the result so far: a coordinator that hangs reacts to SIGKILL alone."""
+"""Time to write the result so far: a coordinator that hangs reacts to SIGKILL alone."""
 
 RUN_FILE_VARIABLE = "PSCLUSTER_RUN_FILE"
 """Names the file into which a coordinator writes the absolute path of its run folder."""
 
 
 _RESUMED_BY = {"train": "job train", "cv": "job cv", "sweep": "sweep {run}/sweep.yaml"}
-"""What a person types to resume a run, by its job."""
+"""Command that resumes a run, by its job."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class JobProcess:
     resumable: bool = True
     typed_folder: Callable[[str], str] = str
     cage: Cage | None = None
-    """What the process enters before it runs the command line; a person's own job has none."""
+    """Cage that the process enters before it runs the command line; a person's own job has none."""
 
     @property
     def run_to_resume(self) -> str:

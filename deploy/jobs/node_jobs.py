@@ -47,7 +47,7 @@ KEPT_JOBS = 50
 
 _SUBMIT_SECONDS = 60.0
 _SEND_SECONDS = 600.0
-"""For an app of 64 MiB over the slowest link."""
+"""Time for an app of 64 MiB over the slowest link."""
 _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
@@ -124,7 +124,7 @@ class NodeJobs:
         return folder.id
 
     def records(self) -> list[JobRecord]:
-        """Every job of the node, the oldest first."""
+        """Return every job of the node, the oldest first."""
         # As the account: it reads its own files, and root would follow its links.
         environment = ["env", f"PYTHONPATH={self.places.release}", "PYTHONSAFEPATH=1"]
         report = [
@@ -317,7 +317,7 @@ class NodeJobs:
             raise
 
     def _send(self, app: AppFiles, folder: JobFolder) -> None:
-        """As the account, whose folder it is: root would follow its links."""
+        """Send as the account, whose folder it is: root would follow its links."""
         try:
             self._node.put(
                 pack(app),
@@ -373,7 +373,7 @@ def begin(node: Connector, folder: JobFolder) -> CommandResult:
 
 
 def _records(stdout: bytes) -> list[JobRecord]:
-    """What `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
+    """Parse what `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
     content = parsed_json(stdout)
     if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
         raise ValueError("expected the report of jobs")

@@ -29,8 +29,8 @@ from deploy.jobs.request import RESUMABLE, needs_data, roles_of
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
-"""In the folder of the runs: the identity of the pod job that has the cluster, until it ends in
-order."""
+"""File in the folder of the runs: the identity of the pod job that has the cluster, until it ends
+in order."""
 LOCK = ".pod-job-lock"
 """The lock of the pod job that runs. Kubernetes replaces a pod whose node it cannot reach, which
 may still run there."""
@@ -184,7 +184,7 @@ def _saying(job: str) -> Callable[[str], None]:
 
 
 def _text(path: Path) -> str | None:
-    """What a small file says; None without one."""
+    """Read a small file; None without one."""
     try:
         with path.open("rb") as file:
             return file.read(MOST_BYTES).decode().strip()

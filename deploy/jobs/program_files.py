@@ -10,9 +10,9 @@ from core.errors import ClusterError, UsageError
 from deploy.common.archives import tar_of
 
 ARCHIVE = "program.tar.gz"
-"""In the job's folder on the node."""
+"""File in the job's folder on the node."""
 FOLDER = "program"
-"""In the archive, and in the job's folder."""
+"""Folder in the archive, and in the job's folder."""
 MOST_FILES = 2000
 MOST_BYTES = 64 << 20
 _LEFT_OUT = frozenset({"__pycache__", "runs", "node_modules"})

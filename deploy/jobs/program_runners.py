@@ -48,7 +48,7 @@ def program_tasks(
     environments: Mapping[str, str] = MappingProxyType({}),
     apps: tuple[str, ...] = (),
 ) -> Sequence[tuple["Task", ProgramTask]]:
-    """What each worker's runner has to know. Runners of one node get ports apart from each other's.
+    """Return the task of each worker's runner. Runners of one node get ports apart.
 
     Each gets its member's key, made of the job's `token`. `environments` has the key of a node's
     packages besides, where it has some. Pure.

@@ -29,7 +29,7 @@ FREE_BYTES = 64 << 20
 """Allowed whatever the ratio: a short log that repeats one line is no attack."""
 
 _NO_ARCHIVE = (ValueError, OverflowError, RecursionError)
-"""What tarfile raises beside its own errors for other content."""
+"""Errors that tarfile raises beside its own for other content."""
 
 
 def pack_command(run_folder: str, checkpoints: bool) -> list[str]:

@@ -138,12 +138,12 @@ class PendingJobs:
             return ()
 
     def note(self, submitted: Sequence[str] = ()) -> None:
-        """Every job but these has to run. Raises ClusterError."""
+        """Note that every job but these has to run. Raises ClusterError."""
         make(self._path.parent)
         atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
 
     def forget(self) -> None:
-        """Every job is submitted."""
+        """Forget it: every job is submitted."""
         self._path.unlink(missing_ok=True)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEARCH_REQUIREMENTS = Path(__file__).with_name("search_requirements.txt")
 SHARED_KEYS = ("jobs.train.data", "jobs.train.app")
-"""What the nodes have once for all runs: prepared windows, and an app."""
+"""Keys of what nodes have once for all runs: prepared windows, and an app."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SweepRequest:
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """What travels with its job."""
+        """The files that travel with its job."""
         return {SWEEP: self.file.read_bytes()}
 
 

@@ -37,7 +37,7 @@ class DatedLog:
     """The lines of one log in their own order, each with a time and a run."""
 
     def __init__(self, name: str, run: str = "") -> None:
-        """`run`: of lines that name none."""
+        """`run` is that of lines that name none."""
         self.name = name
         self._run = run
         self._seconds: float | None = None
@@ -86,7 +86,7 @@ def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """By time; lines of one log with the same time stay together."""
+    """Sort entries by time; those of one log with the same time stay together."""
     return sorted(entries, key=lambda entry: entry.seconds)
 
 

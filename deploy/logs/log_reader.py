@@ -34,7 +34,7 @@ KEPT_BYTES = 128 << 20
 MOST_LINES = 1_000_000
 
 _RUN_SLACK_SECONDS = 86400.0
-"""How far a node's clock may be behind that of the coordinator, which names the run."""
+"""Time that a node's clock may be behind that of the coordinator, which names the run."""
 _NEWEST_RUNS = (
     'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 )

@@ -222,7 +222,7 @@ class Journal:
     def __init__(
         self, node: str, column: str, patterns: Sequence[str], count: int, since: float
     ) -> None:
-        """`column`: the node beside a line.
+        """`column` is the node beside a line.
 
         Reading takes the last `count` lines, from `since` on.
         """

@@ -155,7 +155,7 @@ def url(inventory: "Inventory") -> str:
 
 
 def all_files(inventory: "Inventory") -> Mapping[str, str]:
-    """All files of the folder."""
+    """Return all files of the folder."""
     return {
         **prometheus_files(inventory),
         **grafana_files(url(inventory), inventory.monitor.scrape_seconds),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 FETCHED = ROOT / ".cache/prometheus/usr/bin/prometheus"
-"""Where `python -m tools.prometheus_tools` unpacks Debian's package."""
+"""Program that `python -m tools.prometheus_tools` unpacks from Debian's package."""
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
 _POLL_SECONDS = 0.1

@@ -125,7 +125,7 @@ class Role:
             self._process.reap()
 
     def notice_ready(self) -> None:
-        """Its process reported readiness."""
+        """Note that the process reported readiness."""
         if self._process is not None and self._state is RoleState.STARTING:
             self._say(
                 logging.INFO,
@@ -147,7 +147,7 @@ class Role:
         return process.popen.pid
 
     async def send_signal(self, number: Signals) -> int:
-        """For fault injection: stop the process, continue it, or `fence` it (SIGKILL); its pid.
+        """Stop the process, continue it, or `fence` it (SIGKILL), for fault injection; its pid.
 
         Raises ClusterError when the role has no process at the moment.
         """

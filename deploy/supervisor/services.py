@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 _LAUNCH_DEADLINE_SECONDS = 60.0
-"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left
-behind."""
+"""Time from its launch to its first answer: it reads the inventory and ends what an earlier one
+left behind."""
 _STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
 _POLL_SECONDS = 0.05
 _JOB_SECONDS = 70.0
-"""How long an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`).
+"""Time that an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`).
 """
 _DOWN = (RoleState.STOPPED, RoleState.FAILED, RoleState.FROZEN)
 

@@ -43,7 +43,7 @@ class Supervisor:
         policy: RestartPolicy,
         deadlines: Deadlines,
     ) -> None:
-        """One launch plan for each task, in the order of the inventory."""
+        """Take one launch plan for each task, in the order of the inventory."""
         self._cluster = cluster
         self._folder = folder
         self._roles = {

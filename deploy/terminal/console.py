@@ -171,7 +171,7 @@ def _progress_words(values: Mapping[str, float]) -> str:
 
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
-    """One row a job."""
+    """Show one row a job."""
     from core.logs.screen import coloured
 
     if not records:
@@ -216,7 +216,7 @@ _WIDE = 110
 
 
 def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
-    """One row a node, and beneath them the reasons of those that are not well.
+    """Return one row a node, and beneath them the reasons of those that are not well.
 
     Below 110 columns the least important ones are left out.
     """

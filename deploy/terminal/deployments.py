@@ -91,7 +91,7 @@ def progress(kind: type[Progress], title: str) -> Iterator[Progress]:
 
 
 def show_plan(steps: Sequence[PlannedStep], inventory: Path) -> None:
-    """One line a step, and the command that carries the plan out."""
+    """Show one line a step, and the command that carries the plan out."""
     from core.logs.screen import words
 
     screen = console()
@@ -109,7 +109,7 @@ def show_plans(
     unfit: Mapping[str, StepFailure],
     addresses: Sequence[str] = (),
 ) -> None:
-    """Every change once, with its nodes, and the differences of files that change."""
+    """Show every change once, with its nodes, and the differences of files that change."""
     from core.logs.screen import words
 
     screen = console()

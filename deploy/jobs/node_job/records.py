@@ -66,7 +66,7 @@ class JobsRoot:
         return JobFolder(self.jobs / name)
 
     def all(self) -> list[JobFolder]:
-        """Every job in the order of submission, which need not be that of the clock."""
+        """Return every job in the order of submission, which need not be that of the clock."""
         if not self.jobs.is_dir():
             return []
         try:

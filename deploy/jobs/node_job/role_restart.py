@@ -163,7 +163,7 @@ def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
 def _request(
     address: str, method: str, path: str, end: float, key: str | None = None
 ) -> tuple[int, str]:
-    """Status and process; 0 without an answer."""
+    """Return status and process; 0 without an answer."""
     try:
         remaining_seconds = min(ANSWER_SECONDS, end - time.monotonic())
         answer = ask(
