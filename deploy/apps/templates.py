@@ -20,11 +20,11 @@ TEMPLATES = MappingProxyType(
         "images": "classes of images in folders",
     }
 )
-"""What each is, by name."""
+"""Descriptions by name."""
 USUAL = "keras"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _PLACE = "APP_NAME"
-"""In a template's texts: the name of the app."""
+"""Mark of the app's name in a template's texts."""
 
 
 def new_app(name: str, template: str, into: Path) -> Path:

@@ -54,17 +54,17 @@ class ManagedCluster:
     def nodes_gone(self) -> tuple[str, ...]:
         """Nodes that a deployment put roles on and that the inventory does not have any more."""
         try:
-            known = read_json(self._nodes_file)
+            remembered = read_json(self._nodes_file)
         except (OSError, ValueError):
             return ()
-        if not isinstance(known, list):
+        if not isinstance(remembered, list):
             return ()
-        here = {node.name for node in self.inventory.nodes}
-        return tuple(name for name in known if isinstance(name, str) and name not in here)
+        names = {node.name for node in self.inventory.nodes}
+        return tuple(name for name in remembered if isinstance(name, str) and name not in names)
 
     @property
     def lines_of_nodes_gone(self) -> tuple[str, ...]:
-        """What stops on nodes that were taken out before their reset: a line, or none."""
+        """A line about nodes that were removed before their reset, or none."""
         gone = ",".join(self.nodes_gone())
         if not gone:
             return ()
@@ -83,7 +83,7 @@ class ManagedCluster:
         )
 
     def forget_nodes(self, names: Sequence[str]) -> None:
-        """These nodes were reset."""
+        """Forget nodes that were reset."""
         if self._nodes_file.exists():
             self.remember_nodes(but=names)
 

@@ -31,7 +31,7 @@ SILENCE_SECONDS = 120
 keepalives and never looks for an answer, and TCP by itself tries on for a quarter of an hour. An
 upload may wait half a minute for a slow card."""
 GRACE_SECONDS = 5
-"""After its deadline a command is asked to end, and killed so much later."""
+"""Time between the deadline, when a command is asked to end, and its kill."""
 
 LONGEST_LINE_BYTES = 4000
 """A longer command line goes through the input of a short one."""
@@ -78,21 +78,21 @@ class NodeConnection(Connector):
     def _run(
         self,
         prefix: list[str],
-        words: list[str],
+        command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        kept: Kept,
-        said: Kept,
+        output: Kept,
+        errors: Kept,
     ) -> int | None:
         limit = ["timeout", "-k", str(GRACE_SECONDS), f"{deadline_seconds:.0f}"]
         channel = self._channel()
         begun = time.monotonic()
-        broken = f"{self.name}: the connection broke during `{shortened(quoted(*words))}`"
+        broken = f"{self.name}: the connection broke during `{shortened(quoted(*command_line))}`"
         try:
             channel.settimeout(deadline_seconds + 2 * GRACE_SECONDS)
-            line, before = _sent(quoted(*prefix, *limit, *words))
+            line, before = _sent(quoted(*prefix, *limit, *command_line))
             channel.exec_command(line)
-            _exchange(channel, before + stdin, kept, said)
+            _exchange(channel, before + stdin, output, errors)
             code = int(channel.recv_exit_status())
         except TimeoutError:
             return None
@@ -107,7 +107,7 @@ class NodeConnection(Connector):
         return code
 
     @contextmanager
-    def _following(self, prefix: list[str], words: list[str]) -> Iterator[Following]:
+    def _following(self, prefix: list[str], command_line: list[str]) -> Iterator[Following]:
         channel = self._channel()
 
         def next_bytes() -> bytes | None:
@@ -127,7 +127,7 @@ class NodeConnection(Connector):
         try:
             channel.settimeout(0.25)
             channel.set_combine_stderr(True)
-            line, before = _sent(quoted(*prefix, *shell(_DIES_WITH_ITS_INPUT, *words)))
+            line, before = _sent(quoted(*prefix, *shell(_DIES_WITH_ITS_INPUT, *command_line)))
             channel.exec_command(line)
             channel.sendall(before)
             yield next_bytes, end
@@ -137,10 +137,10 @@ class NodeConnection(Connector):
     def _put(self, data: bytes, remote: str, mode: int, **how: Any) -> None:
         # As root never through a link; an account does no harm but its own.
         if how["root"]:
-            words = write_file(remote, mode)
+            command_line = write_file(remote, mode)
         else:
-            words = shell(_WRITE, remote, f"{mode:o}")
-        written = self.run(words, stdin=data, **how)
+            command_line = shell(_WRITE, remote, f"{mode:o}")
+        written = self.run(command_line, stdin=data, **how)
         if not written.ok:
             raise NodeUnreachableError(
                 f"{self.name}: {remote} cannot be written: {' '.join(written.last_lines)}"
@@ -187,7 +187,7 @@ class NodeConnection(Connector):
 
         address = self.address
         seconds = address.connect_seconds
-        words = ServersWords(f"pscluster.ssh.{self.name}")
+        server_message = ServersWords(f"pscluster.ssh.{self.name}")
         way = None
         connection = None
         try:
@@ -200,7 +200,7 @@ class NodeConnection(Connector):
                 connect_timeout=seconds,
                 connect_kwargs={
                     "sock": way.sock,
-                    "auth_strategy": Login(address, words),
+                    "auth_strategy": Login(address, server_message),
                     "banner_timeout": seconds,
                     "auth_timeout": seconds,
                 },
@@ -208,7 +208,7 @@ class NodeConnection(Connector):
             if self._pinned.path.exists():
                 connection.client.load_host_keys(str(self._pinned.path))
             connection.client.set_missing_host_key_policy(RejectPolicy())
-            connection.client.set_log_channel(words.channel)
+            connection.client.set_log_channel(server_message.channel)
             connection.open()
         except NodeUnreachableError:
             raise
@@ -260,7 +260,7 @@ def _end_when_silent(connected: object) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, option, SILENCE_SECONDS * 1000)
 
 
-def _exchange(channel: Any, stdin: bytes, kept: Kept, said: Kept) -> None:
+def _exchange(channel: Any, stdin: bytes, output: Kept, errors: Kept) -> None:
     """Send all of `stdin` while reading both streams to their ends.
 
     Any order of the two could block without an end.
@@ -277,14 +277,14 @@ def _exchange(channel: Any, stdin: bytes, kept: Kept, said: Kept) -> None:
     def read_errors() -> None:
         with suppress(OSError):
             while received := channel.recv_stderr(READ_BYTES):
-                said.add(received)
+                errors.add(received)
 
-    threads = [threading.Thread(target=one, daemon=True) for one in (send, read_errors)]
+    threads = [threading.Thread(target=target, daemon=True) for target in (send, read_errors)]
     for thread in threads:
         thread.start()
     try:
         while received := channel.recv(READ_BYTES):
-            kept.add(received)
+            output.add(received)
     except BaseException:
         channel.close()
         raise

@@ -33,7 +33,7 @@ class Kept:
 
     @property
     def left_out_bytes(self) -> int:
-        """What came and is not kept."""
+        """The bytes that came and are not kept."""
         if self._into is not None:
             return 0
         return self._bytes - len(self._head) - min(len(self._tail), self._half_bytes)
@@ -58,7 +58,7 @@ class Kept:
             del self._tail[: len(self._tail) - self._half_bytes]
 
     def content(self) -> bytes:
-        """Both halves, with a line between them where something is missing."""
+        """Return both halves, with a line between them where something is missing."""
         left_out = self.left_out_bytes
         if self._tail:
             tail = bytes(self._tail[-self._half_bytes :])
@@ -75,8 +75,8 @@ DEADLINE_CODES = frozenset({124, 137})
 """Exit codes of coreutils' `timeout`: 124, or 137 after SIGKILL."""
 
 KEPT_BYTES = 8 << 20
-"""How much of a command's output is kept, half of it the beginning and half the end: no node may
-fill our memory."""
+"""Output of a command that is kept, half of it the beginning and half the end: no node may fill
+our memory."""
 KEPT_ERROR_BYTES = 256 << 10
 LINE_BYTES = 1 << 20
 """A longer line of a stream is passed on in pieces."""
@@ -90,7 +90,7 @@ class NodeUnreachableError(ClusterError):
     """No connection or no login. The message names the node, the cause and the remedy."""
 
     printed = b""
-    """What a command printed before its connection broke."""
+    """Output of a command before its connection broke."""
 
 
 class NodeDeadlineError(ClusterError):
@@ -128,13 +128,13 @@ class CommandResult:
     @property
     def last_lines(self) -> tuple[str, ...]:
         """The last lines of stderr, or of stdout where stderr is empty."""
-        said = self.stderr.strip() or self.text.strip()
-        return tuple(said.splitlines()[-_LAST_LINES:])
+        output = self.stderr.strip() or self.text.strip()
+        return tuple(output.splitlines()[-_LAST_LINES:])
 
 
 Following = tuple[Callable[[], bytes | None], Callable[[], int]]
-"""What a followed command printed next: None for nothing yet, no bytes at its end; and its return
-code then."""
+"""Bytes that a followed command printed next: None for nothing yet, no bytes at its end; and its
+return code then."""
 
 
 class Connector(ABC):
@@ -164,7 +164,7 @@ class Connector(ABC):
 
     def run(
         self,
-        words: Words,
+        command_line: Words,
         *,
         deadline_seconds: float = 30.0,
         stdin: bytes | None = None,
@@ -180,17 +180,17 @@ class Connector(ABC):
         with `into` it goes there instead, and more than `kept_bytes` end the command. Raises
         NodeUnreachableError, NodeDeadlineError, NodeOutputError.
         """
-        words = checked(words)
-        command = quoted(*words)
-        kept = Kept(kept_bytes, into)
-        said = Kept(KEPT_ERROR_BYTES)
+        command_line = checked(command_line)
+        command = quoted(*command_line)
+        output = Kept(kept_bytes, into)
+        errors = Kept(KEPT_ERROR_BYTES)
         prefix = as_account([], root=root, user=user)
         self.open()
         begun = time.monotonic()
         try:
-            code = self._run(prefix, words, stdin or b"", deadline_seconds, kept, said)
+            code = self._run(prefix, command_line, stdin or b"", deadline_seconds, output, errors)
         except NodeUnreachableError as error:
-            error.printed = kept.content()
+            error.printed = output.content()
             raise
         except NotKeptError as error:
             raise NodeOutputError(
@@ -202,12 +202,14 @@ class Connector(ABC):
                 f" `{shortened(command)}`"
             )
         seconds = time.monotonic() - begun
-        stderr = said.content().decode("utf-8", errors="replace")
-        return CommandResult(command, code, kept.content(), stderr, seconds, kept.left_out_bytes)
+        stderr = errors.content().decode("utf-8", errors="replace")
+        return CommandResult(
+            command, code, output.content(), stderr, seconds, output.left_out_bytes
+        )
 
     def stream(
         self,
-        words: Words,
+        command_line: Words,
         on_line: Callable[[str], None],
         *,
         root: bool = False,
@@ -221,7 +223,7 @@ class Connector(ABC):
         The command ends with the call. Raises NodeUnreachableError.
         """
         rest = b""
-        with self._following(as_account([], root=root, user=user), checked(words)) as (
+        with self._following(as_account([], root=root, user=user), checked(command_line)) as (
             next_bytes,
             end,
         ):
@@ -274,13 +276,13 @@ class Connector(ABC):
     def _run(
         self,
         prefix: list[str],
-        words: list[str],
+        command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        kept: Kept,
-        said: Kept,
+        output: Kept,
+        errors: Kept,
     ) -> int | None:
-        """Run a command, its stdout to `kept` and its stderr to `said`.
+        """Run a command, its stdout to `output` and its stderr to `errors`.
 
         The result is None where the command's deadline ended it.
 
@@ -293,7 +295,9 @@ class Connector(ABC):
         """Write a file; `how` as `run` takes it."""
 
     @abstractmethod
-    def _following(self, prefix: list[str], words: list[str]) -> AbstractContextManager[Following]:
+    def _following(
+        self, prefix: list[str], command_line: list[str]
+    ) -> AbstractContextManager[Following]:
         """A command with both of its streams in one; it ends with the context."""
 
 

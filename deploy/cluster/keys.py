@@ -40,17 +40,17 @@ def offers(route: Route, agent: "Agent") -> Iterator[Offer | UnusableKeyError]:
     half says which key of the agent it is.
     """
     files = [path for path in route.keys if path.exists()]
-    held = {held.fingerprint: held for held in agent.keys}
+    agent_keys = {key.fingerprint: key for key in agent.keys}
     halves = {
         path: path if path.exists() else path.with_name(f"{path.name}.pub") for path in route.keys
     }
-    if held:
+    if agent_keys:
         of_file = {
             path: fingerprint_of_file(half) for path, half in halves.items() if half.exists()
         }
     else:
         of_file = {}
-    named = [held[print_] for print_ in of_file.values() if print_ in held]
+    named = [agent_keys[print_] for print_ in of_file.values() if print_ in agent_keys]
     for key in named:
         yield key.offer
     if not route.only_these:
@@ -58,7 +58,7 @@ def offers(route: Route, agent: "Agent") -> Iterator[Offer | UnusableKeyError]:
             if key not in named:
                 yield key.offer
     for path in files:
-        if of_file.get(path) in held:
+        if of_file.get(path) in agent_keys:
             continue
         try:
             for certificate in _certificates_of(path, route):
@@ -73,19 +73,19 @@ def _certificates_of(path: Path, route: Route) -> list[Path]:
 
     A certificate of another key is left out.
     """
-    there = [
-        one
-        for one in (path.with_name(f"{path.name}-cert.pub"), *route.certificates)
-        if one.exists()
+    certificates = [
+        certificate
+        for certificate in (path.with_name(f"{path.name}-cert.pub"), *route.certificates)
+        if certificate.exists()
     ]
-    if there:
+    if certificates:
         print_ = fingerprint_of_file(path)
     else:
         print_ = None
     return [
-        one
-        for one in dict.fromkeys(there)
-        if print_ is not None and fingerprint_of_file(one) == print_
+        certificate
+        for certificate in dict.fromkeys(certificates)
+        if print_ is not None and fingerprint_of_file(certificate) == print_
     ]
 
 
@@ -145,15 +145,15 @@ def load(path: Path, certificate: Path | None = None) -> "PKey":
 def _is_encrypted(content: bytes, problem: str) -> bool:
     if b"ENCRYPTED" in content:  # the two older formats have this word in clear
         return True
-    said = problem.lower()
-    return "password" in said or "passphrase" in said
+    message = problem.lower()
+    return "password" in message or "passphrase" in message
 
 
 def fingerprint_of_file(path: Path) -> str | None:
     """Return a key's `SHA256:...`, without need of a passphrase; None where `ssh-keygen` fails."""
-    words = _described(path).split()
-    if len(words) > 1:
-        return words[1]
+    columns = _described(path).split()
+    if len(columns) > 1:
+        return columns[1]
     return None
 
 
@@ -203,18 +203,18 @@ class Agent:
             return cls(())
         connected = socket.socket(socket.AF_UNIX)
         connected.settimeout(connect_seconds)
-        asked = AgentSSH()
+        client = AgentSSH()
         try:
             connected.connect(str(path))
-            asked._connect(connected)
+            client._connect(connected)
         except (OSError, SSHException):
             connected.close()
             return cls(())
-        held = [
+        keys = [
             Held(fingerprint(key), Offer(f"{key.comment or key.get_name()} of the agent", key))
-            for key in asked.get_keys()
+            for key in client.get_keys()
         ]
-        return cls(held, connected)
+        return cls(keys, connected)
 
     def close(self) -> None:
         """Disconnect from the agent."""

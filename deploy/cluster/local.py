@@ -42,14 +42,14 @@ class Local(Connector):
     def _run(
         self,
         prefix: list[str],
-        words: list[str],
+        command_line: list[str],
         stdin: bytes,
         deadline_seconds: float,
-        kept: Kept,
-        said: Kept,
+        output: Kept,
+        errors: Kept,
     ) -> int | None:
         overdue = threading.Event()
-        with self._started(words, subprocess.PIPE, subprocess.PIPE) as process:
+        with self._started(command_line, subprocess.PIPE, subprocess.PIPE) as process:
 
             def end_it() -> None:
                 overdue.set()
@@ -58,13 +58,13 @@ class Local(Connector):
             timer = threading.Timer(deadline_seconds, end_it)
             threads = [
                 threading.Thread(target=_send, args=(process.stdin, stdin), daemon=True),
-                threading.Thread(target=_receive, args=(process.stderr, said), daemon=True),
+                threading.Thread(target=_receive, args=(process.stderr, errors), daemon=True),
                 timer,
             ]
             for thread in threads:
                 thread.start()
             try:
-                _receive(process.stdout, kept)
+                _receive(process.stdout, output)
                 process.wait()
             finally:
                 _end(process)
@@ -77,8 +77,8 @@ class Local(Connector):
         return process.returncode
 
     @contextmanager
-    def _following(self, prefix: list[str], words: list[str]) -> Iterator[Following]:
-        with self._started(words, subprocess.DEVNULL, subprocess.STDOUT) as process:
+    def _following(self, prefix: list[str], command_line: list[str]) -> Iterator[Following]:
+        with self._started(command_line, subprocess.DEVNULL, subprocess.STDOUT) as process:
             output: Any = process.stdout
 
             def next_bytes() -> bytes | None:
@@ -99,12 +99,12 @@ class Local(Connector):
 
     @contextmanager
     def _started(
-        self, words: list[str], stdin: int, stderr: int
+        self, command_line: list[str], stdin: int, stderr: int
     ) -> "Iterator[subprocess.Popen[bytes]]":
         self.open()
         try:
             process = subprocess.Popen(
-                words,
+                command_line,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -114,7 +114,7 @@ class Local(Connector):
             )
         except OSError as error:
             raise NodeUnreachableError(
-                f"{self.name}: {words[0]} cannot be started: {error.strerror}"
+                f"{self.name}: {command_line[0]} cannot be started: {error.strerror}"
             ) from error
         self._children.add(process)
         try:
@@ -136,6 +136,6 @@ def _send(pipe: Any, content: bytes) -> None:
         pipe.write(content)
 
 
-def _receive(pipe: Any, kept: Kept) -> None:
+def _receive(pipe: Any, output: Kept) -> None:
     while received := os.read(pipe.fileno(), READ_BYTES):
-        kept.add(received)
+        output.add(received)

@@ -47,13 +47,13 @@ class SshAddress:
     def route(self) -> Route:
         """The way there, as `ssh` would take it. Raises NodeUnreachableError."""
         try:
-            found = self._route_of(self.given_user)
+            route = self._route_of(self.given_user)
             # `ssh -G` names this account where no configuration names another.
-            if self.given_user is None and found.user == own_account() != self.usual_user:
-                found = self._route_of(
+            if self.given_user is None and route.user == own_account() != self.usual_user:
+                route = self._route_of(
                     self.usual_user
                 )  # `Match user` and %r are of the account that logs in
-            return found
+            return route
         except ConfigurationError as error:
             raise NodeUnreachableError(f"{self.name} ({self.host}): {error}") from error
 
@@ -178,23 +178,23 @@ def why_no_ssh(error: BaseException, connect_seconds: float) -> str | None:
             " (MaxStartups), a ban of this machine (fail2ban), or no SSH server; wait a minute, or"
             " see `journalctl -u ssh` there"
         )
-    said = str(error)
+    message = str(error)
     if not isinstance(error, SSHException):
         return None
-    if "SSH protocol banner" in said or said == "No existing session":
+    if "SSH protocol banner" in message or message == "No existing session":
         return (
             f"takes the connection and says nothing that SSH would within {connect_seconds:g} s: is"
             " the port right, and does the machine hang?"
         )
-    if said.startswith(
+    if message.startswith(
         ("Indecipherable protocol", "Invalid SSH banner", "Incompatible version", "Invalid packet")
     ):
-        return f"what answers is no SSH server ({said}): are the address and the port right?"
+        return f"what answers is no SSH server ({message}): are the address and the port right?"
     return None
 
 
 def until_not_busy(log_in: Callable[[], T]) -> T:
-    """What `log_in` returns; a busy server is asked again.
+    """Log in; a busy server is asked again.
 
     Raises the last error, or one that has another cause.
     """
@@ -231,11 +231,11 @@ class Sighting:
     @property
     def line(self) -> str:
         """One line for a person who compares fingerprints."""
-        shown = (
+        columns = (
             f"{self.address.name:<12} {self.address.known_as:<21} {self.key.get_name()}"
             f" {fingerprint(self.key)}"
         )
-        return f"{shown}  {self.standing}" + (
+        return f"{columns}  {self.standing}" + (
             f", was {self.pinned}" if self.standing == "changed" else ""
         )
 

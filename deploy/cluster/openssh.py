@@ -76,21 +76,21 @@ def route_to(
     Without `user` the route has the one of the configuration, or the name of this account. Raises
     ConfigurationError.
     """
-    words = ["ssh", "-G"]
+    command_line = ["ssh", "-G"]
     if user is not None:
-        words += ["-l", user]
+        command_line += ["-l", user]
     if port is not None:
-        words += ["-p", str(port)]
+        command_line += ["-p", str(port)]
     if key is not None:
-        words += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
-    said = _answer([*words, "--", host])
-    return _Answer(said, host).route(connect_seconds, None if key is None else (key,))
+        command_line += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
+    answer = _answer([*command_line, "--", host])
+    return _Answer(answer, host).route(connect_seconds, None if key is None else (key,))
 
 
-def _answer(words: list[str]) -> str:
+def _answer(command_line: list[str]) -> str:
     try:
         done = subprocess.run(
-            words,
+            command_line,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=ANSWER_SECONDS,
@@ -102,8 +102,8 @@ def _answer(words: list[str]) -> str:
         raise ConfigurationError(_NO_SSH) from None
     except subprocess.TimeoutExpired:
         raise ConfigurationError(
-            f"`{quoted(*words)}` gave no answer within {ANSWER_SECONDS:g} s: does a `Match exec` of"
-            " the SSH configuration wait for something?"
+            f"`{quoted(*command_line)}` gave no answer within {ANSWER_SECONDS:g} s: does a `Match"
+            " exec` of the SSH configuration wait for something?"
         ) from None
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -114,9 +114,9 @@ def _answer(words: list[str]) -> str:
 class _Answer:
     """The lines of `ssh -G`: a keyword and its value each."""
 
-    def __init__(self, said: str, typed: str) -> None:
+    def __init__(self, output: str, typed: str) -> None:
         self._values: dict[str, list[str]] = {}
-        for line in said.splitlines():
+        for line in output.splitlines():
             keyword, _, value = line.partition(" ")
             self._values.setdefault(keyword, []).append(value)
         self._typed = typed
@@ -149,15 +149,15 @@ class _Answer:
         )
 
     def _letters(self, host: str, port: int, user: str) -> dict[str, str]:
-        own = socket.gethostname()
+        host_name = socket.gethostname()
         return {
             "%": "%",
             "d": str(home()),
             "h": host,
             "i": str(os.getuid()),
             "k": self._one("hostkeyalias", self._typed),
-            "l": own,
-            "L": own.partition(".")[0],
+            "l": host_name,
+            "L": host_name.partition(".")[0],
             "n": self._typed,
             "p": str(port),
             "r": user,
@@ -172,9 +172,9 @@ class _Answer:
             named = "$SSH_AUTH_SOCK"
         if named.startswith("$"):
             variable = named.lstrip("$").strip("{}")
-            found = os.environ.get(variable)
-            if found:
-                return Path(found)
+            path = os.environ.get(variable)
+            if path:
+                return Path(path)
             return None
         return _path(named, letters)
 
@@ -211,15 +211,15 @@ class _Answer:
 
 def _path(named: str, letters: dict[str, str]) -> Path:
     filled = _filled(named, letters)
-    filled = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), filled)
+    filled = re.sub(r"\$\{(\w+)\}", lambda match: os.environ.get(match[1], ""), filled)
     if filled == "~" or filled.startswith("~/"):
         return home() / filled[2:]
     return expanded(filled)
 
 
 def _filled(text: str, letters: dict[str, str]) -> str:
-    def meaning(found: re.Match[str]) -> str:
-        letter = found[1]
+    def meaning(match: re.Match[str]) -> str:
+        letter = match[1]
         if letter not in letters:
             raise ConfigurationError(
                 f"{text!r} of the SSH configuration: `fab` does not know %{letter}; write it out,"

@@ -21,12 +21,12 @@ CURRENT = f"{ROOT}/current"
 STATE = "/var/lib/pscluster"
 """Root's, with a folder of an account for each kind of process below it."""
 ACCOUNT_HOME = "home"
-"""In STATE: where jobs keep what they use again (docs/architecture.md)."""
+"""Folder in STATE where jobs keep what they use again (docs/architecture.md)."""
 DATA = f"{ROOT}/prepared"
 """Prepared windows on the node's own disk: a worker maps them, and random pages over NFS would come
 one by one."""
 DEPLOY_STATE = "/var/lib/pscluster-deploy"
-"""What the deployment remembers on a node for `reset`."""
+"""Notes of the deployment on a node for `reset`."""
 CONFIGURATION = "/etc/pscluster"
 CERTIFICATES = f"{CONFIGURATION}/service"
 """Root's: the authority of a node's recognition service, and the certificate that it gets."""
@@ -34,9 +34,9 @@ CONTROL_TOKEN = f"{CONFIGURATION}/token"
 CONTROL_KEYS = f"{CONFIGURATION}/keys"
 UNIT_FOLDER = "/etc/systemd/system"
 JOB_ACCOUNT = "pscluster"
-"""Of jobs, which own runs, the data of apps and what lies on the shared storage."""
+"""Account of jobs, which own runs, the data of apps and what lies on the shared storage."""
 ROLE_ACCOUNT = "pscluster-role"
-"""Of parameter servers and workers, which run any graph and own nothing."""
+"""Account of parameter servers and workers, which run any graph and own nothing."""
 SERVICE_ACCOUNT = "pscluster-service"
 MONITOR_ACCOUNT = "pscluster-monitor"
 ACCOUNTS = (JOB_ACCOUNT, ROLE_ACCOUNT, SERVICE_ACCOUNT, MONITOR_ACCOUNT)
@@ -61,21 +61,21 @@ class SharedFolders:
     export: str
     mount: str
     source: str
-    """What NFS clients mount, e.g. `192.168.1.26:/srv/pscluster`."""
+    """The export that NFS clients mount, e.g. `192.168.1.26:/srv/pscluster`."""
 
     @property
     def shared_mount(self) -> str:
-        """Where every node finds prepared windows and wheels."""
+        """The folder where every node finds prepared windows and wheels."""
         return f"{self.mount}/shared"
 
     @property
     def runs_mount(self) -> str:
-        """Where the coordinator leaves its runs."""
+        """The folder where the coordinator leaves its runs."""
         return f"{self.mount}/runs"
 
     @property
     def data_mount(self) -> str:
-        """Where the coordinator leaves the data sets of apps, and workers read them."""
+        """The folder where the coordinator leaves data sets of apps for workers."""
         return f"{self.mount}/data"
 
     @property

@@ -37,8 +37,8 @@ class ProvenAddresses:
         try:
             content = read_object(self._path, _MOST_BYTES, SCHEMA)["nodes"]
             return {
-                str(node): (str(one["name"]), str(IPv4Address(one["address"])))
-                for node, one in content.items()
+                str(node): (str(entry["name"]), str(IPv4Address(entry["address"])))
+                for node, entry in content.items()
             }
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
@@ -47,13 +47,13 @@ class ProvenAddresses:
         """Note the addresses of the nodes that answered. Raises ClusterError."""
         before = self.load()
         names = {node.name: node.address for node in inventory.nodes if named(node.address)}
-        kept = {node: one for node, one in before.items() if node in names}
+        proven = {node: entry for node, entry in before.items() if node in names}
         for node, name in names.items():
             if node in answered and node in inventory.admitted:
-                kept[node] = (str(name), inventory.links[node])
-        if kept == before:
+                proven[node] = (str(name), inventory.links[node])
+        if proven == before:
             return
-        nodes = {node: {"name": name, "address": host} for node, (name, host) in kept.items()}
+        nodes = {node: {"name": name, "address": host} for node, (name, host) in proven.items()}
         text = json.dumps({"schema": SCHEMA, "nodes": nodes}, indent=1)
         atomic_write(self._path, text.encode() + b"\n")
 
@@ -79,23 +79,23 @@ def resolved(inventory: Inventory, proven: ProvenAddresses, machine: Machine) ->
     """
     if not inventory.proves_addresses:
         return inventory
-    known = as_kept(inventory, proven)
-    present = _present(known, machine)
-    hosts = dict(known.links)
-    for name in known.unproven & present.keys():
+    last_proven = as_kept(inventory, proven)
+    present = _present(last_proven, machine)
+    hosts = dict(last_proven.links)
+    for name in last_proven.unproven & present.keys():
         hosts[name] = present[name]
-    return addressed(inventory, hosts, known.unproven, present)
+    return addressed(inventory, hosts, last_proven.unproven, present)
 
 
 def as_kept(inventory: Inventory, proven: ProvenAddresses) -> Inventory:
     """Return the inventory with the addresses that were proven last, as they are kept now."""
-    kept = proven.load()
+    entries = proven.load()
     pinned = proven.pinned()
     hosts = dict(inventory.links)
     unproven = set()
     for node in inventory.nodes:
         if named(node.address):
-            name, address = kept.get(node.name, ("", ""))
+            name, address = entries.get(node.name, ("", ""))
             is_known = name == node.address
             if is_known:
                 hosts[node.name] = address
@@ -113,11 +113,11 @@ def _present(inventory: Inventory, machine: Machine) -> dict[str, str]:
     # An unknown name takes seconds.
     with ThreadPoolExecutor(max_workers=16) as pool:
         answers = dict(zip(names, pool.map(machine.resolve, names.values()), strict=True))
-    found = {node: host for node, host in answers.items() if host and _usable(inventory, host)}
+    usable = {node: host for node, host in answers.items() if host and _usable(inventory, host)}
     return {
         node: host
-        for node, host in found.items()
-        if not any(host == other for name, other in (hosts | found).items() if name != node)
+        for node, host in usable.items()
+        if not any(host == other for name, other in (hosts | usable).items() if name != node)
     }
 
 
@@ -130,14 +130,14 @@ def _usable(inventory: Inventory, host: str) -> bool:
     return inventory.allow_public or not address.is_global
 
 
-def confirmed(inventory: Inventory, own: Mapping[str, Collection[str]]) -> Inventory:
-    """Return the inventory after nodes have answered; `own` has the addresses that each has.
+def confirmed(inventory: Inventory, addresses_by_node: Mapping[str, Collection[str]]) -> Inventory:
+    """Return the inventory after nodes have answered, with the addresses that each has.
 
     An address that the node does not have is a relay's, or an old one. Pure.
     """
     hosts = dict(inventory.links)
     unproven = set(inventory.unproven)
-    for node, addresses in own.items():
+    for node, addresses in addresses_by_node.items():
         for host in (inventory.present.get(node), hosts.get(node)):
             if host in addresses:
                 hosts[node] = str(host)
@@ -152,11 +152,11 @@ def said(before: Inventory, after: Inventory, answered: Collection[str]) -> tupl
     """Return the lines about names and about nodes that the others do not let in. Pure."""
     lines = []
     names = {node.name: node.address for node in after.nodes if named(node.address)}
-    shown = [
+    pairs = [
         f"{name} {after.links[node]}" for node, name in names.items() if node in after.admitted
     ]
-    if shown:
-        lines.append(f"names: {', '.join(shown)}")
+    if pairs:
+        lines.append(f"names: {', '.join(pairs)}")
     for node, name in names.items():
         now = after.links[node]
         was = before.links[node]
@@ -182,7 +182,7 @@ def as_overrides(inventory: Inventory) -> tuple[str, ...]:
     The node that runs a job asks the network for none; a node that is not proven leads nowhere.
     Raises ClusterError where that is the coordinator's.
     """
-    found = []
+    overrides = []
     for index, node in enumerate(inventory.nodes):
         if named(node.address):
             host = None
@@ -193,5 +193,5 @@ def as_overrides(inventory: Inventory) -> tuple[str, ...]:
                     f"{node.name}: the address of {node.address} was never proven: `fab deploy"
                     " start` does that"
                 )
-            found.append(f"nodes.{node.name}.address={host or _NOWHERE + index}")
-    return tuple(found)
+            overrides.append(f"nodes.{node.name}.address={host or _NOWHERE + index}")
+    return tuple(overrides)

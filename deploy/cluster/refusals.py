@@ -45,17 +45,17 @@ class ServersWords(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the server's reason."""
-        said = record.getMessage()
-        if said.startswith("Disconnect (code"):
-            self.text = said.partition("): ")[2]
+        message = record.getMessage()
+        if message.startswith("Disconnect (code"):
+            self.text = message.partition("): ")[2]
 
 
 class Login:
     """Offers the keys of a route in turn; paramiko calls it once the server's own key is right."""
 
-    def __init__(self, address: SshAddress, words: ServersWords) -> None:
+    def __init__(self, address: SshAddress, server_message: ServersWords) -> None:
         self._address = address
-        self._words = words
+        self._words = server_message
         self._offered: list[str] = []
         self._unusable: list[str] = []
 
@@ -111,9 +111,9 @@ class Login:
 
     def _refusal(self, banner: str) -> str:
         address = self._address
-        shown = ", ".join(self._offered[:_SHOWN_LABELS])
+        labels = ", ".join(self._offered[:_SHOWN_LABELS])
         if len(self._offered) > _SHOWN_LABELS:
-            shown += f" and {len(self._offered) - _SHOWN_LABELS} more"
+            labels += f" and {len(self._offered) - _SHOWN_LABELS} more"
         notes = "".join(f"; {problem}" for problem in self._unusable)
         if "too many authentication failures" in self._words.text.lower():
             return (
@@ -123,15 +123,15 @@ class Login:
             )
         if self._words.text:
             return (
-                f"login refused: the server ended it: {self._words.text} (offered: {shown}){notes}"
+                f"login refused: the server ended it: {self._words.text} (offered: {labels}){notes}"
             )
         if banner:
             return (
-                f"login refused (offered: {shown}); it says: {banner}; if it does not know the key:"
-                f" `{address.copy_id}`{notes}"
+                f"login refused (offered: {labels}); it says: {banner}; if it does not know the"
+                f" key: `{address.copy_id}`{notes}"
             )
         return (
-            f"login refused (offered: {shown}): put your public key into"
+            f"login refused (offered: {labels}): put your public key into"
             f" ~{address.user}/.ssh/authorized_keys there (`{address.copy_id}`), or name the key in"
             f" `ssh.key`{notes}"
         )
@@ -160,11 +160,11 @@ class CarrierError(Exception):
 
 def cause_of(error: Exception, way: Way | None) -> Exception:
     """Return a CarrierError where another try helps no further, else the error itself."""
-    if way is None or not server_was_busy(error) or not (said := way.complaint()):
+    if way is None or not server_was_busy(error) or not (complaint := way.complaint()):
         return error
-    busy = any(words in said for words in ("closed by remote host", "reset by peer"))
+    busy = any(phrase in complaint for phrase in ("closed by remote host", "reset by peer"))
     if way.gave_up and not busy:
-        return CarrierError(said)
+        return CarrierError(complaint)
     return error
 
 
@@ -174,23 +174,23 @@ def why(error: Exception, address: SshAddress, way: Way | None) -> str:
     What a process that carried the connection said is quoted too; it may be no more than the banner
     of a gate.
     """
-    known = isinstance(error, LoginRefusedError | NoKeyError | ConfigurationError)
-    if way is None or known:
-        said = ""
+    explains_itself = isinstance(error, LoginRefusedError | NoKeyError | ConfigurationError)
+    if way is None or explains_itself:
+        complaint = ""
     else:
-        said = way.complaint()
-    if way is None or not said:
+        complaint = way.complaint()
+    if way is None or not complaint:
         return _why(error, address)
     if way.gave_up:
-        return f"no connection through `{way_words(address)}`: {said}"
-    return f"{_why(error, address)}; `{way_words(address)}` said: {said}"
+        return f"no connection through `{way_words(address)}`: {complaint}"
+    return f"{_why(error, address)}; `{way_words(address)}` said: {complaint}"
 
 
 def _why(error: Exception, address: SshAddress) -> str:
     from paramiko import BadHostKeyException, SSHException
 
     seconds = address.connect_seconds
-    said = reason_of(error)
+    reason = reason_of(error)
     if isinstance(error, LoginRefusedError | NoKeyError | ConfigurationError):
         return str(error)
     if isinstance(error, BadHostKeyException):
@@ -199,11 +199,11 @@ def _why(error: Exception, address: SshAddress) -> str:
             " system was installed again; after comparing the fingerprints, `fab deploy trust` pins"
             " the new one"
         )
-    if isinstance(error, SSHException) and "not found in known_hosts" in said:
+    if isinstance(error, SSHException) and "not found in known_hosts" in reason:
         return (
             "its host key is not known: `fab deploy trust` shows the fingerprints and records them"
         )
-    if isinstance(error, SSHException) and said.startswith("Authentication timeout"):
+    if isinstance(error, SSHException) and reason.startswith("Authentication timeout"):
         return (
             f"no answer to the login within {seconds:g} s: give it longer in `ssh.connect_seconds`"
         )
@@ -211,18 +211,18 @@ def _why(error: Exception, address: SshAddress) -> str:
         return no_ssh
     if isinstance(error, socket.gaierror):
         return (
-            f"no connection: {said}: the name {address.route.host!r} has no address; is it right?"
+            f"no connection: {reason}: the name {address.route.host!r} has no address; is it right?"
         )
     if isinstance(error, ConnectionRefusedError):
         return (
-            f"no connection: {said}: nothing listens at port {address.port}; is SSH on, and is"
+            f"no connection: {reason}: nothing listens at port {address.port}; is SSH on, and is"
             " `ssh.port` right?"
         )
     if isinstance(error, TimeoutError) or (
         isinstance(error, OSError) and error.errno in _NOT_THERE
     ):
-        return f"no connection: {said}; is it switched on, and is the address right?"
-    return f"no connection: {said}"
+        return f"no connection: {reason}; is it switched on, and is the address right?"
+    return f"no connection: {reason}"
 
 
 def way_words(address: SshAddress) -> str:

@@ -41,10 +41,13 @@ def select_with_services(
         *of_service,
     ]
     known_nodes = list(dict.fromkeys([*(task.node for task in tasks), *services]))
-    for flag, given, known in (("--role", roles, known_roles), ("--node", nodes, known_nodes)):
-        for name in given:
-            if name not in known:
-                raise UsageError(f"{flag} {name}: expected one of {', '.join(known)}")
+    for flag, requested, choices in (
+        ("--role", roles, known_roles),
+        ("--node", nodes, known_nodes),
+    ):
+        for name in requested:
+            if name not in choices:
+                raise UsageError(f"{flag} {name}: expected one of {', '.join(choices)}")
     chosen = tuple(
         task
         for task in tasks
@@ -78,7 +81,7 @@ def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...
     for task in inventory.tasks():
         of_role[task.name] = {task.node}
     chosen: set[str] = set()
-    for word in [part for given in limit for part in given.split(",") if part]:
+    for word in [part for value in limit for part in value.split(",") if part]:
         if word in names:
             chosen.add(word)
         elif word in of_role:
@@ -88,9 +91,9 @@ def select_nodes(inventory: "Inventory", limit: Sequence[str]) -> tuple[str, ...
                 f"--limit {word}: expected a node or a role: {', '.join([*names, *of_role])}"
             )
     if not chosen:
-        given = ",".join(limit)
+        value = ",".join(limit)
         raise UsageError(
-            f"--limit {given!r}: names no node: expected a node or a role:"
+            f"--limit {value!r}: names no node: expected a node or a role:"
             f" {', '.join([*names, *of_role])}"
         )
     return tuple(name for name in names if name in chosen)

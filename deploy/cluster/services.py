@@ -178,7 +178,7 @@ class ServiceManager(Protocol):
     """Keeps the roles of one cluster running. `fleet` has the connectors of its nodes."""
 
     def state(self, fleet: "Fleet") -> ClusterStatus:
-        """Every role of the inventory as it is now.
+        """Return every role of the inventory as it is now.
 
         A stopped cluster is no error; a silent node has failed roles.
         """
@@ -196,4 +196,4 @@ class ServiceManager(Protocol):
         """
 
     def logs(self) -> Sequence[LogPlace]:
-        """Where the logs of the cluster are."""
+        """Return the places of the cluster's logs."""

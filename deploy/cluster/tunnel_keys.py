@@ -11,7 +11,7 @@ from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write, parsed_json
 
 FILE = "wireguard_keys.json"
-"""In the cluster's state folder."""
+"""File in the cluster's state folder."""
 IN_CLEAR = (
     "plain: TensorFlow, NFS and metrics cross the switch in clear; `transport: wireguard` in the"
     " inventory encrypts them"
@@ -93,9 +93,9 @@ def _read(path: Path | None) -> dict[str, str]:
         return {}
     try:
         with path.open("rb") as file:
-            found = parsed_json(file.read(MOST_BYTES))
+            keys = parsed_json(file.read(MOST_BYTES))
     except (OSError, ValueError) as problem:
         raise ClusterError(f"{path}: cannot be read: {reason_of(problem)}") from None
-    if not isinstance(found, dict) or not all(map(is_key, found.values())):
+    if not isinstance(keys, dict) or not all(map(is_key, keys.values())):
         raise ClusterError(f"{path}: expected a public key of WireGuard for each node")
-    return found
+    return keys

@@ -16,11 +16,11 @@ class Way:
         self,
         sock: Any,
         process: "subprocess.Popen[bytes] | None" = None,
-        said: IO[bytes] | None = None,
+        errors: IO[bytes] | None = None,
     ):
         self.sock = sock
         self._process = process
-        self._said = said
+        self._said = errors
         self.gave_up = False
         """Whether the process ended by itself, with an exit code other than 0. Known after
         `complaint`."""
@@ -34,22 +34,22 @@ class Way:
             else:
                 source = (route.source, 0)
             return cls(socket.create_connection((route.host, route.port), connect_seconds, source))
-        said = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the connection
-        ours, theirs = socket.socketpair()
-        with theirs:
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the connection
+        near_end, far_end = socket.socketpair()
+        with far_end:
             try:
                 process = subprocess.Popen(
                     route.through,
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    stderr=said,
+                    stdin=far_end.fileno(),
+                    stdout=far_end.fileno(),
+                    stderr=errors,
                     start_new_session=True,
                 )
             except BaseException:
-                ours.close()
-                said.close()
+                near_end.close()
+                errors.close()
                 raise
-        return cls(ours, process, said)
+        return cls(near_end, process, errors)
 
     def complaint(self) -> str:
         """Return what the carrying process said on its standard error, empty without one."""

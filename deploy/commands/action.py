@@ -16,8 +16,8 @@ from deploy.common.project import environment_for_any_folder, module_command
 CONTRACT = frozenset(
     {ExitCode.DONE, ExitCode.FAILED, ExitCode.BAD_USAGE, ExitCode.DEGRADED, ExitCode.CANCELLED}
 )
-"""What a script may meet (docs/commands.md). The other codes are between role processes and their
-supervisor."""
+"""Exit codes that a script may meet (docs/commands.md). The other codes are between role
+processes and their supervisor."""
 
 Given = TypeVar("Given", bound=ActionFlags)
 
@@ -96,10 +96,10 @@ def end_as_the_job_did(code: int) -> None:
     sys.exit(int(code))
 
 
-def run_module(module: str, *words: str) -> None:
+def run_module(module: str, *arguments: str) -> None:
     """Run a module of another room in a process of its own.
 
     Where that fails, the command ends as it did.
     """
-    command = module_command(module, *words)
+    command = module_command(module, *arguments)
     end_as_the_job_did(subprocess.run(command, env=environment_for_any_folder()).returncode)

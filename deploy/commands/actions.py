@@ -44,7 +44,7 @@ class PlanFlags(LimitFlags, JsonFlags):
     no_jobs: bool = switch("only start the roles")
 
     @property
-    def wanted(self) -> bool | None:
+    def with_jobs(self) -> bool | None:
         """Whether the inventory's jobs are to run; None where the person leaves it open.
 
         Raises UsageError.
@@ -125,7 +125,7 @@ def plan(flags: PlanFlags) -> None:
 @takes(StartFlags)
 def start(flags: StartFlags) -> None:
     """Start what is not running, wait until it is ready, then run the inventory's jobs in order."""
-    wanted = flags.wanted
+    with_jobs = flags.with_jobs
     if flags.json_ and not flags.dry_run:
         raise UsageError(
             "--json: goes with --dry-run; `fab deploy status --json` shows the cluster after a"
@@ -147,7 +147,7 @@ def start(flags: StartFlags) -> None:
     if not result.whole or result.recap.notes:
         end_degraded()
     opened.cluster.remember_nodes()
-    _run_jobs(opened, result, wanted, flags.quiet)
+    _run_jobs(opened, result, with_jobs, flags.quiet)
     if result.recap.failures:
         end_degraded()
 
@@ -221,7 +221,7 @@ def status(flags: StatusFlags) -> None:
         if flags.watch is not None:  # over connections that stay open
             show_again(
                 flags.watch,
-                lambda columns: view.status(fleet, nodes, with_job=True).parts(columns),
+                lambda columns: view.status(fleet, nodes, with_job=True).renderables(columns),
             )
             return
         picture = view.status(fleet, nodes, with_job=False)
@@ -229,7 +229,7 @@ def status(flags: StatusFlags) -> None:
         say_json(picture.json)
     else:
         screen = console()
-        for part in picture.parts(columns()):
+        for part in picture.renderables(columns()):
             screen.print(part)
     if not picture.well:
         end_degraded()
@@ -247,8 +247,10 @@ def _restart_services(opened: OpenCluster, fleet: "Fleet", nodes: "Sequence[str]
             with waiting_for(f"restarting the service on {name}"):
                 state = restart_service(opened.inventory, fleet.nodes[name])
         except ClusterError as error:
-            left = ", ".join(nodes[at + 1 :])
-            raise DegradedError(f"{error}{'; not restarted: ' if left else ''}{left}") from error
+            not_restarted = ", ".join(nodes[at + 1 :])
+            raise DegradedError(
+                f"{error}{'; not restarted: ' if not_restarted else ''}{not_restarted}"
+            ) from error
         say(f"{name}: service {state}")
 
 
@@ -261,7 +263,7 @@ def _started(
 ) -> "Result":
     from deploy.converge.deployment import converge
 
-    wanted = flags.wanted
+    with_jobs = flags.with_jobs
     pending = opened.jobs.pending
 
     def before(planned: "DeploymentPlan") -> None:
@@ -271,7 +273,7 @@ def _started(
         if jobs and opened.has_machines and actions & {"restart", "remove"}:
             progress.stand_still()
             may_interrupt(jobs, flags.yes)
-        due = wanted or (wanted is None and (planned.counts_as_start or pending.noted))
+        due = with_jobs or (with_jobs is None and (planned.counts_as_start or pending.noted))
         if due:
             opened.data.refuse_missing()
             if not pending.noted:
@@ -279,9 +281,9 @@ def _started(
 
     with opened.view.progress(flags.quiet) as progress:
         result = converge(opened.cluster, fleet, opened.desired(), order, progress, before)
-    if wanted and not pending.noted:
+    if with_jobs and not pending.noted:
         pending.note()
-    idle_said = bool(opened.inventory.jobs.order) and wanted is None and not pending.noted
+    idle_said = bool(opened.inventory.jobs.order) and with_jobs is None and not pending.noted
     opened.view.result(result, fleet, idle_said)
     if result.whole and result.recap.changed:
         well = [name for name in order.names if name not in result.recap.failures]
@@ -290,11 +292,11 @@ def _started(
     return result
 
 
-def _run_jobs(opened: OpenCluster, result: "Result", wanted: bool | None, quiet: bool) -> None:
+def _run_jobs(opened: OpenCluster, result: "Result", with_jobs: bool | None, quiet: bool) -> None:
     """Run the inventory's jobs, unless flags or a cluster that ran before say otherwise."""
     pending = opened.jobs.pending
     order = opened.inventory.jobs.order
-    if wanted is False:
+    if with_jobs is False:
         if pending.noted:
             later = "; the next start without it runs those that an earlier one did not submit"
         else:
@@ -305,7 +307,7 @@ def _run_jobs(opened: OpenCluster, result: "Result", wanted: bool | None, quiet:
         if order:
             say("already running, jobs not repeated (--jobs runs them)")
     else:
-        if wanted is None and not result.planned.counts_as_start:
+        if with_jobs is None and not result.planned.counts_as_start:
             say("an earlier start did not come to submit all its jobs: they are run now")
         end_as_the_job_did(opened.jobs.run_jobs(order, ["--quiet"] if quiet else []))
 
@@ -316,7 +318,7 @@ def _show_plan(opened: OpenCluster, flags: PlanFlags, *, retry: bool) -> None:
     order = _order(opened, flags, retry=retry)
     with opened.cluster.fleet() as fleet, waiting_for(LOOKING) as update:
         planned = look(fleet, opened.desired(), order, update)
-    code = opened.view.plan(planned, flags.wanted, flags.json_)
+    code = opened.view.plan(planned, flags.with_jobs, flags.json_)
     if code:
         sys.exit(code)
 
@@ -325,7 +327,7 @@ def _order(opened: OpenCluster, flags: PlanFlags, *, retry: bool) -> "Deployment
     from deploy.converge.deployment import DeploymentRequest
     from deploy.converge.recap import to_do_again
 
-    with_data = flags.wanted is not False and any(map(needs_data, opened.inventory.jobs.order))
+    with_data = flags.with_jobs is not False and any(map(needs_data, opened.inventory.jobs.order))
     if with_data:
         publications = opened.data.publications
     else:

@@ -27,12 +27,12 @@ LINK = 300.0
 FASTEST_LINK = 1e6
 
 
-def _megabits(flag: str, given: str) -> float:
-    speed = float_of(given)
+def _megabits(flag: str, value: str) -> float:
+    speed = float_of(value)
     if not 0 < speed <= FASTEST_LINK:
         raise UsageError(
             f"{flag}: expected Mbit/s above 0, at most {FASTEST_LINK:,.0f}, such as 300, got"
-            f" {given!r:.40}"
+            f" {value!r:.40}"
         )
     return speed
 
@@ -69,12 +69,12 @@ class CheckAppFlags(JsonFlags):
 @takes(NewAppFlags)
 def new(flags: NewAppFlags) -> None:
     """Write the folder of a new app, which trains at once: `fab app new NAME --template keras`."""
-    made = new_app(flags.name, flags.template, Path())
-    say(f"wrote {made}/: {', '.join(sorted(path.name for path in made.iterdir()))}")
+    folder = new_app(flags.name, flags.template, Path())
+    say(f"wrote {folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     first = ""
     if not _is_named(None):
         first = f"fab init --local --out {DEFAULT}; "
-    say(f"next: {first}fab app check {made}; fab job train --app {made} --mode single")
+    say(f"next: {first}fab app check {folder}; fab job train --app {folder} --mode single")
 
 
 @takes(CheckAppFlags)
@@ -90,11 +90,11 @@ def check(flags: CheckAppFlags) -> None:
             f"running some steps of {path.name} (TensorFlow takes some seconds to load)"
         ):
             step = measured_step(inventory.path.resolve(), settled.set_, path, environment_here)
-        found = forecast(inventory, step, flags.link, _memory(inventory, settled))
+        prediction = forecast(inventory, step, flags.link, _memory(inventory, settled))
     if flags.json_:
-        say_json(forecast_json(step, found))
+        say_json(forecast_json(step, prediction))
     else:
-        say("\n".join(lines(step, found)))
+        say("\n".join(lines(step, prediction)))
 
 
 def _is_named(inventory: str | None) -> bool:
@@ -111,7 +111,7 @@ def _memory(inventory: "Inventory", flags: CheckAppFlags) -> Mapping[str, int]:
 
 
 def memory_here() -> Mapping[str, int]:
-    """Bytes of memory of this machine, which is the whole of a cluster on it."""
+    """Return the bytes of memory of this machine, which is the whole of a cluster on it."""
     import psutil
 
     from core.inventory.schema import THIS_MACHINE
@@ -126,10 +126,10 @@ def memory_of(opened: "OpenCluster") -> Mapping[str, int]:
     from deploy.forecast.nodes import memory_of_nodes
 
     with opened.cluster.fleet() as fleet, waiting_for("asking the nodes for their memory"):
-        known, silent = memory_of_nodes(fleet)
+        bytes_by_node, silent = memory_of_nodes(fleet)
     for node, why in silent.items():
         say(f"{node}: its memory is not known: {why}", error=True)
-    return known
+    return bytes_by_node
 
 
 @contextmanager

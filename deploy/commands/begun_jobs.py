@@ -44,8 +44,8 @@ def list_(flags: JsonFlags) -> None:
             return
         records = jobs.records()
     if flags.json_:
-        shown = [record.to_json() for record in records]
-        say_json({"cluster": opened.inventory.cluster, "jobs": shown})
+        entries = [record.to_json() for record in records]
+        say_json({"cluster": opened.inventory.cluster, "jobs": entries})
     else:
         from deploy.terminal.console import show_jobs
 

@@ -7,12 +7,12 @@ from deploy.commands.completion import variable
 
 def answers_shell(program: str) -> bool:
     """Answer a shell that asks for a completion; False where none asks."""
-    asked = os.environ.get(variable(program))
-    if asked is None:
+    instruction = os.environ.get(variable(program))
+    if instruction is None:
         return False
     from click.shell_completion import shell_complete
 
     from deploy.commands.tree import Tree
 
-    shell_complete(Tree(), {}, program, variable(program), asked)
+    shell_complete(Tree(), {}, program, variable(program), instruction)
     return True

@@ -54,7 +54,7 @@ def show(flags: ShowFlags) -> None:
     options = job.data.options()
     if flags.format is not None:
         options["format"] = flags.format
-    words = [
+    arguments = [
         flags.name,
         f"--window-steps={job.data.window_steps}",
         f"--window-stride={job.data.window_stride}",
@@ -62,7 +62,7 @@ def show(flags: ShowFlags) -> None:
         f"--options={json.dumps(options)}",
         *as_words(flags, "each", "out", "draft", "force", "json_"),
     ]
-    run_module("core.data.show", *words)
+    run_module("core.data.show", *arguments)
 
 
 def _job(flags: ShowFlags) -> "TrainJob":

@@ -39,9 +39,9 @@ _MEANT = {
         "--prompt-for-sudo-password: the account needs sudo without a password"
     ),
 }
-"""By the first name that Fabric or invoke gives a flag."""
+"""Remedies by the first name that Fabric or invoke gives a flag."""
 _ALLOWED = frozenset({"collection", "debug", "no-dedupe", "search-root", "help", "list"})
-"""How the commands are found and called, which does not change what they do."""
+"""Flags that find and call the commands and do not change what they do."""
 
 
 def namespace(program: Any) -> Collection:
@@ -55,15 +55,18 @@ def namespace(program: Any) -> Collection:
         return _listed()
     if answers_shell("fab"):
         raise Exit(None, ExitCode.DONE)
-    words = _words(argv, core)
-    asked = core[0].args["help"].value
-    if isinstance(asked, str):  # `--help deploy start`: Fabric took the word behind its flag
-        raise Exit(None, _run([asked, *words, "--help"], {}))
+    command_line = _words(argv, core)
+    help_topic = core[0].args["help"].value
+    if isinstance(help_topic, str):  # `--help deploy start`: Fabric took the word behind its flag
+        raise Exit(None, _run([help_topic, *command_line, "--help"], {}))
     if core[0].args["list"].got_value:
         return _listed()
-    if not words and {name for name, one in core[0].args.items() if one.got_value} <= _ALLOWED:
+    if (
+        not command_line
+        and {name for name, flag in core[0].args.items() if flag.got_value} <= _ALLOWED
+    ):
         raise Exit(None, _run(["--help"], {}))
-    if not words:
+    if not command_line:
         return _listed()
     for argument in core[0].args.values():
         if argument.got_value and argument.name not in _ALLOWED:
@@ -74,38 +77,38 @@ def namespace(program: Any) -> Collection:
         config.load_ssh_configs = False
     core.remainder = ""
     core.unparsed[:] = ["typed"]
-    return _one_task(words, _foreign(core))
+    return _one_task(command_line, _foreign(core))
 
 
 def _words(argv: list[str], core: Any) -> list[str]:
     """Return what stands behind Fabric's own flags, as a person typed it."""
-    words = list(core.unparsed)
-    if words and "--" in argv:
-        words += argv[argv.index("--") :]  # Fabric joins these words into one text
-    return words
+    command_line = list(core.unparsed)
+    if command_line and "--" in argv:
+        command_line += argv[argv.index("--") :]  # Fabric joins these words into one text
+    return command_line
 
 
-def _one_task(words: list[str], foreign: Mapping[str, str]) -> Collection:
+def _one_task(command_line: list[str], foreign: Mapping[str, str]) -> Collection:
     def typed(_context: Any) -> None:
-        sys.exit(_run(words, foreign))
+        sys.exit(_run(command_line, foreign))
 
     return Collection(typed=Task(typed))
 
 
-def _run(words: list[str], foreign: Mapping[str, str]) -> int:
+def _run(command_line: list[str], foreign: Mapping[str, str]) -> int:
     from deploy.commands.tree import run
 
-    return run(words, "fab", foreign)
+    return run(command_line, "fab", foreign)
 
 
 def _foreign(core: Any) -> dict[str, str]:
     """Return why each flag of Fabric's and invoke's is refused behind a command."""
-    made = {}
+    refusals = {}
     for argument in core[0].args.values():
         for name in argument.names:
             dashes = "-" if len(name) == 1 else "--"
-            made[f"{dashes}{name}"] = _why(argument.name)
-    return made
+            refusals[f"{dashes}{name}"] = _why(argument.name)
+    return refusals
 
 
 def _why(name: str) -> str:
@@ -118,20 +121,20 @@ def _why(name: str) -> str:
 
 def _listed() -> Collection:
     """Return the commands for `fab --list`, which runs none of them."""
-    made = Collection()
+    root = Collection()
     groups: dict[str, Collection] = {}
     for name, action in COMMANDS.items():
         group, space, last = name.partition(" ")
         task: Task[Any] = Task(_only_listed, name=last or group)
         task.__doc__ = action.help
         if not space:
-            made.add_task(task)
+            root.add_task(task)
             continue
         if group not in groups:
             groups[group] = Collection(group)
-            made.add_collection(groups[group])
+            root.add_collection(groups[group])
         groups[group].add_task(task)
-    return made
+    return root
 
 
 def _only_listed(_context: Any) -> None:

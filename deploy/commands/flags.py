@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 """The values of a flag that may be repeated."""
 
 Read = Callable[[str, str], Any]
-"""From a flag and its text to the value. Raises UsageError."""
+"""Reader of a flag and its text into the value. Raises UsageError."""
 
 MOST = 10**15
 """The largest number of a flag that has no limit of its own."""
@@ -92,8 +92,8 @@ def names(meaning: str, **more: Any) -> Any:
 def number(meaning: str, low: int, high: int, default: int | None = None, **more: Any) -> Any:
     """Declare a flag with a whole number from `low` to `high`."""
 
-    def read(flag: str, given: str) -> int:
-        return whole_number(flag, given, low, high)
+    def read(flag: str, value: str) -> int:
+        return whole_number(flag, value, low, high)
 
     return Flag(meaning, default, metavar="N", read=read, **more)
 
@@ -121,19 +121,19 @@ class ActionFlags:
     before it lists the commands.
     """
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         for flag in self.declared():
-            setattr(self, flag.attribute, given.pop(flag.attribute, flag.default))
-        if given:
-            raise TypeError(f"{type(self).__name__}: unexpected {', '.join(given)}")
+            setattr(self, flag.attribute, values.pop(flag.attribute, flag.default))
+        if values:
+            raise TypeError(f"{type(self).__name__}: unexpected {', '.join(values)}")
 
     @classmethod
     def declared(cls) -> list[Flag]:
         """Return its flags, those of its bases first."""
-        found: dict[str, Flag] = {}
+        flags: dict[str, Flag] = {}
         for base in reversed(cls.__mro__):
-            found |= {name: flag for name, flag in vars(base).items() if isinstance(flag, Flag)}
-        return list(found.values())
+            flags |= {name: flag for name, flag in vars(base).items() if isinstance(flag, Flag)}
+        return list(flags.values())
 
     def but(self, **changes: Any) -> Self:
         """Return the same flags with some other values."""
@@ -224,26 +224,26 @@ def with_overrides(flags: OfCluster) -> OfCluster:
 
     These come before the ones of --set, which win. Text is quoted as YAML reads it.
     """
-    made = []
+    overrides = []
     for flag in flags.declared():
         value = getattr(flags, flag.attribute)
         is_given = value is not None and value is not False
         if flag.key and is_given:
-            made.append(f"{flag.key}={json.dumps(value)}")
-    return flags.but(set_=(*made, *flags.set_))
+            overrides.append(f"{flag.key}={json.dumps(value)}")
+    return flags.but(set_=(*overrides, *flags.set_))
 
 
 def as_words(flags: ActionFlags, *attributes: str) -> list[str]:
     """Return these flags as far as they are given, as a process of another room takes them."""
-    words = []
+    arguments = []
     for flag in flags.declared():
         value = getattr(flags, flag.attribute)
         if flag.attribute not in attributes or value is None or value is False:
             continue
         if flag.is_switch:
-            words.append(f"--{flag.spelled}")
+            arguments.append(f"--{flag.spelled}")
         elif flag.is_repeatable:
-            words += [f"--{flag.spelled}={each}" for each in value]
+            arguments += [f"--{flag.spelled}={entry}" for entry in value]
         elif value != "":
-            words.append(f"--{flag.spelled}={value}")
-    return words
+            arguments.append(f"--{flag.spelled}={value}")
+    return arguments

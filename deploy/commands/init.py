@@ -41,15 +41,17 @@ def init(flags: InitFlags) -> None:
     from core.inventory import templates
 
     if flags.hosts:
-        made = templates.hosts_inventory(flags.hosts, flags.user)
+        inventory_text = templates.hosts_inventory(flags.hosts, flags.user)
     else:
         cluster = _cluster_name(Path(flags.out or DEFAULT_NAME))
-        made = templates.local_inventory(flags.workers, flags.ps, cluster=cluster, recipe="unseen")
+        inventory_text = templates.local_inventory(
+            flags.workers, flags.ps, cluster=cluster, recipe="unseen"
+        )
     if flags.out is None:
-        say(made, end="")
+        say(inventory_text, end="")
         return
     out = Path(flags.out)
-    _write(out, made, flags.force)
+    _write(out, inventory_text, flags.force)
     if flags.hosts:
         first = "deploy trust"
     else:

@@ -74,16 +74,16 @@ def _seed(key: str) -> Any:
     return number("seed of everything random in the job", 0, MOST, key=key)
 
 
-def _folds(flag: str, given: str) -> int | str:
-    if given == "groups":
-        return given
-    return whole_number(flag, given, 0, MOST)
+def _folds(flag: str, value: str) -> int | str:
+    if value == "groups":
+        return value
+    return whole_number(flag, value, 0, MOST)
 
 
-def _seeds(flag: str, given: str) -> int | list[int]:
-    if "," not in given:
-        return whole_number(flag, given, 0, MOST)
-    return [whole_number(flag, each, 0, MOST) for each in given.split(",") if each.strip()]
+def _seeds(flag: str, value: str) -> int | list[int]:
+    if "," not in value:
+        return whole_number(flag, value, 0, MOST)
+    return [whole_number(flag, seed, 0, MOST) for seed in value.split(",") if seed.strip()]
 
 
 class ResumeFlags(ActionFlags):
@@ -184,7 +184,7 @@ def pi(flags: PiFlags) -> None:
 
 
 def run_job(
-    job: str, flags: JobFlags, of_run: Sequence[str] = (), wish: "ProgramRequest | None" = None
+    job: str, flags: JobFlags, of_run: Sequence[str] = (), request: "ProgramRequest | None" = None
 ) -> None:
     """Run one job, `run` with its program, and end the command as it did.
 
@@ -195,13 +195,13 @@ def run_job(
     else:
         alone = inventory_alone(job, flags.set_, Path.cwd())
     opened = open_cluster(flags, alone=alone)
-    if needs_roles(opened.inventory, job, wish):
+    if needs_roles(opened.inventory, job, request):
         refuse_missing_roles(opened, "a job")
-    words = [*display_flags(flags), *of_run]
-    if wish is None:
-        end_as_the_job_did(opened.jobs.run_job(job, words))
+    arguments = [*display_flags(flags), *of_run]
+    if request is None:
+        end_as_the_job_did(opened.jobs.run_job(job, arguments))
     else:
-        end_as_the_job_did(opened.jobs.run_program(wish, words))
+        end_as_the_job_did(opened.jobs.run_program(request, arguments))
 
 
 def refuse_missing_roles(opened: "OpenCluster", needed_by: str) -> None:

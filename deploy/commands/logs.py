@@ -53,22 +53,24 @@ def logs(flags: LogsFlags) -> None:
     from deploy.logs.log_reader import MOST_LINES, ClusterLogs, LogQuery, chosen, newest_runs
 
     query = LogQuery(MOST_LINES if run else count, first, run)
-    found = ClusterLogs(chosen(places, opened.inventory.tasks(), flags.role, flags.node), query)
-    shown = Shown(found.width, run, flags.json_, first)
+    cluster_logs = ClusterLogs(
+        chosen(places, opened.inventory.tasks(), flags.role, flags.node), query
+    )
+    display = Shown(cluster_logs.width, run, flags.json_, first)
 
     def show(entry: Entry) -> None:
-        if shown.wants(entry):
-            say(shown.render(entry))
+        if display.wants(entry):
+            say(display.render(entry))
 
     with opened.cluster.fleet() as fleet:
         # Files of this machine take no time.
-        with waiting_for("reading the logs", quiet=not found.has_journals):
-            last = found.last(fleet, flags.follow)
+        with waiting_for("reading the logs", quiet=not cluster_logs.has_journals):
+            last = cluster_logs.last(fleet, flags.follow)
         errors = [str(result) for result in last.values() if isinstance(result, ClusterError)]
         read = [result for result in last.values() if not isinstance(result, ClusterError)]
-        known = [entry for entries in read for entry in entries]
-        wanted = [entry for entry in in_order(known) if shown.wants(entry)]
-        if run and not wanted and not flags.follow and not errors:
+        all_entries = [entry for entries in read for entry in entries]
+        matching = [entry for entry in in_order(all_entries) if display.wants(entry)]
+        if run and not matching and not flags.follow and not errors:
             remedy = "there is no run here: leave --run out"
             newest = newest_runs(places, fleet)
             if newest:
@@ -76,9 +78,9 @@ def logs(flags: LogsFlags) -> None:
             raise UsageError(
                 f"--run {run}: expected a run that the logs name, found no line of it; {remedy}"
             )
-        if count and wanted:
-            say("\n".join(map(shown.render, wanted[-count:])))
+        if count and matching:
+            say("\n".join(map(display.render, matching[-count:])))
         if flags.follow:
-            found.follow(fleet, show)
+            cluster_logs.follow(fleet, show)
     if errors:
         raise DegradedError("\n".join(errors))

@@ -157,8 +157,8 @@ def reset(flags: ResetFlags) -> None:
                     say(f"removing everything from {', '.join(batch)}", error=True)
                     results |= fleet.each(reset_one, batch)
     except KeyboardInterrupt:
-        left = ", ".join(name for name in names if name not in done)
-        say(f"interrupted: {left} may have a part left; run it again", error=True)
+        incomplete = ", ".join(name for name in names if name not in done)
+        say(f"interrupted: {incomplete} may have a part left; run it again", error=True)
         raise
     finally:
         opened.cluster.forget_nodes(done)
@@ -204,11 +204,11 @@ def trust(flags: AnsweredFlags) -> None:
             address = address_of[node.name]
             return pinned.standing(address, ask_for_key(address, through))
 
-        found = fleet.each(sight, names)
-    silent = [result for result in found.values() if isinstance(result, ClusterError)]
-    seen = [result for result in found.values() if isinstance(result, Sighting)]
-    others = [address for name, address in address_of.items() if name not in names]
-    _pin(pinned, seen, flags.yes, others)
+        answers = fleet.each(sight, names)
+    silent = [result for result in answers.values() if isinstance(result, ClusterError)]
+    sightings = [result for result in answers.values() if isinstance(result, Sighting)]
+    unasked = [address for name, address in address_of.items() if name not in names]
+    _pin(pinned, sightings, flags.yes, unasked)
     for error in silent:
         say(error, error=True)
     if silent:
@@ -219,11 +219,11 @@ def _pin(
     pinned: "PinnedKeys",
     sightings: "list[Sighting]",
     yes: bool,
-    others: "Sequence[SshAddress]" = (),
+    unasked: "Sequence[SshAddress]" = (),
 ) -> None:
     for sighting in sightings:
         say(sighting.line)
-    for line in _copies(pinned, sightings, others):
+    for line in _copies(pinned, sightings, unasked):
         say(line)
     other = [sighting for sighting in sightings if sighting.standing != "known"]
     if not sightings:
@@ -239,20 +239,20 @@ def _pin(
 
 
 def _copies(
-    pinned: "PinnedKeys", sightings: "Sequence[Sighting]", others: "Sequence[SshAddress]"
+    pinned: "PinnedKeys", sightings: "Sequence[Sighting]", unasked: "Sequence[SshAddress]"
 ) -> list[str]:
     """Return a line for each host key of several nodes: each could pose as the others.
 
-    The keys of `others`, which were not asked, are those that are pinned.
+    The keys of `unasked`, which were not asked, are those that are pinned.
     """
     from deploy.cluster.login import fingerprint
 
     names: dict[str, list[str]] = {}
     for sighting in sightings:
         names.setdefault(fingerprint(sighting.key), []).append(sighting.address.name)
-    known = pinned.load()
-    for address in others:
-        for key in (known.lookup(address.known_as) or {}).values():
+    pinned_keys = pinned.load()
+    for address in unasked:
+        for key in (pinned_keys.lookup(address.known_as) or {}).values():
             if (same := names.get(fingerprint(key))) is not None:
                 same.append(address.name)
     return [
@@ -292,17 +292,20 @@ def ssh(flags: SshFlags) -> None:
         options.append(
             "RemoteCommand=none"
         )  # OpenSSH refuses to run one beside that of its configuration
-    words = [
+    command = [
         "ssh",
         *(word for option in options for word in ("-o", option)),
         "-p",
         str(address.port),
     ]
     if address.key is not None:
-        words += ["-i", str(expanded(address.key)), "-o", "IdentitiesOnly=yes"]
-    words += [f"{address.user}@{address.host}", *([flags.run_command] if flags.run_command else [])]
+        command += ["-i", str(expanded(address.key)), "-o", "IdentitiesOnly=yes"]
+    command += [
+        f"{address.user}@{address.host}",
+        *([flags.run_command] if flags.run_command else []),
+    ]
     sys.stdout.flush()
-    os.execvp("ssh", words)
+    os.execvp("ssh", command)
 
 
 def _quoted(path: Path) -> str:

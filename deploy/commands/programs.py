@@ -44,11 +44,11 @@ def run_(flags: RunFlags) -> None:
     if on is None:
         raise UsageError(f"--on: expected {' or '.join(PLACES)}, got {flags.on!r}")
     program = program_file(flags.program)
-    wish = ProgramRequest(
+    request = ProgramRequest(
         str(program),
         flags.arguments,
         on,
         flags.restarts,
         requirements=flags.requirements or "",
     ).checked()
-    run_job("run", with_overrides(flags), wish=wish)
+    run_job("run", with_overrides(flags), request=request)

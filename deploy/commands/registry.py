@@ -62,5 +62,5 @@ def takers(spelled: str) -> list[str]:
     return [
         name
         for name, action in COMMANDS.items()
-        if spelled in [each.spelled for each in action.flags]
+        if spelled in [flag.spelled for flag in action.flags]
     ]

@@ -26,11 +26,11 @@ def render(flags: RenderFlags) -> None:
     """Write what another system deploys the inventory with: `fab deploy render kubernetes`."""
     if flags.kind not in KINDS:
         if flags.kind is None:
-            got = "nothing"
+            kind = "nothing"
         else:
-            got = repr(flags.kind)
+            kind = repr(flags.kind)
         raise UsageError(
-            f"deploy render: expected {' or '.join(KINDS)}, got {got}, e.g. `fab deploy render"
+            f"deploy render: expected {' or '.join(KINDS)}, got {kind}, e.g. `fab deploy render"
             " kubernetes`"
         )
     inventory = open_cluster(flags, as_written=True).for_machines("deploy render").inventory
@@ -45,8 +45,8 @@ def render(flags: RenderFlags) -> None:
     from deploy.render.kubernetes import manifests
 
     memory = of_inventory(inventory, {node.name: CORES for node in inventory.nodes})
-    taken = {role: memory.of(role) for role in ("ps", "worker", "coordinator")}
-    files = manifests(inventory, taken, minimum_workers(inventory), flags.image or "")
+    memory_of_role = {role: memory.of(role) for role in ("ps", "worker", "coordinator")}
+    files = manifests(inventory, memory_of_role, minimum_workers(inventory), flags.image or "")
     if flags.image is None:
         say(
             "the image is a tag, localhost/pscluster:latest, which may be another image tomorrow:"

@@ -80,15 +80,15 @@ class _RollbackRun:
         self._inventory = cluster.inventory
         self._fleet = fleet
         self._names = names
-        kept = kept_tasks(cluster.inventory)
-        self._roles: Roles = {name: [task for task in kept if task.node == name] for name in names}
+        tasks = kept_tasks(cluster.inventory)
+        self._roles: Roles = {name: [task for task in tasks if task.node == name] for name in names}
         self._note = UnfinishedRollback.of(cluster)
         self._failed: dict[str, ClusterError] = {}
         standings = self._standings()
         since = {
-            one.key: one.unpacked
+            version.key: version.unpacked
             for standing in standings.values()
-            for one in standing.installed.releases
+            for version in standing.installed.releases
         }
         if to is not None and standings:
             to = _whole_key(to, since)
@@ -100,13 +100,13 @@ class _RollbackRun:
                 f"{name}: release {release}, to which the others go back, is not there: `fab deploy"
                 f" start --limit {name}` from the checkout of that release brings it"
             )
-        there = ", ".join(sorted(since, key=since.__getitem__))
-        say(f"going to release {release}; there, the oldest first: {there} (`--to` takes one)")
+        listing = ", ".join(sorted(since, key=since.__getitem__))
+        say(f"going to release {release}; there, the oldest first: {listing} (`--to` takes one)")
         well = self._that_need(Need.NOTHING)
         for name in well:
             say(f"{name}: on release {release} already")
-        left = {*self._to.left, *names} - set(well)
-        self._leave([node.name for node in cluster.inventory.nodes if node.name in left])
+        pending = {*self._to.left, *names} - set(well)
+        self._leave([node.name for node in cluster.inventory.nodes if node.name in pending])
 
     def nodes_to_change(self) -> list[str]:
         """Return the nodes that can go back and are not there yet."""
@@ -137,14 +137,14 @@ class _RollbackRun:
     def state(self) -> str:
         """Return which nodes are there and which are not, and the commands that continue."""
         to = self._to
-        there = ", ".join(name for name in self._names if name not in to.left) or "no node"
+        moved = ", ".join(name for name in self._names if name not in to.left) or "no node"
         concerned = {*to.was, *to.left}
         again = f"deploy rollback --limit {','.join(to.left)}"
         if all(node.name in concerned for node in self._inventory.nodes):
             again = "deploy rollback"
         path = self._inventory.path
         return (
-            f"on release {to.release}: {there}; not or not yet: {', '.join(to.left)};"
+            f"on release {to.release}: {moved}; not or not yet: {', '.join(to.left)};"
             f" `{command(again, path)}` resumes with these,"
             f" `{command('deploy start', path)}` brings nodes to the checkout's own release"
         )
@@ -156,9 +156,9 @@ class _RollbackRun:
             return _look(node, self._roles[node.name], node.name in serving)
 
         with waiting_for(f"looking at the releases of {len(self._names)} nodes"):
-            found = self._fleet.each(look, self._names)
-        self._note_failures(found)
-        return {name: one for name, one in found.items() if isinstance(one, Standing)}
+            answers = self._fleet.each(look, self._names)
+        self._note_failures(answers)
+        return {name: answer for name, answer in answers.items() if isinstance(answer, Standing)}
 
     def _note_failures(self, results: Mapping[str, object]) -> None:
         for name, result in results.items():
@@ -173,7 +173,7 @@ class _RollbackRun:
 
         Raises DegradedError where no node has one.
         """
-        now = {name: one.installed.current for name, one in standings.items()}
+        now = {name: standing.installed.current for name, standing in standings.items()}
         was = {name: current for name, current in now.items() if current is not None}
         if to is not None and standings:
             return Rollback(to, was)

@@ -37,7 +37,7 @@ END_SECONDS = 20.0
 LAST_PORT = 65_535
 MOST_MEGABYTES = 1 << 20
 EXPORT = "export"
-"""In a run's folder: what `--run` serves."""
+"""Folder in a run that `--run` serves."""
 MANAGE = "recognise.service.manage"
 MODEL = "har"
 """Name of the served model where none is given."""
@@ -46,8 +46,8 @@ MODEL = "har"
 def _real(help_text: str, most: float) -> Any:
     """Declare a flag with a number from 0 to `most`."""
 
-    def read(flag: str, given: str) -> float:
-        return real_number(flag, given, 0, most)
+    def read(flag: str, value: str) -> float:
+        return real_number(flag, value, 0, most)
 
     return text(help_text, metavar="N", read=read)
 
@@ -115,11 +115,11 @@ class VersionListFlags(VersionFlags, JsonFlags):
 @takes(ServeFlags)
 def serve(flags: ServeFlags) -> None:
     """Serve a model over HTTP until Ctrl-C: `--run`, `--model`, else the promoted one."""
-    own = (flag.attribute for flag in flags.declared() if flag not in ModelOfRun.declared())
-    words = [*as_words(flags, *own), *_export(flags)]
+    attributes = (flag.attribute for flag in flags.declared() if flag not in ModelOfRun.declared())
+    arguments = [*as_words(flags, *attributes), *_export(flags)]
     if sys.stdout.isatty():  # the link has the token, and a log is read by others
-        words.insert(0, "--link")
-    end_as_the_job_did(_in_foreground(module_command("recognise.service", *words)))
+        arguments.insert(0, "--link")
+    end_as_the_job_did(_in_foreground(module_command("recognise.service", *arguments)))
 
 
 @takes(PromoteFlags)
@@ -191,8 +191,8 @@ def _export(flags: ModelOfRun) -> Sequence[str]:
         _refuse_no_windows(run)  # before an export takes seconds, too
         if isinstance(flags, ServeFlags):
             check_free(flags.listen, flags.port, "the service")  # before an export takes seconds
-        words = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
-        end_as_the_job_did(_in_foreground(module_command("cluster.export", *words)))
+        arguments = (f"--run={run}", "--to=onnx", f"--out={export}", "--quiet")
+        end_as_the_job_did(_in_foreground(module_command("cluster.export", *arguments)))
     return ("--model", str(export))
 
 

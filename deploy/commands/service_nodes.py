@@ -37,10 +37,10 @@ def manage_on_nodes(
     sent = None
     if export is not None:
         sent = archive(export)
-    words = command(opened.inventory.service, action, *more)
+    command_line = command(opened.inventory.service, action, *more)
 
     def one(node: "Connector") -> "CommandResult":
-        return node.run(words, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=SECONDS)
+        return node.run(command_line, stdin=sent, user=SERVICE_ACCOUNT, deadline_seconds=SECONDS)
 
     failed = False
     with opened.cluster.fleet() as fleet:

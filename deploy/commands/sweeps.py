@@ -37,23 +37,23 @@ def sweep(flags: SweepFlags) -> None:
     from cluster.sweeps.sweep_file import read
     from deploy.jobs.sweeps import SweepRequest
 
-    given = with_overrides(flags)
+    settled = with_overrides(flags)
     file = Path(flags.file)
-    found = read(file)
+    sweep_file = read(file)
     of_run = run_flags(flags)
-    usual, overrides = usual_run(found, open_inventory(given), given.set_)
-    opened = open_cluster(given.but(set_=overrides), loaded=usual)
+    usual, overrides = usual_run(sweep_file, open_inventory(settled), settled.set_)
+    opened = open_cluster(settled.but(set_=overrides), loaded=usual)
     if flags.dry_run:
-        say_forecast(found, opened, given, as_json=flags.json_)
+        say_forecast(sweep_file, opened, settled, as_json=flags.json_)
         return
-    if found.placement == "cluster":
+    if sweep_file.placement == "cluster":
         refuse_missing_roles(opened, "`placement: cluster`")
-    request = SweepRequest(file.resolve(), found, usual)
+    request = SweepRequest(file.resolve(), sweep_file, usual)
     end_as_the_job_did(opened.jobs.run_sweep(request, [*display_flags(flags), *of_run]))
 
 
 def usual_run(
-    found: "SweepFile", inventory: "Inventory", given: "Sequence[str]"
+    sweep_file: "SweepFile", inventory: "Inventory", typed_overrides: "Sequence[str]"
 ) -> tuple["Inventory", tuple[str, ...]]:
     """The inventory with what every run has, and the overrides that make it so.
 
@@ -68,19 +68,19 @@ def usual_run(
         return load(inventory.path, overrides, check_interfaces=False)
 
     with waiting_for("checking the settings of each run"):
-        refuse_unusable(found, given, with_settings)
-    overrides = base_overrides(found, given)
-    made = load(inventory.path, overrides)
-    if found.search is not None and made.jobs.train.validation_subjects == 0:
+        refuse_unusable(sweep_file, typed_overrides, with_settings)
+    overrides = base_overrides(sweep_file, typed_overrides)
+    usual = load(inventory.path, overrides)
+    if sweep_file.search is not None and usual.jobs.train.validation_subjects == 0:
         raise UsageError(
-            f"{found.file}: search: a search chooses by the validation, and"
+            f"{sweep_file.file}: search: a search chooses by the validation, and"
             " jobs.train.validation_subjects is 0: give it a number in `base:`"
         )
-    return made, overrides
+    return usual, overrides
 
 
 def say_forecast(
-    found: "SweepFile", opened: "OpenCluster", given: SweepFlags, *, as_json: bool
+    sweep_file: "SweepFile", opened: "OpenCluster", settled: SweepFlags, *, as_json: bool
 ) -> None:
     """Print what the sweep will take. Raises ClusterError where a node has not the memory."""
     from cluster.sweeps.plan import base_overrides, corners, overrides_of
@@ -91,26 +91,27 @@ def say_forecast(
     from deploy.forecast.sweep import as_json as json_of
     from deploy.forecast.sweep import forecast_of, lines, needs_of
 
-    base = base_overrides(found, given.set_)
+    base = base_overrides(sweep_file, settled.set_)
     path = opened.inventory.path
-    choices = found.choices or corners(found)
+    choices = sweep_file.choices or corners(sweep_file)
     every = [
-        overrides_of(base, found.placement, choice.settings, found.seeds[0]) for choice in choices
+        overrides_of(base, sweep_file.placement, choice.settings, sweep_file.seeds[0])
+        for choice in choices
     ]
     why_not = ""
     measured = []
     if opened.has_machines:
         why_not = "the nodes' speed is not this machine's; the first runs will say"
-    elif found.placement == "cluster":
+    elif sweep_file.placement == "cluster":
         why_not = "runs over all nodes are not begun for an estimate; the first runs will say"
     else:
         for at in evenly(len(every), MOST_MEASURED):
-            words = in_words(choices[at].settings) or "one run"
-            with waiting_for(f"measuring {words} (TensorFlow takes some seconds to load)"):
-                measured.append(measured_run(path.resolve(), every[at], words))
-    inventories = [load(path, one, check_interfaces=False) for one in every]
-    needs = needs_of(found, inventories, memory_of(opened), measured)
-    forecast = forecast_of(found, needs, measured, why_not)
+            label = in_words(choices[at].settings) or "one run"
+            with waiting_for(f"measuring {label} (TensorFlow takes some seconds to load)"):
+                measured.append(measured_run(path.resolve(), every[at], label))
+    inventories = [load(path, overrides, check_interfaces=False) for overrides in every]
+    needs = needs_of(sweep_file, inventories, memory_of(opened), measured)
+    forecast = forecast_of(sweep_file, needs, measured, why_not)
     if as_json:
         say_json(json_of(forecast))
     else:
@@ -118,13 +119,13 @@ def say_forecast(
     if not forecast.fits:
         short = next(need for need in needs if not need.fits)
         raise ClusterError(
-            f"{found.file}: {short.node} has not the memory for {short.runs} of these runs at a"
-            " time: take fewer workers of it into the inventory, or narrower networks"
+            f"{sweep_file.file}: {short.node} has not the memory for {short.runs} of these runs at"
+            " a time: take fewer workers of it into the inventory, or narrower networks"
         )
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many places from 0 to count - 1, the first and the last among them."""
+    """Return at most `most` places from 0 to count - 1, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(at * (count - 1) / (most - 1)) for at in range(most)})

@@ -54,7 +54,7 @@ class ActionCommand(click.Command):
 
     def __init__(self, name: str, action: Found) -> None:
         self.action = action
-        parameters = [made for each in action.flags for made in _parameters(each)]
+        parameters = [parameter for flag in action.flags for parameter in _parameters(flag)]
         super().__init__(
             name,
             params=parameters,
@@ -71,13 +71,13 @@ class ActionCommand(click.Command):
             at = args.index("--")
             behind = tuple(args[at + 1 :])
             args = args[:at]
-        left = super().parse_args(ctx, args)
+        remaining = super().parse_args(ctx, args)
         if ctx.resilient_parsing:  # for help, or a shell that completes a line wrong so far
-            return left
+            return remaining
         self._take_words_by_place(ctx)
         if behind:
             ctx.params[self._field_behind_dashes()] = behind
-        return left
+        return remaining
 
     def _take_words_by_place(self, ctx: click.Context) -> None:
         """Give a word by its place to the flag that it stands for. Raises UsageError."""
@@ -90,15 +90,15 @@ class ActionCommand(click.Command):
             ctx.params[flag.attribute] = by_place
 
     def _field_behind_dashes(self) -> str:
-        for each in self.action.flags:
-            if each.behind_dashes:
-                return each.attribute
+        for flag in self.action.flags:
+            if flag.behind_dashes:
+                return flag.attribute
         raise UsageError("--: only `fab job run` takes words behind it, its program's arguments")
 
     def invoke(self, ctx: click.Context) -> None:
         """Do it."""
-        given = {name: value for name, value in ctx.params.items() if value not in (None, ())}
-        self.action.run(given)
+        values = {name: value for name, value in ctx.params.items() if value not in (None, ())}
+        self.action.run(values)
 
 
 def _by_place(flag: Flag) -> str:
@@ -117,7 +117,7 @@ def _parameters(flag: Flag) -> list[click.Parameter]:
     more: dict[str, Any] = {}
     if flag.bare is not None:
         more = {"is_flag": False, "flag_value": flag.bare}
-    made: list[click.Parameter] = [
+    parameters: list[click.Parameter] = [
         click.Option(
             [option, flag.attribute],
             type=kind,
@@ -128,11 +128,13 @@ def _parameters(flag: Flag) -> list[click.Parameter]:
         )
     ]
     if flag.word:
-        shown = flag.spelled.upper()
+        metavar = flag.spelled.upper()
         if not flag.needed:
-            shown = f"[{shown}]"
-        made.insert(0, click.Argument([_by_place(flag)], type=kind, required=False, metavar=shown))
-    return made
+            metavar = f"[{metavar}]"
+        parameters.insert(
+            0, click.Argument([_by_place(flag)], type=kind, required=False, metavar=metavar)
+        )
+    return parameters
 
 
 class ActionGroup(click.Group):
@@ -195,17 +197,19 @@ class Tree(click.Group):
             formatter.write_dl([(name, action.summary) for name, action in COMMANDS.items()])
 
 
-def run(words: Sequence[str], program: str, foreign: Mapping[str, str] = NOTHING) -> int:
+def run(command_line: Sequence[str], program: str, foreign: Mapping[str, str] = NOTHING) -> int:
     """Run a command line and return its exit code.
 
     What cannot be done is one line on standard error. `foreign` says why flags are refused that no
     action has.
     """
     try:
-        if any(word in HELP for word in _before_dashes(words)):
-            say(help_for(words, program))
+        if any(word in HELP for word in _before_dashes(command_line)):
+            say(help_for(command_line, program))
             return ExitCode.DONE
-        contexts = [_read(name, own, program, foreign) for name, own in calls(words)]
+        contexts = [
+            _read(name, arguments, program, foreign) for name, arguments in calls(command_line)
+        ]
         for context in contexts:
             with context:
                 context.command.invoke(context)
@@ -225,12 +229,12 @@ def run(words: Sequence[str], program: str, foreign: Mapping[str, str] = NOTHING
 
 
 def _read(
-    name: str, words: Sequence[str], program: str, foreign: Mapping[str, str]
+    name: str, arguments: Sequence[str], program: str, foreign: Mapping[str, str]
 ) -> click.Context:
     """Read the words of one command. Raises UsageError."""
     action = COMMANDS[name]
     try:
-        context = ActionCommand(name, action).make_context(f"{program} {name}", list(words))
+        context = ActionCommand(name, action).make_context(f"{program} {name}", list(arguments))
     except click.NoSuchOption as problem:
         raise UsageError(_refused(name, problem.option_name, foreign)) from None
     except click.BadOptionUsage as problem:
@@ -238,10 +242,10 @@ def _read(
     except click.UsageError as problem:
         message = problem.message[:1].lower() + problem.message[1:]
         raise UsageError(f"{name}: {message}{_file_of(action, message)}") from None
-    for each in action.flags:
-        if each.needed and context.params[each.attribute] is None:
+    for flag in action.flags:
+        if flag.needed and context.params[flag.attribute] is None:
             raise UsageError(
-                f"{name}: expected {each.spelled.upper()}; `{program} {name} --help` explains it"
+                f"{name}: expected {flag.spelled.upper()}; `{program} {name} --help` explains it"
             )
     return context
 
@@ -249,7 +253,7 @@ def _read(
 def _file_of(action: Found, message: str) -> str:
     """Return a question about the flag that a word too many stands for, where it is a file."""
     extra = message.removesuffix(")").partition("got unexpected extra argument (")[2]
-    flags = [each.spelled for each in action.flags]
+    flags = [flag.spelled for flag in action.flags]
     if extra.endswith((".yaml", ".yml")) and "inventory" in flags:
         return f"; did you mean --inventory {extra}?"
     return ""
@@ -262,58 +266,58 @@ def _refused(name: str, option: str, foreign: Mapping[str, str]) -> str:
     if option in gone.FLAGS:
         return f"{name}: {option} is gone: {gone.FLAGS[option]}"
     spelled = option.removeprefix("--")
-    others = takers(spelled)
-    if others:
-        shown = ", ".join(f"`{other}`" for other in others[:MOST_NAMED])
-        return f"{name}: does not take {option}, a flag of {shown}"
-    near = difflib.get_close_matches(spelled, [each.spelled for each in COMMANDS[name].flags], 1)
-    hint = "".join(f"; did you mean --{one}?" for one in near)
+    commands = takers(spelled)
+    if commands:
+        quoted = ", ".join(f"`{other}`" for other in commands[:MOST_NAMED])
+        return f"{name}: does not take {option}, a flag of {quoted}"
+    near = difflib.get_close_matches(spelled, [flag.spelled for flag in COMMANDS[name].flags], 1)
+    hint = "".join(f"; did you mean --{spelling}?" for spelling in near)
     return f"{name}: does not take {option}{hint}"
 
 
-def calls(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+def calls(command_line: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Return the commands of a line, each with its own words. Raises UsageError."""
-    if not words:
+    if not command_line:
         raise UsageError("expected a command; --list names them")
     at = 0
-    while at < len(words):
-        name, begin = _command(words, at)
-        at = _end(name, words, begin)
-        yield name, words[begin:at]
+    while at < len(command_line):
+        name, begin = _command(command_line, at)
+        at = _end(name, command_line, begin)
+        yield name, command_line[begin:at]
 
 
-def _last_begins(words: Sequence[str]) -> int:
+def _last_begins(command_line: Sequence[str]) -> int:
     """Return the place of the last command of a line that may be unfinished."""
     last = 0
     at = 0
     with suppress(UsageError):
-        while at < len(words):
+        while at < len(command_line):
             last = at
-            name, begin = _command(words, at)
-            at = _end(name, words, begin)
+            name, begin = _command(command_line, at)
+            at = _end(name, command_line, begin)
     return last
 
 
-def _command(words: Sequence[str], at: int) -> tuple[str, int]:
+def _command(command_line: Sequence[str], at: int) -> tuple[str, int]:
     """Return the command that begins at this word, and the place behind it. Raises UsageError."""
-    begun = _begins(words, at)
+    begun = _begins(command_line, at)
     if begun is not None:
         return begun
-    words_of_two = " ".join(words[at : at + 2]).replace(".", " ", 1)
+    words_of_two = " ".join(command_line[at : at + 2]).replace(".", " ", 1)
     for former, remedy in gone.COMMANDS.items():
         if f"{words_of_two} ".startswith(f"{former} "):
             raise UsageError(f"fab {former} is gone: {remedy}")
-    first, *others = words[at : at + 2]
+    first, *following = command_line[at : at + 2]
     group, dot, action = first.partition(".")
     if group in GROUPS:
-        there = ", ".join(action.name for action in GROUPS[group])
+        actions = ", ".join(action.name for action in GROUPS[group])
         if dot:
-            others = [action]
-        if not others or others[0].startswith("-"):
-            raise UsageError(f"{group}: expected an action, one of {there}")
-        near = _nearest(others[0], [f"{group} {action.name}" for action in GROUPS[group]])
-        hint = near or _nearest(others[0], COMMANDS, cutoff=1.0)
-        raise UsageError(f"{group}: no action {others[0]!r}{hint or f'; there are {there}'}")
+            following = [action]
+        if not following or following[0].startswith("-"):
+            raise UsageError(f"{group}: expected an action, one of {actions}")
+        near = _nearest(following[0], [f"{group} {action.name}" for action in GROUPS[group]])
+        hint = near or _nearest(following[0], COMMANDS, cutoff=1.0)
+        raise UsageError(f"{group}: no action {following[0]!r}{hint or f'; there are {actions}'}")
     if first.startswith("-"):
         raise UsageError(f"{first}: expected a command before it; --list names them")
     hint = _nearest(first, [*COMMANDS, *GROUPS])
@@ -329,40 +333,40 @@ def _nearest(word: str, names: Iterable[str], cutoff: float = 0.75) -> str:
     for name in names:
         by_last.setdefault(name.rpartition(" ")[2], []).append(name)
     near = difflib.get_close_matches(word.lower(), by_last, 1, cutoff)
-    return "".join(f"; did you mean {' or '.join(by_last[one])}?" for one in near)
+    return "".join(f"; did you mean {' or '.join(by_last[last_word])}?" for last_word in near)
 
 
-def _begins(words: Sequence[str], at: int) -> tuple[str, int] | None:
+def _begins(command_line: Sequence[str], at: int) -> tuple[str, int] | None:
     """Return the command that begins at this word; `deploy.start` is `deploy start`."""
-    one = words[at].replace(".", " ", 1)
-    if one in COMMANDS:
-        return one, at + 1
-    two = " ".join(words[at : at + 2])
+    single_word = command_line[at].replace(".", " ", 1)
+    if single_word in COMMANDS:
+        return single_word, at + 1
+    two = " ".join(command_line[at : at + 2])
     if two in COMMANDS:
         return two, at + 2
     return None
 
 
-def _end(name: str, words: Sequence[str], at: int) -> int:
+def _end(name: str, command_line: Sequence[str], at: int) -> int:
     """Return the place behind the last word of a command. Raises UsageError."""
-    flags = {f"--{each.spelled}": each for each in COMMANDS[name].flags}
-    missing = {each.attribute for each in flags.values() if each.word}
-    while at < len(words):
-        word = words[at]
+    flags = {f"--{declared.spelled}": declared for declared in COMMANDS[name].flags}
+    missing = {declared.attribute for declared in flags.values() if declared.word}
+    while at < len(command_line):
+        word = command_line[at]
         if word == "--":
-            return len(words)
-        given = flags.get(word.partition("=")[0])
+            return len(command_line)
+        flag = flags.get(word.partition("=")[0])
         if word.startswith("-"):
             at += 1
-            if given is not None:
-                missing.discard(given.attribute)
-                if given.needs_value and "=" not in word:
-                    _refuse_without_value(word, words[at : at + 1])
+            if flag is not None:
+                missing.discard(flag.attribute)
+                if flag.needs_value and "=" not in word:
+                    _refuse_without_value(word, command_line[at : at + 1])
                     at += 1
         elif missing:
             missing.pop()
             at += 1
-        elif word in GROUPS or _begins(words, at) is not None:
+        elif word in GROUPS or _begins(command_line, at) is not None:
             return at
         else:
             at += 1
@@ -374,24 +378,24 @@ def _refuse_without_value(flag: str, behind: Sequence[str]) -> None:
         raise UsageError(f"{flag}: expected a value behind it")
 
 
-def _before_dashes(words: Sequence[str]) -> Sequence[str]:
-    if "--" in words:
-        return words[: words.index("--")]
-    return words
+def _before_dashes(command_line: Sequence[str]) -> Sequence[str]:
+    if "--" in command_line:
+        return command_line[: command_line.index("--")]
+    return command_line
 
 
-def help_for(words: Sequence[str], program: str) -> str:
+def help_for(command_line: Sequence[str], program: str) -> str:
     """Return the help of the last command of a line, else of its group, else of all commands."""
-    words = [word for word in _before_dashes(words) if word not in HELP]
-    found: click.Command = Tree()
+    command_line = [word for word in _before_dashes(command_line) if word not in HELP]
+    command: click.Command = Tree()
     name = ""
-    for at, word in enumerate(words):
-        begun = _begins(words, at)
+    for at, word in enumerate(command_line):
+        begun = _begins(command_line, at)
         if begun is not None:
             name = begun[0]
-            found = ActionCommand(name, COMMANDS[name])
+            command = ActionCommand(name, COMMANDS[name])
         elif word in GROUPS and not name:
             name = word
-            found = ActionGroup(name, GROUPS[name])
-    context = found.make_context(f"{program} {name}".strip(), [], resilient_parsing=True)
-    return found.get_help(context)
+            command = ActionGroup(name, GROUPS[name])
+    context = command.make_context(f"{program} {name}".strip(), [], resilient_parsing=True)
+    return command.get_help(context)

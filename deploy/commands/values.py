@@ -82,25 +82,25 @@ def seconds_of(since: str, now: datetime) -> float:
     zone is this machine's, as `now` is. No node gets the text: its zone may differ, and journalctl
     252 refuses `2026-11-21T22:45:01Z`. Raises UsageError for anything else.
     """
-    words = since.strip().lower()
+    normalized = since.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
-    if words in named:
-        return named[words].timestamp()
-    ago = _AGO.fullmatch(words)
-    if ago and (ago["ago"] or words.startswith("-")) and not _MONTHS.search(since):
+    if normalized in named:
+        return named[normalized].timestamp()
+    ago = _AGO.fullmatch(normalized)
+    if ago and (ago["ago"] or normalized.startswith("-")) and not _MONTHS.search(since):
         return now.timestamp() - int(ago["count"]) * _SECONDS[ago["unit"][0]]
     for form in _TIMES:
         try:
-            clock = datetime.strptime(words, form).time()
+            clock = datetime.strptime(normalized, form).time()
         except ValueError:
             continue
         return datetime.combine(midnight, clock, midnight.tzinfo).timestamp()
     try:
-        given = datetime.fromisoformat(words.removesuffix(" utc").upper())
-        if words.endswith(" utc"):
-            given = given.replace(tzinfo=UTC)
-        return given.timestamp()
+        moment = datetime.fromisoformat(normalized.removesuffix(" utc").upper())
+        if normalized.endswith(" utc"):
+            moment = moment.replace(tzinfo=UTC)
+        return moment.timestamp()
     except (ValueError, OverflowError):
         raise UsageError(
             "--since: expected a time such as '10 min ago', 'today', '22:45' or '2026-11-21"
@@ -115,8 +115,8 @@ def from_here(_flag: str, path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def format_or_file(flag: str, given: str) -> str:
+def format_or_file(flag: str, value: str) -> str:
     """Return the name of a format as it is, and the absolute path of a file."""
-    if given.lower().endswith((".yaml", ".yml")):
-        return from_here(flag, given)
-    return given
+    if value.lower().endswith((".yaml", ".yml")):
+        return from_here(flag, value)
+    return value

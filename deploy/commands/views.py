@@ -36,7 +36,7 @@ class Picture:
 
     well: bool
     json: dict[str, Any]
-    parts: "Callable[[int], list[RenderableType]]"
+    renderables: "Callable[[int], list[RenderableType]]"
 
 
 class View(ABC):
@@ -51,10 +51,10 @@ class View(ABC):
         """The progress of a deployment, and then its warnings."""
 
     @abstractmethod
-    def plan(self, planned: DeploymentPlan, wanted: bool | None, for_programs: bool) -> ExitCode:
+    def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
         """Show what a start would do; return the exit code of the command.
 
-        `wanted`: --jobs, --no-jobs or neither.
+        `with_jobs`: --jobs, --no-jobs or neither.
         """
 
     @abstractmethod
@@ -84,13 +84,13 @@ class ViewOfThisMachine(View):
     @override
     def progress(self, quiet: bool) -> AbstractContextManager[DeploymentDisplay]:
         """Show the progress of a deployment, and then its warnings."""
-        shown: type[deployments.Progress] = deployments.ProgressOfRoles
+        display_class: type[deployments.Progress] = deployments.ProgressOfRoles
         if quiet:
-            shown = deployments.Progress
-        return deployments.progress(shown, "starting the supervisor")
+            display_class = deployments.Progress
+        return deployments.progress(display_class, "starting the supervisor")
 
     @override
-    def plan(self, planned: DeploymentPlan, wanted: bool | None, for_programs: bool) -> ExitCode:
+    def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
         """Show what a start would do; return the exit code of the command."""
         lost = list(planned.survey.lost.values())
         if lost:
@@ -100,14 +100,14 @@ class ViewOfThisMachine(View):
             kept_tasks(self._inventory),
             status,
             self._inventory.jobs.order,
-            wanted,
+            with_jobs,
             self._inventory.path,
             nodes=planned.survey.facts,
             due=planned.counts_as_start or self._jobs.pending.noted,
         )
         if for_programs:
-            own = {"changes": changes_of(steps), "steps": list(map(asdict, steps))}
-            say_json({"cluster": self._inventory.cluster, **plans_json(planned), **own})
+            local_plan = {"changes": changes_of(steps), "steps": list(map(asdict, steps))}
+            say_json({"cluster": self._inventory.cluster, **plans_json(planned), **local_plan})
         else:
             deployments.show_plan(steps, self._inventory.path)
         if any(step.kind == "refuse" for step in steps):
@@ -184,7 +184,7 @@ class ViewOfMachines(View):
         return deployments.progress(deployments.ProgressOfNodes, "connecting")
 
     @override
-    def plan(self, planned: DeploymentPlan, wanted: bool | None, for_programs: bool) -> ExitCode:
+    def plan(self, planned: DeploymentPlan, with_jobs: bool | None, for_programs: bool) -> ExitCode:
         """Show what a start would do; return the exit code of the command."""
         if for_programs:
             say_json({"cluster": self._inventory.cluster, **plans_json(planned)})
@@ -214,18 +214,22 @@ class ViewOfMachines(View):
 
         machines = self._machines()
         with waiting_for(LOOKING, quiet=with_job):
-            seen = survey(fleet, machines.ask, names)
-            unreached = found_unreached(self._inventory, fleet, seen.facts, seen.lost)
-        now = machines.confirmed(seen)
-        drifts = [one for one in (*now.findings(seen), *now.drifts(seen)) if one.topic == DRIFT]
-        rows = node_rows(machines, seen, (*unreached, *drifts))
+            surveyed = survey(fleet, machines.ask, names)
+            unreached = found_unreached(self._inventory, fleet, surveyed.facts, surveyed.lost)
+        now = machines.confirmed(surveyed)
+        drifts = [
+            finding
+            for finding in (*now.findings(surveyed), *now.drifts(surveyed))
+            if finding.topic == DRIFT
+        ]
+        rows = node_rows(machines, surveyed, (*unreached, *drifts))
         job = []
         if with_job:
             job.append(_progress(self._cluster, fleet) or "no job runs")
         return Picture(
             all(row.well for row in rows),
             {
-                **role_states(self._inventory, seen).to_json(),
+                **role_states(self._inventory, surveyed).to_json(),
                 "nodes": [row.to_json() for row in rows],
             },
             lambda columns: [*console.node_parts(rows, columns), *job],

@@ -34,23 +34,23 @@ def measured_run(
     `named` are its settings in words. Raises ClusterError with the line that it ended with,
     KeyboardInterrupt.
     """
-    words = settings((*overrides, "page.listen=off"))
+    arguments = settings((*overrides, "page.listen=off"))
     with tempfile.TemporaryDirectory(prefix="pscluster-sweep-") as folder:
-        own = module_command(
+        command = module_command(
             MODULE,
             "--folder",
             folder,
             "--",
             "--inventory",
             str(inventory),
-            *words,
+            *arguments,
             "--quiet",
             *flags,
         )
         with (
             interruptible(),
             Child(
-                own,
+                command,
                 environment=environment_for_any_folder(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -89,21 +89,21 @@ def _watched(process: Child, named: str) -> MeasuredRun:
         )
     updates = latest[1].done - first[1].done
     if updates:
-        each = (latest[0] - first[0]) / updates
+        update_seconds = (latest[0] - first[0]) / updates
     else:
-        each = (latest[0] - begin) / latest[1].done
-    start = max(0.0, first[0] - begin - each * first[1].done)
-    return MeasuredRun(named, start, each, latest[1].total, memory)
+        update_seconds = (latest[0] - begin) / latest[1].done
+    start = max(0.0, first[0] - begin - update_seconds * first[1].done)
+    return MeasuredRun(named, start, update_seconds, latest[1].total, memory)
 
 
 def _anonymous_bytes(pid: int) -> int:
     """Return the anonymous memory of a process, 0 where it is gone."""
     try:
-        found = _ANONYMOUS.search(
+        match = _ANONYMOUS.search(
             Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         )
     except OSError:
         return 0
-    if found:
-        return 1024 * int(found[1])
+    if match:
+        return 1024 * int(match[1])
     return 0

@@ -25,15 +25,15 @@ def measured_step(
     its key. Raises ClusterError with the line that the process ended with, and KeyboardInterrupt.
     """
     requirements = look(app).requirements
-    words = ["--inventory", str(inventory), *settings(overrides)]
+    arguments = ["--inventory", str(inventory), *settings(overrides)]
     if requirements is not None:
         key = environment(requirements)
         if key:
-            words += ["--environment", key]
+            arguments += ["--environment", key]
     with (
         interruptible(),
         Child(
-            module_command(_MODULE, *words),
+            module_command(_MODULE, *arguments),
             environment=environment_for_any_folder(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

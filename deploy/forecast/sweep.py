@@ -78,23 +78,28 @@ def needs_of(
     limits = limits_of(memory)
     first = inventories[0]
     if sweep.placement == "cluster":
-        roles = [of_inventory(one, {}) for one in inventories]
+        roles = [of_inventory(inventory, {}) for inventory in inventories]
         return tuple(
-            RunsDemand(node, max(sum(map(one.of, names)) for one in roles), limits.get(node))
+            RunsDemand(
+                node,
+                max(sum(map(role_memory.of, names)) for role_memory in roles),
+                limits.get(node),
+            )
             for node, names in first.roles_by_machine().items()
         )
     one_run = max(
-        [alone(one.jobs.train) for one in inventories] + [one.memory_bytes for one in measured]
+        [alone(inventory.jobs.train) for inventory in inventories]
+        + [run.memory_bytes for run in measured]
     )
-    found = []
+    demands = []
     for node, names in first.roles_by_machine().items():
         runs = names.count("worker")
         if runs:
             idle = 0
             if node != THIS_MACHINE:  # on nodes the roles stay beside the runs
                 idle = IDLE_MEGABYTES * MEGABYTE * len(names)
-            found.append(RunsDemand(node, runs * one_run + idle, limits.get(node), runs))
-    return tuple(found)
+            demands.append(RunsDemand(node, runs * one_run + idle, limits.get(node), runs))
+    return tuple(demands)
 
 
 def forecast_of(
@@ -114,8 +119,8 @@ def forecast_of(
         )
     # Runs of one machine share its cores, which one alone has kept busy; they only start side by
     # side.
-    start = statistics.fmean(one.start_seconds for one in measured) / at_a_time
-    work = statistics.fmean(one.seconds - one.start_seconds for one in measured)
+    start = statistics.fmean(run.start_seconds for run in measured) / at_a_time
+    work = statistics.fmean(run.seconds - run.start_seconds for run in measured)
     return SweepForecast(
         sweep.name,
         sweep.run_count,
@@ -123,15 +128,15 @@ def forecast_of(
         tuple(needs),
         tuple(measured),
         "",
-        statistics.fmean(one.seconds for one in measured),
+        statistics.fmean(run.seconds for run in measured),
         sweep.run_count * (start + work),
     )
 
 
-def lines(found: SweepForecast) -> list[str]:
+def lines(forecast: SweepForecast) -> list[str]:
     """Return the forecast as lines for a person."""
-    shown = [f"sweep {found.name}: {found.runs} runs, {found.at_a_time} at a time"]
-    for need in found.needs:
+    text_lines = [f"sweep {forecast.name}: {forecast.runs} runs, {forecast.at_a_time} at a time"]
+    for need in forecast.needs:
         if need.limit is None:
             limit = "its memory is not known"
         else:
@@ -139,26 +144,27 @@ def lines(found: SweepForecast) -> list[str]:
         fits = ""
         if not need.fits:
             fits = ": does not fit"
-        shown.append(
+        text_lines.append(
             f"memory: {need.node}: {need.runs} at a time take {need.needed // MEGABYTE} MB"
             f" {limit}{fits}"
         )
-    for one in found.measured:
-        shown.append(
-            f"time: {one.settings}: {duration(one.seconds)} a run ({one.updates:,} updates of"
-            f" {1000 * one.update_seconds:.1f} ms after {one.start_seconds:.1f} s, as measured here"
+    for run in forecast.measured:
+        text_lines.append(
+            f"time: {run.settings}: {duration(run.seconds)} a run ({run.updates:,} updates of"
+            f" {1000 * run.update_seconds:.1f} ms after {run.start_seconds:.1f} s, as measured here"
             " alone)"
         )
-    if found.seconds is None:
-        shown.append(f"time: not known: {found.why_not_measured}")
+    if forecast.seconds is None:
+        text_lines.append(f"time: not known: {forecast.why_not_measured}")
     else:
         shared = ""
-        if found.at_a_time > 1:
+        if forecast.at_a_time > 1:
             shared = "; the runs share this machine's cores"
-        shown.append(
-            f"time: about {duration(found.seconds)} in all, validation and tests left out{shared}"
+        text_lines.append(
+            f"time: about {duration(forecast.seconds)} in all, validation and tests left out"
+            f"{shared}"
         )
-    return shown
+    return text_lines
 
 
 def duration(seconds: float) -> str:
@@ -170,6 +176,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def as_json(found: SweepForecast) -> dict[str, Any]:
+def as_json(forecast: SweepForecast) -> dict[str, Any]:
     """Return the forecast as plain values."""
-    return {"schema": 1, "fits": found.fits, **asdict(found)}
+    return {"schema": 1, "fits": forecast.fits, **asdict(forecast)}

@@ -29,7 +29,7 @@ COPIES_ON_A_SERVER = 4
 """Vectors under way in a parameter server: what is encoded, sent, received and decoded at the same
 time."""
 CALL_SECONDS = 0.002
-"""What an update costs the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
+"""Time of an update on the coordinator (docs/performance.md); `sync` and `allreduce` wait for it,
 and so does a worker between two updates of its own."""
 _BOARDS = (512, 1024, 2048, 4096, 8192, 16384)
 """Megabytes of memory that boards have."""
@@ -96,14 +96,14 @@ def forecast(
 
 
 def role_memory(train: "TrainJob", step: MeasuredStep, servers: int) -> RoleMemory:
-    """Anonymous bytes of one process of each role."""
+    """Return the anonymous bytes of one process of each role."""
     vector = 4 * (step.parameters + step.statistics)
     if isinstance(train.slots, int):
         pieces = train.slots
     else:
         pieces = step.batch_slots
-    kept = 1 + step.slots + MODES[train.mode].server_vectors(pieces) + COPIES_ON_A_SERVER
-    server = SERVER_BYTES + -(-kept * vector // servers)
+    vector_count = 1 + step.slots + MODES[train.mode].server_vectors(pieces) + COPIES_ON_A_SERVER
+    server = SERVER_BYTES + -(-vector_count * vector // servers)
     worker = WORKER_BYTES + step.step_bytes + step.remembered * vector
     if MODES[train.mode].parameters == "workers":
         worker += (1 + step.slots) * vector
@@ -127,7 +127,7 @@ def node_memory(
 
 
 def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
-    """Bytes over one worker's link for one batch of the training, both ways."""
+    """Return the bytes over one worker's link for one batch of the training, both ways."""
     facts = MODES[train.mode]
     if not facts.needs_roles():
         return 0
@@ -138,7 +138,7 @@ def traffic_of(train: "TrainJob", step: MeasuredStep, workers: int) -> int:
 
 
 def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> float:
-    """Seconds that the slowest of `workers` machines like this one computes for one update.
+    """Return the seconds of one update on the slowest of `workers` machines like this one.
 
     The gradient of a piece takes the seconds of the measured gradients over their waves of pieces,
     times its share of the examples; a worker computes as many pieces side by side as it has cores.
@@ -154,10 +154,10 @@ def compute_seconds(train: "TrainJob", step: MeasuredStep, workers: int) -> floa
     elif shares:
         cores = [step.cores] * workers
         count = auto_slots(train.mode, step.batch_size, workers, cores).number
-    own = count
+    slots_of_worker = count
     if shares:
-        own = -(-count // workers)
-    seconds = -(-own // step.cores) * (step.batch_size / count) * an_example
+        slots_of_worker = -(-count // workers)
+    seconds = -(-slots_of_worker // step.cores) * (step.batch_size / count) * an_example
     seconds += step.step_seconds - step.gradient_seconds
     return seconds * facts.batches(train.mode_options)
 
@@ -184,9 +184,9 @@ def speed_of(
         return _speed(workers, computed + sent + CALL_SECONDS, sent, alone)
     sent = pull + push
     # Seconds an update, were the servers' links free.
-    own = (computed + sent + CALL_SECONDS) / workers
+    worker_seconds = (computed + sent + CALL_SECONDS) / workers
     at_servers = max(pull, push) / servers
-    update = max(own, at_servers, CALL_SECONDS)
+    update = max(worker_seconds, at_servers, CALL_SECONDS)
     return _speed(workers, update / batches, max(sent / workers, at_servers) / batches, alone)
 
 
@@ -210,47 +210,47 @@ _OF_STEP = (
     "step_seconds",
     "gradient_seconds",
 )
-"""What the JSON has of the measured step."""
+"""Fields of the measured step in the JSON."""
 
 
-def forecast_json(step: MeasuredStep, found: TrainingForecast) -> Mapping[str, object]:
+def forecast_json(step: MeasuredStep, prediction: TrainingForecast) -> Mapping[str, object]:
     """Return the forecast as plain values."""
     return {
         **{name: getattr(step, name) for name in _OF_STEP},
-        "mode": found.mode,
-        "codec": found.codec,
-        "bytes_a_step": found.bytes_a_step,
-        "link_megabits": found.link_megabits,
+        "mode": prediction.mode,
+        "codec": prediction.codec,
+        "bytes_a_step": prediction.bytes_a_step,
+        "link_megabits": prediction.link_megabits,
         "memory": [
             {
-                "node": each.node,
-                "roles": list(each.roles),
-                "needed_bytes": each.needed,
-                "limit_bytes": each.limit,
-                "fits": each.fits,
-                "smallest_board_megabytes": each.smallest_board,
+                "node": demand.node,
+                "roles": list(demand.roles),
+                "needed_bytes": demand.needed,
+                "limit_bytes": demand.limit,
+                "fits": demand.fits,
+                "smallest_board_megabytes": demand.smallest_board,
             }
-            for each in found.memory
+            for demand in prediction.memory
         ],
         "speed": [
             {
-                "workers": each.workers,
-                "seconds_a_batch": each.seconds,
-                "speed_up": each.gain,
-                "share_on_the_wire": each.on_the_wire,
+                "workers": speed.workers,
+                "seconds_a_batch": speed.seconds,
+                "speed_up": speed.gain,
+                "share_on_the_wire": speed.on_the_wire,
             }
-            for each in found.speeds
+            for speed in prediction.speeds
         ],
     }
 
 
-def lines(step: MeasuredStep, found: TrainingForecast) -> Sequence[str]:
+def lines(step: MeasuredStep, prediction: TrainingForecast) -> Sequence[str]:
     """Return the forecast as lines for people."""
     shape = " x ".join(map(str, step.input_shape)) or "one number"
     counted = f"{step.parameters:,} parameters"
     if step.statistics:
         counted += f", {step.statistics:,} statistics"
-    made = [
+    text_lines = [
         (
             f"app {step.app}: {step.task}, {step.examples:,} training examples of {shape},"
             f" {step.outputs} outputs"
@@ -262,25 +262,25 @@ def lines(step: MeasuredStep, found: TrainingForecast) -> Sequence[str]:
             f" the first loss came after {step.first_loss_seconds:.1f} s"
         ),
     ]
-    if MODES[found.mode].needs_roles():
-        made.append(
-            f"wire: {_bytes(found.bytes_a_step)} a step for each worker, pull and push, mode"
-            f" {found.mode}, codec {found.codec}"
+    if MODES[prediction.mode].needs_roles():
+        text_lines.append(
+            f"wire: {_bytes(prediction.bytes_a_step)} a step for each worker, pull and push, mode"
+            f" {prediction.mode}, codec {prediction.codec}"
         )
     else:
-        made.append(f"wire: nothing in mode {found.mode}")
-    made += [_memory_line(each) for each in found.memory]
-    if MODES[found.mode].needs_roles():
-        made.append(
-            f"expected on machines like this one, {found.link_megabits:g} Mbit/s each, over mode"
-            " single here:"
+        text_lines.append(f"wire: nothing in mode {prediction.mode}")
+    text_lines += [_memory_line(demand) for demand in prediction.memory]
+    if MODES[prediction.mode].needs_roles():
+        text_lines.append(
+            f"expected on machines like this one, {prediction.link_megabits:g} Mbit/s each, over"
+            " mode single here:"
         )
-        made += [
-            f"  {each.workers:>2} worker{'s' if each.workers > 1 else ' '}  {each.gain:6.2f} times,"
-            f" {_seconds(each.seconds)} a batch, {each.on_the_wire:.0%} of it on the wire"
-            for each in found.speeds
+        text_lines += [
+            f"  {speed.workers:>2} worker{'s' if speed.workers > 1 else ' '}  {speed.gain:6.2f}"
+            f" times, {_seconds(speed.seconds)} a batch, {speed.on_the_wire:.0%} of it on the wire"
+            for speed in prediction.speeds
         ]
-    return made
+    return text_lines
 
 
 def _memory_line(demand: RolesDemand) -> str:

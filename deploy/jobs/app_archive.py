@@ -40,10 +40,10 @@ def unpack(archive: Path, digest: str, into: Path) -> None:
             if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
                 raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
             _take_all(stream, partial)
-            found = look(partial).digest
-            if found != digest:
+            actual_digest = look(partial).digest
+            if actual_digest != digest:
                 raise RefusedArchive(
-                    f"expected files with the digest {digest:.16}, got {found:.16}"
+                    f"expected files with the digest {digest:.16}, got {actual_digest:.16}"
                 )
         archive.unlink()
     except (

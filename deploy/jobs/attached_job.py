@@ -68,23 +68,23 @@ class SubmittedJobs(JobServices):
         self._bring_environments = bring_environments
 
     @override
-    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
+    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
         """Run a program on the nodes; return its exit code, or 130 where it is left running."""
-        nodes = self._nodes("worker" if wish.on == "workers" else "coordinator")
+        nodes = self._nodes("worker" if request.on == "workers" else "coordinator")
         requirements = None
-        if wish.requirements:
-            requirements = requirements_of(wish)
+        if request.requirements:
+            requirements = requirements_of(request)
         with self._cluster.fleet() as fleet:
             jobs = self._jobs(fleet)
             keys: Mapping[str, str] = {}
             if requirements is not None:
                 keys = self._bring_environments(fleet, requirements, nodes)
-            if wish.on == "workers":
-                return run_on_workers(jobs, fleet, wish, flags, keys)
+            if request.on == "workers":
+                return run_on_workers(jobs, fleet, request, flags, keys)
             python = ""
             if keys.get(nodes[0]):
                 python = str(python_of(ON_NODES, keys[nodes[0]]))
-            return run_attached(jobs, "run", flags, wish=replace(wish, python=python))
+            return run_attached(jobs, "run", flags, request=replace(request, python=python))
 
     @override
     def run_job(self, job: str, flags: Sequence[str]) -> int:
@@ -110,12 +110,16 @@ class SubmittedJobs(JobServices):
                     fleet, ["train"], app, of="coordinator" if request.on_roles else "worker"
                 ),
             )
-            words = [*flags, *app.flags, *search_flags(request, self._bring_to_coordinator(fleet))]
+            arguments = [
+                *flags,
+                *app.flags,
+                *search_flags(request, self._bring_to_coordinator(fleet)),
+            ]
             with _hint_when_interrupted(jobs):
                 if request.on_roles:
-                    name = jobs.submit("sweep", words, app=app.files, files=request.files)
+                    name = jobs.submit("sweep", arguments, app=app.files, files=request.files)
                 else:
-                    name = begin_on_workers(jobs, fleet, request, words, app, keys)
+                    name = begin_on_workers(jobs, fleet, request, arguments, app, keys)
             announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
             return watch(jobs, name, for_programs="--json" in flags)
 
@@ -222,11 +226,11 @@ def run_attached(
     job: str,
     flags: Sequence[str],
     app: AppOfJob = NO_APP,
-    wish: "ProgramRequest | None" = None,
+    request: "ProgramRequest | None" = None,
 ) -> int:
     """Submit a job and watch it; return its exit code, or 130 when it is left running (Ctrl-C)."""
     with _hint_when_interrupted(jobs), waiting_for(f"submitting {job} to {jobs.node}"):
-        name = jobs.submit(job, [*flags, *app.flags], app=app.files, wish=wish)
+        name = jobs.submit(job, [*flags, *app.flags], app=app.files, program_request=request)
     announce(f"job {name} runs on {jobs.node}; Ctrl-C leaves it running")
     return watch(jobs, name, for_programs="--json" in flags)
 
@@ -234,7 +238,7 @@ def run_attached(
 def run_on_workers(
     jobs: NodeJobs,
     fleet: Fleet,
-    wish: "ProgramRequest",
+    request: "ProgramRequest",
     flags: Sequence[str],
     environments: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
@@ -245,11 +249,11 @@ def run_on_workers(
     """
     token = secrets.token_hex(32)
     with _hint_when_interrupted(jobs):
-        with waiting_for(f"submitting {wish.name} to {jobs.node}"):
-            name = jobs.submit("run", flags, wish=wish, token=token)
-        tasks = program_tasks(jobs.inventory, wish.name, token, environments)
+        with waiting_for(f"submitting {request.name} to {jobs.node}"):
+            name = jobs.submit("run", flags, program_request=request, token=token)
+        tasks = program_tasks(jobs.inventory, request.name, token, environments)
         with waiting_for("starting it on the workers' nodes"):
-            archive = {ARCHIVE: packed(Path(wish.program))}
+            archive = {ARCHIVE: packed(Path(request.program))}
             failed = start_runners(fleet, jobs.places, tasks, archive)
         if failed:
             raise cancelled(jobs, name, failed)
@@ -324,13 +328,13 @@ def finish(
         _draw_report(folder)
         _print_place(folder / "result.json", for_programs)
     elif record.exit_code is None:
-        words = f"job {record.id} was {record.state}: its process is gone without a result"
+        message = f"job {record.id} was {record.state}: its process is gone without a result"
         if record.job == "train" and record.run_folder is not None:
             run = f"runs/{Path(record.run_folder).name}"
-            words += (
+            message += (
                 f"; `{command(f'job train --resume --run {run}', jobs.inventory.path)}` resumes it"
             )
-        announce(words)
+        announce(message)
     if record.exit_code is None:
         return ExitCode.FAILED
     return record.exit_code
@@ -375,11 +379,11 @@ def _draw_report(folder: Path) -> None:
 
 def _print_place(result: Path, for_programs: bool) -> None:
     if result.resolve().is_relative_to(Path.cwd()):
-        shown = os.path.relpath(result)
+        displayed_path = os.path.relpath(result)
     else:
-        shown = str(result)
+        displayed_path = str(result)
     if not for_programs:
-        say(f"{RESULT_LINE}{shown}")
+        say(f"{RESULT_LINE}{displayed_path}")
         return
-    say_json({**(json_object(result) or {}), "result_path": shown})
-    say(f"{RESULT_LINE}{shown}", error=True)
+    say_json({**(json_object(result) or {}), "result_path": displayed_path})
+    say(f"{RESULT_LINE}{displayed_path}", error=True)

@@ -22,7 +22,7 @@ from core.ground.files import atomic_write, json_object
 from deploy.jobs.submissions import Submission
 
 CLOCKS_APART = timedelta(minutes=5)
-"""How far the clock of a node may be behind ours; `fab deploy check` refuses more than a minute."""
+"""Time that a node's clock may be behind ours; `fab deploy check` refuses more than a minute."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _MINUTE = "%Y%m%dT%H%M"
 _NAME = re.compile(r"(?P<stamp>[0-9]{8}T[0-9]{6}Z)-(?P<job>[a-z]+)(-[0-9]{1,3})?")
@@ -43,26 +43,26 @@ class FetchedRun:
 
     def refuse_name(self, name: str) -> None:
         """Raise ClusterError unless the run can be the one that the job made or resumed."""
-        ours = self.submission
+        submission = self.submission
         stamp, job, *_ = self.job_id.split("-")
         run = ""
-        if ours is not None:
-            job = ours.job
-            run = ours.run
-        parts = _NAME.fullmatch(name)
-        if parts is None or parts["job"] != job or run not in ("", name):
+        if submission is not None:
+            job = submission.job
+            run = submission.run
+        match = _NAME.fullmatch(name)
+        if match is None or match["job"] != job or run not in ("", name):
             raise ClusterError(
                 f"{self._who}: names {name} as its run, expected {run or f'<time>-{job}'}:"
                 f" {_NOT_FETCHED}"
             )
-        if ours is not None and ours.resumes:
+        if submission is not None and submission.resumes:
             return
-        if ours is not None:
-            begun: datetime | None = datetime.fromtimestamp(ours.begun, UTC)
+        if submission is not None:
+            begun: datetime | None = datetime.fromtimestamp(submission.begun, UTC)
         else:
             begun = _time(stamp, _MINUTE)
-        made = _time(parts["stamp"], _STAMP)
-        if begun is None or made is None or made < begun - CLOCKS_APART:
+        stamped_at = _time(match["stamp"], _STAMP)
+        if begun is None or stamped_at is None or stamped_at < begun - CLOCKS_APART:
             raise ClusterError(
                 f"{self._who}: names {name} as its run, which is older than the job:"
                 f" {_NOT_FETCHED}; `fab deploy check` compares the node's clock, and a run that a"
@@ -78,8 +78,8 @@ class FetchedRun:
         if not os.path.lexists(target):
             return
         mark = _mark(target)
-        ours = self.submission
-        resumed = ours is not None and ours.resumes and not _is_done(target)
+        submission = self.submission
+        resumed = submission is not None and submission.resumes and not _is_done(target)
         if mark.get("node") == self.node and (resumed or mark.get("job") == self.job_id):
             return
         raise ClusterError(
@@ -88,11 +88,11 @@ class FetchedRun:
             " the run"
         )
 
-    def wanted(self, parts: Sequence[str]) -> int:
+    def most_bytes_of(self, path_segments: Sequence[str]) -> int:
         """Return how long a file of the run may be, 0 for one that no run has: it stays there."""
-        most = bytes_fetched(parts)
-        if not most and not parts[-1].startswith(".") and parts[-1] != REPORT:
-            self.left_out.append("/".join(parts))
+        most = bytes_fetched(path_segments)
+        if not most and not path_segments[-1].startswith(".") and path_segments[-1] != REPORT:
+            self.left_out.append("/".join(path_segments))
         return most
 
     def checked(self, run: Path) -> None:
@@ -111,20 +111,25 @@ class FetchedRun:
         What lies in `app/` beside the files of its digest is removed: a person may name that folder
         with --app.
         """
-        ours = self.submission
+        submission = self.submission
         if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
             return
         try:
             app = look(run / FOLDER)
-            found = app.digest
+            digest = app.digest
             names = {file.name for file in app.files}
         except UsageError as problem:
-            found = str(problem)
+            digest = str(problem)
             names = set()
         # Of a job of another machine: its code does not run here, whatever it is.
-        if ours is not None and found != ours.app and not (ours.resumes and is_own(found)):
+        if (
+            submission is not None
+            and digest != submission.app
+            and not (submission.resumes and is_own(digest))
+        ):
             raise ClusterError(
-                f"{self._who}: its run has code that was not sent with it ({found}): {_NOT_FETCHED}"
+                f"{self._who}: its run has code that was not sent with it ({digest}):"
+                f" {_NOT_FETCHED}"
             )
         for path in (run / FOLDER).rglob("*"):
             if not path.is_dir() and str(path.relative_to(run / FOLDER)) not in names:

@@ -38,20 +38,20 @@ class JobEnding:
         """The job's own exit code, or 130 or 1 when a signal ended it."""
         if self.return_code >= 0:
             return self.return_code
-        asked = self.interrupted or self.return_code in _ASKED_TO_END
-        if asked:
+        cancelled = self.interrupted or self.return_code in _ASKED_TO_END
+        if cancelled:
             return ExitCode.CANCELLED
         return ExitCode.FAILED
 
     def describe(self) -> str:
         """`ended with signal 9 (SIGKILL) after 12.3 s`, and where to look for the cause."""
-        words = f"ended with {named(self.return_code)} after {self.seconds:.1f} s"
+        description = f"ended with {named(self.return_code)} after {self.seconds:.1f} s"
         if self.return_code == -Signals.SIGKILL:
-            words += (
+            description += (
                 " (if it was not sent on purpose, look for out of memory in the kernel's log:"
                 " dmesg)"
             )
-        return words
+        return description
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class JobRestartPolicy:
 
 
 INTERRUPT_DEADLINE_SECONDS = 60.0
-"""For writing the result so far: a coordinator that hangs reacts to SIGKILL alone."""
+"""Time to write the result so far: a coordinator that hangs reacts to SIGKILL alone."""
 
 RUN_FILE_VARIABLE = "PSCLUSTER_RUN_FILE"
 """Names the file into which a coordinator writes the absolute path of its run folder."""
 
 
 _RESUMED_BY = {"train": "job train", "cv": "job cv", "sweep": "sweep {run}/sweep.yaml"}
-"""What a person types to resume a run, by its job."""
+"""Command that resumes a run, by its job."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +130,19 @@ class JobProcess:
     """What to start: a job's command line and environment, its name and its inventory.
 
     `run_file` is where the coordinator names its run folder, None without one. A `resumable` job is
-    started again in that folder, another one from the start. `shown` turns the folder into what a
-    person types for it.
+    started again in that folder, another one from the start. `typed_folder` turns the folder
+    into what a person types for it.
     """
 
     name: str
     inventory: Path
-    words: tuple[str, ...]
+    command_line: tuple[str, ...]
     environment: Mapping[str, str]
     run_file: Path | None = None
     resumable: bool = True
-    shown: Callable[[str], str] = str
+    typed_folder: Callable[[str], str] = str
     cage: Cage | None = None
-    """What the process enters before it runs the command line; a person's own job has none."""
+    """Cage that the process enters before it runs the command line; a person's own job has none."""
 
     @property
     def run_to_resume(self) -> str:
@@ -180,7 +180,7 @@ class JobProcess:
             named = {RUN_FILE_VARIABLE: str(self.run_file)}
         # A second --resume, after one that the person gave, is the one that counts.
         return run_in_foreground(
-            (*self.words, *(("--resume", run) if run else ())),
+            (*self.command_line, *(("--resume", run) if run else ())),
             {**self.environment, **named},
             cage=self.cage,
         )
@@ -190,11 +190,11 @@ class JobProcess:
         run = self.run_to_resume
         if not run or self.name not in _RESUMED_BY:
             return
-        folder = quoted(self.shown(run))
-        words = command(
+        folder = quoted(self.typed_folder(run))
+        resume_command = command(
             f"{_RESUMED_BY[self.name].format(run=folder)} --resume --run {folder}", self.inventory
         )
-        announce(f"`{words}` resumes it")
+        announce(f"`{resume_command}` resumes it")
 
 
 def run_to_its_end(
@@ -226,7 +226,8 @@ def run_to_its_end(
                 restarts.append(time.monotonic())
                 run = job.run_to_resume
                 announce(
-                    f"{job.name}: started again{f', resuming {job.shown(run)}' if run else ''}"
+                    f"{job.name}: started again"
+                    f"{f', resuming {job.typed_folder(run)}' if run else ''}"
                 )
     except KeyboardInterrupt:
         announce(f"{job.name}: interrupted before it was started again")
@@ -266,11 +267,11 @@ def run_in_foreground(
             return
         delivered = True
         signal.setitimer(signal.ITIMER_REAL, deadline_seconds)
-        words = (
+        message = (
             f"the job has {deadline_seconds:.0f} s for its result so far; a second interrupt"
             " kills it"
         )
-        announce(f"interrupted: {words}")
+        announce(f"interrupted: {message}")
 
     def overdue(_number: int, _frame: FrameType | None) -> None:
         announce(f"the job did not end within {deadline_seconds:.0f} s: killed")

@@ -47,7 +47,7 @@ KEPT_JOBS = 50
 
 _SUBMIT_SECONDS = 60.0
 _SEND_SECONDS = 600.0
-"""For an app of 64 MiB over the slowest link."""
+"""Time for an app of 64 MiB over the slowest link."""
 _START_SECONDS = 150.0
 _CANCEL_SECONDS = 100.0
 """The unit allows 75 s between SIGINT and SIGKILL."""
@@ -80,28 +80,34 @@ class NodeJobs:
         after: str = "",
         more: Sequence[str] = (),
         app: AppFiles | None = None,
-        wish: "ProgramRequest | None" = None,
+        program_request: "ProgramRequest | None" = None,
         token: str = "",
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> str:
         """Start a job with flags of `python -m cluster`, `more` overrides, an app; return its id.
 
         With `after`, the id of another job, it begins when that one is done. The program of a
-        `wish` goes with it; its processes on other nodes show the `token`. So do `files`, those of
-        a sweep; with a token, its runs are trained by the workers' nodes alone, without the
-        cluster's roles. Raises ClusterError with the node's reason for a refusal, such as another
-        running job.
+        `program_request` goes with it; its processes on other nodes show the `token`. So do
+        `files`, those of a sweep; with a token, its runs are trained by the workers' nodes alone,
+        without the cluster's roles. Raises ClusterError with the node's reason for a refusal, such
+        as another running job.
         """
         runs = self.places.runs(self.inventory)
-        if wish is not None:
-            files = {ARCHIVE: packed(Path(wish.program))}
+        if program_request is not None:
+            files = {ARCHIVE: packed(Path(program_request.program))}
         digest = ""
         if app is not None:
             digest = app.digest
             remember(digest, str(app.source))
         addresses = as_overrides(self.inventory)
         request = request_of(
-            self.inventory, job, (*self._overrides, *more, *addresses), flags, runs, after, wish
+            self.inventory,
+            job,
+            (*self._overrides, *more, *addresses),
+            flags,
+            runs,
+            after,
+            program_request,
         )
         if SWEEP in files and token:
             request = replace(request, roles={})
@@ -118,7 +124,7 @@ class NodeJobs:
         return folder.id
 
     def records(self) -> list[JobRecord]:
-        """Every job of the node, the oldest first."""
+        """Return every job of the node, the oldest first."""
         # As the account: it reads its own files, and root would follow its links.
         environment = ["env", f"PYTHONPATH={self.places.release}", "PYTHONSAFEPATH=1"]
         report = [
@@ -130,18 +136,18 @@ class NodeJobs:
             "--root",
             self.places.state,
         ]
-        asked = self._node.run(
+        answer = self._node.run(
             [*environment, *report], deadline_seconds=60.0, user=self.places.user
         )
         try:
-            return _records(asked.stdout)
+            return _records(answer.stdout)
         except ValueError as problem:
-            if not asked.ok:
-                said = " ".join(asked.last_lines)
+            if not answer.ok:
+                reason = " ".join(answer.last_lines)
             else:
-                said = str(problem)
+                reason = str(problem)
             raise ClusterError(
-                f"{self.node}: its jobs cannot be listed: {said};"
+                f"{self.node}: its jobs cannot be listed: {reason};"
                 f" `{command('deploy start --no-jobs', self.inventory.path)}` installs what is"
                 " missing"
             ) from None
@@ -152,15 +158,17 @@ class NodeJobs:
         Raises UsageError if there is none.
         """
         records = self.records()
-        found = [record for record in records if name in (None, record.id)]
-        if not found:
-            there = ", ".join(record.id for record in records[-5:])
+        candidates = [record for record in records if name in (None, record.id)]
+        if not candidates:
+            latest_ids = ", ".join(record.id for record in records[-5:])
             raise UsageError(
-                f"--job {name}: the latest are {there}"
-                if there
+                f"--job {name}: the latest are {latest_ids}"
+                if latest_ids
                 else f"{self.node} has no job yet: `fab job train` begins one"
             )
-        return next((record for record in found if record.state is JobState.RUNNING), found[-1])
+        return next(
+            (record for record in candidates if record.state is JobState.RUNNING), candidates[-1]
+        )
 
     def attach(
         self,
@@ -177,12 +185,12 @@ class NodeJobs:
         """
         log = str(self._root.job(name).output)
         user = self.places.user
-        seen = 0
+        lines_passed = 0
         delays = list(_RECONNECT_DELAYS_SECONDS)
 
         def passed_on(line: str) -> None:
-            nonlocal seen
-            seen += 1
+            nonlocal lines_passed
+            lines_passed += 1
             delays[:] = _RECONNECT_DELAYS_SECONDS
             on_line(line)
 
@@ -191,7 +199,7 @@ class NodeJobs:
             try:
                 if not begins:
                     count = self._node.run(["wc", "-l", log], user=user).text.partition(" ")[0]
-                    seen = max(0, _count(count) - (last_lines or 0))
+                    lines_passed = max(0, _count(count) - (last_lines or 0))
                     begins = True
                 record = self.choose(name)
                 if record.state is JobState.SUBMITTED:
@@ -205,7 +213,9 @@ class NodeJobs:
                     until = ["-f", "-s", str(_POLL_SECONDS), f"--pid={record.pid}"]
                 else:
                     until = []
-                self._node.stream(["tail", "-n", f"+{seen + 1}", *until, log], passed_on, user=user)
+                self._node.stream(
+                    ["tail", "-n", f"+{lines_passed + 1}", *until, log], passed_on, user=user
+                )
                 if record.state.ended:
                     return record
             except (NodeUnreachableError, NodeDeadlineError) as error:
@@ -222,10 +232,10 @@ class NodeJobs:
         )
         record = self.choose(name)
         if not record.state.ended:
-            said = " ".join(ended.last_lines)
+            reason = " ".join(ended.last_lines)
             raise ClusterError(
                 f"{self.node}: job {name} is still {record.state} after `systemctl stop {unit}`:"
-                f" {said}; `systemctl kill -s KILL {unit}` there ends it without a result"
+                f" {reason}; `systemctl kill -s KILL {unit}` there ends it without a result"
             )
         return record
 
@@ -266,12 +276,12 @@ class NodeJobs:
                     spare = "; the largest run that is fetched has that size"
                 raise ClusterError(f"{problem}{spare}; {again}") from problem
             if not packed.ok:
-                said = " ".join(packed.last_lines)
+                reason = " ".join(packed.last_lines)
                 raise ClusterError(
-                    f"{self.node}: {record.run_folder} cannot be fetched: {said}; {again}"
+                    f"{self.node}: {record.run_folder} cannot be fetched: {reason}; {again}"
                 )
             archive.seek(0)
-            unpacked = unpack(archive, name, into, run.checked, run.wanted)
+            unpacked = unpack(archive, name, into, run.checked, run.most_bytes_of)
         if run.left_out:
             say(
                 f"{self.node}: {len(run.left_out)} files that no run has stay there, such as"
@@ -286,12 +296,12 @@ class NodeJobs:
             "inventory.yaml": self.inventory.path.read_bytes(),
             **files,
         }
-        made = new_folder(self._node, self.places, job, contents)
-        if isinstance(made, JobFolder):
-            return made
+        job_folder = new_folder(self._node, self.places, job, contents)
+        if isinstance(job_folder, JobFolder):
+            return job_folder
         path = self.inventory.path
         raise ClusterError(
-            f"{self.node}: no job can be submitted: {' '.join(made.last_lines)}; "
+            f"{self.node}: no job can be submitted: {' '.join(job_folder.last_lines)}; "
             f"`{command('deploy start --no-jobs', path)}` puts its folders right, "
             f"`{command('deploy check', path)}` looks at its disk"
         )
@@ -307,7 +317,7 @@ class NodeJobs:
             raise
 
     def _send(self, app: AppFiles, folder: JobFolder) -> None:
-        """As the account, whose folder it is: root would follow its links."""
+        """Send as the account, whose folder it is: root would follow its links."""
         try:
             self._node.put(
                 pack(app),
@@ -321,10 +331,10 @@ class NodeJobs:
             raise
 
     def _refuse(self, folder: JobFolder, begun: CommandResult) -> None:
-        said = self._node.run(["tail", "-n", "3", str(folder.output)], user=self.places.user)
+        output_tail = self._node.run(["tail", "-n", "3", str(folder.output)], user=self.places.user)
         # A job that began has a record, and is listed as failed; a refused one leaves nothing.
         self._drop(folder)
-        why = " ".join(said.text.split())
+        why = " ".join(output_tail.text.split())
         if not why:  # it failed before it opened its log
             of_unit = (  # not -u: systemd's own lines come last
                 f"_SYSTEMD_UNIT={unit_of_job(folder.id)}"
@@ -342,26 +352,28 @@ def new_folder(
     """Make the folder of a job with these files in it; what the node said where it cannot."""
     root = JobsRoot(Path(places.state))
     encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
-    made = node.run(
+    answer = node.run(
         new_job(str(root.jobs), places.user, KEPT_JOBS, first_id(job, datetime.now(UTC))),
         stdin=json.dumps(encoded).encode(),
         deadline_seconds=_SUBMIT_SECONDS,
         root=True,
     )
-    name = made.text.strip().rpartition("\n")[2]  # a start file of the account may print before it
-    if made.ok and is_job_id(name):
+    name = answer.text.strip().rpartition("\n")[
+        2
+    ]  # a start file of the account may print before it
+    if answer.ok and is_job_id(name):
         return root.job(name)
-    return made
+    return answer
 
 
 def begin(node: Connector, folder: JobFolder) -> CommandResult:
     """Start the unit of a job whose folder is there."""
-    words = ["systemctl", "start", unit_of_job(folder.id)]
-    return node.run(words, deadline_seconds=_START_SECONDS, root=True)
+    command_line = ["systemctl", "start", unit_of_job(folder.id)]
+    return node.run(command_line, deadline_seconds=_START_SECONDS, root=True)
 
 
 def _records(stdout: bytes) -> list[JobRecord]:
-    """What `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
+    """Parse what `deploy.jobs.node_job --list` printed. Raises ValueError for anything else."""
     content = parsed_json(stdout)
     if not isinstance(content, dict) or not isinstance(content.get("jobs"), list):
         raise ValueError("expected the report of jobs")

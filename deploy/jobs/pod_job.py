@@ -28,8 +28,8 @@ from deploy.jobs.request import RESUMABLE, needs_data, roles_of
 
 JOBS = ("train", "cv", "evaluate", "pi")
 HOLDER = ".pod-job"
-"""In the folder of the runs: the identity of the pod job that has the cluster, until it ends in
-order."""
+"""File in the folder of the runs: the identity of the pod job that has the cluster, until it ends
+in order."""
 LOCK = ".pod-job-lock"
 """The lock of the pod job that runs. Kubernetes replaces a pod whose node it cannot reach, which
 may still run there."""
@@ -58,18 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="TEXT",
         help="of the Job: its next pod, which has the same, resumes its run",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     raise_limit()
     try:
         # The first process of a container has no usual end by a signal: without a handler SIGTERM
         # does nothing.
         with interruptible():
-            inventory = load(given.inventory, given.set)
-            if needs_data(given.job):
-                given.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
-        return run(inventory, given.job, given.set, given.identity)
+            inventory = load(options.inventory, options.set)
+            if needs_data(options.job):
+                options.set.append(f"jobs.train.data.source={json.dumps(prepared(inventory))}")
+        return run(inventory, options.job, options.set, options.identity)
     except KeyboardInterrupt:
-        announce(f"{given.job}: interrupted before it was started")
+        announce(f"{options.job}: interrupted before it was started")
         return ExitCode.CANCELLED
     except ClusterError as problem:
         say(problem, error=True)
@@ -83,28 +83,28 @@ def prepared(inventory: Inventory) -> str:
     """
     train = inventory.jobs.train
     if train.data.source is None:
-        words = []
+        arguments = []
     else:
-        words = ["--source", train.data.source]
-    words += [
+        arguments = ["--source", train.data.source]
+    arguments += [
         "--window-steps",
         str(train.data.window_steps),
         "--window-stride",
         str(train.data.window_stride),
     ]
-    words += ["--options", json.dumps(train.data.options()), "--seed", str(train.seed)]
-    asked = subprocess.run(
-        module_command(_PREPARING, *words),
+    arguments += ["--options", json.dumps(train.data.options()), "--seed", str(train.seed)]
+    preparation = subprocess.run(
+        module_command(_PREPARING, *arguments),
         env=environment_for_any_folder(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if asked.returncode != 0:
-        kind = UsageError if asked.returncode == UsageError.exit_code else ClusterError
+    if preparation.returncode != 0:
+        kind = UsageError if preparation.returncode == UsageError.exit_code else ClusterError
         raise kind("the recordings cannot be prepared, see the line above")
-    return str(parsed_json(asked.stdout.strip().splitlines()[-1])["folder"])
+    return str(parsed_json(preparation.stdout.strip().splitlines()[-1])["folder"])
 
 
 def run(
@@ -125,9 +125,9 @@ def run(
         runs.mkdir(parents=True, exist_ok=True)
         lock = FileLock(runs / LOCK)
     except LockHeldError:
-        who = _text(runs / HOLDER) or "one that says no name"
+        holder = _text(runs / HOLDER) or "one that says no name"
         raise ClusterError(
-            f"{job}: another pod runs a job on this cluster (of the Job {who}): nothing was"
+            f"{job}: another pod runs a job on this cluster (of the Job {holder}): nothing was"
             " restarted; wait for that pod to end, or delete it"
         ) from None
     except OSError as problem:
@@ -165,11 +165,11 @@ def _run(
             )
             restart_roles(roles, _saying(job))
     atomic_write(holder, (identity or "a job without an identity").encode())
-    words = (*coordinator, job, "--inventory", str(inventory.path), *settings(overrides))
+    command_line = (*coordinator, job, "--inventory", str(inventory.path), *settings(overrides))
     process = JobProcess(
         name=job,
         inventory=inventory.path,
-        words=(*words, "--resume", resumed) if resumed else words,
+        command_line=(*command_line, "--resume", resumed) if resumed else command_line,
         environment=environment_for_any_folder(),
         run_file=run_file,
         resumable=job in RESUMABLE,
@@ -181,11 +181,11 @@ def _run(
 
 
 def _saying(job: str) -> Callable[[str], None]:
-    return lambda words: announce(f"{job}: {words}")
+    return lambda message: announce(f"{job}: {message}")
 
 
 def _text(path: Path) -> str | None:
-    """What a small file says; None without one."""
+    """Read a small file; None without one."""
     try:
         with path.open("rb") as file:
             return file.read(MOST_BYTES).decode().strip()

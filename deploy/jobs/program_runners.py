@@ -48,19 +48,19 @@ def program_tasks(
     environments: Mapping[str, str] = MappingProxyType({}),
     apps: tuple[str, ...] = (),
 ) -> Sequence[tuple["Task", ProgramTask]]:
-    """What each worker's runner has to know. Runners of one node get ports apart from each other's.
+    """Return the task of each worker's runner. Runners of one node get ports apart.
 
     Each gets its member's key, made of the job's `token`. `environments` has the key of a node's
     packages besides, where it has some. Pure.
     """
     lead = f"{inventory.task('coordinator', 0).host}:{inventory.ports.of_programs[0]}"
-    made = []
+    pairs = []
     for task in inventory.of_role("worker"):
         ports = ports_of(inventory, task)
-        own = key_of_runner(token, task.name)
+        key = key_of_runner(token, task.name)
         packages = environments.get(task.node, "")
-        made.append((task, ProgramTask(lead, own, task.name, ports, program, packages, apps)))
-    return made
+        pairs.append((task, ProgramTask(lead, key, task.name, ports, program, packages, apps)))
+    return pairs
 
 
 def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
@@ -68,7 +68,7 @@ def ports_of(inventory: "Inventory", worker: "Task") -> Sequence[int]:
 
     The workers of a node divide them.
     """
-    on_node = [one.name for one in inventory.of_role("worker") if one.node == worker.node]
+    on_node = [task.name for task in inventory.of_role("worker") if task.node == worker.node]
     return tuple(inventory.ports.of_programs[1:][on_node.index(worker.name) :: len(on_node)])
 
 
@@ -86,11 +86,13 @@ def start_runner(
 
     Raises ClusterError.
     """
-    made = new_folder(node, places, NAME, files)
-    if isinstance(made, CommandResult):
-        raise ClusterError(f"{node.name}: no program can be started: {' '.join(made.last_lines)}")
-    begun = begin(node, made)
+    job_folder = new_folder(node, places, NAME, files)
+    if isinstance(job_folder, CommandResult):
+        raise ClusterError(
+            f"{node.name}: no program can be started: {' '.join(job_folder.last_lines)}"
+        )
+    begun = begin(node, job_folder)
     if not begun.ok:
-        said = node.run(["tail", "-n", "3", str(made.output)], user=places.user)
-        why = " ".join((*said.text.split(), *begun.last_lines))
+        output_tail = node.run(["tail", "-n", "3", str(job_folder.output)], user=places.user)
+        why = " ".join((*output_tail.text.split(), *begun.last_lines))
         raise ClusterError(f"{node.name}: the runner of {task.member} was not begun: {why}")

@@ -27,19 +27,19 @@ def needs_data(job: str) -> bool:
     return job in ("train", "cv", "evaluate")
 
 
-def needs_roles(inventory: "Inventory", job: str, wish: "ProgramRequest | None" = None) -> bool:
+def needs_roles(inventory: "Inventory", job: str, request: "ProgramRequest | None" = None) -> bool:
     """Return whether a job runs on the cluster's roles.
 
     A program that runs on the workers' nodes brings its own servers.
     """
-    return inventory.needs_roles(job) and (wish is None or wish.on == "chief")
+    return inventory.needs_roles(job) and (request is None or request.on == "chief")
 
 
 def roles_of(
-    inventory: "Inventory", job: str, wish: "ProgramRequest | None" = None
+    inventory: "Inventory", job: str, request: "ProgramRequest | None" = None
 ) -> dict[str, str]:
     """Return the metrics address of each role by its name, of none for a job without roles."""
-    if not needs_roles(inventory, job, wish):
+    if not needs_roles(inventory, job, request):
         return {}
     tasks = inventory.tasks()
     return {task.name: task.metrics_address for task in tasks if task.role != "coordinator"}
@@ -72,7 +72,7 @@ class JobRequest:
     has the metrics address (`host:port`) of each role by its name (`ps:0`); it is empty for a job
     that needs none. `inventory` is the operator's own name of the file, for messages. With `after`,
     the id of another job, this one starts once that is done. `app` is the digest of the app whose
-    archive lies beside the request; empty without one. `wish` is a `ProgramWish` as text, of the
+    archive lies beside the request; empty without one. `wish` is a `ProgramRequest` as text, of the
     job `run`; its program is a file of the archive beside the request. The processes of a program
     on other nodes show the `token`. `apps` are digests of the operator's own apps: the code of a
     run that the job resumes or evaluates runs on the node only if it is one of them.
@@ -124,32 +124,40 @@ def request_of(
     flags: Sequence[str],
     runs: str,
     after: str = "",
-    wish: "ProgramRequest | None" = None,
+    program_request: "ProgramRequest | None" = None,
 ) -> JobRequest:
     """Return the request for `job`, with runs in the folder `runs`, after the job `after`.
 
     A run that the operator names becomes the one of that name on the node, a program the file of
     that name there. --json concerns the operator's output only.
     """
-    there = [*overrides, f"runs={json.dumps(runs)}"]
+    node_overrides = [*overrides, f"runs={json.dumps(runs)}"]
     named = {
         "evaluate": ("jobs.evaluate.run", inventory.jobs.evaluate.run),
         "train": ("jobs.train.from_run", inventory.jobs.train.from_run),
     }
     key, run = named.get(job, ("", None))
     if run is not None:
-        there.append(f"{key}={json.dumps(_on_node(run, runs))}")
-    kept = [flag for flag in flags if flag != "--json"]
-    for index, flag in enumerate(kept[:-1]):
-        if flag == "--resume" and not kept[index + 1].startswith("--"):
-            kept[index + 1] = _on_node(kept[index + 1], runs)
-    roles = roles_of(inventory, job, wish)
-    if wish is None:
+        node_overrides.append(f"{key}={json.dumps(_on_node(run, runs))}")
+    node_flags = [flag for flag in flags if flag != "--json"]
+    for index, flag in enumerate(node_flags[:-1]):
+        if flag == "--resume" and not node_flags[index + 1].startswith("--"):
+            node_flags[index + 1] = _on_node(node_flags[index + 1], runs)
+    roles = roles_of(inventory, job, program_request)
+    if program_request is None:
         shipped = ""
     else:
-        shipped = replace(wish, program=wish.name, requirements="", bounded=True).to_text()
+        shipped = replace(
+            program_request, program=program_request.name, requirements="", bounded=True
+        ).to_text()
     return JobRequest(
-        job, str(inventory.path), tuple(there), tuple(kept), roles, after, wish=shipped
+        job,
+        str(inventory.path),
+        tuple(node_overrides),
+        tuple(node_flags),
+        roles,
+        after,
+        wish=shipped,
     )
 
 

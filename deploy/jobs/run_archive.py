@@ -29,7 +29,7 @@ FREE_BYTES = 64 << 20
 """Allowed whatever the ratio: a short log that repeats one line is no attack."""
 
 _NO_ARCHIVE = (ValueError, OverflowError, RecursionError)
-"""What tarfile raises beside its own errors for other content."""
+"""Errors that tarfile raises beside its own for other content."""
 
 
 def pack_command(run_folder: str, checkpoints: bool) -> list[str]:
@@ -49,13 +49,13 @@ def unpack(
     name: str,
     into: Path,
     checked: Callable[[Path], None] = lambda unpacked: None,
-    wanted: Callable[[Sequence[str]], int] = lambda parts: MOST_UNPACKED_BYTES,
+    most_bytes_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_UNPACKED_BYTES,
 ) -> Path:
     """Unpack an archive of the folder `name` to `into/name`, replacing what is there; its path.
 
     `checked` gets the unpacked folder before anything is replaced, and refuses it by raising
-    ClusterError. `wanted` says of the parts of a file's path how long it may be; with 0 it is left
-    out.
+    ClusterError. `most_bytes_of` says of the segments of a file's path how long it may be;
+    with 0 it is left out.
 
     Takes only plain files and folders below `name`, and no more of them than a run has: an archive
     from another machine writes nowhere else and fills no disk, which is looked at before each file.
@@ -67,7 +67,7 @@ def unpack(
             raise RefusedArchive(f"{name!r}: expected the plain name of a folder")
         into.mkdir(parents=True, exist_ok=True)
         with whole_folder(target) as partial:
-            _take_all(archive, name, partial, wanted)
+            _take_all(archive, name, partial, most_bytes_of)
             checked(partial)
     except (OSError, EOFError, tarfile.TarError, zlib.error, *_NO_ARCHIVE) as error:
         raise ClusterError(
@@ -77,7 +77,7 @@ def unpack(
 
 
 def _take_all(
-    archive: BinaryIO, name: str, partial: Path, wanted: Callable[[Sequence[str]], int]
+    archive: BinaryIO, name: str, partial: Path, most_bytes_of: Callable[[Sequence[str]], int]
 ) -> None:
     """Unpack every entry. Raises RefusedArchive beyond the size of a run."""
     packed_bytes = archive.seek(0, os.SEEK_END)
@@ -90,13 +90,13 @@ def _take_all(
                 raise RefusedArchive(
                     f"expected at most {MOST_ENTRIES} files in a run, there are more"
                 )
-            parts = PurePosixPath(member.name).parts
-            if parts[:1] != (name,) or not all(map(is_plain_name, parts)):
+            path_segments = PurePosixPath(member.name).parts
+            if path_segments[:1] != (name,) or not all(map(is_plain_name, path_segments)):
                 continue
             if member.isdir():
-                partial.joinpath(*parts[1:]).mkdir(parents=True, exist_ok=True)
+                partial.joinpath(*path_segments[1:]).mkdir(parents=True, exist_ok=True)
             elif is_plain_file(member):
-                most = wanted(parts[1:])
+                most = most_bytes_of(path_segments[1:])
                 if member.size > most > 0:
                     raise RefusedArchive(
                         f"{member.name:.200}: expected at most {most:,} bytes, got {member.size:,}"
@@ -106,4 +106,4 @@ def _take_all(
                 room -= member.size
                 if room < 0:
                     raise RefusedArchive("its files would fill this disk: free some of it")
-                extract(members, member, partial, "/".join(parts[1:]))
+                extract(members, member, partial, "/".join(path_segments[1:]))

@@ -71,7 +71,7 @@ class JobServices(ABC):
         """
 
     @abstractmethod
-    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
+    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
         """Run a person's program to its end, as `run_job` does; its job's exit code."""
 
     @abstractmethod
@@ -103,11 +103,11 @@ def coordinator_metrics(cluster: ManagedCluster, fleet: Fleet) -> str:
     gives no answer: a job may run then.
     """
     coordinator = cluster.inventory.task("coordinator", 0)
-    words = [PYTHON, "-", coordinator.metrics_address]
-    found = fleet.nodes[coordinator.node].run(words, stdin=program(_ASK), root=True)
-    if not found.ok:
-        raise ClusterError(f"{coordinator.node}: {' '.join(found.last_lines[-1:])}")
-    return found.text
+    command_line = [PYTHON, "-", coordinator.metrics_address]
+    answer = fleet.nodes[coordinator.node].run(command_line, stdin=program(_ASK), root=True)
+    if not answer.ok:
+        raise ClusterError(f"{coordinator.node}: {' '.join(answer.last_lines[-1:])}")
+    return answer.text
 
 
 class PendingJobs:
@@ -137,12 +137,12 @@ class PendingJobs:
             return ()
 
     def note(self, submitted: Sequence[str] = ()) -> None:
-        """Every job but these has to run. Raises ClusterError."""
+        """Note that every job but these has to run. Raises ClusterError."""
         make(self._path.parent)
         atomic_write(self._path, json.dumps({"submitted": list(submitted)}).encode() + b"\n")
 
     def forget(self) -> None:
-        """Every job is submitted."""
+        """Forget it: every job is submitted."""
         self._path.unlink(missing_ok=True)
 
 
@@ -150,9 +150,9 @@ def _nothing() -> None:
     """Restart no roles."""
 
 
-def requirements_of(wish: "ProgramRequest") -> Path:
+def requirements_of(request: "ProgramRequest") -> Path:
     """The file of further packages that a program names. Raises UsageError where there is none."""
-    path = Path(wish.requirements)
+    path = Path(request.requirements)
     if not path.is_file():
         raise UsageError(
             f"--requirements {path}: cannot be read: expected a file of packages, found none"
@@ -181,12 +181,12 @@ def reusable(
     None if the order has changed, or if one of them is missing, failed or cancelled: the rest would
     never begin.
     """
-    there = {record.id: record for record in records}
-    found = [there[name] for name in submitted if name in there]
-    whole = len(found) == len(submitted) and [record.job for record in found] == list(
-        order[: len(found)]
-    )
-    if whole and all(record.state in _MAY_SUCCEED for record in found):
+    records_by_id = {record.id: record for record in records}
+    submitted_records = [records_by_id[name] for name in submitted if name in records_by_id]
+    whole = len(submitted_records) == len(submitted) and [
+        record.job for record in submitted_records
+    ] == list(order[: len(submitted_records)])
+    if whole and all(record.state in _MAY_SUCCEED for record in submitted_records):
         return tuple(submitted)
     return ()
 
@@ -213,13 +213,17 @@ class ForegroundJobs(JobServices):
         """Run one job here."""
         return self._run(job, flags, needs_roles(self._inventory, job))
 
-    def run_program(self, wish: "ProgramRequest", flags: Sequence[str]) -> int:
+    def run_program(self, request: "ProgramRequest", flags: Sequence[str]) -> int:
         """Run a program here."""
-        if wish.requirements:
-            key = environment_here(requirements_of(wish))
-            wish = replace(wish, python=str(python_of(local_environments(), key)) if key else "")
+        if request.requirements:
+            key = environment_here(requirements_of(request))
+            request = replace(
+                request, python=str(python_of(local_environments(), key)) if key else ""
+            )
         return self._run(
-            "run", [*flags, "--wish", wish.to_text()], needs_roles(self._inventory, "run", wish)
+            "run",
+            [*flags, "--wish", request.to_text()],
+            needs_roles(self._inventory, "run", request),
         )
 
     def run_sweep(self, request: "SweepRequest", flags: Sequence[str]) -> int:
@@ -227,14 +231,14 @@ class ForegroundJobs(JobServices):
         app = app_of_job(request.usual, "train", flags, environment_here)
         from deploy.jobs.sweeps import search_flags
 
-        words = [
+        arguments = [
             "--sweep",
             str(request.file),
             *flags,
             *app.flags,
             *search_flags(request, environment_here),
         ]
-        return self._run("sweep", words, request.on_roles)
+        return self._run("sweep", arguments, request.on_roles)
 
     def _run(self, job: str, flags: Sequence[str], on_roles: bool) -> int:
         path = self._inventory.path
@@ -243,7 +247,7 @@ class ForegroundJobs(JobServices):
         process = JobProcess(
             name=job,
             inventory=path,
-            words=(
+            command_line=(
                 *self._coordinator,
                 job,
                 "--inventory",

@@ -50,8 +50,8 @@ def keep(cluster: str, node: str, job_id: str, submission: Submission) -> None:
         ) from None
     atomic_write(path, json.dumps(asdict(submission)).encode() + b"\n", OTHERWISE)
     with suppress(OSError):
-        there = sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
-        for old in there[:-MOST]:
+        paths = sorted(path.parent.glob("*.json"), key=lambda entry: entry.stat().st_mtime_ns)
+        for old in paths[:-MOST]:
             old.unlink()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEARCH_REQUIREMENTS = Path(__file__).with_name("search_requirements.txt")
 SHARED_KEYS = ("jobs.train.data", "jobs.train.app")
-"""What the nodes have once for all runs: prepared windows, and an app."""
+"""Keys of what nodes have once for all runs: prepared windows, and an app."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SweepRequest:
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """What travels with its job."""
+        """The files that travel with its job."""
         return {SWEEP: self.file.read_bytes()}
 
 
@@ -64,7 +64,7 @@ def refuse_on_nodes(request: SweepRequest) -> None:
     """Raise UsageError for what only a cluster on one host can do."""
     keys = {key for choice in request.sweep.choices for key in choice.settings}
     if request.sweep.search is not None:
-        keys |= {one.key for one in request.sweep.search.space}
+        keys |= {dimension.key for dimension in request.sweep.search.space}
     varied = sorted(key for key in keys if key.startswith(SHARED_KEYS))
     if varied:
         if varied[0] == "jobs.train.app":
@@ -79,8 +79,8 @@ def refuse_on_nodes(request: SweepRequest) -> None:
 
 def answering(fleet: Fleet, nodes: Sequence[str]) -> list[str]:
     """Return the nodes that answer: a sweep begins without the others."""
-    found = fleet.each(lambda node: node.open(), nodes)
-    return [name for name in nodes if not isinstance(found[name], ClusterError)]
+    answers = fleet.each(lambda node: node.open(), nodes)
+    return [name for name in nodes if not isinstance(answers[name], ClusterError)]
 
 
 def begin_on_workers(

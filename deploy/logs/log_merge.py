@@ -37,7 +37,7 @@ class DatedLog:
     """The lines of one log in their own order, each with a time and a run."""
 
     def __init__(self, name: str, run: str = "") -> None:
-        """`run`: of lines that name none."""
+        """`run` is that of lines that name none."""
         self.name = name
         self._run = run
         self._seconds: float | None = None
@@ -67,10 +67,10 @@ class DatedLog:
         elif line is not None:
             self._seconds = line.seconds
         if self._seconds is None:
-            known = came
+            stamp = came
         else:
-            known = self._seconds
-        return Entry(known, self.name, text, self._run, line)
+            stamp = self._seconds
+        return Entry(stamp, self.name, text, self._run, line)
 
 
 def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
@@ -86,7 +86,7 @@ def with_beginning(texts: Sequence[str], count: int) -> Sequence[str]:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """By time; lines of one log with the same time stay together."""
+    """Sort entries by time; those of one log with the same time stay together."""
     return sorted(entries, key=lambda entry: entry.seconds)
 
 
@@ -109,11 +109,11 @@ class Interleaver:
         if not ripe:
             return []
         last = max(ripe)
-        taken = [entry for _, entry in self._waiting if entry.seconds <= last]
+        due = [entry for _, entry in self._waiting if entry.seconds <= last]
         self._waiting = [
             (arrived, entry) for arrived, entry in self._waiting if entry.seconds > last
         ]
-        return in_order(taken)
+        return in_order(due)
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class Shown:
             + f".{milliseconds % 1000:03d}"
         )
         if entry.line is None:
-            shown = entry.text
+            text = entry.text
         else:
-            shown = entry.line.shown
-        lines = (line.removesuffix("\r") for line in shown.split("\n"))
+            text = entry.line.shown
+        lines = (line.removesuffix("\r") for line in text.split("\n"))
         return "\n".join(
             f"{clock} {one_line(entry.source):<{self.width}} | {visible(line)}" for line in lines
         )

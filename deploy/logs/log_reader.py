@@ -34,7 +34,7 @@ KEPT_BYTES = 128 << 20
 MOST_LINES = 1_000_000
 
 _RUN_SLACK_SECONDS = 86400.0
-"""How far a node's clock may be behind that of the coordinator, which names the run."""
+"""Time that a node's clock may be behind that of the coordinator, which names the run."""
 _NEWEST_RUNS = (
     'cd -- "$1" 2>/dev/null && ls -1d -- */coordinator.log 2>/dev/null | sort -r | head -n 3'
 )
@@ -64,22 +64,24 @@ def chosen(
         return list(places)
     # Beside the tasks: the supervisor, which is on no node of the inventory, and the service, which
     # is on several.
-    others = {place.name for place in places} - {"", *(task.name for task in tasks)}
-    serving = [place for place in places if place.unit and place.name in others]
-    wanted = {
+    taskless_names = {place.name for place in places} - {"", *(task.name for task in tasks)}
+    serving = [place for place in places if place.unit and place.name in taskless_names]
+    selected = {
         place
         for place in places
-        if place.name in set(roles) & others and (not nodes or place.node in nodes)
+        if place.name in set(roles) & taskless_names and (not nodes or place.node in nodes)
     }
     if not roles:
-        wanted |= {place for place in serving if place.node in nodes}
-    of_tasks = [name for name in roles if name not in others]
+        selected |= {place for place in serving if place.node in nodes}
+    of_tasks = [name for name in roles if name not in taskless_names]
     without_tasks = {place.node for place in serving} - {task.node for task in tasks}
-    left = [name for name in nodes if name not in without_tasks]
-    if left or not wanted or (of_tasks and not nodes):
-        found = {task.name for task in select(tasks, of_tasks, left)}
-        wanted |= {place for place in places if place.name in found and (of_tasks or not roles)}
-    return [place for place in places if place in wanted]
+    nodes_with_tasks = [name for name in nodes if name not in without_tasks]
+    if nodes_with_tasks or not selected or (of_tasks and not nodes):
+        task_names = {task.name for task in select(tasks, of_tasks, nodes_with_tasks)}
+        selected |= {
+            place for place in places if place.name in task_names and (of_tasks or not roles)
+        }
+    return [place for place in places if place in selected]
 
 
 class ClusterLogs:
@@ -96,8 +98,8 @@ class ClusterLogs:
             self.width = max(len(place.name) for place in places)
         self._logs: dict[str, list[LogSource]] = {}
         for node in names:
-            here = [place for place in places if place.node == node]
-            units = [place.unit for place in here if place.unit]
+            node_places = [place for place in places if place.node == node]
+            units = [place.unit for place in node_places if place.unit]
             column = f"{node:<{node_columns}}"
             files = [
                 _file(
@@ -105,7 +107,7 @@ class ClusterLogs:
                     f"{column} {place.name.replace(':', '-')}" if journals else place.name,
                     query,
                 )
-                for place in here
+                for place in node_places
                 if not place.unit
             ]
             since = max(query.since, not_before(query.run))

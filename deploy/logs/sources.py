@@ -118,12 +118,12 @@ class FileLog:
             return []
         whole, newline, rest = content.rpartition(b"\n")
         if follow:
-            kept = whole + newline
+            complete = whole + newline
         else:
-            kept = content
+            complete = content
         self._position = size_bytes - (len(rest) if follow else 0)
-        if kept:
-            texts = kept.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+        if complete:
+            texts = complete.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
         else:
             texts = []
         return self._source.date_last(with_beginning(texts, self._count), written_seconds)
@@ -138,9 +138,9 @@ class FileLog:
             return shell(f'{self._place.find}; exec tail {begin} -F -- "$f" 2>/dev/null')
         # Where reading failed, from now on.
         if self._path is None:
-            known = f"{self._place.find}; w=$f"
+            assignment = f"{self._place.find}; w=$f"
         else:
-            known = f"w={quoted(self._path)}"
+            assignment = f"w={quoted(self._path)}"
         # `tail -F` alone would stay with one run's log. The tail of the file before stays until the
         # next change, which gives it time to print everything. The trap ends both with us, and
         # --pid does when we are killed.
@@ -151,7 +151,7 @@ class FileLog:
             '[ -z "$o" ] || [ "$g" != "$j/output.log" ] || { kill $o 2>/dev/null; o=; }; printf'
             ' "\\036%s\\n" "$f"; '
             "tail $k --pid=$$ -F -- \"$f\" 2>/dev/null & p=$!; g=$f; k='-c +1'; }; "
-            f"k='{begin}'; {known}; f=$w; if [ -f \"$f\" ]; then show; else k='-c +1'; fi; "
+            f"k='{begin}'; {assignment}; f=$w; if [ -f \"$f\" ]; then show; else k='-c +1'; fi; "
             f'while :; do {self._place.find}; [ "$f" = "$g" ] || [ ! -f "$f" ] || show; sleep 1;'
             " done"
         )
@@ -222,7 +222,7 @@ class Journal:
     def __init__(
         self, node: str, column: str, patterns: Sequence[str], count: int, since: float
     ) -> None:
-        """`column`: the node beside a line.
+        """`column` is the node beside a line.
 
         Reading takes the last `count` lines, from `since` on.
         """

@@ -71,7 +71,7 @@ def targets(inventory: "Inventory") -> str:
     are labels of the metrics themselves, because the coordinator reports on all workers.
     """
     tasks = inventory.tasks()
-    return _targets(inventory, ((one.metrics_address, one.node, one.name) for one in tasks))
+    return _targets(inventory, ((task.metrics_address, task.node, task.name) for task in tasks))
 
 
 def service_targets(inventory: "Inventory") -> str:
@@ -155,7 +155,7 @@ def url(inventory: "Inventory") -> str:
 
 
 def all_files(inventory: "Inventory") -> Mapping[str, str]:
-    """All files of the folder."""
+    """Return all files of the folder."""
     return {
         **prometheus_files(inventory),
         **grafana_files(url(inventory), inventory.monitor.scrape_seconds),

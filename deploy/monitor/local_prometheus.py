@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 FETCHED = ROOT / ".cache/prometheus/usr/bin/prometheus"
-"""Where `python -m tools.prometheus_tools` unpacks Debian's package."""
+"""Program that `python -m tools.prometheus_tools` unpacks from Debian's package."""
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -42,9 +42,9 @@ def find_prometheus(search: str | None = None, fetched: Path = FETCHED) -> Path:
 
     Raises ClusterError without one.
     """
-    found = shutil.which("prometheus", path=search)
-    if found is not None:
-        return Path(found)
+    executable = shutil.which("prometheus", path=search)
+    if executable is not None:
+        return Path(executable)
     if fetched.exists():
         return fetched
     raise ClusterError(
@@ -119,10 +119,10 @@ def command(program: Path, inventory: "Inventory") -> tuple[str, ...]:
     )
 
 
-def _started(words: Sequence[str], folder: Path, log: Path) -> Child:
+def _started(command_line: Sequence[str], folder: Path, log: Path) -> Child:
     with log.open("wb") as output:
         return Child(
-            words,
+            command_line,
             folder=folder,
             stdout=output,
             stderr=output,

@@ -23,7 +23,7 @@ _LAST_ANSWERS_SECONDS = 2.0
 MOST_CONNECTIONS = 64
 """One over it is closed at once: only the account itself and root can connect."""
 REQUEST_SECONDS = 10.0
-"""For a line to be complete, from the connection or the answer before."""
+"""Time for a line to be complete, from the connection or the answer before."""
 
 log = logging.getLogger(__name__)
 

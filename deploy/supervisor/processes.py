@@ -202,15 +202,15 @@ def last_line(log: Path, since: int = 0) -> str:
 class LaunchPlan:
     """What to start for a task: the command line, the socket for its readiness, its log file.
 
-    A role that is `held` starts on the first request for a restart. `key` is what its callers have
-    to know (docs/control.md).
+    A role that is `on_hold` starts on the first request for a restart. `key` is what its callers
+    have to know (docs/control.md).
     """
 
     task: Task
     command: tuple[str, ...]
     notify_socket: Path
     log: Path
-    held: bool = False
+    on_hold: bool = False
     key: str | None = field(default=None, repr=False)
 
 
@@ -254,18 +254,18 @@ def role_launches(
     inventory: Path,
     overrides: Sequence[str],
     folder: StateFolder,
-    held: Sequence[str] = (),
+    on_hold: Sequence[str] = (),
     token: str | None = None,
 ) -> list[LaunchPlan]:
-    """Return how to start each role that stays up; the tasks named `held` wait."""
+    """Return how to start each role that stays up; those of `on_hold` wait."""
     settings = [word for override in overrides for word in ("--set", override)]
     launches = []
     for task in tasks:
         if task.role in MODULES:
             flags = ("--inventory", str(inventory), "--task", str(task.index), *settings)
-            words = module_command(MODULES[task.role], *flags)
+            command_line = module_command(MODULES[task.role], *flags)
             log = folder.log(task.name)
-            waits = task.name in held
+            waits = task.name in on_hold
             key = key_of(token, task.name)
-            launches.append(LaunchPlan(task, words, folder.notify_socket, log, waits, key))
+            launches.append(LaunchPlan(task, command_line, folder.notify_socket, log, waits, key))
     return launches

@@ -49,8 +49,8 @@ def last_words(line: str, role: str, address: str, return_code: int) -> str:
             line = line[foreign.end() :]
         else:
             line = line.partition("\n")[0]
-    for own in (f"{role} {address}: ", f"{role}: "):
-        line = line.removeprefix(own)
+    for prefix in (f"{role} {address}: ", f"{role}: "):
+        line = line.removeprefix(prefix)
     return line
 
 
@@ -94,7 +94,7 @@ class Role:
         self._restarts = -1
         self._wake = asyncio.Event()
         self._stopping = self._fenced = self._restarting = False
-        self._held = plan.held
+        self._held = plan.on_hold
 
     async def keep(self) -> None:
         """Run the role until `stop`: start its process, wait for its end, decide, again."""
@@ -125,7 +125,7 @@ class Role:
             self._process.reap()
 
     def notice_ready(self) -> None:
-        """Its process reported readiness."""
+        """Note that the process reported readiness."""
         if self._process is not None and self._state is RoleState.STARTING:
             self._say(
                 logging.INFO,
@@ -147,7 +147,7 @@ class Role:
         return process.popen.pid
 
     async def send_signal(self, number: Signals) -> int:
-        """For fault injection: stop the process, continue it, or `fence` it (SIGKILL); its pid.
+        """Stop the process, continue it, or `fence` it (SIGKILL), for fault injection; its pid.
 
         Raises ClusterError when the role has no process at the moment.
         """

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 _LAUNCH_DEADLINE_SECONDS = 60.0
-"""From its launch to its first answer: it reads the inventory, and ends what an earlier one left
-behind."""
+"""Time from its launch to its first answer: it reads the inventory and ends what an earlier one
+left behind."""
 _STOP_DEADLINE_SECONDS = Deadlines().stop_seconds + 10.0
 _POLL_SECONDS = 0.05
 _JOB_SECONDS = 70.0
-"""How long an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`).
+"""Time that an interrupted job may take: it has 60 s for its result (`deploy.jobs.foreground_job`).
 """
 _DOWN = (RoleState.STOPPED, RoleState.FAILED, RoleState.FROZEN)
 
@@ -166,8 +166,8 @@ class Supervised:
             ),
         ]
 
-    def _launch(self, held: Sequence[str]) -> None:
-        """Detach a supervisor that does not start the roles `held`, and wait until it answers.
+    def _launch(self, on_hold: Sequence[str]) -> None:
+        """Detach a supervisor that does not start the roles `on_hold`, and wait until it answers.
 
         Raises ClusterError with its last words if it does not answer.
         """
@@ -179,12 +179,12 @@ class Supervised:
         if self._answers():
             return
         settings = [word for override in self._overrides for word in ("--set", override)]
-        settings += [word for name in held for word in ("--hold", name)]
+        settings += [word for name in on_hold for word in ("--hold", name)]
         log = self._folder.log("supervisor")
-        words = module_command(
+        command_line = module_command(
             "deploy.supervisor", "--inventory", str(self._inventory.path.resolve()), *settings
         )
-        process, begin = processes.start_logged(words, log, start_new_session=True)
+        process, begin = processes.start_logged(command_line, log, start_new_session=True)
 
         def answers_or_ended() -> bool:
             # One that lost the race against another `start` ends, and the winner answers soon.

@@ -43,7 +43,7 @@ class Supervisor:
         policy: RestartPolicy,
         deadlines: Deadlines,
     ) -> None:
-        """One launch plan for each task, in the order of the inventory."""
+        """Take one launch plan for each task, in the order of the inventory."""
         self._cluster = cluster
         self._folder = folder
         self._roles = {
@@ -186,10 +186,10 @@ class Supervisor:
 def _notify_socket(path: Path) -> socket.socket:
     """The receiving end of sd_notify(3); the kernel gives it the senders' pids."""
     path.unlink(missing_ok=True)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    made.bind(os.fspath(path))
-    return made
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    receiver.bind(os.fspath(path))
+    return receiver
 
 
 def _ready_pids(notify: socket.socket) -> Iterator[int]:

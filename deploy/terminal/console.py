@@ -35,12 +35,12 @@ def console() -> "Screen":
     """A console on today's stdout."""
     from core.logs.screen import Screen
 
-    made = Screen(soft_wrap=True)
-    if made.is_terminal:
-        made.width = max(made.width, _LEAST_WIDTH)
+    screen = Screen(soft_wrap=True)
+    if screen.is_terminal:
+        screen.width = max(screen.width, _LEAST_WIDTH)
     else:
-        made.width = _WIDTH_OF_A_FILE
-    return made
+        screen.width = _WIDTH_OF_A_FILE
+    return screen
 
 
 def columns() -> int:
@@ -70,10 +70,16 @@ def _add_row(
     table: "Table",
     cells: "Sequence[RenderableType]",
     headings: Sequence[str],
-    kept: Collection[str],
+    visible_headings: Collection[str],
 ) -> None:
     """Add the cells whose headings are kept."""
-    table.add_row(*(cell for heading, cell in zip(headings, cells, strict=True) if heading in kept))
+    table.add_row(
+        *(
+            cell
+            for heading, cell in zip(headings, cells, strict=True)
+            if heading in visible_headings
+        )
+    )
 
 
 def status_parts(
@@ -92,8 +98,8 @@ def status_parts(
     if len({role.node for role in status.roles}) < 2:
         left_out.add("node")
     headings = ("role", "task", "node", "address", "pid", "state", "memory", "uptime", "restarts")
-    kept = [heading for heading in headings if heading not in left_out]
-    table = lean_table(kept, ("pid", "memory", "uptime", "restarts"))
+    visible_headings = [heading for heading in headings if heading not in left_out]
+    table = lean_table(visible_headings, ("pid", "memory", "uptime", "restarts"))
     for role in status.roles:
         cells = (
             role.role,
@@ -106,7 +112,7 @@ def status_parts(
             duration(role.uptime_seconds),
             str(role.restarts),
         )
-        _add_row(table, cells, headings, kept)
+        _add_row(table, cells, headings, visible_headings)
     unwell = [
         words(f"{role.name} is {role.state}: {role.reason}") for role in status.roles if role.reason
     ]
@@ -121,7 +127,7 @@ def progress_line(exported: str) -> str:
     """Return `train: epoch 3 of 12, 1,234 windows/s, loss 0.4312, 2 min 05 s left`, or ""."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     run = ""
     try:
         for family in text_string_to_metric_families(exported):
@@ -129,41 +135,43 @@ def progress_line(exported: str) -> str:
                 name = sample.name.removeprefix("pscluster_")
                 if name == "job_info":
                     run = sample.labels.get("run", "")
-                found[":".join([name, *filter(None, [sample.labels.get("split")])])] = sample.value
+                values[":".join([name, *filter(None, [sample.labels.get("split")])])] = sample.value
     except ValueError:
         return ""
-    words = _progress_words(found)
-    if words and run:
-        return f"{words} (run {run})"
-    return words
+    description = _progress_words(values)
+    if description and run:
+        return f"{description} (run {run})"
+    return description
 
 
-def _progress_words(found: Mapping[str, float]) -> str:
-    epochs = found.get("train_planned_epochs")
-    samples = found.get("pi_planned_samples")
-    left = found.get("job_remaining_seconds")
+def _progress_words(values: Mapping[str, float]) -> str:
+    epochs = values.get("train_planned_epochs")
+    samples = values.get("pi_planned_samples")
+    remaining_seconds = values.get("job_remaining_seconds")
     if epochs:
-        parts = [f"train: epoch {found.get('train_epoch', 0):.0f} of {epochs:.0f}"]
-        speed = found.get("train_windows_per_second")
+        phrases = [f"train: epoch {values.get('train_epoch', 0):.0f} of {epochs:.0f}"]
+        speed = values.get("train_windows_per_second")
         if speed:
-            parts.append(f"{speed:,.0f} windows/s")
-        if "train_loss:train" in found:
-            parts.append(f"loss {found['train_loss:train']:.4f}")
-        if left is None:
-            left = found.get("train_remaining_seconds")
+            phrases.append(f"{speed:,.0f} windows/s")
+        if "train_loss:train" in values:
+            phrases.append(f"loss {values['train_loss:train']:.4f}")
+        if remaining_seconds is None:
+            remaining_seconds = values.get("train_remaining_seconds")
     elif samples:
-        parts = [f"pi: {found.get('pi_samples_total', 0) / samples:.0%} of {samples:,.0f} samples"]
-    elif found:
+        phrases = [
+            f"pi: {values.get('pi_samples_total', 0) / samples:.0%} of {samples:,.0f} samples"
+        ]
+    elif values:
         return "a job is starting, or evaluates a model"
     else:
         return ""
-    if left and left < 1e9:  # not NaN either
-        parts.append(f"{duration(left)} left")
-    return ", ".join(parts)
+    if remaining_seconds and remaining_seconds < 1e9:  # not NaN either
+        phrases.append(f"{duration(remaining_seconds)} left")
+    return ", ".join(phrases)
 
 
 def show_jobs(records: "Sequence[JobRecord]") -> None:
-    """One row a job."""
+    """Show one row a job."""
     from core.logs.screen import coloured
 
     if not records:
@@ -208,7 +216,7 @@ _WIDE = 110
 
 
 def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
-    """One row a node, and beneath them the reasons of those that are not well.
+    """Return one row a node, and beneath them the reasons of those that are not well.
 
     Below 110 columns the least important ones are left out.
     """
@@ -226,8 +234,10 @@ def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
         "uptime",
         "restarts",
     )
-    kept = headings if columns >= _WIDE else ("node", "roles", "memory", "uptime", "restarts")
-    table = lean_table(kept)
+    visible_headings = (
+        headings if columns >= _WIDE else ("node", "roles", "memory", "uptime", "restarts")
+    )
+    table = lean_table(visible_headings)
     for row in rows:
         if row.well:
             colour = "green"
@@ -245,6 +255,6 @@ def node_parts(rows: Sequence[NodeRow], columns: int) -> "list[RenderableType]":
             duration(row.uptime_seconds),
             str(row.restarts),
         )
-        _add_row(table, cells, headings, kept)
+        _add_row(table, cells, headings, visible_headings)
     unwell = [words(f"{row.node}: {row.trouble}") for row in rows if row.trouble]
     return [table, *unwell, f"{sum(row.well for row in rows)} of {len(rows)} nodes are well"]

@@ -74,24 +74,24 @@ class ProgressOfNodes(Progress):
 
 
 @contextmanager
-def progress(kind: type[Progress], words: str) -> Iterator[Progress]:
+def progress(kind: type[Progress], title: str) -> Iterator[Progress]:
     """Shown while it lasts, with a spinner on a terminal; then its warnings."""
     if kind is not Progress and is_animated(sys.stdout):
         from core.logs.screen import spinner
 
         with ExitStack() as moving:
-            shown = kind(moving.enter_context(spinner(words)))
-            shown.moving = moving
-            yield shown
+            display = kind(moving.enter_context(spinner(title)))
+            display.moving = moving
+            yield display
     else:
-        shown = kind()
-        yield shown
-    for line in shown.warnings:
+        display = kind()
+        yield display
+    for line in display.warnings:
         say(f"warning: {line}", error=True)
 
 
 def show_plan(steps: Sequence[PlannedStep], inventory: Path) -> None:
-    """One line a step, and the command that carries the plan out."""
+    """Show one line a step, and the command that carries the plan out."""
     from core.logs.screen import words
 
     screen = console()
@@ -109,7 +109,7 @@ def show_plans(
     unfit: Mapping[str, StepFailure],
     addresses: Sequence[str] = (),
 ) -> None:
-    """Every change once, with its nodes, and the differences of files that change."""
+    """Show every change once, with its nodes, and the differences of files that change."""
     from core.logs.screen import words
 
     screen = console()

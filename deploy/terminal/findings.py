@@ -18,7 +18,7 @@ _LEFT_OUT_NODES = 2
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """One line a finding, with the nodes that share it."""
+    """Show one line a finding, with the nodes that share it."""
     from core.logs.screen import words
 
     screen = console()
@@ -61,14 +61,14 @@ def grouped(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
 
 
 def name_nodes(names: Sequence[str], everyone: Sequence[str], *, every_name: bool = False) -> str:
-    """Some of the nodes `everyone`, in few words."""
+    """Name some of the nodes `everyone`, in few words."""
     if len(names) <= _NAMED_NODES:
         return ", ".join(names)
-    others = [name for name in everyone if name not in names]
-    if not others:
+    excluded = [name for name in everyone if name not in names]
+    if not excluded:
         return f"all {len(names)} nodes"
-    if len(others) <= _LEFT_OUT_NODES:
-        return f"{len(names)} nodes (all but {', '.join(others)})"
+    if len(excluded) <= _LEFT_OUT_NODES:
+        return f"{len(names)} nodes (all but {', '.join(excluded)})"
     if every_name:
         return ", ".join(names)
     return f"{len(names)} nodes ({names[0]}, ...)"

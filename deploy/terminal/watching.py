@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") -> None:
-    """Show what `look` finds for so many columns every so many seconds, until Ctrl-C.
+def show_again(seconds: float, draw: "Callable[[int], list[RenderableType]]") -> None:
+    """Show what `draw` returns for so many columns every so many seconds, until Ctrl-C.
 
     What cannot be found out is shown as the error it is, and asked for again.
     """
@@ -25,12 +25,12 @@ def show_again(seconds: float, look: "Callable[[int], list[RenderableType]]") ->
         with _in_place() as show:
             while True:
                 try:
-                    seen = look(columns())
+                    renderables = draw(columns())
                 except ClusterError as problem:
-                    seen = [coloured(str(problem), "red")]
+                    renderables = [coloured(str(problem), "red")]
                 now = time.strftime("%H:%M:%S")
                 heading = coloured(f"{now}  every {seconds:g} s, Ctrl-C ends it", "dim")
-                show([heading, *seen])
+                show([heading, *renderables])
                 time.sleep(seconds)
     except KeyboardInterrupt:
         return
@@ -46,9 +46,9 @@ def _in_place() -> "Iterator[Callable[[list[RenderableType]], None]]":
     if not is_animated(sys.stdout):
         screen = console()
 
-        def print_block(seen: "list[RenderableType]") -> None:
-            for one in seen:
-                screen.print(one)
+        def print_block(renderables: "list[RenderableType]") -> None:
+            for renderable in renderables:
+                screen.print(renderable)
             screen.print()
             sys.stdout.flush()
 
@@ -56,4 +56,4 @@ def _in_place() -> "Iterator[Callable[[list[RenderableType]], None]]":
         return
     # As wide as the terminal is: what is redrawn in place must not be wrapped by it.
     with Live(console=Screen(), auto_refresh=False, vertical_overflow="ellipsis") as live:
-        yield lambda seen: live.update(Group(*seen), refresh=True)
+        yield lambda renderables: live.update(Group(*renderables), refresh=True)

@@ -43,14 +43,14 @@ class Heard(Local):
         self.commands: list[str] = []
         self._answers = answers
 
-    def run(self, words: Any, **how: Any) -> Any:
-        self.commands.append(" ".join(map(str, words)))
+    def run(self, command_line: Any, **how: Any) -> Any:
+        self.commands.append(" ".join(map(str, command_line)))
         for part, answer in self._answers.items():
             if part in self.commands[-1]:
                 if isinstance(answer, Exception):
                     raise answer
                 return super().run(["printf", "%s", answer])
-        return super().run(words, **how)
+        return super().run(command_line, **how)
 
     def heard(self, part: str) -> bool:
         return any(part in command for command in self.commands)

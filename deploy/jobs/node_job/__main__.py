@@ -46,26 +46,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FOLDER",
         help="the job's process may change these, its folder and temporary ones alone (repeatable)",
     )
-    given = parser.parse_args(arguments)
-    root = JobsRoot(given.root)
-    if given.list:
+    options = parser.parse_args(arguments)
+    root = JobsRoot(options.root)
+    if options.list:
         say_json({"schema": 1, "jobs": [record.to_json() for record in read_all(root)]})
         return ExitCode.DONE
     raise_limit()
-    _, *words = module_command("cluster")
-    if is_job_id(given.id):
+    _, *module_arguments = module_command("cluster")
+    if is_job_id(options.id):
         try:
-            write_into(root.job(given.id))
+            write_into(root.job(options.id))
         except FileNotFoundError:
             pass  # not submitted: `run` reports it to the journal
         except OSError as problem:
             say(
-                f"{given.id}: its log cannot be opened ({problem}): look at who made it", error=True
+                f"{options.id}: its log cannot be opened ({problem}): look at who made it",
+                error=True,
             )
             return ExitCode.FAILED
-    if is_job_id(given.id) and (root.job(given.id).path / TASK).is_file():
-        return run_task(root.job(given.id), given.writes)
-    return run(root, given.id, (this_python(), *words), writes=given.writes)
+    if is_job_id(options.id) and (root.job(options.id).path / TASK).is_file():
+        return run_task(root.job(options.id), options.writes)
+    return run(root, options.id, (this_python(), *module_arguments), writes=options.writes)
 
 
 def write_into(folder: JobFolder) -> None:

@@ -25,9 +25,12 @@ def cage_of(folder: Path, writes: Sequence[str]) -> Cage | None:
     """
     if not writes:
         return None
-    others = (os.path.join(path, ".") for path in writes)
+    mounted_paths = (os.path.join(path, ".") for path in writes)
     cage = WholeCage(
-        Rights(read=("/",), write=(folder, *existing(*others, *TEMPORARY)), devices=("/dev",)), JOB
+        Rights(
+            read=("/",), write=(folder, *existing(*mounted_paths, *TEMPORARY)), devices=("/dev",)
+        ),
+        JOB,
     )
     if cage.caged.level != logging.INFO:
         say(f"{folder.name}: {cage.caged.line}", error=True)

@@ -81,16 +81,16 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
     try:
         with interruptible():
             task = ProgramTask.read(folder.path / TASK)
-            here = folder.path.resolve()
-            ours = task.program in MEMBERS
-            if ours:
+            job_path = folder.path.resolve()
+            is_member_module = task.program in MEMBERS
+            if is_member_module:
                 program = Path(task.program)
             else:
-                program = _program(here, task)
+                program = _program(job_path, task)
             host, _, port = task.lead.rpartition(":")
             if task.environment:
                 python = _held(task.environment)
-            elif ours:
+            elif is_member_module:
                 python = this_python()
             else:
                 python = ""
@@ -103,10 +103,10 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
                     task.member,
                     task.ports,
                     program,
-                    here / FILES,
+                    job_path / FILES,
                     python,
-                    module=task.program if ours else "",
-                    cage=cage_of(here, writes),
+                    module=task.program if is_member_module else "",
+                    cage=cage_of(job_path, writes),
                 )
             )
     except KeyboardInterrupt:
@@ -125,9 +125,9 @@ def this_python() -> str:
     )  # not resolved itself: the link makes it the environment's
 
 
-def _program(here: Path, task: ProgramTask) -> Path:
-    with (here / ARCHIVE).open("rb") as archive:
-        return unpack(archive, FOLDER, here) / Path(task.program).name
+def _program(job_path: Path, task: ProgramTask) -> Path:
+    with (job_path / ARCHIVE).open("rb") as archive:
+        return unpack(archive, FOLDER, job_path) / Path(task.program).name
 
 
 def _held(key: str) -> str:

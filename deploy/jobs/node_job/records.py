@@ -65,7 +65,7 @@ class JobsRoot:
         return JobFolder(self.jobs / name)
 
     def all(self) -> list[JobFolder]:
-        """Every job in the order of submission, which need not be that of the clock."""
+        """Return every job in the order of submission, which need not be that of the clock."""
         if not self.jobs.is_dir():
             return []
         try:
@@ -73,9 +73,10 @@ class JobsRoot:
         except (OSError, UnicodeDecodeError):
             order = []
         places = {name: number for number, name in enumerate(order)}
-        there = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
+        job_paths = sorted((path for path in self.jobs.iterdir() if _is_job(path.name)), key=_age)
         return [
-            JobFolder(path) for path in sorted(there, key=lambda path: places.get(path.name, -1))
+            JobFolder(path)
+            for path in sorted(job_paths, key=lambda path: places.get(path.name, -1))
         ]
 
 
@@ -154,7 +155,7 @@ class JobRecord:
     @classmethod
     def from_json(cls, content: Any) -> "JobRecord":
         """Parse untrusted content. Raises ValueError unless it is what `to_json` makes."""
-        names = [one.name for one in fields(cls)]
+        names = [attribute.name for attribute in fields(cls)]
         if not isinstance(content, dict) or not content.keys() <= set(names):
             raise ValueError("expected the fields of a job's record and no others")
         values = {name: _checked(name, content.get(name)) for name in names}

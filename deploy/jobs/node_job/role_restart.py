@@ -107,24 +107,28 @@ def await_roles(
 
 
 def _until_ready(
-    asked: Mapping[str, RestartingRole], say: Callable[[str], None], patience: RestartPatience
+    restarting: Mapping[str, RestartingRole], say: Callable[[str], None], patience: RestartPatience
 ) -> None:
-    if not asked:
+    if not restarting:
         return
     begun = time.monotonic()
     end = begun + patience.deadline_seconds
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(asked)), thread_name_prefix="restart") as pool:
+    with ThreadPoolExecutor(
+        min(_MOST_AT_ONCE, len(restarting)), thread_name_prefix="restart"
+    ) as pool:
         while True:
-            moved = pool.map(lambda each: _advance(each[0], each[1], end), asked.items())
-            asked = dict(zip(asked, moved, strict=True))
+            moved = pool.map(lambda entry: _advance(entry[0], entry[1], end), restarting.items())
+            restarting = dict(zip(restarting, moved, strict=True))
             verdict = patience.decide(
-                {name: one.step for name, one in asked.items()}, time.monotonic() - begun
+                {name: role.step for name, role in restarting.items()}, time.monotonic() - begun
             )
             if verdict is not Verdict.WAIT:
                 break
             time.sleep(_PAUSE_SECONDS)
     behind = "; ".join(
-        _words(name, one) for name, one in asked.items() if one.step is not RestartStep.READY
+        _words(name, role)
+        for name, role in restarting.items()
+        if role.step is not RestartStep.READY
     )
     if verdict is Verdict.GIVE_UP:
         raise ClusterError(
@@ -159,14 +163,14 @@ def _advance(name: str, role: RestartingRole, end: float) -> RestartingRole:
 def _request(
     address: str, method: str, path: str, end: float, key: str | None = None
 ) -> tuple[int, str]:
-    """Status and process; 0 without an answer."""
+    """Return status and process; 0 without an answer."""
     try:
-        left = min(ANSWER_SECONDS, end - time.monotonic())
+        remaining_seconds = min(ANSWER_SECONDS, end - time.monotonic())
         answer = ask(
             address,
             method,
             path,
-            deadline_seconds=left,
+            deadline_seconds=remaining_seconds,
             most_bytes=MOST_ANSWER_BYTES,
             key=key,
         )
@@ -176,10 +180,10 @@ def _request(
 
 
 def _words(name: str, role: RestartingRole) -> str:
-    words = f"{name} ({role.address}) {role.step}"
+    description = f"{name} ({role.address}) {role.step}"
     if role.step is RestartStep.REFUSED:
-        words += (
+        description += (
             f" with HTTP status {role.status}: it runs for another coordinator; `fab deploy start`"
             " puts it right"
         )
-    return words
+    return description

@@ -46,7 +46,7 @@ _POLL_SECONDS = 1.0
 class CagedCommand(NamedTuple):
     """The command line that takes a job and flags, and the cage that its process enters."""
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     cage: Cage | None
 
 
@@ -74,12 +74,12 @@ def run(
                 " submits one"
             )
         request = JobRequest.read(folder.request)
-        with ExitStack() as held:
+        with ExitStack() as resources:
             if request.app:
                 unpack_app(folder.app_archive, request.app, folder.app)
-                held.callback(rmtree, folder.app, ignore_errors=True)
+                resources.callback(rmtree, folder.app, ignore_errors=True)
             if request.after:
-                held.enter_context(FileLock(folder.turn_lock))
+                resources.enter_context(FileLock(folder.turn_lock))
                 code = _await_turn(root, folder, request)
                 if code:
                     return code
@@ -115,14 +115,14 @@ def _await_turn(root: JobsRoot, folder: JobFolder, request: JobRequest) -> int:
 
 def _end_of(root: JobsRoot, name: str) -> JobState:
     while True:
-        found = [record.state for record in read_all(root) if record.id == name]
-        if not found:
+        states = [record.state for record in read_all(root) if record.id == name]
+        if not states:
             raise ClusterError(
                 f"{name}: expected a job to wait for, found none of that name: begin this one by"
                 " itself with `fab job`"
             )
-        if found[0].ended:
-            return found[0]
+        if states[0].ended:
+            return states[0]
         time.sleep(_POLL_SECONDS)
 
 
@@ -196,12 +196,12 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
     overrides = [*request.overrides]
     if request.app:
         overrides.append(f"jobs.train.app={json.dumps(str(folder.app))}")
-    words = [*command.words, request.job, "--inventory", str(folder.inventory)]
-    words += [*settings(overrides), *request.flags]
+    command_line = [*command.arguments, request.job, "--inventory", str(folder.inventory)]
+    command_line += [*settings(overrides), *request.flags]
     if request.wish:
-        words += ["--wish", _program(folder, request.wish)]
+        command_line += ["--wish", _program(folder, request.wish)]
     if request.job == "sweep":
-        words += ["--sweep", str(folder.path / SWEEP)]
+        command_line += ["--sweep", str(folder.path / SWEEP)]
     environment = {
         **environment_for_any_folder(),
         **as_variable((*request.apps, request.app)),
@@ -211,24 +211,24 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
     return JobProcess(
         name=request.job,
         inventory=Path(request.inventory),
-        words=tuple(words),
+        command_line=tuple(command_line),
         environment=environment,
         run_file=folder.run_file,
         resumable=request.job in RESUMABLE,
-        shown=lambda run: f"runs/{Path(run).name}",
+        typed_folder=lambda run: f"runs/{Path(run).name}",
         cage=command.cage,
     )
 
 
 def _program(folder: JobFolder, text: str) -> str:
-    """The wish with its program as it lies in the job's folder: unpacked there.
+    """Return the request with its program as it lies in the job's folder: unpacked there.
 
     Raises ClusterError.
     """
-    wish = ProgramRequest.of_text(text)
+    request = ProgramRequest.of_text(text)
     with (folder.path / ARCHIVE).open("rb") as archive:
         unpacked = unpack(archive, FOLDER, folder.path)
-    return replace(wish, program=str(unpacked / Path(wish.program).name)).to_text()
+    return replace(request, program=str(unpacked / Path(request.program).name)).to_text()
 
 
 def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) -> None:
@@ -244,7 +244,9 @@ def _clear_up(root: JobsRoot, jobs: Sequence[JobRecord], request: JobRequest) ->
 
 
 def _restart(request: JobRequest) -> Callable[[], None]:
-    return lambda: restart_roles(request.roles, lambda words: announce(f"{request.job}: {words}"))
+    return lambda: restart_roles(
+        request.roles, lambda message: announce(f"{request.job}: {message}")
+    )
 
 
 def _already_running(root: JobsRoot, pid: int | None) -> str:

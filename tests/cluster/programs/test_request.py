@@ -82,8 +82,10 @@ def test_a_program_on_the_workers_needs_no_roles() -> None:
     workers = ProgramRequest("/a/p.py", on="workers")
     assert needs_roles(inventory, "run", chief)
     assert not needs_roles(inventory, "run", workers)
-    request = request_of(inventory, "run", (), ("--json", "--quiet"), "/runs", wish=chief)
+    request = request_of(
+        inventory, "run", (), ("--json", "--quiet"), "/runs", program_request=chief
+    )
     assert ProgramRequest.of_text(request.wish) == ProgramRequest("p.py", bounded=True)
     assert request.flags == ("--quiet",)
     assert len(request.roles) == 17
-    assert request_of(inventory, "run", (), (), "/runs", wish=workers).roles == {}
+    assert request_of(inventory, "run", (), (), "/runs", program_request=workers).roles == {}

@@ -19,8 +19,8 @@ class LoginShell(Local):
         super().__init__("rpi02")
         self._lines = lines
 
-    def run(self, words: Words, **how: Any) -> CommandResult:
-        return super().run(["bash", "-c", f"{self._lines}\n{quoted(*words)}"], **how)
+    def run(self, command_line: Words, **how: Any) -> CommandResult:
+        return super().run(["bash", "-c", f"{self._lines}\n{quoted(*command_line)}"], **how)
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_a_program_on_a_node_gets_the_python_of_its_packages(
     node: JobNode, wish: ProgramRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted: list[ProgramRequest] = []
-    monkeypatch.setattr(attached_job, "run_attached", lambda *_, wish: submitted.append(wish))
+    monkeypatch.setattr(attached_job, "run_attached", lambda *_, request: submitted.append(request))
     for key in (KEY, ""):
         jobs = submitted_jobs(node.inventory, "rpi11", keys={"rpi11": key})
         jobs.run_program(wish, [])

@@ -19,7 +19,7 @@ def test_the_program_and_what_lies_beside_it_are_there(
     (mine / "beside.py").write_text("WORD = 1\n")
     node.play("0")
     wish = ProgramRequest(str(mine / "train.py"), ("--name", "first try"))
-    assert attached_job.run_attached(node.jobs(), "run", [], wish=wish) == ExitCode.DONE
+    assert attached_job.run_attached(node.jobs(), "run", [], request=wish) == ExitCode.DONE
     (record,) = node.jobs().records()
     words = node.asked()
     arrived = ProgramRequest.of_text(words[words.index("--wish") + 1])

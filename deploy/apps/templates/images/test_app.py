@@ -32,11 +32,11 @@ def test_augmentation_mirrors_some_images_and_depends_on_the_seed_alone():
     )
     assert (first == again).all()
     assert (first != other).any()
-    kept = [
+    unchanged_or_mirrored = [
         (image == before).all() or (image == before[:, ::-1]).all()
         for image, before in zip(first, x, strict=True)
     ]
-    assert all(kept)
+    assert all(unchanged_or_mirrored)
 
 
 def test_images_are_read_from_folders(tmp_path):
@@ -47,8 +47,10 @@ def test_images_are_read_from_folders(tmp_path):
                 image = np.full((40, 20, 3), value, "uint8")
                 (tmp_path / place / name / f"{k}.png").write_bytes(tf.io.encode_png(image).numpy())
     for folder, counts in (("whole", (4, 2)), ("parts", (6, 6))):
-        found = app.data(tmp_path / folder)
-        assert found["labels"] == ["bright", "dark"]
-        assert (len(found["y_train"]), len(found["y_test"])) == counts
+        dataset = app.data(tmp_path / folder)
+        assert dataset["labels"] == ["bright", "dark"]
+        assert (len(dataset["y_train"]), len(dataset["y_test"])) == counts
         for part in ("train", "test"):
-            assert ((found[f"x_{part}"].mean((1, 2, 3)) < 100) == (found[f"y_{part}"] == 1)).all()
+            assert (
+                (dataset[f"x_{part}"].mean((1, 2, 3)) < 100) == (dataset[f"y_{part}"] == 1)
+            ).all()

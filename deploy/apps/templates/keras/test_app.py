@@ -28,6 +28,6 @@ def test_training_lowers_the_loss():
 
 def test_the_data_are_images_of_ten_digits():
     pytest.importorskip("sklearn", reason="pip install -r requirements.txt")
-    found = app.data(Path())
-    assert found["x_train"].shape[1:] == found["x_test"].shape[1:] == (8, 8, 1)
-    assert set(found["y_train"]) == set(found["y_test"]) == set(range(10))
+    dataset = app.data(Path())
+    assert dataset["x_train"].shape[1:] == dataset["x_test"].shape[1:] == (8, 8, 1)
+    assert set(dataset["y_train"]) == set(dataset["y_test"]) == set(range(10))

@@ -26,8 +26,8 @@ def test_training_lowers_the_loss():
 def test_columns_of_a_table_have_mean_0_and_deviation_1(tmp_path):
     table = app.draw(100)
     np.savetxt(tmp_path / "mine.csv", table, delimiter=",", header="names of columns")
-    found = app.data(tmp_path / "mine.csv")
-    np.testing.assert_allclose(found["x_train"].mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(found["y_train"].std(), 1, rtol=1e-5)
+    dataset = app.data(tmp_path / "mine.csv")
+    np.testing.assert_allclose(dataset["x_train"].mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(dataset["y_train"].std(), 1, rtol=1e-5)
     order = np.argsort(table[::5, 0])
-    assert (np.argsort(found["x_test"][:, 0]) == order).all()
+    assert (np.argsort(dataset["x_test"][:, 0]) == order).all()
