@@ -41,12 +41,15 @@ WIDTH = 100
 BEGIN = "<!-- `python -m tools.house --page` makes this table -->\n"
 END = "<!-- the end of this table -->\n"
 
-SUBJECTLESS = re.compile(r"(?:Of|That|Those|See)\b|The same\b")
+SUBJECTLESS = re.compile(
+    r"(?:After|Also|And|As|At|Before|Between|By|For|From|In|Of|On|Only|Over|See|Since|So|That|Those|To"
+    r"|Until|With|Without)\b|The same\b"
+)
 PRAGMA = re.compile(r"\s*# (?:type: ignore|noqa)\b.*")
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")
 SAY_NOTHING = re.compile(
     "found|given|one|said|made|each|kept|known|shown|wanted|theirs|others|own|seen|asked|taken|left"
-    "|here|there|words|parts"
+    "|here|there|words|parts|look|held|ours|mine|wish|got|who|whose"
 )
 """Names of variables and parameters that could stand for anything."""
 
