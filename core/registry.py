@@ -60,30 +60,30 @@ class Registry(Mapping[str, type[Extension]], Generic[Extension]):
 
     def _loaded(self, name: str, place: str) -> type[Extension]:
         module, _, class_name = place.partition(":")
-        found: Any = getattr(import_module(f"{self._package}.{module}"), class_name, None)
+        extension: Any = getattr(import_module(f"{self._package}.{module}"), class_name, None)
         where = f"{self._package}.{module}: the {self.kind} {class_name}"
-        if not (isinstance(found, type) and issubclass(found, self._facts)):
+        if not (isinstance(extension, type) and issubclass(extension, self._facts)):
             raise IncompleteExtensionError(
                 f"{where}: expected a class that inherits from {self._facts.__name__}"
             )
         for fact in self._facts.__annotations__:
-            if fact not in vars(found):
+            if fact not in vars(extension):
                 raise IncompleteExtensionError(
                     f"{where} does not state the fact `{fact}`: add it, {self._facts.__module__}"
                     " says what it means"
                 )
-        if vars(found)["name"] != name:
+        if vars(extension)["name"] != name:
             raise IncompleteExtensionError(
-                f"{where}: expected `name = {name!r}` as listed, got {vars(found)['name']!r}"
+                f"{where}: expected `name = {name!r}` as listed, got {vars(extension)['name']!r}"
             )
         missing = [
-            each
-            for each in dir(found)
-            if getattr(getattr(found, each, None), "__isabstractmethod__", False)
+            attribute
+            for attribute in dir(extension)
+            if getattr(getattr(extension, attribute, None), "__isabstractmethod__", False)
         ]
         if missing:
             raise IncompleteExtensionError(f"{where} does not define {', '.join(missing)}")
-        return found
+        return extension
 
     def __getitem__(self, name: str) -> type[Extension]:
         """The class of this name. Raises UsageError with the nearest name."""

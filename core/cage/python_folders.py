@@ -25,9 +25,9 @@ def system() -> tuple[str, ...]:
     return (*SYSTEM, *(f"/etc/{name}" for name in SETTINGS))
 
 
-def code(ours: Iterable[str]) -> Iterator[str]:
+def code(package_names: Iterable[str]) -> Iterator[str]:
     """Yield the folders of Python, of the installed packages and of these of our own."""
-    for name in ours:
+    for name in package_names:
         yield str(ROOT / name)
     yield from {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(sys.executable)}
     tensorflow = find_spec("tensorflow")

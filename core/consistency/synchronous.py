@@ -118,10 +118,10 @@ class Synchronous(ModeFacts):
             return None
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
-        wanted = int((remaining if task in self._served else self._slots) * share * SPARE)
-        wanted = min(wanted, remaining - len(self._owed_of(live) - {task}))
+        limit = int((remaining if task in self._served else self._slots) * share * SPARE)
+        limit = min(limit, remaining - len(self._owed_of(live) - {task}))
         grant = Grant(
-            self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted))
+            self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, limit))
         )
         self._cursor += grant.slots
         self._parts[grant] = _Part(task, now)
@@ -149,9 +149,10 @@ class Synchronous(ModeFacts):
         self._served_at.setdefault(task, self._step)
 
         def busy() -> float:
-            parts = self._parts.items()
+            granted_parts = self._parts.items()
             return sum(
-                self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in parts
+                self.speeds.left(part.task, grant.slots, now - part.since)
+                for grant, part in granted_parts
             )
 
         if self.speeds.worth_while(task, 1, remaining, busy, live):

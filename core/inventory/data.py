@@ -97,5 +97,4 @@ class DataSettings(Section):
 
     def options(self) -> dict[str, Any]:
         """What readers know besides windows, by name, as JSON has it."""
-        found: dict[str, Any] = self.model_dump(mode="json", exclude=BESIDE)
-        return found
+        return self.model_dump(mode="json", exclude=BESIDE)

@@ -179,7 +179,7 @@ def placed(
     `nodes` carry their index in the file. A node without a host is addressed by its name.
     """
     nodes = list(nodes)
-    found: list[tuple[Task, Place]] = []
+    placements: list[tuple[Task, Place]] = []
     for role in ROLE_NAMES:
         places = [
             (node, entry, (position, place))
@@ -195,5 +195,7 @@ def placed(
             else:
                 page_port = None
             host = hosts.get(node.name, node.name)
-            found.append((Task(role, index, node.name, host, port, metrics_port, page_port), where))
-    return found
+            placements.append(
+                (Task(role, index, node.name, host, port, metrics_port, page_port), where)
+            )
+    return placements

@@ -184,10 +184,10 @@ class Inventory(InventoryFile):
 
         A cluster on one host is one machine, `THIS_MACHINE`.
         """
-        found: dict[str, list[str]] = {}
+        roles: dict[str, list[str]] = {}
         for task in self._tasks:
-            found.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
-        return found
+            roles.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
+        return roles
 
     def workers_beside(self, task: Task) -> tuple[Task, ...]:
         """The workers on the machine of this task, which share its devices."""
