@@ -28,7 +28,7 @@ neither the number of shards nor of workers changes a bit of the result."""
 
 
 STATISTICS_RATE = 0.1
-"""By how much a statistic moves, at each update, from its value towards what a batch measured."""
+"""Share by which a statistic moves, at each update, towards what a batch measured."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Layout:
 
     @cached_property
     def _borders(self) -> list[int]:
-        """Where the trained part may be cut, its begin and end included."""
+        """Places where the trained part may be cut, its begin and end included."""
         blocks = range(BLOCK, self.trained_size, BLOCK)
         whole = [(slot.offset, slot.offset + slot.spec.size) for slot in self.constrained]
         inner = [

@@ -14,7 +14,7 @@ from core.cage.kernel import OF_FILES, keep_capabilities
 from core.cage.landlock import Rights
 
 FAILED = 126
-"""What a shell answers for a program that cannot be executed."""
+"""Answer of a shell for a program that cannot be executed."""
 
 
 def words(rights: Rights, command: Sequence[str], *, sockets: bool = True) -> list[str]:

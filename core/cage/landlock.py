@@ -53,7 +53,7 @@ SCOPES = 1 << 0 | 1 << 1
 
 READ = EXECUTE | READ_FILE | READ_FOLDER
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
-"""What a rule for anything but a folder may say."""
+"""Rights that a rule for anything but a folder may name."""
 
 FILES = 1
 TRUNCATION = 3
@@ -68,7 +68,7 @@ COVERS = {
     DEVICES: "calls to devices",
     SCOPED: "signals and abstract sockets",
 }
-"""What the kernel can forbid, by the first ABI that can."""
+"""Subjects that the kernel can forbid, by the first ABI that can."""
 NEWER = {DEVICES: 2 * DEVICE_CALLS, TRUNCATION: DEVICE_CALLS, 2: TRUNCATE}
 """The first right to files that an ABI does not know, the newest first."""
 

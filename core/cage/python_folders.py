@@ -14,9 +14,9 @@ SETTINGS = (
     *("hosts", "host.conf", "resolv.conf", "nsswitch.conf", "gai.conf", "services", "protocols"),
     *("passwd", "group", "os-release", "machine-id", "nvidia", "nv_tegra_release"),
 )
-"""In /etc: what the loader, the C library and drivers read."""
+"""Files in /etc that the loader, the C library and drivers read."""
 NAMES = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/nscd")
-"""Where /etc/resolv.conf may point."""
+"""Folders where /etc/resolv.conf may point."""
 USUAL_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 

@@ -116,7 +116,7 @@ class CheckpointStore(AbstractContextManager["CheckpointStore"]):
         return path
 
     def newest(self) -> Found:
-        """As `read_newest`."""
+        """Return the newest whole checkpoint and lines of refused ones, see `read_newest`."""
         return read_newest(self.folder)
 
     def close(self) -> None:

@@ -12,8 +12,8 @@ RETRY_STEPS = 32
 """A worker without a grant for this many steps gets a slot: it may have become faster."""
 
 SPARE = 8 / 7
-"""How much more than its share a worker gets where that is a whole subtree: speeds that differ by
-less are noise, and each further part costs three round trips."""
+"""Factor on a worker's share where that is a whole subtree: speeds that differ by less are noise,
+and each further part costs three round trips."""
 
 CLOCK_SECONDS = 1e-6
 """More than the rounding error of a sum of times, less than matters."""
@@ -81,7 +81,7 @@ class Synchronous(ModeFacts):
         self._counted: dict[int, list[int]] = {}
         self._withdrawn: list[Grant] = []
         self._served_at: dict[int, int] = {}
-        """By worker: the step of its last grant, or of its first request."""
+        """Step of each worker's last grant, or of its first request."""
         self._passed_over: set[int] = set()
         """Workers refused while no part was under way, since the last worker got a grant for its
         speed."""

@@ -124,8 +124,7 @@ class Node(Section):
 
 
 PROGRAM_PORTS = 32
-"""How many ports of a node are for programs that run on the workers' nodes: the lead's, and two a
-worker."""
+"""Ports of a node for programs that run on the workers' nodes: the lead's, and two a worker."""
 
 
 class Ports(Section):
@@ -168,7 +167,7 @@ class Page(Section):
 
 
 Place = tuple[int, int]
-"""Where a task is written: index of the node, index of the role among the node's."""
+"""Place of a task in the file: index of the node, index of the role among the node's."""
 
 
 def placed(

@@ -133,7 +133,7 @@ def without_part(mode: str, number: int, workers: int) -> str:
 def on_devices(
     mode: str, kind: str, devices: int, batch_size: int, on_processors: BatchSlots
 ) -> BatchSlots:
-    """What `auto` is where `devices` devices of a `kind` share each batch, or compute one each.
+    """Return what `auto` is where `devices` of a `kind` share each batch, or compute one each.
 
     A GPU or TPU computes a whole batch, or its share of one, at once; `on_processors` is the number
     for processors.

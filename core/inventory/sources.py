@@ -21,7 +21,7 @@ class Sources:
     """The file's values with overrides applied, and the origin of each."""
 
     ABSENT: Final = object()
-    """What `at` returns where no value was given."""
+    """Answer of `at` where no value was given."""
 
     def __init__(self, file: str, value: Any, lines: dict[KeyPath, int]) -> None:
         self.file = file
