@@ -28,7 +28,7 @@ neither the number of shards nor of workers changes a bit of the result."""
 
 
 STATISTICS_RATE = 0.1
-"""By how much a statistic moves, at each update, from its value towards what a batch measured."""
+"""Share by which a statistic moves, at each update, towards what a batch measured."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ class Layout:
         return self._marked(lambda spec: spec.averaged)[self.trained_size :]
 
     def _marked(self, is_so: Callable[[ParameterSpec], bool]) -> Vector:
-        parts = [np.full(slot.spec.size, is_so(slot.spec), np.float32) for slot in self.slots]
-        return np.concatenate([np.zeros(0, np.float32), *parts])
+        marks = [np.full(slot.spec.size, is_so(slot.spec), np.float32) for slot in self.slots]
+        return np.concatenate([np.zeros(0, np.float32), *marks])
 
     @cached_property
     def _borders(self) -> list[int]:
-        """Where the trained part may be cut, its begin and end included."""
+        """Places where the trained part may be cut, its begin and end included."""
         blocks = range(BLOCK, self.trained_size, BLOCK)
         whole = [(slot.offset, slot.offset + slot.spec.size) for slot in self.constrained]
         inner = [
@@ -201,7 +201,7 @@ def _cut_at(borders: Sequence[int], count: int) -> list[tuple[int, int]]:
     chosen = [0]
     size = borders[-1]
     for k in range(1, count):
-        left = borders[borders.index(chosen[-1]) + 1 : len(borders) - (count - k)]
-        chosen.append(min(left, key=lambda border: abs(border - size * k // count)))
+        candidates = borders[borders.index(chosen[-1]) + 1 : len(borders) - (count - k)]
+        chosen.append(min(candidates, key=lambda border: abs(border - size * k // count)))
     chosen.append(size)
     return list(pairwise(chosen))

@@ -185,15 +185,15 @@ class KernelOperations:
         return self._made("unary", [inputs], UNARIES.index(operation))
 
     def reduce(
-        self, operation: str, inputs: ProgramValue, axis: int, *, kept: bool = False
+        self, operation: str, inputs: ProgramValue, axis: int, *, keep_axis: bool = False
     ) -> ProgramValue:
         """Reduce."""
         sign = SIGNS.index(REDUCTIONS[operation])
-        return self._made("reduce", [inputs], sign, axis, int(kept), int(operation == "mean"))
+        return self._made("reduce", [inputs], sign, axis, int(keep_axis), int(operation == "mean"))
 
-    def add_n(self, parts: Sequence[ProgramValue]) -> ProgramValue:
+    def add_n(self, tensors: Sequence[ProgramValue]) -> ProgramValue:
         """Add one after the other."""
-        total, *others = parts
+        total, *others = tensors
         for part in others:
             total = total + part
         return total
@@ -206,9 +206,9 @@ class KernelOperations:
         """Slice."""
         return self._made("cut", [inputs], axis, begin, end)
 
-    def concat(self, parts: Sequence[ProgramValue], axis: int) -> ProgramValue:
+    def concat(self, tensors: Sequence[ProgramValue], axis: int) -> ProgramValue:
         """Concatenate."""
-        return self._made("concat", parts, axis)
+        return self._made("concat", tensors, axis)
 
     def reshape(self, inputs: ProgramValue, shape: Sequence[int]) -> ProgramValue:
         """Reshape."""

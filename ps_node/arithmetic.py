@@ -80,8 +80,8 @@ class TensorFlowArithmetic(Arithmetic):
         if present is not None:
             zeros = tf.zeros_like(leaves[0])
             leaves = [
-                either(there, leaf, zeros)
-                for leaf, there in zip(leaves, tf.unstack(present, len(leaves)), strict=True)
+                either(is_present, leaf, zeros)
+                for leaf, is_present in zip(leaves, tf.unstack(present, len(leaves)), strict=True)
             ]
         return tree_sum(leaves, added)
 
@@ -115,13 +115,13 @@ class LibraryArithmetic(Arithmetic):
     ) -> Any:
         """Add up in one operation, which does not read what is absent."""
         if present is None:
-            there = tf.ones([len(leaves)])
+            mask = tf.ones([len(leaves)])
         else:
-            there = tf.cast(present, tf.float32)
-        found = operations().pscluster_node(
-            leaves=leaves, present=there, settings=[trained, width, int(isinstance(codec, Fp16))]
+            mask = tf.cast(present, tf.float32)
+        node = operations().pscluster_node(
+            leaves=leaves, present=mask, settings=[trained, width, int(isinstance(codec, Fp16))]
         )
-        return tf.ensure_shape(found, [width])
+        return tf.ensure_shape(node, [width])
 
     def rounded(self, node: Any, trained: int, codec: Codec) -> Any:
         """Round by the same operation."""
@@ -129,8 +129,8 @@ class LibraryArithmetic(Arithmetic):
 
     def block_squares(self, vector: Any, size: int) -> Any:
         """Sum each block in a fixed order."""
-        found = operations().pscluster_squares(vector=vector)
-        return tf.ensure_shape(found, [-(-size // BLOCK)])
+        squares = operations().pscluster_squares(vector=vector)
+        return tf.ensure_shape(squares, [-(-size // BLOCK)])
 
     def norm(self, squares: Any) -> Any:
         """Sum in a fixed tree."""

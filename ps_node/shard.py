@@ -108,17 +108,17 @@ class ShardOnServer:
             self.lock = tf.raw_ops.MutexV2(shared_name=f"shard_{self.unique_name}")
 
     def _cut(self, layout: Layout, state: VectorState) -> tuple[Vector, Vector, list[Vector]]:
-        mine = slice(*self.shard.trained)
+        trained_slice = slice(*self.shard.trained)
         statistics = state.vector[layout.trained_size :][slice(*self.shard.statistics)]
         slots = [
             (
-                state.slots[name][mine]
+                state.slots[name][trained_slice]
                 if name in state.slots
                 else np.zeros(self.trained_size, np.float32)
             )
             for name in self.optimizer.slot_names
         ]
-        return state.vector[mine], statistics, slots
+        return state.vector[trained_slice], statistics, slots
 
     def reset(self, layout: Layout, state: VectorState) -> None:
         """Hold `state` from now on. Counts and the ids in the ledger stay."""
@@ -159,21 +159,25 @@ class ShardOnServer:
         with tf.device(self.device):
             version = tf.bitcast(self.counts.read_value()[APPLIED], tf.float32)
             with tf.control_dependencies([version]):
-                parts = [
+                pieces = [
                     self._pulled_in(exact).encode(
                         self.parameters.read_value(), tf.zeros([0, self.trained_size])
                     )[0]
                 ]
                 if self.statistics is not None:
-                    parts.append(self.statistics.read_value())
-            return tf.concat([*parts, version], 0)
+                    pieces.append(self.statistics.read_value())
+            return tf.concat([*pieces, version], 0)
 
     def unpack(self, pulled: Any, *, exact: bool = False) -> tuple[Any, Any, Any]:
         """(trained, statistics, version int64) of a tensor from `read`."""
         codec = self._pulled_in(exact)
-        words = codec.words(self.trained_size)
-        trained = codec.decode(pulled[:words], self.trained_size)
-        return trained, pulled[words:-VERSION_WORDS], tf.bitcast(pulled[-VERSION_WORDS:], tf.int64)
+        trained_words = codec.words(self.trained_size)
+        trained = codec.decode(pulled[:trained_words], self.trained_size)
+        return (
+            trained,
+            pulled[trained_words:-VERSION_WORDS],
+            tf.bitcast(pulled[-VERSION_WORDS:], tf.int64),
+        )
 
     def _pulled_in(self, exact: bool) -> Codec:
         if exact:
@@ -244,7 +248,7 @@ class PlacedVector(Generic[SomeShard]):
         self.layout = layout
         self._start = state.next_id
         self.generation = 0
-        """Which updates count: those of items that were made since the last `fence`."""
+        """Number of the last `fence`: updates of items made before do not count."""
         with self.reaching():
             self.shards = tuple(
                 make(shard, layout, state, optimizer, place, wire)
@@ -278,11 +282,11 @@ class PlacedVector(Generic[SomeShard]):
         return self._joined(pulled, exact=exact)
 
     def _joined(self, pulled: Sequence[Any], *, exact: bool = False) -> tuple[Any, Any, Any]:
-        parts = [
+        unpacked = [
             shard.unpack(tensor, exact=exact)
             for shard, tensor in zip(self.shards, pulled, strict=True)
         ]
-        trained, statistics, versions = zip(*parts, strict=True)
+        trained, statistics, versions = zip(*unpacked, strict=True)
         return tf.concat(trained, 0), tf.concat(statistics, 0), tf.stack(versions)
 
     def reset(self, vector: Vector) -> None:

@@ -134,10 +134,10 @@ class LedgerShard(ShardOnServer):
 
     def _turn_of(self, sender: Any) -> Any:
         unknown = tf.zeros([2], tf.int64)
-        found = tf.raw_ops.LookupTableFindV2(
+        turn = tf.raw_ops.LookupTableFindV2(
             table_handle=self.turns, keys=sender[None], default_value=unknown
         )
-        return tf.ensure_shape(found, [1, 2])[0]
+        return tf.ensure_shape(turn, [1, 2])[0]
 
     def _note(self, sender: Any, turn: Any, applied: Any) -> Any:
         return tf.raw_ops.LookupTableInsertV2(
@@ -156,22 +156,22 @@ class LedgerShard(ShardOnServer):
             # place the switch of a branch that takes `update` on the worker, which then sends
             # everything twice while it holds the lock.
             if self.wire.push.varies:
-                words = -1
+                encoded_words = -1
             else:
-                words = self.wire.push.words(self.trained_size)
+                encoded_words = self.wire.push.words(self.trained_size)
             header_words = HEADER + TURN_WORDS * self._remembering
             encoded, statistics, header = tf.split(
-                update, [words, self.statistics_size, header_words]
+                update, [encoded_words, self.statistics_size, header_words]
             )
             gradient = self.wire.push.decode(encoded, self.trained_size)
             lock = self.locked([gradient, statistics, header])
             with tf.control_dependencies([lock]):
                 identifier = tf.bitcast(header[:2], tf.int64)
                 slot = identifier % LEDGER_SLOTS
-                seen = tf.raw_ops.ResourceGather(
+                last_identifier = tf.raw_ops.ResourceGather(
                     resource=self.ledger.handle, indices=slot, dtype=tf.int64
                 )
-                fresh = seen < identifier
+                fresh = last_identifier < identifier
                 before = self.counts.read_value()[APPLIED]
                 staleness = before - tf.bitcast(header[2:4], tf.int64)
                 current = self.is_current(tf.bitcast(header[4:6], tf.int64))
@@ -194,7 +194,7 @@ class LedgerShard(ShardOnServer):
                         return tf.constant(1, tf.int64)
 
             applied = tf.cond(fresh & present & current, apply, self.dropped)
-            late = current & (seen > identifier)
+            late = current & (last_identifier > identifier)
             answer = tf.where(late, tf.constant(LATE, tf.int64), applied)
             answer = tf.where(present | ~current, answer, REFUSED)
             return self.released(lock, tf.stack([answer, before]))
@@ -256,14 +256,16 @@ class ParameterShards(PlacedVector[LedgerShard]):
         remembered = []
         values = self.wire.push.limited(values, header.workers)
         for shard in self.shards:
-            mine = slice(*shard.shard.trained)
+            trained_slice = slice(*shard.shard.trained)
             if memory is None:
-                kept = tf.zeros([0, shard.trained_size])
+                shard_memory = tf.zeros([0, shard.trained_size])
             else:
-                kept = memory[:, mine]
-            words, kept = shard.wire.push.encode_update(values[mine], kept, header.identifier)
-            encoded.append(words)
-            remembered.append(kept)
+                shard_memory = memory[:, trained_slice]
+            encoded_update, shard_memory = shard.wire.push.encode_update(
+                values[trained_slice], shard_memory, header.identifier
+            )
+            encoded.append(encoded_update)
+            remembered.append(shard_memory)
         return encoded, tf.concat(remembered, 1)
 
     def push(self, values: Any, statistics: Any, header: Header) -> PushOutcome:
@@ -285,12 +287,14 @@ class ParameterShards(PlacedVector[LedgerShard]):
         else:
             turn_words = [tf.reshape(tf.bitcast(turn, tf.float32), [TURN_WORDS])]
         outcomes = []
-        for place, (shard, words) in enumerate(zip(self.shards, encoded, strict=True)):
-            mine = statistics[slice(*shard.shard.statistics)]
-            update = tf.concat([words, mine, *header.words(place), *turn_words], 0)
+        for place, (shard, encoded_update) in enumerate(zip(self.shards, encoded, strict=True)):
+            shard_statistics = statistics[slice(*shard.shard.statistics)]
+            update = tf.concat(
+                [encoded_update, shard_statistics, *header.words(place), *turn_words], 0
+            )
             outcomes.append(tf.identity(shard.push(update)))
         answers = tf.stack([outcome[0] for outcome in outcomes])
-        known = tf.debugging.Assert(
+        not_late = tf.debugging.Assert(
             tf.reduce_all(tf.not_equal(answers, LATE)),
             [
                 (
@@ -300,7 +304,7 @@ class ParameterShards(PlacedVector[LedgerShard]):
                 header.identifier,
             ],
         )
-        with tf.control_dependencies([known]):
+        with tf.control_dependencies([not_late]):
             answers = tf.identity(answers)
         refused = tf.reduce_any(tf.equal(answers, REFUSED))
         fresh = tf.where(refused, tf.constant(REFUSED, tf.int64), tf.reduce_sum(answers))

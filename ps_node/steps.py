@@ -86,8 +86,10 @@ def sent(node: Any, shard: ShardOnServer, layout: Layout) -> Any:
 
 def arrived(part: Any, shard: ShardOnServer) -> Any:
     """A shard's node of what `sent` sends."""
-    words = shard.wire.push.words(shard.trained_size)
-    return tf.concat([shard.wire.push.decode(part[:words], shard.trained_size), part[words:]], 0)
+    encoded_words = shard.wire.push.words(shard.trained_size)
+    return tf.concat(
+        [shard.wire.push.decode(part[:encoded_words], shard.trained_size), part[encoded_words:]], 0
+    )
 
 
 def step_applied(shard: ShardOnServer, total: Any, scale: Any, share: Any, rate: Any) -> Any:
@@ -101,10 +103,10 @@ def step_applied(shard: ShardOnServer, total: Any, scale: Any, share: Any, rate:
     scaled = total[: shard.trained_size] * scale
     gradient = either(usable, scaled, tf.zeros_like(scaled))
     if shard.statistics is not None:
-        kept = shard.statistics.read_value()
+        previous = shard.statistics.read_value()
     else:
-        kept = tf.zeros([0])
-    statistics = either(usable, total[shard.trained_size :] * share, kept)
+        previous = tf.zeros([0])
+    statistics = either(usable, total[shard.trained_size :] * share, previous)
     with tf.control_dependencies(shard.applied(gradient, rate, statistics, STATISTICS_RATE)):
         return shard.count(1, 0)
 
@@ -217,8 +219,8 @@ class StepShard(ShardOnServer):
         with tf.device(self.device):
             # Split before the branches, or TensorFlow would place their switches on the worker (see
             # LedgerShard.push).
-            words = self.wire.push.words(self.trained_size) + self.statistics_size
-            part, header = tf.split(update, [words, CONTRIBUTION_HEADER])
+            part_words = self.wire.push.words(self.trained_size) + self.statistics_size
+            part, header = tf.split(update, [part_words, CONTRIBUTION_HEADER])
             row = arrived(part, self)
             lock = self.locked([row, header])
             with tf.control_dependencies([lock]):

@@ -61,7 +61,9 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
             gathered.append((trained, statistics))
         return gathered
 
-    def reduce_and_apply(self, parts: Sequence[PartialSum], rate: Any, generation: Any = 0) -> Any:
+    def reduce_and_apply(
+        self, partial_sums: Sequence[PartialSum], rate: Any, generation: Any = 0
+    ) -> Any:
         """Add up a step on the shards' workers and apply it.
 
         Returns the gradient's norm before clipping.
@@ -69,7 +71,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         A shard that was fenced since `generation`, int64, stays as it is.
         """
         arithmetic = self._recipe.arithmetic
-        totals = [self._total(place, parts) for place in range(len(self.shards))]
+        totals = [self._total(place, partial_sums) for place in range(len(self.shards))]
         squares = []
         for shard, total in zip(self.shards, totals, strict=True):
             with tf.device(shard.device):
@@ -89,10 +91,10 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
         """int64 1 once the total is applied to the shard, 0 if it is of another generation."""
         with tf.device(shard.device):
             factors = tf.identity(factors)
-            made = tf.identity(generation)
-            lock = shard.locked([total, factors, made])
+            local_generation = tf.identity(generation)
+            lock = shard.locked([total, factors, local_generation])
             with tf.control_dependencies([lock]):
-                current = shard.is_current(made)
+                current = shard.is_current(local_generation)
 
             def apply() -> Any:
                 applied = step_applied(shard, total, factors[0], 1.0, factors[1])
@@ -101,13 +103,13 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
 
             return shard.released(lock, tf.cond(current, apply, shard.dropped))
 
-    def _total(self, index: int, parts: Sequence[PartialSum]) -> Any:
+    def _total(self, index: int, partial_sums: Sequence[PartialSum]) -> Any:
         """The sum of all parts' slices for one shard and the L2 term, on that shard's worker."""
         shard = self.shards[index]
         recipe = self._recipe
         nodes = Nodes(shard.wire.push, shard.trained_size, recipe.arithmetic)
         rows: dict[int, Any] = {}
-        for part in parts:
+        for part in partial_sums:
             with tf.device(part.place):
                 travels = sent(part.node, shard, self.layout)
             with tf.device(shard.device):

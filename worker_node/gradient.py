@@ -63,9 +63,9 @@ class GradientOfBatch:
 
     def of_fit(self, standardization: Any) -> "GradientOfBatch":
         """Return this one for windows so standardized, see `SlotGradients.of_fit`."""
-        found = copy(self)
-        found._slots = self._slots.of_fit(standardization)
-        return found
+        fitted = copy(self)
+        fitted._slots = self._slots.of_fit(standardization)
+        return fitted
 
     def takes_any_count(self, nodes: Nodes) -> bool:
         """Return whether `sums` takes a number of slots that only the call knows, int32."""
@@ -110,9 +110,9 @@ class GradientOfBatch:
         sizes = tf.constant(slot_sizes(job.batch_size, job.pieces))
         examples = LabelledExamples(windows, classes, sizes, weights)
         whole = (tf.constant(0), job.pieces)
-        found = self.sums((trained, statistics), examples, whole, seed, self._nodes)
-        loss = tf.reduce_sum(found.losses)
-        (node,) = found.nodes
+        slot_sums = self.sums((trained, statistics), examples, whole, seed, self._nodes)
+        loss = tf.reduce_sum(slot_sums.losses)
+        (node,) = slot_sums.nodes
         size = self._layout.trained_size
         gradient = self._penalty.added(node[:size], trained)
         norm = self._arithmetic.norm(self._arithmetic.block_squares(gradient, size))
@@ -122,4 +122,4 @@ class GradientOfBatch:
         gradient = either(finite, gradient, tf.zeros_like(gradient))
         measured = tf.where(np.asarray(self._layout.averaged, bool), node[size:], statistics)
         new = either(finite, measured, statistics)
-        return BatchGradient(loss, tf.reduce_sum(found.hits), gradient, new, norm)
+        return BatchGradient(loss, tf.reduce_sum(slot_sums.hits), gradient, new, norm)

@@ -64,12 +64,12 @@ def count_inside(seed: Any, samples: Any) -> Any:
     """
 
     def block(done: Any, inside: Any, undecided: Any) -> tuple[Any, Any, Any]:
-        words = tf.random.stateless_uniform(
+        random_bits = tf.random.stateless_uniform(
             [BLOCK_SAMPLES // 2], _stream(seed, done), minval=None, maxval=None, dtype=tf.int32
         )
         # Half of the bytes is x, the other half y. Whole numbers up to 2^17 are exact in float32,
         # which is fastest.
-        x, y = tf.unstack(tf.reshape(tf.bitcast(words, tf.uint8), [2, BLOCK_SAMPLES]))
+        x, y = tf.unstack(tf.reshape(tf.bitcast(random_bits, tf.uint8), [2, BLOCK_SAMPLES]))
         near = tf.square(tf.cast(x, tf.float32)) + tf.square(tf.cast(y, tf.float32))
         near = near[: _valid(samples, done, BLOCK_SAMPLES)]
         sure = _count(near < SURE_BELOW)
@@ -98,11 +98,13 @@ def _undecided_hits(seed: Any, done: Any) -> Any:
     chosen = tf.random.stateless_uniform(
         shape, _stream(seed, done + 1), 0, len(UNDECIDED_CELLS), tf.int64
     )
-    words = tf.random.stateless_uniform(
+    random_bits = tf.random.stateless_uniform(
         shape, _stream(seed, done + 2), minval=None, maxval=None, dtype=tf.int32
     )
-    fine_x = tf.bitwise.right_shift(words, FINE_BITS) + FINE_SIDE // 2  # the shift keeps the sign
-    fine_y = tf.bitwise.bitwise_and(words, FINE_SIDE - 1)
+    fine_x = (
+        tf.bitwise.right_shift(random_bits, FINE_BITS) + FINE_SIDE // 2
+    )  # the shift keeps the sign
+    fine_y = tf.bitwise.bitwise_and(random_bits, FINE_SIDE - 1)
     cells = tf.gather(tf.constant(UNDECIDED_CELLS * FINE_SIDE), chosen)
     x = cells[:, 0] + tf.cast(fine_x, tf.int64)
     y = cells[:, 1] + tf.cast(fine_y, tf.int64)

@@ -29,9 +29,9 @@ class NativeSlotGradients(SlotGradients):
 
     def of_fit(self, standardization: Any) -> "NativeSlotGradients":
         """Return this one for windows so standardized."""
-        found = copy(self)
-        found._standardization = standardization
-        return found
+        fitted = copy(self)
+        fitted._standardization = standardization
+        return fitted
 
     def sums(
         self, vector: tuple[Any, Any], examples: LabelledExamples, cut: SlotsOfBatch, nodes: Nodes
@@ -44,7 +44,7 @@ class NativeSlotGradients(SlotGradients):
             self._standardization,
             cut,
         )
-        found = self._network.gradient(
+        slot_sums = self._network.gradient(
             vector,
             (windows, examples.targets),
             self._weights(examples),
@@ -53,13 +53,13 @@ class NativeSlotGradients(SlotGradients):
             apart=not nodes.exact,
         )
         if nodes.exact:
-            return found
+            return slot_sums
         sums = []
         reached = 0
         for size in cut.subtrees:
-            sums.append(nodes.total(found.nodes[reached : reached + size]))
+            sums.append(nodes.total(slot_sums.nodes[reached : reached + size]))
             reached += size
-        return SlotSums(sums, found.losses, found.hits)
+        return SlotSums(sums, slot_sums.losses, slot_sums.hits)
 
     def _weights(self, examples: LabelledExamples) -> Any:
         if self._class_weights is None:
@@ -82,11 +82,11 @@ def augmented(
         return windows
     settings = tf.concat([[cut.first_row], cut.seed], 0)
 
-    def changed(given: Any, moments: Any, degrees: float, warp: float) -> Any:
-        found = operations().pscluster_augmented(
-            windows=given, standardization=moments, settings=settings, factors=[degrees, warp]
+    def changed(signals: Any, moments: Any, degrees: float, warp: float) -> Any:
+        changed_signals = operations().pscluster_augmented(
+            windows=signals, standardization=moments, settings=settings, factors=[degrees, warp]
         )
-        return tf.ensure_shape(found, given.shape)
+        return tf.ensure_shape(changed_signals, signals.shape)
 
     degrees = augment.rotation_degrees
     if not degrees or AXES * len(problem.sensors) == problem.channels:
@@ -96,6 +96,6 @@ def augmented(
         problem,
         windows,
         standardization,
-        lambda given, moments: changed(given, moments, degrees, 0.0),
+        lambda signals, moments: changed(signals, moments, degrees, 0.0),
     )
     return changed(windows, standardization, 0.0, augment.time_warp)

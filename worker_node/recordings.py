@@ -16,8 +16,8 @@ CONSTANT = 1e-6
 almost zero would inflate later windows. Float32 has seven digits."""
 ROWS_AT_ONCE = 512
 BYTES_AT_ONCE = 2**29
-"""What a sum over rows reads at a time, as float64: the smaller of both, but one example at least.
-"""
+"""Bound of what a sum over rows reads at a time, as float64: the smaller of both, but one example
+at least."""
 
 BLOCK_ROWS = 250
 """Rows that a network measures at a time."""

@@ -42,13 +42,13 @@ class Remembered:
 class Turn:
     """One call's turn: int64 scalars but for the two memories.
 
-    `sender` is a random number of this memory's own, `number` counts its calls from 1. `kept` is
-    the memory before the push of turn `offered_turn`, `offered` after it; 0 if there was no push.
+    `sender` is a random number of this memory's own, `number` counts its calls from 1. `previous`
+    is the memory before the push of turn `offered_turn`, `offered` after it; 0 without a push.
     """
 
     sender: Any
     number: Any
-    kept: Remembered
+    previous: Remembered
     offered_turn: Any
     offered: Remembered
 
@@ -76,7 +76,7 @@ class WorkerMemory:
 
     def take(self, owner: Any) -> Turn:
         """Take the next turn in the worker's memory for `owner`, in a graph."""
-        kept, offered, header = _handles()
+        previous, offered, header = _handles()
         lock = _locked([owner])
         with tf.control_dependencies([lock]):
             drawn = tf.raw_ops.RandomUniformInt(
@@ -87,28 +87,30 @@ class WorkerMemory:
                 seed2=0,
             )
             before = _read_header(header)
-            ours = tf.reduce_all(tf.equal(before[:SENDER], owner))
+            is_owner = tf.reduce_all(tf.equal(before[:SENDER], owner))
             over = _is_over(before, owner)
-            known = tf.where(ours, before, tf.concat([owner, [drawn], tf.zeros([4], tf.int64)], 0))
+            current = tf.where(
+                is_owner, before, tf.concat([owner, [drawn], tf.zeros([4], tf.int64)], 0)
+            )
             new = tf.zeros([2, self.rows, self.size])
             rows = tf.case(
-                [(ours, lambda: self._read(kept, offered)), (over, lambda: new)],
-                default=lambda: self._zeroed(kept, offered),
+                [(is_owner, lambda: self._read(previous, offered)), (over, lambda: new)],
+                default=lambda: self._zeroed(previous, offered),
             )
-            noted = tf.tensor_scatter_nd_add(known, [[TURN]], tf.constant([1], tf.int64))
+            noted = tf.tensor_scatter_nd_add(current, [[TURN]], tf.constant([1], tf.int64))
             with tf.control_dependencies([rows]):
-                taken = _assigned(header, tf.where(over, before, noted))
-        with tf.control_dependencies([taken]):
+                written = _assigned(header, tf.where(over, before, noted))
+        with tf.control_dependencies([written]):
             released = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
         with tf.control_dependencies([released]):
             rows = tf.ensure_shape(rows, [2, self.rows, self.size])
-            known = tf.ensure_shape(known, [OFFERED_COUNT + 1])
+            current = tf.ensure_shape(current, [OFFERED_COUNT + 1])
         return Turn(
-            known[SENDER],
-            known[TURN] + 1,
-            Remembered(rows[0], known[COUNT]),
-            known[OFFERED],
-            Remembered(rows[1], known[OFFERED_COUNT]),
+            current[SENDER],
+            current[TURN] + 1,
+            Remembered(rows[0], current[COUNT]),
+            current[OFFERED],
+            Remembered(rows[1], current[OFFERED_COUNT]),
         )
 
     def offer(self, owner: Any, turn: Turn, now: Remembered, then: Remembered) -> Any:
@@ -117,38 +119,39 @@ class WorkerMemory:
         It fails, and writes nothing, when another call has taken a turn since. It only writes
         nothing when the owner's generation is over, because no shard takes its push either.
         """
-        kept, offered, header = _handles()
+        previous, offered, header = _handles()
         lock = _locked([now.rows, now.count, then.rows, then.count, turn.sender, turn.number])
         with tf.control_dependencies([lock]):
             before = _read_header(header)
             name = tf.concat([owner, [turn.sender, turn.number]], 0)
-            mine = tf.reduce_all(tf.equal(before[: TURN + 1], name))
+            is_latest = tf.reduce_all(tf.equal(before[: TURN + 1], name))
 
             def note() -> Any:
                 content = tf.concat([name, [turn.number, now.count, then.count]], 0)
                 written = [
-                    _assigned(kept, now.rows),
+                    _assigned(previous, now.rows),
                     _assigned(offered, then.rows),
                     _assigned(header, content),
                 ]
                 with tf.control_dependencies(written):
                     return tf.constant(True)
 
-            noted = tf.cond(mine, note, lambda: _is_over(before, owner))
+            noted = tf.cond(is_latest, note, lambda: _is_over(before, owner))
         with tf.control_dependencies([noted]):
             released = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
         with tf.control_dependencies([released]):
             return tf.debugging.Assert(noted, [OVERTAKEN, turn.number])
 
-    def _read(self, kept: Any, offered: Any) -> Any:
+    def _read(self, previous: Any, offered: Any) -> Any:
         both = [
-            tf.raw_ops.ReadVariableOp(resource=rows, dtype=tf.float32) for rows in (kept, offered)
+            tf.raw_ops.ReadVariableOp(resource=rows, dtype=tf.float32)
+            for rows in (previous, offered)
         ]
         return tf.ensure_shape(tf.stack(both), [2, self.rows, self.size])
 
-    def _zeroed(self, kept: Any, offered: Any) -> Any:
+    def _zeroed(self, previous: Any, offered: Any) -> Any:
         zeros = tf.zeros([self.rows, self.size])
-        with tf.control_dependencies([_assigned(kept, zeros), _assigned(offered, zeros)]):
+        with tf.control_dependencies([_assigned(previous, zeros), _assigned(offered, zeros)]):
             return tf.zeros([2, self.rows, self.size])
 
 
@@ -207,11 +210,13 @@ class Begun:
 class Sender:
     """Pushes to `shards` from workers that keep `own` rows of the caller's and the codec's rows."""
 
-    def __init__(self, shards: ParameterShards, own: int = 0) -> None:
+    def __init__(self, shards: ParameterShards, caller_row_count: int = 0) -> None:
         """Raises ValueError if the workers keep something and the shards are not made for it."""
-        self.own = own
+        self.caller_row_count = caller_row_count
         self._shards = shards
-        self._memory = WorkerMemory(own + shards.wire.push.memory_rows, shards.layout.trained_size)
+        self._memory = WorkerMemory(
+            caller_row_count + shards.wire.push.memory_rows, shards.layout.trained_size
+        )
         if self._memory.rows and not shards.remembering:
             raise ValueError(
                 "ParameterShards: expected remembering=True, because the workers keep something:"
@@ -230,12 +235,18 @@ class Sender:
         slices = []
         settled = []
         for shard in self._shards.shards:
-            taken = shard.take_turn(turn.sender, turn.number, owner[1])
-            applied = pushed & tf.equal(taken, turn.offered_turn)
-            mine = slice(*shard.shard.trained)
-            slices.append(tf.where(applied, turn.offered.rows[:, mine], turn.kept.rows[:, mine]))
+            applied_turn = shard.take_turn(turn.sender, turn.number, owner[1])
+            applied = pushed & tf.equal(applied_turn, turn.offered_turn)
+            trained_slice = slice(*shard.shard.trained)
+            slices.append(
+                tf.where(
+                    applied,
+                    turn.offered.rows[:, trained_slice],
+                    turn.previous.rows[:, trained_slice],
+                )
+            )
             settled.append(applied)
-        count = tf.where(tf.reduce_any(settled), turn.offered.count, turn.kept.count)
+        count = tf.where(tf.reduce_any(settled), turn.offered.count, turn.previous.count)
         return Begun(owner, turn, Remembered(tf.concat(slices, 1), count))
 
     def push(
@@ -244,10 +255,10 @@ class Sender:
         values: Any,
         statistics: Any,
         header: Header,
-        own: Any = None,
+        caller_rows: Any = None,
         steps: Any = 1,
     ) -> PushOutcome:
-        """Send `values` [trained_size] and `statistics`; `own` become the caller's rows if applied.
+        """Send `values` [trained_size] and `statistics`; `caller_rows` replace the old if applied.
 
         The memory's count rises by `steps`. The push is of the owner's generation, whatever the
         header says. The call fails if a later one on this worker has begun.
@@ -256,11 +267,13 @@ class Sender:
         if not self._memory.rows:
             return self._shards.push(values, statistics, header)
         settled = begun.settled
-        encoded, codecs_rows = self._shards.encode(values, header, settled.rows[self.own :])
-        if own is None:
+        encoded, codecs_rows = self._shards.encode(
+            values, header, settled.rows[self.caller_row_count :]
+        )
+        if caller_rows is None:
             rows = codecs_rows
         else:
-            rows = tf.concat([own, codecs_rows], 0)
+            rows = tf.concat([caller_rows, codecs_rows], 0)
         then = Remembered(rows, settled.count + tf.cast(steps, tf.int64))
         with tf.control_dependencies([self._memory.offer(begun.owner, begun.turn, settled, then)]):
             turn = tf.stack([begun.turn.sender, begun.turn.number])

@@ -31,9 +31,9 @@ class TensorFlowSlotGradients(SlotGradients):
         """Return this one for windows so standardized."""
         if self._augmentation is None:
             return self
-        found = copy(self)
-        found._standardization = standardization
-        return found
+        fitted = copy(self)
+        fitted._standardization = standardization
+        return fitted
 
     def _of_slot(
         self,
@@ -87,11 +87,11 @@ class TensorFlowSlotGradients(SlotGradients):
         The dropout of the next slot has the seed of this one and one more.
         """
         seed = cut.seed + tf.stack([0, cut.first])
-        found = [
+        by_slot = [
             self._slot(*vector, *part, seed + tf.constant([0, k]), weight, self._standardization)
             for k, (*part, weight) in enumerate(self._parts(examples, cut.count))
         ]
-        losses, hits, leaves = zip(*found, strict=True)
+        losses, hits, leaves = zip(*by_slot, strict=True)
         rounded = [nodes.rounded(leaf) for leaf in leaves]
         sums = []
         reached = 0
@@ -106,7 +106,7 @@ class TensorFlowSlotGradients(SlotGradients):
             weights = [None] * count
         else:
             weights = tf.split(examples.weights, examples.sizes, num=count)
-        parts = list(
+        slot_examples = list(
             zip(
                 tf.split(examples.inputs, examples.sizes, num=count),
                 tf.split(examples.targets, examples.sizes, num=count),
@@ -115,6 +115,8 @@ class TensorFlowSlotGradients(SlotGradients):
             )
         )
         if self._size is not None:
-            for tensor in (tensor for part in parts for tensor in part if tensor is not None):
+            for tensor in (
+                tensor for part in slot_examples for tensor in part if tensor is not None
+            ):
                 tensor.set_shape([self._size, *tensor.shape[1:]])
-        return parts
+        return slot_examples

@@ -14,7 +14,7 @@ from core.models.objective import over_positions
 
 SHOWN_LABELS = 20
 BLOCK_BYTES = 2**22
-"""So many bytes of classes are looked at at a time."""
+"""Bytes of classes that are looked at at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class LossWeights:
     def of(
         cls, setting: str | Mapping[str, float] | None, dataset: Dataset, rows: NDArray[np.integer]
     ) -> "LossWeights":
-        """What `jobs.train.class_weights` means for the training examples `rows` of the data set.
+        """Return what `jobs.train.class_weights` means for the training examples `rows`.
 
         Raises UsageError where examples have no classes, and for a label that the data does not
         have.
         """
         table = None
-        each = np.ones(len(rows))
+        weights = np.ones(len(rows))
         if setting is not None:
             if dataset.task != CLASSIFICATION:
                 raise UsageError(
@@ -49,10 +49,10 @@ class LossWeights:
                 counts += np.bincount(block.reshape(-1), minlength=len(counts))
             table = _table(setting, dataset.labels, counts)
             means = [table[block].astype(np.float64).mean(1) for block in _classes(dataset, rows)]
-            each = np.concatenate([each[:0], *means])
+            weights = np.concatenate([weights[:0], *means])
         if dataset.weights is not None:
-            each = each * dataset.mapped(dataset.weights)[rows]
-        return cls(table, float(each.mean()) if len(rows) else 1.0)
+            weights = weights * dataset.mapped(dataset.weights)[rows]
+        return cls(table, float(weights.mean()) if len(rows) else 1.0)
 
 
 def _classes(dataset: Dataset, rows: NDArray[np.integer]) -> Iterator[NDArray[np.int32]]:
@@ -73,12 +73,12 @@ def _table(
     if not isinstance(setting, str):
         unknown = sorted(set(setting) - set(labels))
         if unknown:
-            known = ", ".join(labels[:SHOWN_LABELS]) + (
+            choices = ", ".join(labels[:SHOWN_LABELS]) + (
                 ", ..." if len(labels) > SHOWN_LABELS else ""
             )
             raise UsageError(
                 f"jobs.train.class_weights: {unknown[0]!r} is not a label of this data: choose"
-                f" among {known}"
+                f" among {choices}"
             )
         return np.array([setting.get(label, 1.0) for label in labels], np.float32)
     present = counts > 0

@@ -76,10 +76,10 @@ class KerasWriter(Writer):
         return getattr(keras.ops, operation)(inputs)
 
     def reduce(
-        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+        self, operation: Reduction, inputs: Tensor, axis: int, *, keep_axis: bool = False
     ) -> Tensor:
         """Call the reduction of `keras.ops` with this name."""
-        return getattr(keras.ops, operation)(inputs, axis=axis, keepdims=kept)
+        return getattr(keras.ops, operation)(inputs, axis=axis, keepdims=keep_axis)
 
     def clip(self, inputs: Tensor, low: float, high: float) -> Tensor:
         """Call `keras.ops.clip`."""
@@ -89,9 +89,9 @@ class KerasWriter(Writer):
         """Slice along the axis."""
         return inputs[(*(slice(None),) * axis, slice(begin, end))]
 
-    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Call `keras.ops.concatenate`."""
-        return keras.ops.concatenate(list(parts), axis=axis)
+        return keras.ops.concatenate(list(tensors), axis=axis)
 
     def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
         """Call `keras.ops.reshape`."""

@@ -170,10 +170,10 @@ class OnnxWriter(Writer):
         return self.node("Log", more) - lost / more
 
     def reduce(
-        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+        self, operation: Reduction, inputs: Tensor, axis: int, *, keep_axis: bool = False
     ) -> Tensor:
         """Add the reduction's node."""
-        return self.node(_REDUCTIONS[operation], inputs, _whole(axis), keepdims=int(kept))
+        return self.node(_REDUCTIONS[operation], inputs, _whole(axis), keepdims=int(keep_axis))
 
     def clip(self, inputs: Tensor, low: float, high: float) -> Tensor:
         """Add Min, then Max."""
@@ -183,9 +183,9 @@ class OnnxWriter(Writer):
         """Add Slice."""
         return self.node("Slice", inputs, _whole(begin), _whole(end), _whole(axis))
 
-    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Add Concat."""
-        return self.node("Concat", *parts, axis=axis)
+        return self.node("Concat", *tensors, axis=axis)
 
     def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
         """Add Reshape."""

@@ -55,8 +55,8 @@ class Writer(Operations):
 
     def window_norm(self, windows: Tensor, epsilon: float) -> Tensor:
         """Write the normalization of each window with plain operations."""
-        centred = windows - self.reduce("mean", windows, STEPS, kept=True)
-        variance = self.reduce("mean", self.unary("square", centred), STEPS, kept=True)
+        centred = windows - self.reduce("mean", windows, STEPS, keep_axis=True)
+        variance = self.reduce("mean", self.unary("square", centred), STEPS, keep_axis=True)
         return centred / self.unary("sqrt", variance + epsilon)
 
     def step_norm(self, name: str, sequence: Tensor, epsilon: float) -> Tensor:
@@ -75,9 +75,9 @@ class Writer(Operations):
         """Return the inputs: an export has no gradient."""
         return inputs
 
-    def add_n(self, parts: Sequence[Tensor]) -> Tensor:
+    def add_n(self, tensors: Sequence[Tensor]) -> Tensor:
         """Add one after the other."""
-        return reduce(add, parts)
+        return reduce(add, tensors)
 
 
 def _by_step(values: Array) -> Array:

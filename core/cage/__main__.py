@@ -14,7 +14,7 @@ from core.cage.kernel import OF_FILES, keep_capabilities
 from core.cage.landlock import Rights
 
 FAILED = 126
-"""What a shell answers for a program that cannot be executed."""
+"""Answer of a shell for a program that cannot be executed."""
 
 
 def words(rights: Rights, command: Sequence[str], *, sockets: bool = True) -> list[str]:
@@ -48,17 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--connect", type=_ports, metavar="PORT,...", help="TCP; without it any")
     parser.add_argument("--no-sockets", action="store_true", help="make no socket of any kind")
     parser.add_argument("command", nargs="+")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     rights = Rights(
-        tuple(given.read), tuple(given.write), tuple(given.device), given.bind, given.connect
+        tuple(parsed.read), tuple(parsed.write), tuple(parsed.device), parsed.bind, parsed.connect
     )
     try:
-        held = landlock.enter(rights)
+        coverage = landlock.enter(rights)
         keep_capabilities(OF_FILES)
-        whole.forbid_by(held, EXPORT if given.no_sockets else CallRights(execute=True))
-        os.execvp(given.command[0], given.command)
+        whole.forbid_by(coverage, EXPORT if parsed.no_sockets else CallRights(execute=True))
+        os.execvp(parsed.command[0], parsed.command)
     except OSError as problem:
-        parser.exit(FAILED, f"core.cage: {given.command[0]}: {problem}\n")
+        parser.exit(FAILED, f"core.cage: {parsed.command[0]}: {problem}\n")
 
 
 def _ports(text: str) -> tuple[int, ...]:

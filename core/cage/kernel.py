@@ -42,7 +42,10 @@ class FilterProgram(ctypes.Structure):
     @classmethod
     def of(cls, *instructions: Instruction) -> "FilterProgram":
         """Return the program of these instructions."""
-        return cls(len(instructions), b"".join(struct.pack("=HBBI", *one) for one in instructions))
+        return cls(
+            len(instructions),
+            b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions),
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,10 @@ def libc() -> ctypes.CDLL:
     It is opened once, its functions looked up, before a thread needs them: one that waits for the
     loader with Python's lock would keep the crash handler from reporting a crash inside the loader.
     """
-    found = ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None, use_errno=True)
     for name in ("accept4", "ioctl", "prctl", "syscall"):
-        getattr(found, name)
-    return found
+        getattr(library, name)
+    return library
 
 
 def checked(result: int) -> int:
@@ -113,8 +116,8 @@ OF_FILES = 0b11111
 """CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID."""
 
 
-def keep_capabilities(kept: int = 0) -> None:
-    """Give up the capabilities of root but `kept`, in this thread and all that it starts.
+def keep_capabilities(capabilities: int = 0) -> None:
+    """Give up the capabilities of root but `capabilities`, in this thread and all that it starts.
 
     CAP_PERFMON, for instance, reads environments past Landlock. Who may not gain privileges has
     none back after execve. Raises OSError.
@@ -123,10 +126,11 @@ def keep_capabilities(kept: int = 0) -> None:
     data = ctypes.create_string_buffer(24)
     checked(libc().capget(header, data))
     _, permitted, _, _, further, _ = struct.unpack("=6I", data.raw)
-    left = permitted & kept
-    if left == permitted and not further:  # also where the filter of a node's unit refuses the call
+    remaining = permitted & capabilities
+    # Also where the filter of a node's unit refuses the call.
+    if remaining == permitted and not further:
         return
-    checked(libc().capset(header, struct.pack("=6I", left, left, 0, 0, 0, 0)))
+    checked(libc().capset(header, struct.pack("=6I", remaining, remaining, 0, 0, 0, 0)))
 
 
 def install(program: FilterProgram, flags: int = 0) -> int:
@@ -135,5 +139,5 @@ def install(program: FilterProgram, flags: int = 0) -> int:
     Raises OSError where the kernel refuses.
     """
     forbid_new_privileges()
-    words = map(ctypes.c_long, (SECCOMP_SET_MODE_FILTER, FLAG_SPEC_ALLOW | flags))
-    return call(this_machine().seccomp, *words, ctypes.byref(program))
+    arguments = map(ctypes.c_long, (SECCOMP_SET_MODE_FILTER, FLAG_SPEC_ALLOW | flags))
+    return call(this_machine().seccomp, *arguments, ctypes.byref(program))

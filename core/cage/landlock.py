@@ -53,7 +53,7 @@ SCOPES = 1 << 0 | 1 << 1
 
 READ = EXECUTE | READ_FILE | READ_FOLDER
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
-"""What a rule for anything but a folder may say."""
+"""Rights that a rule for anything but a folder may name."""
 
 FILES = 1
 TRUNCATION = 3
@@ -68,7 +68,7 @@ COVERS = {
     DEVICES: "calls to devices",
     SCOPED: "signals and abstract sockets",
 }
-"""What the kernel can forbid, by the first ABI that can."""
+"""Subjects that the kernel can forbid, by the first ABI that can."""
 NEWER = {DEVICES: 2 * DEVICE_CALLS, TRUNCATION: DEVICE_CALLS, 2: TRUNCATE}
 """The first right to files that an ABI does not know, the newest first."""
 
@@ -101,7 +101,7 @@ class Coverage:
     def open(self, closed: Collection[int] = ()) -> tuple[str, ...]:
         """Return what it does not cover, without the subjects that something else has `closed`."""
         return tuple(
-            words for since, words in COVERS.items() if since > self.abi and since not in closed
+            subject for since, subject in COVERS.items() if since > self.abi and since not in closed
         )
 
     def line(self, closed: Collection[int] = ()) -> str:
@@ -160,7 +160,7 @@ def enter(rights: Rights) -> Coverage:
     """
     with Cage(rights) as cage:
         cage.enter()
-        return cage.held
+        return cage.coverage
 
 
 class Cage:
@@ -169,16 +169,16 @@ class Cage:
     `enter` imports and loads nothing. Close the cage when the last child has started.
     """
 
-    def __init__(self, rights: Rights, held: Coverage | None = None) -> None:
+    def __init__(self, rights: Rights, coverage: Coverage | None = None) -> None:
         """Open all paths, for this kernel or less. Raises OSError that names a missing one."""
-        self.held = held or found()
+        self.coverage = coverage or found()
         self._rules = -1
-        self._flags = LOG_AFTER_EXEC if self.held.abi >= LOGS else 0
+        self._flags = LOG_AFTER_EXEC if self.coverage.abi >= LOGS else 0
         libc()
-        if self.held.abi:
-            self._rules = _ruleset(self.held.abi, rights)
+        if self.coverage.abi:
+            self._rules = _ruleset(self.coverage.abi, rights)
             try:
-                _add(self._rules, self.held.abi, rights)
+                _add(self._rules, self.coverage.abi, rights)
             except BaseException:
                 self.close()
                 raise
@@ -226,10 +226,12 @@ def _ruleset(version: int, rights: Rights) -> int:
 
 
 def _add(rules: int, version: int, rights: Rights) -> None:
-    known = _known(version)
-    _add_paths(rules, rights.read, READ & known)
-    _add_paths(rules, rights.write, known & ~EXECUTE & ~MAKE_DEVICES & ~DEVICE_CALLS)
-    _add_paths(rules, rights.devices, (READ_FILE | WRITE_FILE | READ_FOLDER | DEVICE_CALLS) & known)
+    supported = _known(version)
+    _add_paths(rules, rights.read, READ & supported)
+    _add_paths(rules, rights.write, supported & ~EXECUTE & ~MAKE_DEVICES & ~DEVICE_CALLS)
+    _add_paths(
+        rules, rights.devices, (READ_FILE | WRITE_FILE | READ_FOLDER | DEVICE_CALLS) & supported
+    )
     if version >= PORTS:
         for port, right in _by_port(rights):
             described = struct.pack("=QQ", right, port)
@@ -246,10 +248,10 @@ def _by_port(rights: Rights) -> Iterator[tuple[int, int]]:
 def _add_paths(rules: int, paths: Iterable[Name], allowed: int) -> None:
     for path in paths:
         with _opened(path) as descriptor:
-            here = allowed
+            rights = allowed
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                here &= OF_FILES
-            described = struct.pack("=Qi", here, descriptor)
+                rights &= OF_FILES
+            described = struct.pack("=Qi", rights, descriptor)
             call(ADD_RULE, ctypes.c_int(rules), BENEATH, described, ctypes.c_uint32(0))
 
 

@@ -14,9 +14,9 @@ SETTINGS = (
     *("hosts", "host.conf", "resolv.conf", "nsswitch.conf", "gai.conf", "services", "protocols"),
     *("passwd", "group", "os-release", "machine-id", "nvidia", "nv_tegra_release"),
 )
-"""In /etc: what the loader, the C library and drivers read."""
+"""Files in /etc that the loader, the C library and drivers read."""
 NAMES = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/nscd")
-"""Where /etc/resolv.conf may point."""
+"""Folders where /etc/resolv.conf may point."""
 USUAL_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -25,9 +25,9 @@ def system() -> tuple[str, ...]:
     return (*SYSTEM, *(f"/etc/{name}" for name in SETTINGS))
 
 
-def code(ours: Iterable[str]) -> Iterator[str]:
+def code(package_names: Iterable[str]) -> Iterator[str]:
     """Yield the folders of Python, of the installed packages and of these of our own."""
-    for name in ours:
+    for name in package_names:
         yield str(ROOT / name)
     yield from {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(sys.executable)}
     tensorflow = find_spec("tensorflow")

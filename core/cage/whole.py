@@ -17,23 +17,23 @@ class Caged(NamedTuple):
     line: str
 
 
-def what_holds(held: Coverage, call_rights: CallRights | None) -> Caged:
+def what_holds(coverage: Coverage, call_rights: CallRights | None) -> Caged:
     """Return what a kernel holds of a process that keeps these calls; None: there is no filter.
 
     It is a warning where the kernel leaves something open.
     """
     if call_rights is None:
-        return Caged(logging.WARNING, f"caged: {held.line()}")
-    level = logging.WARNING if held.open(call_rights.closes) else logging.INFO
-    return Caged(level, f"caged: {held.line(call_rights.closes)}; a filter of calls")
+        return Caged(logging.WARNING, f"caged: {coverage.line()}")
+    level = logging.WARNING if coverage.open(call_rights.closes) else logging.INFO
+    return Caged(level, f"caged: {coverage.line(call_rights.closes)}; a filter of calls")
 
 
-def of_kernel(call_rights: CallRights, held: Coverage | None = None) -> Coverage:
+def of_kernel(call_rights: CallRights, coverage: Coverage | None = None) -> Coverage:
     """Return what Landlock of this or another kernel holds of a process that keeps these calls."""
-    held = held or landlock.found()
-    if call_rights.free and held.abi == landlock.FILES:
+    coverage = coverage or landlock.found()
+    if call_rights.free and coverage.abi == landlock.FILES:
         return Coverage(0, "Landlock's first version refuses every move from folder to folder")
-    return held
+    return coverage
 
 
 def enter(
@@ -50,11 +50,11 @@ def enter(
     problems = []
     filtered: CallRights | None = call_rights
     try:
-        held = landlock.enter(rights)
+        coverage = landlock.enter(rights)
     except OSError as problem:
-        held = Coverage(0, f"this kernel refuses it ({problem})")
+        coverage = Coverage(0, f"this kernel refuses it ({problem})")
     try:
-        forbid_by(held, call_rights)
+        forbid_by(coverage, call_rights)
     except OSError as problem:
         filtered = None
         problems.append(f"NO FILTER OF CALLS: {problem.strerror}")
@@ -63,19 +63,19 @@ def enter(
             keep_capabilities()
         except OSError as problem:
             problems.append(f"ROOT KEEPS ITS CAPABILITIES: {problem.strerror}")
-    caged = what_holds(held, filtered)
+    caged = what_holds(coverage, filtered)
     if problems:
         return Caged(logging.WARNING, "; ".join((caged.line, *problems)))
     return caged
 
 
-def forbid_by(held: Coverage, call_rights: CallRights) -> None:
+def forbid_by(coverage: Coverage, call_rights: CallRights) -> None:
     """Refuse all other calls, and signals to others where this Landlock knows none.
 
     Raises OSError where the kernel refuses.
     """
     only_to = 0
-    if held.abi < landlock.SCOPED and not call_rights.free:
+    if coverage.abi < landlock.SCOPED and not call_rights.free:
         only_to = os.getpid()
     calls.forbid(call_rights, signals_only_to=only_to)
 
@@ -86,13 +86,13 @@ class WholeCage(Cage):
     def __init__(self, rights: Rights, call_rights: CallRights) -> None:
         """Open all paths. Raises OSError that names one that is missing."""
         super().__init__(rights, of_kernel(call_rights))
-        self.caged = what_holds(self.held, call_rights)
+        self.caged = what_holds(self.coverage, call_rights)
         self._call_rights = call_rights
 
     def enter(self) -> None:
         """Give up all else. Raises OSError; a kernel without filters is said on standard error."""
         super().enter()
         try:
-            forbid_by(self.held, self._call_rights)
+            forbid_by(self.coverage, self._call_rights)
         except OSError as problem:
             os.write(2, f"caged: NO FILTER OF CALLS: {problem.strerror}\n".encode())

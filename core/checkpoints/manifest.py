@@ -110,12 +110,12 @@ def parse(raw: bytes, update: int) -> Manifest:
     if raw != _line(content):
         raise Damaged("not the bytes that were written, though it says the same")
     described = {**content, "facts": from_json(content["facts"])}
-    found = _MANIFEST.validate_python({key: described[key] for key in KEYS[1:-1]})
-    if found.update != update:
-        raise Damaged(f"says that it is of update {found.update}")
-    if found.tensors.name not in tensors_names(update):
-        raise Damaged(f"tensors.name: {found.tensors.name!r:.80} is no file of this update")
-    return found
+    manifest = _MANIFEST.validate_python({key: described[key] for key in KEYS[1:-1]})
+    if manifest.update != update:
+        raise Damaged(f"says that it is of update {manifest.update}")
+    if manifest.tensors.name not in tensors_names(update):
+        raise Damaged(f"tensors.name: {manifest.tensors.name!r:.80} is no file of this update")
+    return manifest
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
@@ -213,8 +213,8 @@ def partials(folder: Path) -> list[Path]:
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, Path]]:
     for path in folder.iterdir():
-        if found := pattern.fullmatch(path.name):
-            yield int(found[1]), path
+        if match := pattern.fullmatch(path.name):
+            yield int(match[1]), path
 
 
 # eq=False: comparing the arrays has no single truth value, so `==` would raise.

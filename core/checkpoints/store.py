@@ -116,7 +116,7 @@ class CheckpointStore(AbstractContextManager["CheckpointStore"]):
         return path
 
     def newest(self) -> Found:
-        """As `read_newest`."""
+        """Return the newest whole checkpoint and lines of refused ones, see `read_newest`."""
         return read_newest(self.folder)
 
     def close(self) -> None:
@@ -219,11 +219,11 @@ def read_newest(folder: Path) -> Found:
     holds no checkpoint.
     """
     for _ in range(ATTEMPTS):
-        seen = _seen(folder)
-        found = _newest(seen)
-        if not found[1] or _seen(folder) == seen:
+        listing = _seen(folder)
+        newest = _newest(listing)
+        if not newest[1] or _seen(folder) == listing:
             break
-    return found
+    return newest
 
 
 def _glance(path: Path, update: int) -> str | None:
@@ -255,15 +255,15 @@ def _seen(folder: Path) -> list[tuple[int, Path, tuple[int, int] | None]]:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-def _newest(seen: list[tuple[int, Path, tuple[int, int] | None]]) -> Found:
+def _newest(listing: list[tuple[int, Path, tuple[int, int] | None]]) -> Found:
     refused: list[str] = []
-    for update, path, _ in seen:
+    for update, path, _ in listing:
         reading = path
         try:
             described = _described(path, update)
@@ -295,9 +295,9 @@ def _tensors(path: Path, described: Manifest) -> dict[str, NDArray[Any]]:
 
 
 def _content(path: Path, lengths: range, else_said: str) -> bytes:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise Damaged("not a regular file")  # opening a pipe would wait for a writer
-    if found.st_size not in lengths:
-        raise Damaged(f"{found.st_size} bytes{else_said}")
+    if status.st_size not in lengths:
+        raise Damaged(f"{status.st_size} bytes{else_said}")
     return path.read_bytes()

@@ -72,11 +72,11 @@ class WriterLock:
             raise write_refusal(self._path, "cannot be read", problem) from None
         if _epoch_in(now) != self._epoch:
             if now:
-                who = _writer_in(now)
+                cause = _writer_in(now)
             else:
-                who = "a person or a program removed the lock"
+                cause = "a person or a program removed the lock"
             raise Superseded(
-                f"{self._path}: this process is no longer the writer ({who}; its epoch was"
+                f"{self._path}: this process is no longer the writer ({cause}; its epoch was"
                 f" {self._epoch} and is {_epoch_in(now)}): it ends and writes nothing more there"
             )
 
@@ -93,15 +93,15 @@ def _text(descriptor: int) -> str:
 
 
 def _writer_in(text: str) -> str:
-    words = text.split()
-    if words and words[0].isdigit():
-        return f"process {words[0]}"
+    tokens = text.split()
+    if tokens and tokens[0].isdigit():
+        return f"process {tokens[0]}"
     return "another process"
 
 
 def _epoch_in(text: str) -> int:
     """0 for a file that no writer has signed, or one of a version without epochs."""
-    words = text.split()
-    if len(words) > 1 and words[1].isascii() and words[1].isdigit():
-        return int(words[1])
+    tokens = text.split()
+    if len(tokens) > 1 and tokens[1].isascii() and tokens[1].isdigit():
+        return int(tokens[1])
     return 0

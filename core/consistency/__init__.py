@@ -13,4 +13,4 @@ EXTENSIONS = {
     "single": "single:Single",
     "mirrored": "mirrored:Mirrored",
 }
-"""By the word in `jobs.train.mode`: module and class, in the order of the tables."""
+"""Module and class by the word in `jobs.train.mode`, in the order of the tables."""

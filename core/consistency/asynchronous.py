@@ -29,7 +29,7 @@ class Asynchronous(WholeUpdates, ModeFacts):
         """Start a stretch with nothing under way."""
         super().begin(updates)
         self.under_way: dict[int, tuple[int, float]] = {}
-        """By the id of each update under way: the worker that computes it, and since when."""
+        """Worker and time of start by the id of each update under way."""
 
     def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
         """Grant the next update, or None if it must wait or all ends sooner without this worker."""

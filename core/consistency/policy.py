@@ -86,9 +86,9 @@ class Speeds:
         if (task, slots) not in self._known:
             self._known.add((task, slots))
         elif seconds > 0:
-            seen = self._measured.setdefault(task, deque(maxlen=HISTORY))
-            seen.append(slots / seconds)
-            self._medians[task] = median(seen)
+            speeds = self._measured.setdefault(task, deque(maxlen=HISTORY))
+            speeds.append(slots / seconds)
+            self._medians[task] = median(speeds)
             self._unit = self._total = self._fastest = None
             self.version += 1
 
@@ -142,11 +142,11 @@ class Speeds:
         """
         if len(live) == (task in live):
             return True
-        ours = slots / self.of(task)
+        own_seconds = slots / self.of(task)
         # True of nearly every worker about as fast as the others, without a look at each of them.
-        if ours <= PATIENCE * (slots / self._fastest_other(task, live)):
+        if own_seconds <= PATIENCE * (slots / self._fastest_other(task, live)):
             return True
-        return ours <= PATIENCE * (
+        return own_seconds <= PATIENCE * (
             (remaining + busy()) / sum(self.of(other) for other in live - {task})
         )
 
@@ -221,16 +221,16 @@ def tree_sum(values: Sequence[Value], add: Callable[[Value, Value], Value]) -> V
     return level[0]
 
 
-def largest_subtree(first: int, leaves: int, wanted: int) -> int:
-    """Return how many leaves the largest subtree from leaf `first` on has, at most `wanted`.
+def largest_subtree(first: int, leaves: int, limit: int) -> int:
+    """Return how many leaves the largest subtree from leaf `first` on has, at most `limit`.
 
-    It is at least 1, whatever is `wanted`.
+    It is at least 1, whatever is `limit`.
     """
     best = size = 1
     while first % (2 * size) == 0:
         size *= 2
         count = min(size, leaves - first)
-        if count > wanted:
+        if count > limit:
             break
         best = count
         if count < size:

@@ -12,8 +12,8 @@ RETRY_STEPS = 32
 """A worker without a grant for this many steps gets a slot: it may have become faster."""
 
 SPARE = 8 / 7
-"""How much more than its share a worker gets where that is a whole subtree: speeds that differ by
-less are noise, and each further part costs three round trips."""
+"""Factor on a worker's share where that is a whole subtree: speeds that differ by less are noise,
+and each further part costs three round trips."""
 
 CLOCK_SECONDS = 1e-6
 """More than the rounding error of a sum of times, less than matters."""
@@ -81,7 +81,7 @@ class Synchronous(ModeFacts):
         self._counted: dict[int, list[int]] = {}
         self._withdrawn: list[Grant] = []
         self._served_at: dict[int, int] = {}
-        """By worker: the step of its last grant, or of its first request."""
+        """Step of each worker's last grant, or of its first request."""
         self._passed_over: set[int] = set()
         """Workers refused while no part was under way, since the last worker got a grant for its
         speed."""
@@ -118,10 +118,10 @@ class Synchronous(ModeFacts):
             return None
         share = self.speeds.share(task, live)
         # The first round deals out the whole step, later ones what is left of it.
-        wanted = int((remaining if task in self._served else self._slots) * share * SPARE)
-        wanted = min(wanted, remaining - len(self._owed_of(live) - {task}))
+        limit = int((remaining if task in self._served else self._slots) * share * SPARE)
+        limit = min(limit, remaining - len(self._owed_of(live) - {task}))
         grant = Grant(
-            self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, wanted))
+            self._step, self._cursor, largest_subtree(self._cursor, self._slots, max(1, limit))
         )
         self._cursor += grant.slots
         self._parts[grant] = _Part(task, now)
@@ -149,9 +149,10 @@ class Synchronous(ModeFacts):
         self._served_at.setdefault(task, self._step)
 
         def busy() -> float:
-            parts = self._parts.items()
+            granted_parts = self._parts.items()
             return sum(
-                self.speeds.left(part.task, grant.slots, now - part.since) for grant, part in parts
+                self.speeds.left(part.task, grant.slots, now - part.since)
+                for grant, part in granted_parts
             )
 
         if self.speeds.worth_while(task, 1, remaining, busy, live):

@@ -39,8 +39,8 @@ class InventoryProblem:
             where = f"{self.file}:{self.line}"
         if self.override is not None:
             where = f"--set {self.override}"
-        parts = [where, self.key, self.value, f"{self.problem} - {self.remedy}"]
-        return printable(": ".join(part for part in parts if part))
+        segments = [where, self.key, self.value, f"{self.problem} - {self.remedy}"]
+        return printable(": ".join(part for part in segments if part))
 
 
 class InventoryError(UsageError):
@@ -51,7 +51,7 @@ class InventoryError(UsageError):
 
     def __init__(self, problems: Iterable[InventoryProblem]) -> None:
         self.problems = tuple(
-            sorted(problems, key=lambda found: (found.override is not None, found.line or 0))
+            sorted(problems, key=lambda problem: (problem.override is not None, problem.line or 0))
         )
         lines = [str(problem) for problem in self.problems[:LISTED_PROBLEMS]]
         if len(self.problems) > LISTED_PROBLEMS:
@@ -88,9 +88,9 @@ def shown(value: object) -> str:
     return f"{text[: VALUE_CHARACTERS - 3]}..."
 
 
-def suggestion(word: str, known: Iterable[str]) -> str | None:
+def suggestion(word: str, choices: Iterable[str]) -> str | None:
     """The remedy for a misspelt word: the known one that is most like it; None if none is."""
-    near = get_close_matches(word, list(known), n=1)
+    near = get_close_matches(word, list(choices), n=1)
     if near:
         return f"did you mean `{near[0]}`?"
     return None

@@ -27,8 +27,7 @@ LONGEST_SECONDS = 5.0
 
 
 SETTLE_SECONDS = 0.2
-"""After the last worker that left or came: of many that die at once no two calls fail at the same
-time."""
+"""Pause after the last worker that left or came: no two calls of many dying ones fail at once."""
 
 
 class Changes:
@@ -109,19 +108,19 @@ class Changes:
             self._guardian.unfence(name_of(task))
 
     def _joined(self, tasks: list[int]) -> list[Joined | JoinFailed]:
-        return [self._proved(found) for found in self._added(tasks)]
+        return [self._proved(outcome) for outcome in self._added(tasks)]
 
-    def _proved(self, found: Joined | JoinFailed) -> Joined | JoinFailed:
-        if isinstance(found, JoinFailed):
-            return found
+    def _proved(self, outcome: Joined | JoinFailed) -> Joined | JoinFailed:
+        if isinstance(outcome, JoinFailed):
+            return outcome
         try:
             with self._guardian.quiet():
-                reason = self._runtime.refusal(found.task)
+                reason = self._runtime.refusal(outcome.task)
         except tf.errors.OpError as problem:
             reason = f"could not join: {first_line(problem)}"
         if reason is None:
-            return found
-        return JoinFailed(found.task, reason)
+            return outcome
+        return JoinFailed(outcome.task, reason)
 
     def _added(self, tasks: list[int]) -> list[Joined | JoinFailed]:
         if not tasks:
@@ -135,13 +134,13 @@ class Changes:
         if len(tasks) == 1:
             return [JoinFailed(tasks[0], reason)]
         # One worker fails the join of all: add them one by one.
-        found: list[Joined | JoinFailed] = []
+        outcomes: list[Joined | JoinFailed] = []
         inside: frozenset[int] = frozenset()
         for task in tasks:
             reason = self._refused(inside | {task})
             inside |= {task} if reason is None else frozenset()
-            found.append(Joined(task) if reason is None else JoinFailed(task, reason))
-        return found
+            outcomes.append(Joined(task) if reason is None else JoinFailed(task, reason))
+        return outcomes
 
     def _refused(self, tasks: frozenset[int]) -> str | None:
         try:
@@ -177,7 +176,7 @@ class Drains:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._drained: Counter[int] = Counter()
-        """By worker: how often it was drained."""
+        """Number of drains by worker."""
         self._closed = False
 
     def wait(self, task: int, ask: Callable[[], None], seconds: float) -> bool:

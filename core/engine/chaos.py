@@ -43,7 +43,7 @@ DELIVERY = frozenset({Fault.DROP_REPLY, Fault.DUPLICATE, Fault.LATE})
 """Faults of one call and its reply."""
 
 SPARED_ATTEMPT = 4
-"""From this attempt on an item is spared: one that fails on every attempt would end the run."""
+"""Attempt from which on an item is spared: one that fails on every attempt would end the run."""
 
 
 def deadly_faults(workers_hold_parameters: bool) -> frozenset[Fault]:
@@ -58,7 +58,7 @@ def deadly_faults(workers_hold_parameters: bool) -> frozenset[Fault]:
 
 DEADLY_LIMIT = 4
 DEADLY_WINDOW_SECONDS = 600.0
-"""At most 4 deadly faults in 600 s: `fab` restarts a job five times in ten minutes, so one restart
+"""Window of at most 4 deadly faults: `fab` restarts a job five times in ten minutes, so one restart
 is left."""
 
 HOLD = "hold"
@@ -84,7 +84,7 @@ class ChaosPlan:
     seed: int = 0
     shortest_seconds: float = 0.5
     longest_seconds: float = 6.0
-    """How long a worker is stopped or a reply held back."""
+    """Bound of how long a worker is stopped or a reply held back."""
     holds: tuple[int, ...] = ()
     """Numbers of updates, rising, after each of which the training waits until it is let go."""
 
@@ -94,7 +94,7 @@ class ChaosPlan:
 
         Raises UsageError that names every problem and the known faults.
         """
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         problems: list[str] = []
         holds: set[int] = set()
         for entry in text.split(","):
@@ -102,26 +102,30 @@ class ChaosPlan:
             if name == HOLD:
                 holds.add(_update(value, problems))
                 continue
-            if name in given:
+            if name in values:
                 problems.append(f"{name} comes twice")
-            given[name] = value
-        seed = given.pop("seed", "0")
+            values[name] = value
+        seed = values.pop("seed", "0")
         if not seed.isdecimal() or int(seed) >= 2**64:
             problems.append(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
-        problems += [f"no fault is called {name!r}" for name in given if name not in set(Fault)]
-        found = {
-            fault: _probability(fault, given[fault], problems) for fault in Fault if fault in given
+        problems += [f"no fault is called {name!r}" for name in values if name not in set(Fault)]
+        probabilities = {
+            fault: _probability(fault, values[fault], problems)
+            for fault in Fault
+            if fault in values
         }
-        if sum(found.values()) > 1.0 + 1e-9:  # 0.1 + 0.2 + ... may be a little above
-            problems.append(f"the probabilities are {sum(found.values()):g} together, more than 1")
-        if not (found or holds or problems):
+        if sum(probabilities.values()) > 1.0 + 1e-9:  # 0.1 + 0.2 + ... may be a little above
+            problems.append(
+                f"the probabilities are {sum(probabilities.values()):g} together, more than 1"
+            )
+        if not (probabilities or holds or problems):
             problems.append("no fault is named")
         if problems:
             raise UsageError(
                 f"--chaos {text!r}: {'; '.join(problems)}. Expected FAULT:PROBABILITY,... of"
                 f" {', '.join(Fault)}, and perhaps seed:NUMBER and hold:UPDATE"
             )
-        return cls(found, int(seed), holds=tuple(sorted(holds)))
+        return cls(probabilities, int(seed), holds=tuple(sorted(holds)))
 
     def refuse(self, job: str, *, supervised: bool, goes_on: bool) -> None:
         """Raise UsageError if these faults cannot be injected into `job`.
@@ -170,9 +174,9 @@ class Strike:
     task: int
     dispatch: int
     delay_seconds: float
-    """For a process: the time from the dispatch to the fault."""
+    """Time from the dispatch to the fault of a process."""
     lasts_seconds: float
-    """How long a worker stays stopped, or a reply is held back."""
+    """Time for which a worker stays stopped, or a reply is held back."""
     server: int = 0
     """The parameter server from which the worker is cut off."""
 
@@ -191,7 +195,7 @@ class Chaos:
 
     plan: ChaosPlan
     attempt: int = 0
-    """How many coordinator processes this run had before."""
+    """Number of coordinator processes that this run had before."""
     servers: int = 1
     deadly: frozenset[Fault] = DEADLY
     """Faults that count for DEADLY_LIMIT."""

@@ -19,27 +19,27 @@ def devices_here(settings: DeviceSettings, *, all_of_them: bool) -> tuple[str, .
     """
     if settings.kind == "cpu":
         return _processors(len(settings.ids or (0,)) if all_of_them else 1)
-    found = tf.config.list_physical_devices(settings.kind.upper())
+    physical_devices = tf.config.list_physical_devices(settings.kind.upper())
     if settings.ids is not None and all_of_them:
-        wanted = len(settings.ids)
+        count = len(settings.ids)
     else:
-        wanted = 1
-    if len(found) < wanted:
+        count = 1
+    if len(physical_devices) < count:
         raise UsageError(
-            f"jobs.train.device: expected {wanted} {settings.kind}{'s' * (wanted > 1)} on this"
-            f" machine, found {len(found)}: {remedy(settings.kind)}"
+            f"jobs.train.device: expected {count} {settings.kind}{'s' * (count > 1)} on this"
+            f" machine, found {len(physical_devices)}: {remedy(settings.kind)}"
         )
     if all_of_them:
-        used = found
+        used = physical_devices
     else:
-        used = found[:1]
+        used = physical_devices[:1]
     # A second training of this process finds the devices as it wants them: TensorFlow refuses to
     # set them again.
     if tf.config.get_visible_devices(settings.kind.upper()) != used:
         tf.config.set_visible_devices(used, settings.kind.upper())
-    for one in used if settings.kind == "gpu" else ():
-        if tf.config.experimental.get_memory_growth(one) != settings.memory_growth:
-            tf.config.experimental.set_memory_growth(one, settings.memory_growth)
+    for gpu in used if settings.kind == "gpu" else ():
+        if tf.config.experimental.get_memory_growth(gpu) != settings.memory_growth:
+            tf.config.experimental.set_memory_growth(gpu, settings.memory_growth)
     tf.config.set_soft_device_placement(settings.soft_placement)
     return tuple(beside(HOST, settings.kind, number) for number in range(len(used)))
 
@@ -74,17 +74,17 @@ def refuse_workers_without(
         )
 
 
-def computing_words(settings: DeviceSettings, here: Sequence[str]) -> str:
+def computing_words(settings: DeviceSettings, places: Sequence[str]) -> str:
     """Say what computes, for the first line of a training; nothing where it is the processor."""
-    if tuple(here) != (HOST,):
-        return f", computed on {', '.join(name.rpartition('/device:')[2] for name in here)}"
+    if tuple(places) != (HOST,):
+        return f", computed on {', '.join(name.rpartition('/device:')[2] for name in places)}"
     if settings.kind == "cpu":
         return ""
     return f", each with a {settings.kind.upper()}"
 
 
 def remedy(kind: str) -> str:
-    """What helps where TensorFlow finds no device of this kind."""
+    """Say what helps where TensorFlow finds no device of this kind."""
     if kind == "tpu":
         return (
             "TPUs need Google's tensorflow-tpu in the environment; `--set"

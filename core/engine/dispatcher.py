@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 15.0
 LANES_SECONDS = 1.0
-"""For the calls of all threads together, when the dispatcher closes."""
+"""Wait for the calls of all threads together, when the dispatcher closes."""
 PROBE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
@@ -104,7 +104,7 @@ class Dispatcher:
         return self._live_while_drawing
 
     def hold_parameters_on(self, tasks: frozenset[int]) -> None:
-        """From now on these workers hold parameters: the run ends when one of them is lost."""
+        """Note that these workers hold parameters: the run ends when one of them is lost."""
         self._holders = tasks
         for task in tasks:
             self._guardian.guard(name_of(task))
@@ -311,11 +311,11 @@ class Dispatcher:
         return None
 
     def _change(self) -> None:
-        left, came = self._changes.make(self._doubts.append)
+        departed, events = self._changes.make(self._doubts.append)
         self._ask_servers()
-        for task in left:
+        for task in departed:
             self._drains.done(task)
-        for event in came:
+        for event in events:
             if isinstance(event, messages.Joined):
                 self._welcome(event.task, len(self.membership.live) + 1)
             self._carry_out(self.membership.handle(event, time.monotonic()))

@@ -77,7 +77,7 @@ def _pass_on(source: int, sink: int, other_end: int) -> None:
         os.dup2(sink, 2)
         with open(source, "rb") as lines:
             for line in lines:
-                if not any(known in line for known in KNOWN):
+                if not any(marker in line for marker in KNOWN):
                     os.write(sink, line)
     finally:
         os._exit(0)

@@ -24,8 +24,7 @@ HEARTBEAT_SECONDS = 0.5
 NEXT_WATCHDOG_SECONDS = 5.0
 """Between two starts of a watchdog that keeps dying."""
 HUNG_SECONDS = 30.0
-"""Without a line of the watchdog's, which writes one a second: it is stopped, and a new one takes
-its place."""
+"""Silence after which a new watchdog, which writes a line a second, takes the place of this one."""
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -39,7 +38,7 @@ class Loss:
     name: str
     address: str
     seconds: int
-    """How long it was silent, or the operation lasted."""
+    """Time for which it was silent, or the operation lasted."""
 
 
 class Guardian:
@@ -154,7 +153,7 @@ class Guardian:
 
     @property
     def losses(self) -> list[Loss]:
-        """What the watchdog has cut off from us for good."""
+        """Servers that the watchdog has cut off from us for good."""
         self._read()
         return self._losses
 
@@ -235,7 +234,7 @@ _PRESENT: list[Guardian] = []
 
 
 def losses() -> list[Loss]:
-    """What this process has lost; nothing where it has no cluster."""
+    """Return what this process has lost; nothing where it has no cluster."""
     if _PRESENT:
         return _PRESENT[0].losses
     return []

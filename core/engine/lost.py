@@ -26,7 +26,7 @@ from core.server.probe import refuses
 log = logging.getLogger(__name__)
 
 REFUSED_SECONDS = 1.0
-"""For a refusal: a machine that is there refuses at once."""
+"""Wait for a refusal: a machine that is there refuses at once."""
 
 TRIES = 3
 RETRY_SECONDS = 0.5
@@ -36,7 +36,7 @@ RETRY_SECONDS = 0.5
 FORGOTTEN = re.compile(
     r"Unable to find the relevant tensor remote_handle.*/job:ps/replica:0/task:(\d+)", re.DOTALL
 )
-"""What a server that restarted meanwhile says of a parameter (measured with TensorFlow 2.21)."""
+"""Error of a server that restarted meanwhile, of a parameter (measured with TensorFlow 2.21)."""
 
 
 class ParameterServerLost(ClusterError):
@@ -61,20 +61,20 @@ def first_line(problem: "tf.errors.OpError") -> str:
     return f"{type(problem).__name__}: {(message.splitlines() or [''])[0]}{where}"
 
 
-def holder_lost(who: str, reason: str) -> ParameterServerLost:
+def holder_lost(holder: str, reason: str) -> ParameterServerLost:
     """The error for a lost worker that held a part of the parameters."""
     return ParameterServerLost(
-        f"{who}, or one that it exchanges parameters with, is gone ({reason}), and its part of them"
-        " too: `fab job train --resume` continues from the last checkpoint with the workers"
+        f"{holder}, or one that it exchanges parameters with, is gone ({reason}), and its part of"
+        " them too: `fab job train --resume` continues from the last checkpoint with the workers"
         " there are"
     )
 
 
-def server_lost(who: str, reason: str) -> ParameterServerLost:
+def server_lost(server: str, reason: str) -> ParameterServerLost:
     """The error for a parameter server that is gone."""
     return ParameterServerLost(
-        f"parameter server {who} is gone ({reason}). Its parameters went with it: see its log (`fab"
-        " deploy logs`); `fab job train --resume` continues from the last checkpoint"
+        f"parameter server {server} is gone ({reason}). Its parameters went with it: see its log"
+        " (`fab deploy logs`); `fab job train --resume` continues from the last checkpoint"
     )
 
 
@@ -146,7 +146,7 @@ def raise_if_server_lost(runtime: Runtime, reasons: Sequence[str]) -> None:
 
 
 def _problem(runtime: Runtime, task: int) -> str | None:
-    """What is wrong with the server; None if nothing is."""
+    """Return what is wrong with the server; None if nothing is."""
     address = runtime.peers.parameter_servers[task]
     if refuses(*split(address), REFUSED_SECONDS):
         return "it refuses connections"

@@ -70,7 +70,7 @@ class Membership:
         }
         self._pending: deque[Item] = deque()
         self._open: dict[int, _Open] = {}
-        """By id: items that are pending or on a worker."""
+        """Items by id that are pending or on a worker."""
         self._next_attempt = 0
         self.late_replies = 0
 
@@ -99,7 +99,7 @@ class Membership:
         return len(self._pending)
 
     def attempts(self, item: Item) -> int:
-        """How often this open item was dispatched."""
+        """Return how often this open item was dispatched."""
         if item.id in self._open:
             return self._open[item.id].attempts
         return 0
@@ -143,8 +143,8 @@ class Membership:
 
     def give(self, task: int, item: Item, now: float) -> list[Instruction]:
         """Dispatch the item, new or already on another worker, to the idle worker `task`."""
-        known = self._open.setdefault(item.id, _Open(item))
-        return [self._dispatch(self.workers[task], known.item, now)]
+        open_item = self._open.setdefault(item.id, _Open(item))
+        return [self._dispatch(self.workers[task], open_item.item, now)]
 
     def forget(self, identifier: int) -> None:
         """Drop this item. A worker that has it continues; its reply is ignored."""
@@ -295,11 +295,11 @@ class Membership:
     def _hopeless(self, item: Item, event: messages.Failed) -> bool:
         if event.lacks_file:
             return all(worker.due == float("inf") for worker in self.workers.values())
-        known = self._open[item.id]
-        known.failures += 1
-        known.own_errors += not event.transient
+        open_item = self._open[item.id]
+        open_item.failures += 1
+        open_item.own_errors += not event.transient
         bound = MAXIMUM_FAILURES_PER_WORKER * len(self.workers) + 1
-        return known.own_errors >= MAXIMUM_OWN_ERRORS or known.failures >= bound
+        return open_item.own_errors >= MAXIMUM_OWN_ERRORS or open_item.failures >= bound
 
     def _leave(self, worker: Worker, cause: Cause, now: float) -> None:
         worker.item = worker.attempt = None
@@ -315,8 +315,8 @@ class Membership:
 
     def _is_open(self, item: Item) -> bool:
         """Compares by identity: an item of an earlier run may have the id of one in this run."""
-        known = self._open.get(item.id)
-        return known is not None and known.item is item
+        open_item = self._open.get(item.id)
+        return open_item is not None and open_item.item is item
 
     def _put_back(self, item: Item | None) -> None:
         """Queue the item first, because its update is the stalest.
@@ -325,8 +325,8 @@ class Membership:
         """
         if item is None or not self._is_open(item) or not item.repeatable:
             return
-        taken = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
-        if not taken and all(item is not waiting for waiting in self._pending):
+        is_computed = any(w.item is item and w.phase is Phase.BUSY for w in self.workers.values())
+        if not is_computed and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
     def _release(self, worker: Worker, now: float) -> messages.ReleaseWorker:

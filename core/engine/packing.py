@@ -37,11 +37,11 @@ class _Argument:
     def words_a_row(self) -> int:
         """32-bit words of one row, or of the whole argument if its shape is known."""
         if self.open:
-            known = self.shape[1:]
+            fixed_shape = self.shape[1:]
         else:
-            known = self.shape
-        words: int = self.dtype.size // WORD_BYTES
-        return math.prod(size or 0 for size in known) * words
+            fixed_shape = self.shape
+        element_words: int = self.dtype.size // WORD_BYTES
+        return math.prod(size or 0 for size in fixed_shape) * element_words
 
     @property
     def open(self) -> bool:
@@ -66,8 +66,8 @@ class PackedArguments:
     @property
     def signature(self) -> Any:
         """The tf.TensorSpec of the packed vector."""
-        known = len(self._open) + sum(argument.words_a_row for argument in self._arguments)
-        return tf.TensorSpec([None if self._open else known], tf.int32)
+        length = len(self._open) + sum(argument.words_a_row for argument in self._arguments)
+        return tf.TensorSpec([None if self._open else length], tf.int32)
 
     def pack(self, values: Sequence[Any]) -> NDArray[np.int32]:
         """The packed vector. Raises ValueError if the values do not fit the signature."""
@@ -75,10 +75,10 @@ class PackedArguments:
         fits = len(arrays) == len(self._arguments) and all(map(_fits, arrays, self._arguments))
         if not fits:
             expected = ", ".join(
-                f"{each.dtype.name} {list(each.shape)}" for each in self._arguments
+                f"{argument.dtype.name} {list(argument.shape)}" for argument in self._arguments
             )
-            got = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
-            raise ValueError(f"expected the arguments {expected}, got {got}")
+            received = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
+            raise ValueError(f"expected the arguments {expected}, got {received}")
         rows = [
             len(array)
             for array, argument in zip(arrays, self._arguments, strict=True)
@@ -91,12 +91,13 @@ class PackedArguments:
     def unpack(self, packed: Any) -> list[Any]:
         """The arguments in the vector, in a graph."""
         unknown = iter(tf.unstack(packed[: len(self._open)], num=len(self._open)))
-        rows = [next(unknown) if each.open else 1 for each in self._arguments]
+        rows = [next(unknown) if argument.open else 1 for argument in self._arguments]
         sizes = [
-            each.words_a_row * count for each, count in zip(self._arguments, rows, strict=True)
+            argument.words_a_row * count
+            for argument, count in zip(self._arguments, rows, strict=True)
         ]
-        parts = tf.split(packed, [len(self._open), *sizes], num=len(sizes) + 1)[1:]
-        return [_restored(*each) for each in zip(parts, self._arguments, rows, strict=True)]
+        pieces = tf.split(packed, [len(self._open), *sizes], num=len(sizes) + 1)[1:]
+        return [_restored(*piece) for piece in zip(pieces, self._arguments, rows, strict=True)]
 
 
 def _fits(array: NDArray[Any], argument: _Argument) -> bool:
@@ -105,15 +106,15 @@ def _fits(array: NDArray[Any], argument: _Argument) -> bool:
     return bool(same and array.dtype == argument.dtype.as_numpy_dtype)
 
 
-def _restored(words: Any, argument: _Argument, rows: Any) -> Any:
+def _restored(packed: Any, argument: _Argument, rows: Any) -> Any:
     if argument.open:
         shape = tf.stack([rows, *argument.shape[1:]])
     else:
         shape = argument.shape
     if argument.dtype.size == WORD_BYTES:
-        return tf.reshape(tf.bitcast(words, argument.dtype), shape)
+        return tf.reshape(tf.bitcast(packed, argument.dtype), shape)
     return tf.reshape(
-        tf.bitcast(tf.reshape(words, [-1, argument.dtype.size // WORD_BYTES]), argument.dtype),
+        tf.bitcast(tf.reshape(packed, [-1, argument.dtype.size // WORD_BYTES]), argument.dtype),
         shape,
     )
 
@@ -134,8 +135,8 @@ class AnswerAsShape:
         if not isinstance(result, tf.Tensor) or not result.shape.is_fully_defined():
             return None
         plain = result.dtype.is_floating or result.dtype.is_integer
-        words, rest = divmod(math.prod(result.shape) * result.dtype.size, WORD_BYTES)
-        fits = plain and result.dtype.size >= WORD_BYTES and not rest and words <= MOST_WORDS
+        word_count, rest = divmod(math.prod(result.shape) * result.dtype.size, WORD_BYTES)
+        fits = plain and result.dtype.size >= WORD_BYTES and not rest and word_count <= MOST_WORDS
         if fits:
             return cls(result.dtype.as_numpy_dtype, tuple(result.shape))
         return None
@@ -143,10 +144,12 @@ class AnswerAsShape:
     @staticmethod
     def written(result: Any) -> Any:
         """The empty tensor that carries `result`, in a graph."""
-        words = tf.cast(tf.reshape(tf.bitcast(result, tf.uint32), [-1]), tf.int64)
-        return tf.fill(tf.concat([tf.zeros([1], tf.int64), words], 0), tf.constant(0, tf.int32))
+        dimensions = tf.cast(tf.reshape(tf.bitcast(result, tf.uint32), [-1]), tf.int64)
+        return tf.fill(
+            tf.concat([tf.zeros([1], tf.int64), dimensions], 0), tf.constant(0, tf.int32)
+        )
 
     def read(self, answer: Any) -> NDArray[Any]:
         """The result that `answer` carries."""
-        found: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
-        return found.reshape(self._shape)
+        numbers: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
+        return numbers.reshape(self._shape)

@@ -23,15 +23,15 @@ def unproved(place: str) -> str | None:
     Raises tf.errors.OpError if the process did not come to its answer, such as one that is killed.
     """
     try:
-        found = _step(place)
+        answer = _step(place)
     except tf.errors.OpError as problem:
         if not _is_verdict(problem):
             raise
         return f"it cannot load the library of kernels ({first_line(problem)}): {REMEDY}"
-    if found != _own():
+    if answer != _own():
         return (
             "its library of kernels computes other bits: version and digest are"
-            f" {_shown(found)} there and {_shown(_own())} here: {REMEDY}"
+            f" {_shown(answer)} there and {_shown(_own())} here: {REMEDY}"
         )
     return None
 
@@ -52,9 +52,9 @@ def _own() -> tuple[int, ...]:
 
 def _step(place: str) -> tuple[int, ...]:
     with tf.device(place):
-        made: Any = operations().pscluster_proof()
-    return tuple(int(word) for word in fetched(made))
+        answer: Any = operations().pscluster_proof()
+    return tuple(int(word) for word in fetched(answer))
 
 
-def _shown(words: tuple[int, ...]) -> str:
-    return " ".join(f"{word & 0xFFFFFFFF:x}" for word in words)
+def _shown(digest: tuple[int, ...]) -> str:
+    return " ".join(f"{word & 0xFFFFFFFF:x}" for word in digest)

@@ -20,19 +20,17 @@ from core.ground.lazy import tf
 from core.server.probe import answering
 
 KEEP_ALIVE_SECONDS = 600
-"""How long a server keeps our context after our last heartbeat: TensorFlow's own default.
+"""Time for which a server keeps our context after our last heartbeat: TensorFlow's own default.
 
 With 60 s a worker dropped our context while sixteen workers loaded a job's functions on two busy
 cores: the first answer took 107 s, and our heartbeats came too late. A restart of the roles removes
-what a killed coordinator leaves.
-"""
+what a killed coordinator leaves."""
 
 GOODBYE_SECONDS = 2.0
-"""How long we wait for a parameter server's answer before we leave the cluster without a message.
-"""
+"""Wait for a parameter server's answer before we leave the cluster without a message."""
 
 _HANDLES: list[Any] = []
-"""On the default executor, one a worker's thread, until the process ends.
+"""Handles on the default executor, one a worker's thread, until the process ends.
 
 A handle's finalizer waits for that executor and prints a traceback of any failure there, such as a
 read from a dead parameter server, long after we have reported it (measured: one a worker).
@@ -48,14 +46,16 @@ def transient(problem: Exception) -> bool:
     (measured), and so does an assertion that fails.
     """
     if isinstance(problem, tf.errors.InvalidArgumentError):
-        return any(words in str(problem.message) for words in ("unknown device", OVERTAKEN))
+        return any(phrase in str(problem.message) for phrase in ("unknown device", OVERTAKEN))
     network = tf.errors.UnavailableError | tf.errors.AbortedError
     return isinstance(problem, network | tf.errors.CancelledError | tf.errors.DeadlineExceededError)
 
 
 def lacks_file(problem: "tf.errors.OpError") -> bool:
     """Return whether a worker that lives cannot read a file there, such as the job's windows."""
-    return any(words in str(problem.message) for words in ("; No such file", "; Permission denied"))
+    return any(
+        phrase in str(problem.message) for phrase in ("; No such file", "; Permission denied")
+    )
 
 
 def has_cpu_kernel(op: str) -> bool:
@@ -147,7 +147,7 @@ class Runtime:
         self._soft_placement = soft_placement
         self._check: Callable[[str], str | None] = lambda place: None
         self.refused: dict[int, str] = {}
-        """By task: why a worker that answers is not in the cluster."""
+        """Reason by task why a worker that answers is not in the cluster."""
         servers = enumerate(peers.parameter_servers)
         workers = enumerate(peers.workers)
         addresses = {f"ps:{task}": split(address) for task, address in servers}
@@ -221,8 +221,8 @@ class Runtime:
     def ask_server(self, task: int) -> None:
         """Run a small operation on the parameter server. Raises tf.errors.OpError if that fails."""
         with tf.device(device("ps", task)):
-            made = tf.raw_ops.Identity(input=tf.constant(1.0))
-        fetched(made)
+            answer = tf.raw_ops.Identity(input=tf.constant(1.0))
+        fetched(answer)
 
     @contextmanager
     def on_worker(self, task: int) -> Iterator[None]:
@@ -235,11 +235,11 @@ class Runtime:
         """
         from tensorflow.python.eager import executor
 
-        own = executor.new_executor(enable_async=False)
+        worker_executor = executor.new_executor(enable_async=False)
         eager = _context()
         before = eager.executor
         _HANDLES.append(before)
-        eager.executor = own
+        eager.executor = worker_executor
         try:
             with tf.device(device("worker", task, self._computes_on)):
                 yield
@@ -247,8 +247,8 @@ class Runtime:
             eager.executor = before
             # Its finalizer would print a traceback of a dead worker or server, which we have
             # reported long before.
-            own.clear_error()
-            _HANDLES.append(own)
+            worker_executor.clear_error()
+            _HANDLES.append(worker_executor)
 
     def close(self) -> None:
         """Leave the cluster: the servers drop our variables and functions at once.
@@ -345,8 +345,8 @@ class Traced:
 
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         packed = self._tensor(self._pack(arguments), self._here, None)
-        found = _context().call_function(self._name, [packed, *self._captured], self._outputs)
-        return self._concrete.function_type.pack_output(found)
+        outputs = _context().call_function(self._name, [packed, *self._captured], self._outputs)
+        return self._concrete.function_type.pack_output(outputs)
 
 
 def trace(function: Callable[..., Any], *signature: Any, name: str = "") -> Traced:

@@ -23,7 +23,7 @@ class _Guarded:
     silent_seconds: float = 0.0
     asked_at: float = float("-inf")
     heard: bool = False
-    """Since the last turn."""
+    """Whether it answered since the last turn."""
     lost: bool = False
 
 
@@ -39,7 +39,7 @@ class Silence:
         """A caller that registers a descriptor of its own here is woken by it too."""
         self._before = time.monotonic()
         self.awake_seconds = 0.0
-        """Since the beginning, without the time in which we ourselves were stopped."""
+        """Time since the beginning, without that in which we ourselves were stopped."""
 
     def guard(self, name: str, host: str, port: int) -> None:
         """Probe this server from now on."""
@@ -57,7 +57,7 @@ class Silence:
         passed = min(now - self._before, STANDSTILL_SECONDS)
         self._before = now
         self.awake_seconds += passed
-        found = {}
+        lost = {}
         for name, server in self._guarded.items():
             if server.heard:
                 server.silent_seconds = 0.0
@@ -66,8 +66,8 @@ class Silence:
             server.heard = False
             if not server.lost and server.silent_seconds >= self._limit_seconds:
                 server.lost = True
-                found[name] = server.silent_seconds
-        return found
+                lost[name] = server.silent_seconds
+        return lost
 
     def _ask(self, now: float) -> None:
         for server in self._guarded.values():

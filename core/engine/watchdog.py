@@ -55,7 +55,7 @@ PROBE_SECONDS = 2.0
 SUPERVISOR_SECONDS = 1.0
 TURN_SECONDS = 1.0
 STUCK_SECONDS = 20.0
-"""For an operation to end after what it waits for was cut off. A kernel may not let us cut."""
+"""Bound of an operation after what it waits for was cut off. A kernel may not let us cut."""
 OPERATION_SECONDS = 90.0
 """Longer than a shard of a Pi's whole memory takes on a network of 100 Mbit/s."""
 
@@ -128,9 +128,9 @@ class Watchdog:
             case _:
                 say(f"watchdog: cannot read the command {line!r}", error=True)
 
-    def fence(self, found: dict[str, tuple[str, int]]) -> None:
+    def fence(self, servers: dict[str, tuple[str, int]]) -> None:
         """Cut these servers off now, and again whenever the coordinator reconnects."""
-        new = {name: address for name, address in found.items() if name not in self.fenced}
+        new = {name: address for name, address in servers.items() if name not in self.fenced}
         if new:
             self.fenced.update(new)
             self.hold()
@@ -162,9 +162,9 @@ class Watchdog:
                 error=True,
             )
 
-    def lose(self, found: dict[str, float]) -> None:
+    def lose(self, silences: dict[str, float]) -> None:
         """Report these guarded servers, by the seconds of their silence, and cut them off."""
-        for name, seconds in found.items():
+        for name, seconds in silences.items():
             host, port = self.guarded[name]
             say(
                 f"watchdog: {name} ({host}:{port}) has answered no probe for {seconds:.0f} s:"
@@ -173,7 +173,7 @@ class Watchdog:
             )
             say(f"lost {name} {seconds:.0f}")  # before the cut: who is cut off asks why at once
             self.cut_off_at = self.answers.awake_seconds
-        self.fence({name: self.guarded[name] for name in found})
+        self.fence({name: self.guarded[name] for name in silences})
 
     def end_overdue(self) -> None:
         """Cut off all guarded servers if an operation lasts too long.
@@ -206,11 +206,11 @@ class Watchdog:
         if silent > self.patience:
             self.kill(f"no heartbeat from the coordinator for {silent:.0f} s")
         if silent > self.silence:
-            asked = {
+            probed = {
                 name: address for name, address in self.watched.items() if name not in self.fenced
             }
-            alive = answering(asked, PROBE_SECONDS)
-            dead = {name: address for name, address in asked.items() if name not in alive}
+            alive = answering(probed, PROBE_SECONDS)
+            dead = {name: address for name, address in probed.items() if name not in alive}
             for name, (host, port) in dead.items():
                 say(
                     f"watchdog: no heartbeat from the coordinator for {silent:.1f} s and {name}"

@@ -141,7 +141,7 @@ class AdaptiveDeadline:
         return None
 
     def seconds(self) -> float:
-        """How long to wait for the next reply."""
+        """Wait for the next reply."""
         if len(self._times) < self.warmup:
             return self.first_seconds
         middle = median(self._times)
@@ -182,7 +182,7 @@ class Worker:
 
     task: int
     deadlines: dict[str, AdaptiveDeadline] = field(default_factory=dict)
-    """By function: the times of one say nothing about another."""
+    """Deadlines by function: the times of one say nothing about another."""
     phase: Phase = Phase.ABSENT
     attempt: int | None = None
     item: Item | None = None
@@ -191,7 +191,7 @@ class Worker:
     come back."""
     probation: Probation = field(default_factory=Probation)
     departures: int = 0
-    """How often it left the cluster without a drain."""
+    """Number of times that it left the cluster without a drain."""
     served: int = 0
     """Replies since it joined."""
     joined: float = 0.0

@@ -43,7 +43,7 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**40, strict=True)]
 ModelBytes = Annotated[int, Field(ge=0, le=LARGEST_MODEL_BYTES, strict=True)]
 Dtype = Literal["float16", "float32", "int8", "uint8", "int16", "uint16", "int32", "int64"]
-"""What prepared data may have (`core.data.dataset.DTYPES`)."""
+"""Types of prepared data (`core.data.dataset.DTYPES`)."""
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -202,12 +202,12 @@ def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> 
         content = parsed_json(read_bytes(path if file is None else file, LARGEST_BYTES))
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError(f'no object with "schema": {SCHEMA}')
-        found = _as_said(_DESCRIPTION.validate_python(content), content)
-        _refuse_contradictions(found)
+        description = _as_said(_DESCRIPTION.validate_python(content), content)
+        _refuse_contradictions(description)
         if check_model:
-            path = folder / found.file
-            _compare(measured(path, found.bytes), found)
-        return found
+            path = folder / description.file
+            _compare(measured(path, description.bytes), description)
+        return description
     except (OSError, ValueError, ValidationError) as problem:
         raise UsageError(
             f"{path}: expected what `fab export` writes, got {reason_of(problem)}: export the run"
@@ -215,14 +215,14 @@ def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> 
         ) from None
 
 
-def _as_said(found: Description, content: Mapping[str, Any]) -> Description:
+def _as_said(description: Description, content: Mapping[str, Any]) -> Description:
     """Return the description without names that no recording states.
 
     Exports before `units` named channels by their number.
     """
-    if "units" in content["input"] or found.data.reader in NAMED_CHANNELS:
-        return found
-    return replace(found, input=replace(found.input, channels=()))
+    if "units" in content["input"] or description.data.reader in NAMED_CHANNELS:
+        return description
+    return replace(description, input=replace(description.input, channels=()))
 
 
 def model_bytes(folder: Path, description: Description, file: int | None = None) -> bytes:
@@ -244,36 +244,42 @@ def model_bytes(folder: Path, description: Description, file: int | None = None)
     return content
 
 
-def _compare(found: tuple[str, int], description: Description) -> None:
-    if found != (description.sha256, description.bytes):
+def _compare(measurement: tuple[str, int], description: Description) -> None:
+    if measurement != (description.sha256, description.bytes):
         raise ValueError(
-            f"another file than {NAME} says (sha256 {found[0][:12]}, {found[1]:,} bytes)"
+            f"another file than {NAME} says (sha256 {measurement[0][:12]},"
+            f" {measurement[1]:,} bytes)"
         )
 
 
-def _refuse_contradictions(found: Description) -> None:
-    if found.file != FILES[found.format]:
-        raise ValueError(f"file {found.file!r} where {found.format} is {FILES[found.format]!r}")
-    if found.labels and len(found.labels) != found.output.classes:
-        raise ValueError(f"{len(found.labels)} labels for {found.output.classes} classes")
-    for names, what in ((found.labels, "labels"), (found.input.channels, "channels")):
+def _refuse_contradictions(description: Description) -> None:
+    if description.file != FILES[description.format]:
+        raise ValueError(
+            f"file {description.file!r} where {description.format} is {FILES[description.format]!r}"
+        )
+    if description.labels and len(description.labels) != description.output.classes:
+        raise ValueError(
+            f"{len(description.labels)} labels for {description.output.classes} classes"
+        )
+    for names, what in ((description.labels, "labels"), (description.input.channels, "channels")):
         if len(set(names)) != len(names):
             raise ValueError(f"a name twice in the {what} {', '.join(names):.120}")
-    if found.input.channels and found.input.shape != (
-        found.input.samples,
-        len(found.input.channels),
+    if description.input.channels and description.input.shape != (
+        description.input.samples,
+        len(description.input.channels),
     ):
         raise ValueError(
-            f"shape {found.input.shape} of {found.input.samples} x {len(found.input.channels)}"
+            f"shape {description.input.shape} of {description.input.samples} x"
+            f" {len(description.input.channels)}"
         )
-    if found.input.units and found.input.shape[-1:] != (len(found.input.units),):
-        raise ValueError(f"{len(found.input.units)} units of {found.input.shape}")
-    for name in found.input.sensors:
-        if not {f"{name}_{axis}" for axis in "xyz"} <= set(found.input.channels):
+    if description.input.units and description.input.shape[-1:] != (len(description.input.units),):
+        raise ValueError(f"{len(description.input.units)} units of {description.input.shape}")
+    for name in description.input.sensors:
+        if not {f"{name}_{axis}" for axis in "xyz"} <= set(description.input.channels):
             raise ValueError(f"a sensor {name!r:.40} without its three channels")
-    if not 1 <= math.prod(found.input.shape) <= LARGEST_EXAMPLE:
+    if not 1 <= math.prod(description.input.shape) <= LARGEST_EXAMPLE:
         raise ValueError(
-            f"shape {found.input.shape} where 1 to {LARGEST_EXAMPLE:,} numbers are an example"
+            f"shape {description.input.shape} where 1 to {LARGEST_EXAMPLE:,} numbers are an example"
         )
-    if len(found.standardization.mean) != len(found.standardization.std):
+    if len(description.standardization.mean) != len(description.standardization.std):
         raise ValueError("a standardization with as many means as deviations missing")

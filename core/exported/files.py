@@ -12,7 +12,7 @@ from core.ground.files import NO_LINK
 
 LARGEST_MODEL_BYTES = 4 * 2**30
 MOST_FILES = 10_000
-"""In the folder of one SavedModel."""
+"""Bound of one SavedModel's folder."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -46,23 +46,23 @@ def measured(path: Path, limit: int = LARGEST_MODEL_BYTES) -> tuple[str, int]:
         return _file(path, limit)
     total = hashlib.sha256()
     size = 0
-    for each in _files(path):
-        digest, length = _file(each, limit - size)
-        total.update(f"{each.relative_to(path).as_posix()}\0{digest}\n".encode())
+    for member in _files(path):
+        digest, length = _file(member, limit - size)
+        total.update(f"{member.relative_to(path).as_posix()}\0{digest}\n".encode())
         size += length
     return total.hexdigest(), size
 
 
 def _files(folder: Path) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for parent, folders, files in os.walk(folder):
         for name in folders:
             if Path(parent, name).is_symlink():
                 raise ValueError(f"a link, {name}")
-        found += [Path(parent, name) for name in files]
-        if len(found) > MOST_FILES:
+        paths += [Path(parent, name) for name in files]
+        if len(paths) > MOST_FILES:
             raise ValueError(f"more than {MOST_FILES:,} files")
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+    return sorted(paths, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def _file(path: Path, limit: int) -> tuple[str, int]:

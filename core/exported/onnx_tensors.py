@@ -31,7 +31,7 @@ _WITHIN: Mapping[str, Mapping[int, str]] = {
     "sparse": {1: _TENSOR, 2: _TENSOR},
     _TENSOR: {},
 }
-"""By message of onnx.proto: its fields that hold tensors, or what holds them."""
+"""Fields that hold tensors, or what holds them, by message of onnx.proto."""
 
 
 def refuse_other_files(content: bytes) -> None:

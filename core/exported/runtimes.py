@@ -23,7 +23,7 @@ from core.ground.errors import ClusterError, UsageError, reason_of
 Floats = NDArray[np.float32]
 
 PACKAGES = {"onnxruntime": "onnxruntime", "ai_edge_litert.interpreter": "ai-edge-litert"}
-"""By module: what pip calls the package."""
+"""Pip's names of the packages, by module."""
 
 
 class Model(ABC):
@@ -39,22 +39,22 @@ class Model(ABC):
         otherwise than described.
         """
         shape = self.description.input.shape
-        given = np.ascontiguousarray(windows, dtype=self.description.input.dtype)
-        if given.shape[1:] != shape or given.ndim != 1 + len(shape):
+        batch = np.ascontiguousarray(windows, dtype=self.description.input.dtype)
+        if batch.shape[1:] != shape or batch.ndim != 1 + len(shape):
             raise ValueError(
                 f"expected windows of shape (batch, {', '.join(map(str, shape))}), got"
-                f" {given.shape}"
+                f" {batch.shape}"
             )
-        if not len(given):
+        if not len(batch):
             return np.empty((0, self.description.output.classes), np.float32)
         try:
-            found = self._answered(given)
+            answer = self._answered(batch)
         except Exception as problem:  # each runtime has errors of its own
             raise self._refused(reason_of(problem)) from None
-        expected = (len(given), self.description.output.classes)
-        if getattr(found, "shape", None) != expected or found.dtype != np.float32:
+        expected = (len(batch), self.description.output.classes)
+        if getattr(answer, "shape", None) != expected or answer.dtype != np.float32:
             raise self._refused(f"expected float32 of shape {expected}, got another answer")
-        return found
+        return answer
 
     def _refused(self, reason: str) -> UsageError:
         return UsageError(
@@ -95,8 +95,8 @@ class OnnxModel(Model):
         _refuse_other(self._session.get_outputs(), description.output.name, "output")
 
     def _answered(self, windows: NDArray[Any]) -> Floats:
-        given = {self.description.input.name: windows}
-        answer: Floats = self._session.run([self.description.output.name], given)[0]
+        inputs = {self.description.input.name: windows}
+        answer: Floats = self._session.run([self.description.output.name], inputs)[0]
         return answer
 
 
@@ -118,10 +118,10 @@ class LiteRtModel(Model):
         inputs = self._interpreter.get_input_details()
         outputs = self._interpreter.get_output_details()
         expected = ((1, *description.input.shape), (1, description.output.classes))
-        found = tuple(tuple(map(int, each[0]["shape"])) for each in (inputs, outputs))
-        if found != expected:
+        shapes = tuple(tuple(map(int, details[0]["shape"])) for details in (inputs, outputs))
+        if shapes != expected:
             raise ValueError(
-                f"a model from {found[0]} to {found[1]} where {NAME} says {expected[0]} to"
+                f"a model from {shapes[0]} to {shapes[1]} where {NAME} says {expected[0]} to"
                 f" {expected[1]}"
             )
         self._input = inputs[0]["index"]
@@ -204,7 +204,7 @@ def _imported(module: str) -> Any:
         ) from None
 
 
-def _refuse_other(found: Any, name: str, what: str) -> None:
-    names = [each.name for each in found]
+def _refuse_other(tensors: Any, name: str, what: str) -> None:
+    names = [tensor.name for tensor in tensors]
     if names != [name]:
         raise ValueError(f"{what}s {', '.join(names)} where {NAME} says {name}")

@@ -11,7 +11,7 @@ from core.documents.yaml_document import KeyPath
 from core.ground.addresses import is_host_name
 from core.inventory.nodes import Node
 from core.inventory.schema_keys import is_misspelt
-from core.inventory.sources import Parts, Sources
+from core.inventory.sources import ReadableSections, Sources
 
 _WRITE_ADDRESS = "write the IPv4 address at which the other nodes reach this one"
 
@@ -47,38 +47,38 @@ def interface_addresses() -> dict[str, tuple[str, ...]]:
     """
     import netifaces  # a C extension that most inventories never need
 
-    found: dict[str, tuple[str, ...]] = {}
+    addresses: dict[str, tuple[str, ...]] = {}
     for name in netifaces.interfaces():
         try:
             entries = netifaces.ifaddresses(name).get(netifaces.AF_INET, [])
         except ValueError:  # the interface went away between the two calls
             continue
-        found[name] = tuple(str(entry["addr"]) for entry in entries if "addr" in entry)
-    return found
+        addresses[name] = tuple(str(entry["addr"]) for entry in entries if "addr" in entry)
+    return addresses
 
 
 def announce(
-    parts: Parts, sources: Sources, machine: Machine | None
+    sections: ReadableSections, sources: Sources, machine: Machine | None
 ) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Announced IPv4 address by node name, and the problems of addresses and interfaces.
 
     Without a machine, host names are taken as they are and nodes that only name an interface are
     left out.
     """
-    announcer = _Announcer(parts, sources, machine)
+    announcer = _Announcer(sections, sources, machine)
     hosts: dict[str, str] = {}
-    taken: dict[str, str] = {}
+    node_by_host: dict[str, str] = {}
     places: list[tuple[Node, str, KeyPath]] = []
-    for index, node in parts.nodes:
+    for index, node in sections.nodes:
         host, path = announcer.host_of(index, node)
         if host is None:
             continue
-        if host in taken:
-            what = f"the same address as {taken[host]}" + (
+        if host in node_by_host:
+            what = f"the same address as {node_by_host[host]}" + (
                 "" if host == node.address else f", {host}"
             )
             announcer.problem(path, what, "give each node an address of its own")
-        taken.setdefault(host, node.name)
+        node_by_host.setdefault(host, node.name)
         hosts.setdefault(node.name, host)
         places.append((node, host, path))
     any_elsewhere = any(not _is_loopback(host) for _, host, _ in places)
@@ -89,8 +89,10 @@ def announce(
 
 
 class _Announcer:
-    def __init__(self, parts: Parts, sources: Sources, machine: Machine | None) -> None:
-        self.parts = parts
+    def __init__(
+        self, sections: ReadableSections, sources: Sources, machine: Machine | None
+    ) -> None:
+        self.sections = sections
         self.sources = sources
         self.machine = machine
         self.problems: list[InventoryProblem] = []
@@ -125,7 +127,7 @@ class _Announcer:
     def _interface(self, node: Node, path: KeyPath) -> tuple[str | None, KeyPath]:
         if node.interface is not None:
             return node.interface, (*path, "interface")
-        return self.parts.interface, ("interface",)
+        return self.sections.interface, ("interface",)
 
     def _resolved(self, address: str, path: KeyPath) -> str | None:
         if is_address(address):
@@ -138,7 +140,7 @@ class _Announcer:
             )
         elif not is_host_name(address):
             self.problem(path, "neither an IPv4 address nor a host name", _WRITE_ADDRESS)
-        elif self.machine is None or not (self.parts.local or self.machine.resolves_nodes):
+        elif self.machine is None or not (self.sections.local or self.machine.resolves_nodes):
             return address
         else:
             resolved = self.machine.resolve(address)
@@ -157,10 +159,10 @@ class _Announcer:
     def _of_interface(self, name: str, path: KeyPath) -> str | None:
         if self.machine is None:
             return None
-        found = self.interfaces.get(name)
-        if found:
-            return found[0]
-        if found is None:
+        addresses = self.interfaces.get(name)
+        if addresses:
+            return addresses[0]
+        if addresses is None:
             self.problem(
                 path, "this machine has no such interface", f"choose one of {self._choices()}"
             )
@@ -171,7 +173,9 @@ class _Announcer:
 
     def _choices(self) -> str:
         usable = [
-            f"{name} ({found[0]})" for name, found in sorted(self.interfaces.items()) if found
+            f"{name} ({addresses[0]})"
+            for name, addresses in sorted(self.interfaces.items())
+            if addresses
         ]
         return ", ".join(usable) or "none: no interface of this machine has an address"
 
@@ -181,16 +185,16 @@ class _Announcer:
             address = IPv4Address(host)
         except AddressValueError:  # an unresolved host name
             return
-        many = self.parts.node_count > 1 and (any_elsewhere or not self.parts.local)
+        many = self.sections.node_count > 1 and (any_elsewhere or not self.sections.local)
         if address.is_loopback and many:
             what = (
-                f"a loopback address in an inventory of {self.parts.node_count} nodes: each node"
+                f"a loopback address in an inventory of {self.sections.node_count} nodes: each node"
                 " would mean itself"
             )
             self.problem(path, what, _WRITE_ADDRESS)
         elif address.is_multicast or address.is_reserved or address.packed[0] == 0:
             self.problem(path, "not the address of one machine", _WRITE_ADDRESS)
-        elif address.is_global and not self.parts.allow_public:
+        elif address.is_global and not self.sections.allow_public:
             what = "a public address, and TensorFlow's port runs any graph that anyone sends it"
             self.problem(
                 path, what, "use a private address, or set `allow_public: true` behind a firewall"
@@ -200,14 +204,14 @@ class _Announcer:
         """A node that is the machine reading the inventory must have the address it announces."""
         if self.machine is None:
             return
-        local = self.parts.local
+        local = self.sections.local
         name, where = self._interface(node, path[:2])
         if not is_address(host):  # a name, which is not resolved here
             return
         if node.address is not None and name is not None and (local or self._is_here(node, host)):
-            own = self.interfaces.get(name, ())
-            if host not in own:
-                has = ", ".join(own) or "no IPv4 address"
+            addresses = self.interfaces.get(name, ())
+            if host not in addresses:
+                has = ", ".join(addresses) or "no IPv4 address"
                 what = f"on this machine {name} has {has}, but {node.name} announces {host}"
                 self.problem(
                     where, what, f"correct the address, or choose one of {self._choices()}"
@@ -219,7 +223,7 @@ class _Announcer:
             self.problem(path, what, f"choose one of {self._choices()}, or write `connection: ssh`")
 
     def _is_own(self, host: str) -> bool:
-        return any(host in found for found in self.interfaces.values())
+        return any(host in addresses for addresses in self.interfaces.values())
 
     def _is_here(self, node: Node, host: str) -> bool:
         assert self.machine is not None

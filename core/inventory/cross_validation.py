@@ -23,7 +23,7 @@ def _folds(value: object) -> object:
 
 
 def _seeds(value: object) -> object:
-    """How many, from 0 on, or which."""
+    """Return the seeds: so many from 0 on, or those listed."""
     if type(value) is int and 1 <= value <= MOST_SEEDS:
         return tuple(range(value))
     if not are_distinct(value, 0, LARGEST_SEED) or len(value) > MOST_SEEDS:

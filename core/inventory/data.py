@@ -96,6 +96,5 @@ class DataSettings(Section):
     )
 
     def options(self) -> dict[str, Any]:
-        """What readers know besides windows, by name, as JSON has it."""
-        found: dict[str, Any] = self.model_dump(mode="json", exclude=BESIDE)
-        return found
+        """Return what readers know besides windows, by name, as JSON has it."""
+        return self.model_dump(mode="json", exclude=BESIDE)

@@ -35,15 +35,15 @@ def explain(error: ValidationError, sources: Sources) -> list[InventoryProblem]:
     The first `LISTED_PROBLEMS` in the file have a remedy.
     """
     details = error.errors(include_url=False, include_input=False)
-    found = [detail for detail in details if not _is_consequence(detail, sources)]
-    found.sort(key=lambda detail: sources.origin(plain_path(detail["loc"]))[0] or 0)
-    shown = found[:LISTED_PROBLEMS]
-    counted = found[LISTED_PROBLEMS:]
+    causes = [detail for detail in details if not _is_consequence(detail, sources)]
+    causes.sort(key=lambda detail: sources.origin(plain_path(detail["loc"]))[0] or 0)
+    first_causes = causes[:LISTED_PROBLEMS]
+    further_causes = causes[LISTED_PROBLEMS:]
     rest = (
         sources.problem(plain_path(detail["loc"]), detail["msg"], "see docs/inventory.md")
-        for detail in counted
+        for detail in further_causes
     )
-    return [*(_explain(detail, sources) for detail in shown), *rest]
+    return [*(_explain(detail, sources) for detail in first_causes), *rest]
 
 
 def _is_consequence(detail: ErrorDetails, sources: Sources) -> bool:

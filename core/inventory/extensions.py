@@ -35,7 +35,7 @@ class ModeFacts:
     costs: ClassVar[str]
     """Cell of the documentation's table: what the mode costs."""
     parameters: ClassVar[Literal["servers", "workers", "coordinator"]]
-    """Where the parameters are. A mode with all of them in the coordinator needs no roles."""
+    """Place of the parameters. A mode with all of them in the coordinator needs no roles."""
     in_steps: ClassVar[bool]
     """True: an update is a step, the same sum of slots on any workers. False: it is one
     worker's push."""

@@ -24,7 +24,7 @@ from core.inventory.explanations import explain
 from core.inventory.nodes import Node
 from core.inventory.overrides import apply
 from core.inventory.schema import Inventory, InventoryFile
-from core.inventory.sources import Sources, readable_parts
+from core.inventory.sources import Sources, readable_sections
 from core.inventory.transport import inner, tunnel_problems
 
 MAXIMUM_BYTES = 128 * 1024
@@ -85,8 +85,8 @@ def loads(
     except ValidationError as error:
         problems += explain(error, sources)
     links: Mapping[str, str]
-    links, found = check(readable_parts(sources), sources, machine)
-    problems += found
+    links, inconsistencies = check(readable_sections(sources), sources, machine)
+    problems += inconsistencies
     if description is not None and description.transport == "wireguard":
         problems += tunnel_problems(description.wireguard, links, sources)
     if problems or description is None:
@@ -116,8 +116,8 @@ def located(inventory: Inventory, machine: Machine) -> Inventory:
 
     # An unknown name takes seconds.
     with ThreadPoolExecutor(max_workers=16) as pool:
-        found = pool.map(address, inventory.nodes)
-    links = {node.name: link for node, link in zip(inventory.nodes, found, strict=True)}
+        addresses = pool.map(address, inventory.nodes)
+    links = {node.name: link for node, link in zip(inventory.nodes, addresses, strict=True)}
     return _inventory(inventory, inventory.path, links)
 
 
@@ -128,9 +128,10 @@ def addressed(
     present: Mapping[str, str] | None = None,
 ) -> Inventory:
     """Return the inventory whose nodes announce these addresses."""
-    made = _inventory(inventory, inventory.path, links)
-    kept = dict(inventory.present if present is None else present)
-    return made.model_copy(update={"present": kept, "unproven": frozenset(unproven)})
+    renewed = dict(inventory.present if present is None else present)
+    return _inventory(inventory, inventory.path, links).model_copy(
+        update={"present": renewed, "unproven": frozenset(unproven)}
+    )
 
 
 def _inventory(description: InventoryFile, path: Path, links: Mapping[str, str]) -> Inventory:

@@ -124,8 +124,7 @@ class Node(Section):
 
 
 PROGRAM_PORTS = 32
-"""How many ports of a node are for programs that run on the workers' nodes: the lead's, and two a
-worker."""
+"""Ports of a node for programs that run on the workers' nodes: the lead's, and two a worker."""
 
 
 class Ports(Section):
@@ -168,7 +167,7 @@ class Page(Section):
 
 
 Place = tuple[int, int]
-"""Where a task is written: index of the node, index of the role among the node's."""
+"""Place of a task in the file: index of the node, index of the role among the node's."""
 
 
 def placed(
@@ -179,7 +178,7 @@ def placed(
     `nodes` carry their index in the file. A node without a host is addressed by its name.
     """
     nodes = list(nodes)
-    found: list[tuple[Task, Place]] = []
+    placements: list[tuple[Task, Place]] = []
     for role in ROLE_NAMES:
         places = [
             (node, entry, (position, place))
@@ -195,5 +194,7 @@ def placed(
             else:
                 page_port = None
             host = hosts.get(node.name, node.name)
-            found.append((Task(role, index, node.name, host, port, metrics_port, page_port), where))
-    return found
+            placements.append(
+                (Task(role, index, node.name, host, port, metrics_port, page_port), where)
+            )
+    return placements

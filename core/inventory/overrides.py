@@ -19,13 +19,13 @@ _REMEDY = "write it like jobs.train.epochs=3 or nodes.rpi03.address=192.168.1.18
 class _Override:
     argument: str
     key: str
-    parts: tuple[str, ...]
+    path_segments: tuple[str, ...]
     value: Any
 
     @property
     def names_a_variant(self) -> bool:
         """Whether it says which model, optimizer or schedule, rather than one of its knobs."""
-        match self.parts:
+        match self.path_segments:
             case ("jobs", "train", section, "name"):
                 return section in SECTION_NAMES
         return False
@@ -52,14 +52,15 @@ def apply(arguments: Sequence[str], sources: Sources) -> list[InventoryProblem]:
 
     for argument in arguments:
         key, equals, text = argument.partition("=")
-        parts = tuple(part.strip() for part in key.split("."))
+        path_segments = tuple(part.strip() for part in key.split("."))
         document = parse(text, sources.file)
-        if not equals or not all(parts) or not key.isprintable() or len(parts) > MAXIMUM_DEPTH:
+        is_path = all(path_segments) and len(path_segments) <= MAXIMUM_DEPTH
+        if not equals or not is_path or not key.isprintable():
             refuse(argument, "", "expected KEY=VALUE", _REMEDY)
         elif document.problems:
             refuse(argument, key, document.problems[0].problem, "put the value in quotes")
         else:
-            overrides.append(_Override(argument, key, parts, document.value))
+            overrides.append(_Override(argument, key, path_segments, document.value))
     for override in sorted(overrides, key=lambda override: not override.names_a_variant):
         try:
             path = _place(override, sources)
@@ -75,7 +76,7 @@ def apply(arguments: Sequence[str], sources: Sources) -> list[InventoryProblem]:
 def _place(override: _Override, sources: Sources) -> KeyPath:
     """The path the override means, with nodes named instead of counted."""
     path: KeyPath = ()
-    for part in override.parts:
+    for part in override.path_segments:
         holder = sources.at(path)
         if isinstance(holder, tuple):
             path = (*path, _position(part, holder, sources.key(path)))
@@ -95,10 +96,10 @@ def _position(part: str, items: tuple[Any, ...], where: str) -> int:
         return names.index(part)
     if part.isascii() and part.isdigit() and len(part) < 6 and int(part) < len(items):
         return int(part)
-    words = [name for name in names if isinstance(name, str)]
-    if words:
-        choices = ", ".join(words)
+    string_names = [name for name in names if isinstance(name, str)]
+    if string_names:
+        choices = ", ".join(string_names)
     else:
         choices = f"0 to {len(items) - 1}"
-    remedy = suggestion(part, words) or f"choose one of {choices}"
+    remedy = suggestion(part, string_names) or f"choose one of {choices}"
     raise _OverrideError(f"nothing is called {part!r} in {where}", remedy)

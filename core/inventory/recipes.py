@@ -40,23 +40,23 @@ SECTION_NAMES: Mapping[str, str] = {
 """Sections that their key `name` distinguishes, with the default name of each."""
 
 
-def completed(given: Mapping[Any, Any]) -> dict[Any, Any]:
+def completed(settings: Mapping[Any, Any]) -> dict[Any, Any]:
     """The keys of `jobs.train` as given, with those of the recipe where they are missing.
 
     Within `model`, `optimizer` and `schedule` the recipe's values only go with the recipe's own
     choice of `name`; within `data` they stand beside the given ones. Wrong values stay as they are:
     the schema reports them.
     """
-    chosen = given.get("recipe", "shipped")
+    chosen = settings.get("recipe", "shipped")
     if isinstance(chosen, str):
         recipe = RECIPES.get(chosen, {})
     else:
         recipe = {}
-    if chosen == "unseen" and given.get("app") is not None:
+    if chosen == "unseen" and settings.get("app") is not None:
         recipe = {key: value for key, value in recipe.items() if key not in OF_THE_NETWORK}
-    merged = {**recipe, **given}
-    if "data" in recipe and isinstance(given.get("data"), Mapping):
-        merged["data"] = {**recipe["data"], **given["data"]}
+    merged = {**recipe, **settings}
+    if "data" in recipe and isinstance(settings.get("data"), Mapping):
+        merged["data"] = {**recipe["data"], **settings["data"]}
     for key, default_name in SECTION_NAMES.items():
         preset = recipe.get(key, {"name": default_name})
         if merged.get(key) is None:
@@ -77,25 +77,25 @@ def apart_from_recipe(recipe: str, settings: Mapping[str, Any]) -> list[str]:
     `settings` are those of `jobs.train`, as JSON has them. An app's own model takes the place of
     the keys that are about a network.
     """
-    found = []
+    differences = []
     for key, preset in RECIPES[recipe].items():
         if settings.get("app") is not None and key in OF_THE_NETWORK:
             continue
-        own = settings.get(key)
-        parts = preset.items() if isinstance(preset, Mapping) else [("", preset)]
-        for part, value in parts:
-            if part and isinstance(own, Mapping):
-                has = own.get(part)
+        setting = settings.get(key)
+        presets = preset.items() if isinstance(preset, Mapping) else [("", preset)]
+        for part, value in presets:
+            if part and isinstance(setting, Mapping):
+                has = setting.get(part)
             else:
-                has = own
+                has = setting
             if has != value:
-                found.append(
+                differences.append(
                     f"{key}{f'.{part}' if part else ''} {_as_written(has)} instead of"
                     f" {_as_written(value)}"
                 )
                 if part == "name":  # the other keys belong to another choice
                     break
-    return found
+    return differences
 
 
 def _as_written(value: Any) -> str:

@@ -117,7 +117,7 @@ class Inventory(InventoryFile):
     links: Mapping[str, str]
     """Announced IPv4 address of each node: where SSH finds it, and the tunnel its other ends."""
     present: Mapping[str, str] = {}
-    """By node, what a host name in place of its address is in this run; SSH goes there."""
+    """Address of each node's host name in this run; SSH goes there."""
     unproven: frozenset[str] = frozenset()
     """Nodes whose pinned key has never answered at their address: no other node lets them in."""
 
@@ -164,14 +164,14 @@ class Inventory(InventoryFile):
 
     @property
     def shared_folder(self) -> str | None:
-        """Where every node finds what all share; None where nothing is mounted."""
+        """Folder where every node finds what all share; None where nothing is mounted."""
         if self.storage is None or self.one_host:
             return None
         return f"{self.storage.mount}/shared"
 
     @property
     def data_folder(self) -> str | None:
-        """Where the coordinator's node writes data sets for all, and they read them.
+        """Folder where the coordinator's node writes data sets for all.
 
         None where nothing is mounted.
         """
@@ -184,10 +184,10 @@ class Inventory(InventoryFile):
 
         A cluster on one host is one machine, `THIS_MACHINE`.
         """
-        found: dict[str, list[str]] = {}
+        roles: dict[str, list[str]] = {}
         for task in self._tasks:
-            found.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
-        return found
+            roles.setdefault(THIS_MACHINE if self.one_host else task.node, []).append(task.role)
+        return roles
 
     def workers_beside(self, task: Task) -> tuple[Task, ...]:
         """The workers on the machine of this task, which share its devices."""

@@ -72,11 +72,11 @@ def _follow(location: tuple[str | int, ...]) -> tuple[list[type[Section]], tuple
                 fields = branches[0].model_fields
             else:
                 fields = {}
-            found = next(
+            matching_field = next(
                 (field for name, field in fields.items() if key_of(name, field) == part), None
             )
-            if found is not None:
-                branches = sections_in(found.annotation)
+            if matching_field is not None:
+                branches = sections_in(matching_field.annotation)
             else:
                 branches = []
     return branches, tuple(path)
@@ -98,50 +98,55 @@ def everywhere(
     section: type[Section] = InventoryFile, path: str = ""
 ) -> tuple[tuple[str, str], ...]:
     """Every key of the schema with the words for the section it belongs to."""
-    found: list[tuple[str, str]] = []
+    places: list[tuple[str, str]] = []
     for name, field in section.model_fields.items():
         key = key_of(name, field)
-        found.append((key, path or "the top level"))
+        places.append((key, path or "the top level"))
         inner = sections_in(field.annotation)
         for branch in inner:
             if path:
-                words = f"{path}.{key}"
+                inner_path = f"{path}.{key}"
             else:
-                words = key
-            found += everywhere(
-                branch, f"{words} with `name: {branch_name(branch)}`" if len(inner) > 1 else words
+                inner_path = key
+            places += everywhere(
+                branch,
+                f"{inner_path} with `name: {branch_name(branch)}`"
+                if len(inner) > 1
+                else inner_path,
             )
-    return tuple(found)
+    return tuple(places)
 
 
-def is_misspelt(key: str, given: object, section: type[Section]) -> bool:
+def is_misspelt(key: str, document: object, section: type[Section]) -> bool:
     """Return whether a missing key was given under a misspelling.
 
     The misspelling is then the one problem to report.
     """
-    known = keys_of(section)
-    if isinstance(given, dict):
-        names: Iterable[str] = given
+    keys = keys_of(section)
+    if isinstance(document, dict):
+        names: Iterable[str] = document
     else:
         names = ()
-    unknown = (other for other in names if other not in known)
+    unknown = (other for other in names if other not in keys)
     looked_at = islice(unknown, LOOKED_UP)
-    return any(get_close_matches(other, known, n=1) == [key] for other in looked_at)
+    return any(get_close_matches(other, keys, n=1) == [key] for other in looked_at)
 
 
 def advice(key: str, section: type[Section] | None) -> str:
     """The remedy for an unknown key: the nearest known one, or the section it belongs to."""
     if section is None:
-        known = []
+        keys = []
     else:
-        known = keys_of(section)
+        keys = keys_of(section)
     if key in gone.KEYS:
         return gone.KEYS[key]
-    if near := suggestion(key, known):
+    if near := suggestion(key, keys):
         return near
-    elsewhere = sorted({words for other, words in everywhere() if other == key and key != "name"})
+    elsewhere = sorted(
+        {location for other, location in everywhere() if other == key and key != "name"}
+    )
     if elsewhere:
         return f"it belongs to {' or '.join(elsewhere)}"
-    if known:
-        return f"the keys here are {', '.join(known)}"
+    if keys:
+        return f"the keys here are {', '.join(keys)}"
     return "there are no keys here: remove it"

@@ -74,28 +74,31 @@ def auto_slots(mode: str, batch_size: int, workers: int, cores: Sequence[int]) -
     smaller of two that are equally frequent. Workers that share a batch get a power of two, which
     deals out evenly, at least one for each.
     """
-    asked = Counter(cores)
-    own = min(asked, key=lambda count: (-asked[count], count), default=USUAL_CORES)
-    if asked:
-        said = f"{asked[own]} of {workers}"
+    workers_by_cores = Counter(cores)
+    core_count = min(
+        workers_by_cores, key=lambda count: (-workers_by_cores[count], count), default=USUAL_CORES
+    )
+    if workers_by_cores:
+        reporting_workers = f"{workers_by_cores[core_count]} of {workers}"
     else:
-        said = "none"
+        reporting_workers = "none"
     enough = min(MOST_SLOTS, max(1, batch_size // FEWEST_WINDOWS))
     facts = MODES[mode]
     if not facts.shares_batches():
-        number = min(own, enough)
-        if number < own:
+        number = min(core_count, enough)
+        if number < core_count:
             return BatchSlots(
-                number, f"{FEWEST_WINDOWS} windows each of a batch of {batch_size}, for {own} cores"
+                number,
+                f"{FEWEST_WINDOWS} windows each of a batch of {batch_size}, for {core_count} cores",
             )
         if facts.needs_roles():
-            what = f"one a core: {said} workers have {own} each"
+            what = f"one a core: {reporting_workers} workers have {core_count} each"
         else:
             what = "the cores of this machine"
-        if not asked:
+        if not workers_by_cores:
             what = f"no worker said how many cores it has: {USUAL_CORES} are usual"
         return BatchSlots(number, what)
-    total = sum(cores) + own * (workers - len(cores))
+    total = sum(cores) + core_count * (workers - len(cores))
     a_core = _power_below(min(total, enough))
     a_worker = min(1 << (workers - 1).bit_length(), _power_below(min(MOST_SLOTS, batch_size)))
     if a_worker >= a_core:
@@ -130,7 +133,7 @@ def without_part(mode: str, number: int, workers: int) -> str:
 def on_devices(
     mode: str, kind: str, devices: int, batch_size: int, on_processors: BatchSlots
 ) -> BatchSlots:
-    """What `auto` is where `devices` devices of a `kind` share each batch, or compute one each.
+    """Return what `auto` is where `devices` of a `kind` share each batch, or compute one each.
 
     A GPU or TPU computes a whole batch, or its share of one, at once; `on_processors` is the number
     for processors.

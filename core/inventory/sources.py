@@ -21,7 +21,7 @@ class Sources:
     """The file's values with overrides applied, and the origin of each."""
 
     ABSENT: Final = object()
-    """What `at` returns where no value was given."""
+    """Answer of `at` where no value was given."""
 
     def __init__(self, file: str, value: Any, lines: dict[KeyPath, int]) -> None:
         self.file = file
@@ -52,7 +52,9 @@ class Sources:
         """Put a value where an override says, making the sections on the way."""
         self.value = _replaced(self.value, path, value)
         for origins in (self._lines, self._overrides):
-            for stale in [known for known in origins if known[: len(path)] == path]:
+            for stale in [
+                origin_path for origin_path in origins if origin_path[: len(path)] == path
+            ]:
                 del origins[stale]
         self._overrides[path] = override
 
@@ -74,12 +76,12 @@ class Sources:
 
         `nodes.rpi03.address`, or `nodes.2.address` where the node has no name.
         """
-        parts = [str(part) for part in path]
+        segments = [str(part) for part in path]
         if len(path) > 1 and path[0] == "nodes":
             name = self.at((*path[:2], "name"))
             if isinstance(name, str) and name:
-                parts[1] = name
-        return ".".join(parts)
+                segments[1] = name
+        return ".".join(segments)
 
     def problem(self, path: KeyPath, problem: str, remedy: str) -> InventoryProblem:
         """Return a problem with the value at `path`.
@@ -121,8 +123,8 @@ unreadable."""
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The readable parts.
+class ReadableSections:
+    """The readable sections.
 
     Nodes carry their index in the file; `complete` is False when a role may be missing.
     """
@@ -140,8 +142,8 @@ class Parts:
     complete: bool
 
 
-def readable_parts(sources: Sources) -> Parts:
-    """Read each part on its own. Problems are not reported here: the schema names them."""
+def readable_sections(sources: Sources) -> ReadableSections:
+    """Read each section on its own. Problems are not reported here: the schema names them."""
     top = sources.value
     written = top.get("nodes")
     if isinstance(written, tuple):
@@ -162,7 +164,7 @@ def readable_parts(sources: Sources) -> Parts:
     if top.get("storage") is not None:
         storage = _readable(Storage, top["storage"], ("storage",))[0]
     interface = top.get("interface")
-    return Parts(
+    return ReadableSections(
         nodes=tuple((index, node) for index, (node, _) in enumerate(read) if node is not None),
         node_count=len(items),
         storage=storage,
@@ -201,7 +203,7 @@ def _without(value: Any, paths: Collection[tuple[str | int, ...]]) -> Any:
     for path in filter(None, paths):
         below.setdefault(path[0], []).append(path[1:])
 
-    def kept(key: Any, item: Any) -> list[Any]:
+    def pruned(key: Any, item: Any) -> list[Any]:
         rest = below.get(key)
         if rest is None:
             return [item]
@@ -210,5 +212,7 @@ def _without(value: Any, paths: Collection[tuple[str | int, ...]]) -> Any:
         return [_without(item, rest)]
 
     if isinstance(value, dict):
-        return {key: one for key, item in value.items() for one in kept(key, item)}
-    return tuple(one for position, item in enumerate(value) for one in kept(position, item))
+        return {key: remainder for key, item in value.items() for remainder in pruned(key, item)}
+    return tuple(
+        remainder for position, item in enumerate(value) for remainder in pruned(position, item)
+    )

@@ -69,10 +69,10 @@ def local_inventory(
     Raises UsageError when there is no worker or no parameter server, or more than this machine
     could ever run.
     """
-    for count, words in ((workers, "workers"), (ps, "parameter servers")):
+    for count, plural in ((workers, "workers"), (ps, "parameter servers")):
         if not 1 <= count <= 64:
             raise UsageError(
-                f"{count} {words}: one machine simulates 1 to 64 - choose another number"
+                f"{count} {plural}: one machine simulates 1 to 64 - choose another number"
             )
     roles = ["ps"] * ps + ["worker"] * workers + ["coordinator"]
     ports = draw_ports(2 * len(roles) + 1)
@@ -121,15 +121,15 @@ def expand_hosts(hosts: str) -> tuple[str, ...]:
 
     Raises UsageError when one is neither or comes twice.
     """
-    found: list[str] = []
+    expanded_hosts: list[str] = []
     for part in hosts.split(","):
-        found += _expand(part.strip())
-        if len(found) > MAXIMUM_NODES:
+        expanded_hosts += _expand(part.strip())
+        if len(expanded_hosts) > MAXIMUM_NODES:
             raise UsageError(f"--hosts {hosts!r}: more than {MAXIMUM_NODES} hosts - {_REMEDY}")
-    twice = sorted({host for host in found if found.count(host) > 1})
+    twice = sorted({host for host in expanded_hosts if expanded_hosts.count(host) > 1})
     if twice:
         raise UsageError(f"--hosts {hosts!r}: {', '.join(twice)} given twice - name each host once")
-    return tuple(found)
+    return tuple(expanded_hosts)
 
 
 def _expand(part: str) -> list[str]:

@@ -45,7 +45,7 @@ from core.inventory.training_sections import (
 def _one_of(registry: Registry[Any]) -> Any:
     """The union of the options of all extensions of a kind; the key `name` says which."""
     return Annotated[
-        Union[tuple(found.Options for found in registry.values())],  # noqa: UP007
+        Union[tuple(extension.Options for extension in registry.values())],  # noqa: UP007
         Field(discriminator="name"),
     ]
 
@@ -178,15 +178,15 @@ class _Keys(Section):
 
     @field_validator("device")
     @classmethod
-    def _is_of_use(cls, device: DeviceSettings, known: ValidationInfo) -> DeviceSettings:
-        mode = known.data.get("mode")
+    def _is_of_use(cls, device: DeviceSettings, info: ValidationInfo) -> DeviceSettings:
+        mode = info.data.get("mode")
         if (
             device.kind == "cpu"
             and device.ids is not None
             and mode is not None
             and not MODES[mode].spans_devices()
         ):
-            several = either(name for name, found in MODES.items() if found.spans_devices())
+            several = either(name for name, facts in MODES.items() if facts.spans_devices())
             raise invalid(
                 f"ids number the devices of a GPU or TPU node, and {mode} computes on processors as"
                 " they are",
@@ -196,11 +196,11 @@ class _Keys(Section):
 
     @field_validator("codec")
     @classmethod
-    def _goes_with_the_mode(cls, codec: Choice, known: ValidationInfo) -> Choice:
-        mode = known.data.get("mode")
+    def _goes_with_the_mode(cls, codec: Choice, info: ValidationInfo) -> Choice:
+        mode = info.data.get("mode")
         if mode is not None and CODECS[codec.name].keeps_back and MODES[mode].in_steps:
-            whole = either(name for name, found in CODECS.items() if not found.keeps_back)
-            pushes = either(name for name, found in MODES.items() if not found.in_steps)
+            whole = either(name for name, facts in CODECS.items() if not facts.keeps_back)
+            pushes = either(name for name, facts in MODES.items() if not facts.in_steps)
             raise invalid(
                 f"{codec.name} keeps on each worker what it did not send, so that the result of"
                 f" {mode} would depend on who computed what",
@@ -211,9 +211,9 @@ class _Keys(Section):
     @field_validator("early_stopping")
     @classmethod
     def _has_a_validation(
-        cls, stopping: EarlyStopping | None, known: ValidationInfo
+        cls, stopping: EarlyStopping | None, info: ValidationInfo
     ) -> EarlyStopping | None:
-        if stopping is not None and known.data.get("validation_subjects") == 0:
+        if stopping is not None and info.data.get("validation_subjects") == 0:
             raise invalid(
                 "it goes by the validation, and validation_subjects is 0, which holds out nothing",
                 "hold out subjects, e.g. validation_subjects: 3, or set it to null",
@@ -223,12 +223,12 @@ class _Keys(Section):
     @field_validator("averaging")
     @classmethod
     def _has_no_choice(
-        cls, averaging: AveragingSettings | None, known: ValidationInfo
+        cls, averaging: AveragingSettings | None, info: ValidationInfo
     ) -> AveragingSettings | None:
         if (
             averaging is not None
-            and known.data.get("validation_subjects") != 0
-            and not known.data.get("refit")
+            and info.data.get("validation_subjects") != 0
+            and not info.data.get("refit")
         ):
             raise invalid(
                 "it averages the last epochs, and validation_subjects holds out people to choose"
@@ -239,8 +239,8 @@ class _Keys(Section):
 
     @field_validator("slots")
     @classmethod
-    def _fits_the_batch(cls, count: int | Auto, known: ValidationInfo) -> int | Auto:
-        batch_size = known.data.get("batch_size", MOST_SLOTS)
+    def _fits_the_batch(cls, count: int | Auto, info: ValidationInfo) -> int | Auto:
+        batch_size = info.data.get("batch_size", MOST_SLOTS)
         if isinstance(count, int) and count > batch_size:
             problem = f"a batch of {batch_size} windows cannot be cut into {count} slots"
             raise invalid(problem, f"set it to at most {batch_size}")

@@ -12,15 +12,15 @@ from core.inventory.sources import Sources
 def inner(links: Mapping[str, str], subnet: str) -> dict[str, str]:
     """Return each node's address in the tunnel; a name without an address stays as it is."""
     network = IPv4Network(subnet)
-    own = int(network.hostmask)
-    found = {}
+    host_mask = int(network.hostmask)
+    addresses = {}
     for name, link in links.items():
         if is_address(link):
-            address = int(network.network_address) | (int(IPv4Address(link)) & own)
-            found[name] = str(IPv4Address(address))
+            address = int(network.network_address) | (int(IPv4Address(link)) & host_mask)
+            addresses[name] = str(IPv4Address(address))
         else:
-            found[name] = link
-    return found
+            addresses[name] = link
+    return addresses
 
 
 def tunnel_problems(
@@ -36,11 +36,11 @@ def tunnel_problems(
     if outside:
         what = f"{settings.subnet} holds {links[outside[0]]}, which {outside[0]} announces"
         yield sources.problem(where, what, "choose a network that nothing here uses")
-    taken: dict[str, str] = {}
+    name_by_address: dict[str, str] = {}
     addresses = inner(links, settings.subnet)
     for name in within:
         address = addresses[name]
-        other = taken.setdefault(address, name)
+        other = name_by_address.setdefault(address, name)
         if other != name:
             what = f"{other} and {name} would both be {address} in {settings.subnet}"
             yield sources.problem(where, what, "choose a larger network, e.g. 10.0.0.0/8")

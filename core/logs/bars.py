@@ -43,13 +43,13 @@ def bar(*, quiet: bool = False) -> Iterator[Report]:
         TaskProgressColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Screen(stderr=True)) as shown:
+    with Progress(*columns, console=Screen(stderr=True)) as progress:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = shown.add_task(stage, total=total or None)
-            shown.update(tasks[stage], completed=done, total=total or None)
+                tasks[stage] = progress.add_task(stage, total=total or None)
+            progress.update(tasks[stage], completed=done, total=total or None)
 
         yield report
 

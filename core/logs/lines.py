@@ -106,16 +106,18 @@ class TextLines(_Lines):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as text."""
-        who = self._speaker
-        if who.run:
-            run = f"run {who.run}"
+        speaker = self._speaker
+        if speaker.run:
+            run = f"run {speaker.run}"
         else:
             run = ""
         head = " ".join(
-            filter(None, (utc(record.created), record.levelname, who.role, who.address, run))
+            filter(
+                None, (utc(record.created), record.levelname, speaker.role, speaker.address, run)
+            )
         )
-        parts = [_message(record), _exception(self, record)]
-        first, *more = "\n".join(filter(None, parts)).splitlines() or [""]
+        texts = [_message(record), _exception(self, record)]
+        first, *more = "\n".join(filter(None, texts)).splitlines() or [""]
         return "\n".join(
             (f"{head}: {visible(first)}", *(f"{CONTINUED}{visible(line)}" for line in more))
         )
@@ -126,22 +128,22 @@ class JsonLines(_Lines):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as JSON."""
-        who = self._speaker
+        speaker = self._speaker
         message = _message(record)
         exception = _exception(self, record)
         longest = _LONGEST_TEXT_CHARACTERS
         while True:
-            shown = LogLine(
+            entry = LogLine(
                 record.created,
                 _cut(message, longest),
                 record.levelname.lower(),
-                who.role,
-                who.address,
-                who.run,
+                speaker.role,
+                speaker.address,
+                speaker.run,
                 record.name,
                 _cut(exception, longest),
             )
-            line = json.dumps(shown.to_json())
+            line = json.dumps(entry.to_json())
             if len(line) <= LONGEST_LINE_CHARACTERS or not longest:
                 return line
             longest //= 2
@@ -173,10 +175,10 @@ def _message(record: logging.LogRecord) -> str:
         )
 
 
-def _exception(made: logging.Formatter, record: logging.LogRecord) -> str:
+def _exception(log_formatter: logging.Formatter, record: logging.LogRecord) -> str:
     try:
         if record.exc_info:
-            return made.formatException(record.exc_info)
+            return log_formatter.formatException(record.exc_info)
         return ""
     except Exception as problem:
         return f"a traceback that cannot be shown: {type(problem).__name__}"
@@ -279,8 +281,8 @@ class LogLine:
 
     def to_json(self) -> dict[str, Any]:
         """The fields of docs/logs.md."""
-        known = {name: getattr(self, name) or None for name in _FIELDS}
-        fields = {"time": utc(self.seconds), **known, "message": self.message}
+        attributes = {name: getattr(self, name) or None for name in _FIELDS}
+        fields = {"time": utc(self.seconds), **attributes, "message": self.message}
         if self.exception:
             return {**fields, "exception": self.exception}
         return fields
@@ -291,12 +293,14 @@ def read_line(text: str) -> LogLine | None:
     if text.startswith("{"):
         return _from_json(text)
     try:
-        if found := _TEXT.match(text):
-            words = {name: value or "" for name, value in found.groupdict().items()}
-            return LogLine(epoch(words.pop("time")), **{**words, "level": words["level"].lower()})
-        if found := _FOREIGN.match(text):
-            whole = time.mktime(time.strptime(found["time"], "%Y-%m-%d %H:%M:%S"))
-            return LogLine(whole + float(f"0.{found['fraction']}"), found["message"])
+        if match := _TEXT.match(text):
+            groups = {name: value or "" for name, value in match.groupdict().items()}
+            return LogLine(
+                epoch(groups.pop("time")), **{**groups, "level": groups["level"].lower()}
+            )
+        if match := _FOREIGN.match(text):
+            whole = time.mktime(time.strptime(match["time"], "%Y-%m-%d %H:%M:%S"))
+            return LogLine(whole + float(f"0.{match['fraction']}"), match["message"])
     except (ValueError, OverflowError):  # the thirteenth month
         pass
     return None

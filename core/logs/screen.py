@@ -30,16 +30,16 @@ def coloured(text: str, style: str) -> Text:
     return Text(visible(text), style)
 
 
-def words(*parts: str | tuple[str, str]) -> Text:
+def words(*spans: str | tuple[str, str]) -> Text:
     """One line of parts, each plain or with a style: `words(("failed", "red"), " ", reason)`."""
-    made = Text()
-    for part in parts:
-        if isinstance(part, str):
-            text, style = (part, "")
+    line = Text()
+    for span in spans:
+        if isinstance(span, str):
+            text, style = (span, "")
         else:
-            text, style = part
-        made.append(one_line(text), style)
-    return made
+            text, style = span
+        line.append(one_line(text), style)
+    return line
 
 
 @contextmanager

@@ -19,14 +19,14 @@ class _Visible(dict[int, str | int]):
 
     def __missing__(self, code: int) -> str | int:
         character = chr(code)
-        kept = character.isprintable() or character in _KEPT or category(character) == "Zs"
-        if kept:
-            shown: str | int = code
+        is_plain = character.isprintable() or character in _KEPT or category(character) == "Zs"
+        if is_plain:
+            replacement: str | int = code
         else:
-            shown = character.encode("unicode_escape").decode()
+            replacement = character.encode("unicode_escape").decode()
         if len(self) < _LONGEST_CACHE:
-            self[code] = shown
-        return shown
+            self[code] = replacement
+        return replacement
 
 
 _TABLE = _Visible()
@@ -70,8 +70,8 @@ def say(line: object, *, error: bool = False, end: str = "\n") -> None:
     text = visible(str(line))
     encoding = getattr(stream, "encoding", None) or "utf-8"
     # A Latin-1 terminal gets escapes for what it cannot show; print would raise.
-    shown = text.encode(encoding, "backslashreplace").decode(encoding)
-    print(shown + end, file=stream, end="", flush=True)
+    encodable = text.encode(encoding, "backslashreplace").decode(encoding)
+    print(encodable + end, file=stream, end="", flush=True)
 
 
 def say_json(value: object) -> None:

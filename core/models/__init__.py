@@ -9,4 +9,4 @@ EXTENSIONS = {
     "spectral": "spectral:Spectral",
     "hybrid": "hybrid:Hybrid",
 }
-"""By `jobs.train.model.name`: module and class, in the order of the tables."""
+"""Module and class by `jobs.train.model.name`, in the order of the tables."""

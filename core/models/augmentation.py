@@ -48,16 +48,16 @@ class Augmentation:
 
         `standardization` is float32 (2, channels).
         """
-        own = tf.random.experimental.stateless_fold_in(seed, SITE, alg="philox")
+        site_seed = tf.random.experimental.stateless_fold_in(seed, SITE, alg="philox")
         if self.settings.rotation_degrees:
             windows = on_sensors(
                 self.problem,
                 windows,
                 standardization,
-                lambda given, moments: self._turned(given, moments, own),
+                lambda signals, moments: self._turned(signals, moments, site_seed),
             )
         if self.settings.time_warp:
-            return self._warped(windows, own)
+            return self._warped(windows, site_seed)
         return windows
 
     def _turned(self, standard: Any, standardization: Any, seed: Any) -> Any:
@@ -110,16 +110,16 @@ def on_sensors(
     axes = [first + axis for first in problem.sensors for axis in range(AXES)]
     if len(axes) == problem.channels:
         return turned(windows, standardization)
-    others = [place for place in range(problem.channels) if place not in axes]
+    other_channels = [place for place in range(problem.channels) if place not in axes]
     of_sensors = turned(tf.gather(windows, axes, axis=2), tf.gather(standardization, axes, axis=1))
-    both = tf.concat([of_sensors, tf.gather(windows, others, axis=2)], 2)
-    order = [*axes, *others]
+    both = tf.concat([of_sensors, tf.gather(windows, other_channels, axis=2)], 2)
+    order = [*axes, *other_channels]
     return tf.gather(both, [order.index(place) for place in range(problem.channels)], axis=2)
 
 
 def _drawn(seed: Any, site: int, shape: Any, normal: bool = False) -> Any:
     """Uniform from -1 to 1, or normal."""
-    own = tf.random.experimental.stateless_fold_in(seed, site, alg="philox")
+    site_seed = tf.random.experimental.stateless_fold_in(seed, site, alg="philox")
     if normal:
-        return tf.random.stateless_normal(shape, own, alg="philox")
-    return tf.random.stateless_uniform(shape, own, -1.0, 1.0, alg="philox")
+        return tf.random.stateless_normal(shape, site_seed, alg="philox")
+    return tf.random.stateless_uniform(shape, site_seed, -1.0, 1.0, alg="philox")

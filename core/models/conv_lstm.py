@@ -42,8 +42,8 @@ class ConvolutionalBody:
 
     def parameters(self) -> list[Parameter]:
         """List those of the convolutions, then of the layers, from the bottom up."""
-        parts: list[Parametrized] = [*self._convolutions, *self._layers]
-        return [parameter for part in parts for parameter in part.parameters()]
+        layers: list[Parametrized] = [*self._convolutions, *self._layers]
+        return [parameter for layer in layers for parameter in layer.parameters()]
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, width) from windows (batch, steps, channels)."""

@@ -40,8 +40,8 @@ def score_counts(targets: Any, probabilities: Any, counts: Any, classes: int) ->
     Targets (n,), probabilities (n, classes), counts (n,).
     """
     place = tf.raw_ops.Bucketize(input=probabilities, boundaries=_borders())
-    own = tf.one_hot(tf.cast(targets, tf.int32), classes, dtype=tf.int32)
-    rows = tf.range(classes)[None] * (2 * BINS) + own * BINS + place
+    one_hot = tf.one_hot(tf.cast(targets, tf.int32), classes, dtype=tf.int32)
+    rows = tf.range(classes)[None] * (2 * BINS) + one_hot * BINS + place
     weights = tf.cast(counts, tf.float64)[:, None] * tf.ones([1, classes], tf.float64)
     flat = tf.math.unsorted_segment_sum(
         tf.reshape(weights, [-1]), tf.reshape(rows, [-1]), classes * 2 * BINS
@@ -59,7 +59,7 @@ def _borders() -> list[float]:
     for _ in range(BINS.bit_length() - 2):
         ratio = sqrt(ratio)
     odds = accumulate([ratio] * (BINS - 1), mul, initial=1.0 / highest)
-    return [each / (1.0 + each) for each in odds][1:]
+    return [border_odds / (1.0 + border_odds) for border_odds in odds][1:]
 
 
 def curves_of(counts: Any) -> list[Curve | None]:
@@ -68,14 +68,15 @@ def curves_of(counts: Any) -> list[Curve | None]:
     A class without an example has None.
     """
     return [
-        _curve(others[::-1], own[::-1]) if own.sum() else None for others, own in np.asarray(counts)
+        _curve(negatives[::-1], positives[::-1]) if positives.sum() else None
+        for negatives, positives in np.asarray(counts)
     ]
 
 
-def _curve(others: Any, own: Any) -> Curve:
-    right = np.cumsum(own)
-    wrong = np.cumsum(others)
-    used = (own + others) > 0
+def _curve(negatives: Any, positives: Any) -> Curve:
+    right = np.cumsum(positives)
+    wrong = np.cumsum(negatives)
+    used = (positives + negatives) > 0
     recall = (right / right[-1])[used]
     precision = (right / np.maximum(right + wrong, 1.0))[used]
     added = np.diff(recall, prepend=0.0)

@@ -23,20 +23,23 @@ class InstanceNorm:
     """
 
     kind: str
-    given: Problem
+    window_problem: Problem
 
     @property
     def problem(self) -> Problem:
         """The problem of the layers behind it: `append` doubles the channels."""
         if self.kind != "append":
-            return self.given
-        return replace(self.given, input_shape=(self.given.window_steps, 2 * self.given.channels))
+            return self.window_problem
+        return replace(
+            self.window_problem,
+            input_shape=(self.window_problem.window_steps, 2 * self.window_problem.channels),
+        )
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, steps, channels of `problem`) from (batch, steps, channels)."""
         if self.kind == "none":
             return windows
-        own = ops.window_norm(windows, STILL * STILL)
+        normed = ops.window_norm(windows, STILL * STILL)
         if self.kind == "replace":
-            return own
-        return ops.concat([windows, own], 2)
+            return normed
+        return ops.concat([windows, normed], 2)

@@ -15,9 +15,9 @@ _COMPILED: ContextVar[bool] = ContextVar("compiled", default=False)
 
 
 @contextmanager
-def compiled_by_xla(wanted: bool = True) -> Iterator[None]:
-    """What is traced inside is for XLA, if `wanted`."""
-    before = _COMPILED.set(wanted)
+def compiled_by_xla(enabled: bool = True) -> Iterator[None]:
+    """Trace what is inside for XLA, if `enabled`."""
+    before = _COMPILED.set(enabled)
     try:
         yield
     finally:
@@ -34,7 +34,7 @@ _PORTABLE: ContextVar[bool] = ContextVar("portable", default=False)
 
 @contextmanager
 def portable_operations() -> Iterator[None]:
-    """What is traced inside has TensorFlow's own operations alone, for programs without ours."""
+    """Trace what is inside with TensorFlow's own operations, for programs without ours."""
     before = _PORTABLE.set(True)
     try:
         yield

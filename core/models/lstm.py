@@ -51,13 +51,15 @@ def looped_gradient_lstm(
     inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, Gradient]:
     """Compute as `block_lstm` does; the number of steps must be known when this is traced."""
-    found = block_forward(inputs, kernel, bias)
-    run = LstmRun(tf.concat([found.i, found.f, found.ci, found.o], -1), found.cs, found.h)
+    forward = block_forward(inputs, kernel, bias)
+    run = LstmRun(
+        tf.concat([forward.i, forward.f, forward.ci, forward.o], -1), forward.cs, forward.h
+    )
 
     def gradient(by_outputs: tf.Tensor) -> Operands:
         return looped_gradient(run, by_outputs, inputs, kernel)
 
-    return found.h, gradient
+    return forward.h, gradient
 
 
 def block_forward(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ from kernels.library import nodes, operations
 from kernels.writing import KernelOperations
 
 OWN_THREADS = 0
-"""As many threads as the process that computes has cores to itself."""
+"""One thread for each core that the process which computes has to itself."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class NativeNetwork:
     def answers(self, trained: Any, statistics: Any, windows: Any) -> Any:
         """Return the logits (n, classes) of windows (n, steps, channels), outside training."""
         classes = self.network.problem.classes
-        found = operations().pscluster_logits(
+        logits = operations().pscluster_logits(
             program=self._words,
             constants=self._constants,
             trained=trained,
@@ -155,4 +155,4 @@ class NativeNetwork:
             windows=windows,
             settings=[self._threads, classes],
         )
-        return tf.ensure_shape(found, [windows.shape[0], classes])
+        return tf.ensure_shape(logits, [windows.shape[0], classes])

@@ -40,8 +40,8 @@ class Draws:
 
     def uniform(self, shape: tuple[int, ...]) -> Values:
         """Uniform on [0, 1): the top 53 bits of each word, exactly."""
-        words = self._bits.random_raw(math.prod(shape))
-        return ((words >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
+        random_words = self._bits.random_raw(math.prod(shape))
+        return ((random_words >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
 
     def gaussian(self, shape: tuple[int, ...]) -> Values:
         """Draw with mean 0 and variance 1: twelve uniforms summed, minus six (Irwin-Hall).
@@ -181,7 +181,7 @@ class Network(ABC):
     layout: Layout
     problem: Problem
     objective: Objective
-    """What its answers are for: the loss and the figures."""
+    """Loss and figures of its answers."""
 
     knows_batch: ClassVar[bool] = False
     """Whether it is traced for the size of a slot where all have one size.
@@ -211,10 +211,10 @@ class Network(ABC):
 
     def unpack(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the named tensors in a flat vector (layout.size,), differentiable by that."""
-        parts = tf.split(flat, [slot.spec.size for slot in self.layout.slots])
+        pieces = tf.split(flat, [slot.spec.size for slot in self.layout.slots])
         return {
-            slot.spec.name: tf.reshape(part, slot.spec.shape)
-            for slot, part in zip(self.layout.slots, parts, strict=True)
+            slot.spec.name: tf.reshape(piece, slot.spec.shape)
+            for slot, piece in zip(self.layout.slots, pieces, strict=True)
         }
 
     @abstractmethod
@@ -242,11 +242,11 @@ class Network(ABC):
 class BuiltIn(Network, ModelFacts):
     """A network of this folder, made of parts; the job's section `model` configures it."""
 
-    def __init__(self, config: Choice, problem: Problem, parts: Sequence[Parametrized]) -> None:
+    def __init__(self, config: Choice, problem: Problem, layers: Sequence[Parametrized]) -> None:
         self.config = config
         self.problem = problem
         self.objective = Classification(problem.outputs)
-        parameters = [parameter for part in parts for parameter in part.parameters()]
+        parameters = [parameter for layer in layers for parameter in layer.parameters()]
         self.layout = Layout(parameters)
         self._initializers = {parameter.name: parameter.initial for parameter in parameters}
 

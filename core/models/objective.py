@@ -76,19 +76,19 @@ class Objective(ABC):
         """Count the right answers, a float32 scalar; 0 where none is right or wrong."""
 
     def sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
-        """What the figures are computed from, added up over a batch, but for each loss by itself.
+        """Add up over a batch what figures are computed from, but each loss by itself.
 
         `counts`, float32 (n,), is 1 for what counts.
         """
-        found = {
+        totals = {
             EXAMPLES: tf.reduce_sum(counts),
             LOSS: self.losses(targets, answers) * counts,
             **self._sums(targets, answers, counts),
         }
         for name, values in self._own(targets, answers).items():
-            each = over_positions(_of_examples(f"metrics: {name}", values, targets))
-            found[f"{OWN}{name}"] = tf.reduce_sum(each * counts)
-        return found
+            by_example = over_positions(_of_examples(f"metrics: {name}", values, targets))
+            totals[f"{OWN}{name}"] = tf.reduce_sum(by_example * counts)
+        return totals
 
     def classes_named(self, answers: Any) -> list[Any]:
         """Return the class that each example is taken for, in a list; empty without one each."""
@@ -112,18 +112,18 @@ class Objective(ABC):
         examples = float(sums[EXAMPLES])
         if examples == 0:
             raise ValueError("no window was evaluated")
-        own = {
+        app_metrics = {
             name.removeprefix(OWN): float(value) / examples
             for name, value in sums.items()
             if name.startswith(OWN)
         }
         # TensorFlow adds up in an order that differs by processor.
         loss = float(np.sum(sums[LOSS], dtype=np.float64))
-        return self._figures(sums, examples, loss / examples, own)
+        return self._figures(sums, examples, loss / examples, app_metrics)
 
     @abstractmethod
     def _figures(
-        self, sums: Values, examples: float, loss: float, own: dict[str, float]
+        self, sums: Values, examples: float, loss: float, app_metrics: dict[str, float]
     ) -> dict[str, Any]:
         """Return the figures of the task."""
 
@@ -149,7 +149,7 @@ class Objective(ABC):
         return []
 
     def no_confusion(self) -> NDArray[np.int64]:
-        """What `confusion` answers before the first example."""
+        """Return what `confusion` answers before the first example."""
         return np.zeros((0, 0), np.int64)
 
     @property
@@ -169,24 +169,24 @@ def _of_examples(what: str, values: Any, targets: Any) -> Any:
     """An app's values for the examples of `targets` as float32, (n,) or (n, ...)."""
     expected = f"{what}(): expected one value for each example, shape (batch,), got"
     try:
-        found = tf.cast(tf.convert_to_tensor(values), tf.float32)
+        tensor = tf.cast(tf.convert_to_tensor(values), tf.float32)
     except (ValueError, TypeError):
         raise UsageError(
             f"{expected} {type(values).__name__}: return a tensor of numbers"
         ) from None
-    if found.shape.rank is None:
+    if tensor.shape.rank is None:
         raise UsageError(
             f"{expected} a tensor whose shape is not known before it is computed: set it with"
             " tf.ensure_shape; tf.py_function, whose tensors have none, does not run on workers"
         )
-    if not found.shape.rank:
+    if not tensor.shape.rank:
         raise UsageError(
             f"{expected} one number for the whole batch: leave out the mean over the batch (in a"
             " Keras loss: reduction=None)"
         )
-    if not found.shape[:1].is_compatible_with(targets.shape[:1]):
+    if not tensor.shape[:1].is_compatible_with(targets.shape[:1]):
         raise UsageError(
-            f"{expected} {found.shape[0]} values for {targets.shape[0]} examples: keep the batch's"
+            f"{expected} {tensor.shape[0]} values for {targets.shape[0]} examples: keep the batch's"
             " axis"
         )
-    return found
+    return tensor

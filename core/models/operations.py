@@ -124,12 +124,12 @@ class Operations(ABC):
 
     @abstractmethod
     def reduce(
-        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+        self, operation: Reduction, inputs: Tensor, axis: int, *, keep_axis: bool = False
     ) -> Tensor:
-        """Reduce one axis, which stays with length 1 if `kept`."""
+        """Reduce one axis, which stays with length 1 if `keep_axis`."""
 
     @abstractmethod
-    def add_n(self, parts: Sequence[Tensor]) -> Tensor:
+    def add_n(self, tensors: Sequence[Tensor]) -> Tensor:
         """The sum of tensors of one shape."""
 
     @abstractmethod
@@ -141,8 +141,8 @@ class Operations(ABC):
         """Elements from `begin` up to `end` along an axis other than the batch."""
 
     @abstractmethod
-    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Put the parts side by side along an axis."""
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """Put the tensors side by side along an axis."""
 
     @abstractmethod
     def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:

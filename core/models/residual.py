@@ -42,8 +42,12 @@ class ResidualBody:
 
     def parameters(self) -> list[Parameter]:
         """List the projection's, the layers' from the bottom up, the last norm's."""
-        parts = [self._projection, *(part for block in self._blocks for part in block), self._norm]
-        return [parameter for part in parts for parameter in part.parameters()]
+        layers = [
+            self._projection,
+            *(layer for block in self._blocks for layer in block),
+            self._norm,
+        ]
+        return [parameter for layer in layers for parameter in layer.parameters()]
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return (batch, width) from windows (batch, steps, channels)."""

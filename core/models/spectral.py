@@ -95,10 +95,10 @@ class StandardizedStatistics:
         squares = np.zeros(self.function.count)
         rows = 0
         for block in windows:
-            found = compute(np.asarray(block, np.float32)).numpy().astype(np.float64)
-            total = total + found.sum(0)
-            squares = squares + np.square(found).sum(0)
-            rows = rows + len(found)
+            statistics = compute(np.asarray(block, np.float32)).numpy().astype(np.float64)
+            total = total + statistics.sum(0)
+            squares = squares + np.square(statistics).sum(0)
+            rows = rows + len(statistics)
         average = total / rows
         spread = np.sqrt(np.maximum(squares / rows - np.square(average), 0.0))
         spread = np.where(spread < CONSTANT, 1.0, spread)
@@ -166,8 +166,8 @@ class MeasuredNetwork(BuiltIn):
 
     def measured(self, vector: Vector, standardization: Any, windows: Iterable[Any]) -> Vector:
         """Fill in the statistics' parameters."""
-        found = self.statistics.measured(standardization, windows)
-        return self.layout.pack({**self.layout.unpack(vector), **found})
+        fitted = self.statistics.measured(standardization, windows)
+        return self.layout.pack({**self.layout.unpack(vector), **fitted})
 
 
 class Spectral(MeasuredNetwork):
@@ -194,7 +194,7 @@ class Spectral(MeasuredNetwork):
 
     def logits(self, ops: Operations, windows: Tensor) -> Tensor:
         """Write the network."""
-        found = self.statistics(ops, windows)
+        activations = self.statistics(ops, windows)
         for layer in self._hidden:
-            found = self._dropout(ops, ops.unary("relu", layer(ops, found)))
-        return self._head(ops, found)
+            activations = self._dropout(ops, ops.unary("relu", layer(ops, activations)))
+        return self._head(ops, activations)

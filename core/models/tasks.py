@@ -61,10 +61,13 @@ class Classification(Objective):
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         predicted = tf.argmax(answers, -1, tf.int32)
         # A chunk of images has more positions than float32 counts exactly.
-        each = tf.cast(tf.reshape(counts, [-1] + [1] * (len(targets.shape) - 1)), tf.float64)
-        each *= tf.ones_like(predicted, tf.float64)
+        position_counts = tf.cast(
+            tf.reshape(counts, [-1] + [1] * (len(targets.shape) - 1)), tf.float64
+        )
+        position_counts *= tf.ones_like(predicted, tf.float64)
         flat = [
-            tf.reshape(values, [-1]) for values in (tf.cast(targets, tf.int32), predicted, each)
+            tf.reshape(values, [-1])
+            for values in (tf.cast(targets, tf.int32), predicted, position_counts)
         ]
         if self._has_matrix:
             confusion = tf.math.confusion_matrix(
@@ -83,7 +86,7 @@ class Classification(Objective):
         }
 
     def _scores(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
-        """What curves are drawn from, where each example has one of a few classes."""
+        """Return what curves are drawn from, where an example has one of a few classes."""
         if len(targets.shape) != 1 or self.outputs > MOST_CLASSES:
             return {}
         return {SCORES: score_counts(targets, self._shares(answers), counts, self.outputs)}
@@ -105,7 +108,7 @@ class Classification(Objective):
         return self.outputs <= LARGEST_MATRIX
 
     def _figures(
-        self, sums: Values, examples: float, loss: float, own: dict[str, float]
+        self, sums: Values, examples: float, loss: float, app_metrics: dict[str, float]
     ) -> dict[str, Any]:
         hits, true, predicted = (
             sums.get(name, np.zeros(0)) for name in ("hits", "true", "predicted")
@@ -116,7 +119,12 @@ class Classification(Objective):
             true = matrix.sum(1)
             predicted = matrix.sum(0)
         by_class = _by_class(hits, true, predicted)
-        return {"accuracy": float(hits.sum() / true.sum()), "loss": loss, "others": own, **by_class}
+        return {
+            "accuracy": float(hits.sum() / true.sum()),
+            "loss": loss,
+            "others": app_metrics,
+            **by_class,
+        }
 
     def confusion(self, sums: Values) -> NDArray[np.int64]:
         """Return the counts; (0, 0) for more than `LARGEST_MATRIX` classes."""
@@ -183,27 +191,27 @@ class Multilabel(Objective):
 
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         true = tf.cast(targets, tf.float32)
-        said = tf.cast(self._said(answers), tf.float32)
+        predicted = tf.cast(self._said(answers), tf.float32)
         right = self._right(targets, answers)
         column = counts[:, None]
         return {
             "exact": tf.reduce_sum(tf.cast(tf.reduce_all(right, -1), tf.float32) * counts),
             "right": tf.reduce_sum(tf.cast(right, tf.float32) * column),
-            "hits": tf.reduce_sum(true * said * column, 0),
+            "hits": tf.reduce_sum(true * predicted * column, 0),
             "true": tf.reduce_sum(true * column, 0),
-            "predicted": tf.reduce_sum(said * column, 0),
+            "predicted": tf.reduce_sum(predicted * column, 0),
         }
 
     def _figures(
-        self, sums: Values, examples: float, loss: float, own: dict[str, float]
+        self, sums: Values, examples: float, loss: float, app_metrics: dict[str, float]
     ) -> dict[str, Any]:
         labels_right = float(sums["right"]) / (examples * self.outputs)
         by_label = _by_class(sums["hits"], sums["true"], sums["predicted"])
-        others = {"label_accuracy": labels_right, **own}
+        other_metrics = {"label_accuracy": labels_right, **app_metrics}
         return {
             "accuracy": float(sums["exact"]) / examples,
             "loss": loss,
-            "others": others,
+            "others": other_metrics,
             **by_label,
         }
 
@@ -235,8 +243,8 @@ class Regression(Objective):
 
     def _losses(self, targets: Any, answers: Any, smoothing: float) -> Any:
         del smoothing
-        true, found = self._pair(targets, answers)
-        return tf.reduce_mean(tf.square(true - found), -1)
+        true, predicted = self._pair(targets, answers)
+        return tf.reduce_mean(tf.square(true - predicted), -1)
 
     def hits(self, targets: Any, answers: Any) -> Any:
         """Return 0: a number is neither right nor wrong."""
@@ -245,30 +253,30 @@ class Regression(Objective):
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         if not self._are_like_targets(answers):
             return {}
-        true, found = (tf.cast(values, tf.float64) for values in self._pair(targets, answers))
+        true, predicted = (tf.cast(values, tf.float64) for values in self._pair(targets, answers))
         column = tf.cast(counts, tf.float64)[:, None]
         return {
-            "absolute": tf.reduce_sum(tf.abs(true - found) * column, 0),
-            "squared": tf.reduce_sum(tf.square(true - found) * column, 0),
+            "absolute": tf.reduce_sum(tf.abs(true - predicted) * column, 0),
+            "squared": tf.reduce_sum(tf.square(true - predicted) * column, 0),
             "total": tf.reduce_sum(true * column, 0),
             "total_squares": tf.reduce_sum(tf.square(true) * column, 0),
         }
 
     def _figures(
-        self, sums: Values, examples: float, loss: float, own: dict[str, float]
+        self, sums: Values, examples: float, loss: float, app_metrics: dict[str, float]
     ) -> dict[str, Any]:
         if "squared" not in sums:
-            return {"loss": loss, "others": own}
+            return {"loss": loss, "others": app_metrics}
         squared = sums["squared"]
         spread = sums["total_squares"] - np.square(sums["total"]) / examples
         explained = np.where(spread > 0, 1.0 - squared / np.where(spread > 0, spread, 1.0), 0.0)
-        others = {
+        other_metrics = {
             "mae": float(np.mean(sums["absolute"])) / examples,
             "rmse": float(np.sqrt(np.mean(squared) / examples)),
             "r2": float(np.mean(explained)),
-            **own,
+            **app_metrics,
         }
-        return {"loss": loss, "others": others}
+        return {"loss": loss, "others": other_metrics}
 
 
 TASKS: Mapping[str, type[Objective]] = {
@@ -294,13 +302,13 @@ def _by_class(
     recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
     total = precision + recall
     f1 = np.divide(2 * precision * recall, total, out=np.zeros_like(hits), where=total > 0)
-    there = true > 0
+    occurring = true > 0
     weights = true / max(1.0, float(true.sum()))
-    found = {"f1": f1, "precision": precision, "recall": recall}
+    scores = {"f1": f1, "precision": precision, "recall": recall}
     return {
         **{
-            f"{name}_macro": float(values[there].mean()) if there.any() else 0.0
-            for name, values in found.items()
+            f"{name}_macro": float(values[occurring].mean()) if occurring.any() else 0.0
+            for name, values in scores.items()
         },
-        **{f"{name}_weighted": float((values * weights).sum()) for name, values in found.items()},
+        **{f"{name}_weighted": float((values * weights).sum()) for name, values in scores.items()},
     }

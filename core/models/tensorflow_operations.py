@@ -113,14 +113,14 @@ class TensorFlowOperations(Operations):
         return getattr(tf.math, operation)(inputs)
 
     def reduce(
-        self, operation: Reduction, inputs: Tensor, axis: int, *, kept: bool = False
+        self, operation: Reduction, inputs: Tensor, axis: int, *, keep_axis: bool = False
     ) -> Tensor:
         """Call TensorFlow's reduction."""
-        return getattr(tf, f"reduce_{operation}")(inputs, axis, keepdims=kept)
+        return getattr(tf, f"reduce_{operation}")(inputs, axis, keepdims=keep_axis)
 
-    def add_n(self, parts: Sequence[Tensor]) -> Tensor:
+    def add_n(self, tensors: Sequence[Tensor]) -> Tensor:
         """Add in one operation."""
-        return tf.add_n(list(parts))
+        return tf.add_n(list(tensors))
 
     def clip(self, inputs: Tensor, low: float, high: float) -> Tensor:
         """Clip by value."""
@@ -130,9 +130,9 @@ class TensorFlowOperations(Operations):
         """Slice along the axis."""
         return inputs[(*(slice(None),) * axis, slice(begin, end))]
 
-    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Concatenate."""
-        return tf.concat(list(parts), axis)
+        return tf.concat(list(tensors), axis)
 
     def reshape(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
         """Reshape."""

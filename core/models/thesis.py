@@ -48,19 +48,23 @@ class Layer:
 
     def parameters(self) -> list[Parameter]:
         """List the cells' in order, then the normalization's."""
-        parts: list[Parametrized] = [
+        sublayers: list[Parametrized] = [
             cell for directions in self.residual_cells for cell in directions
         ]
         if self.norm:
-            parts.append(self.norm)
-        return [parameter for part in parts for parameter in part.parameters()]
+            sublayers.append(self.norm)
+        return [parameter for sublayer in sublayers for parameter in sublayer.parameters()]
 
     def __call__(self, ops: Operations, sequence: Tensor) -> Tensor:
         """Return a sequence as wide as the directions of a cell together."""
         outputs = []
         for directions in self.residual_cells:
-            found = [direction(ops, sequence) for direction in directions]
-            outputs.append(ops.concat(found, FEATURES) if len(found) > 1 else found[0])
+            direction_outputs = [direction(ops, sequence) for direction in directions]
+            outputs.append(
+                ops.concat(direction_outputs, FEATURES)
+                if len(direction_outputs) > 1
+                else direction_outputs[0]
+            )
         summed = ops.add_n(outputs)
         if self.norm:
             return self.norm(ops, summed)
@@ -91,8 +95,8 @@ class ThesisModel(RecurrentChoice):
 
     @field_validator("hidden")
     @classmethod
-    def _can_be_halved(cls, hidden: int, known: ValidationInfo) -> int:
-        if hidden % 2 and known.data.get("bidirectional"):
+    def _can_be_halved(cls, hidden: int, info: ValidationInfo) -> int:
+        if hidden % 2 and info.data.get("bidirectional"):
             raise PydanticCustomError(
                 "even",
                 "a bidirectional layer gives each way half of an even number",

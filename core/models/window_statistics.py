@@ -27,8 +27,7 @@ REFERENCE_STEPS = 128
 SMALL = 1e-6
 """Added to variances that divide: a signal that stands still correlates with nothing."""
 CHANGE = 50.0
-"""What differences of neighbouring steps are multiplied by, so that they are as large as the
-signals."""
+"""Factor that makes differences of neighbouring steps as large as the signals."""
 WEAK = 0.1
 """A mean shorter than this share of its sensor's deviation has hardly a direction."""
 
@@ -48,10 +47,10 @@ class WindowStatistics:
     def count(self) -> int:
         """Statistics of one window: 428 of 128 x 6, 642 of 128 x 9 in threes."""
         signals = self.channels + len(self.vectors)
-        own = signals * (_count_of(self.steps) + _count_of(self.steps - 1))
+        statistics = signals * (_count_of(self.steps) + _count_of(self.steps - 1))
         if self.vectors:
-            return own + 2 * AXES * len(self.vectors)
-        return own + self.channels * (self.channels > 1)
+            return statistics + 2 * AXES * len(self.vectors)
+        return statistics + self.channels * (self.channels > 1)
 
     def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
         """Return float32 (batch, count) from windows (batch, steps, channels).
@@ -60,10 +59,10 @@ class WindowStatistics:
         """
         later = ops.cut(windows, 1, 1, self.steps)
         changes = (later - ops.cut(windows, 1, 0, self.steps - 1)) * CHANGE
-        found: list[Tensor] = []
+        statistics: list[Tensor] = []
         for signals, steps in ((windows, self.steps), (changes, self.steps - 1)):
-            found += self._of_signals(ops, self._with_lengths(ops, signals, steps), steps)
-        return ops.concat([*found, *self._between(ops, windows)], 1)
+            statistics += self._of_signals(ops, self._with_lengths(ops, signals, steps), steps)
+        return ops.concat([*statistics, *self._between(ops, windows)], 1)
 
     def _with_lengths(self, ops: Operations, signals: Tensor, steps: int) -> Tensor:
         """Return the signals, then the length of each sensor's vector.
@@ -81,13 +80,13 @@ class WindowStatistics:
         """Return the channels that are vectors, (batch, steps, axes)."""
         if AXES * len(self.vectors) == self.channels:
             return signals
-        parts = [ops.cut(signals, 2, first, first + AXES) for first in self.vectors]
-        return parts[0] if len(parts) == 1 else ops.concat(parts, 2)
+        sensor_signals = [ops.cut(signals, 2, first, first + AXES) for first in self.vectors]
+        return sensor_signals[0] if len(sensor_signals) == 1 else ops.concat(sensor_signals, 2)
 
     def _of_signals(self, ops: Operations, signals: Tensor, steps: int) -> Iterator[Tensor]:
         """Yield (batch, some multiple of signals) of signals (batch, steps, signals)."""
         count = self.channels + len(self.vectors)
-        mean = ops.reduce("mean", signals, 1, kept=True)
+        mean = ops.reduce("mean", signals, 1, keep_axis=True)
         centred = signals - mean
         variance = ops.reduce("mean", ops.unary("square", centred), 1)
         yield ops.reshape(mean, [count])
@@ -117,7 +116,7 @@ class WindowStatistics:
         correlation = _correlation(ops, axes, _rolled(ops, axes, 3, AXES))
         yield ops.reshape(correlation, [values])
         mean = ops.reduce("mean", axes, 1)
-        length = ops.unary("sqrt", ops.reduce("sum", ops.unary("square", mean), 2, kept=True))
+        length = ops.unary("sqrt", ops.reduce("sum", ops.unary("square", mean), 2, keep_axis=True))
         yield ops.reshape(mean / (length + WEAK), [values])
 
 
@@ -175,8 +174,8 @@ def _rolled(ops: Operations, values: Tensor, axis: int, length: int) -> Tensor:
 
 def _correlation(ops: Operations, first: Tensor, second: Tensor) -> Tensor:
     """Return Pearson's correlation over axis 1."""
-    first = first - ops.reduce("mean", first, 1, kept=True)
-    second = second - ops.reduce("mean", second, 1, kept=True)
+    first = first - ops.reduce("mean", first, 1, keep_axis=True)
+    second = second - ops.reduce("mean", second, 1, keep_axis=True)
     of_first = ops.reduce("mean", ops.unary("square", first), 1)
     of_second = ops.reduce("mean", ops.unary("square", second), 1)
     spreads = ops.unary("sqrt", of_first * of_second)

@@ -110,7 +110,7 @@ def _gate_gradients(run: LstmRun, by_outputs: tf.Tensor, by_state: tf.Tensor) ->
         squashed = tf.tanh(run.cells[k])
         by_output = by_output + by_outputs[k]
         by_cell = by_cell + by_output * o * (1.0 - squashed * squashed)
-        found = tf.concat(
+        by_gates = tf.concat(
             [
                 by_cell * g * i * (1.0 - i),
                 by_cell * cells_before[k] * f * (1.0 - f),
@@ -119,8 +119,8 @@ def _gate_gradients(run: LstmRun, by_outputs: tf.Tensor, by_state: tf.Tensor) ->
             ],
             1,
         )
-        by_output = tf.matmul(found, by_state, transpose_b=True)
-        return k - 1, by_output, by_cell * f, written.write(k, found)
+        by_output = tf.matmul(by_gates, by_state, transpose_b=True)
+        return k - 1, by_output, by_cell * f, written.write(k, by_gates)
 
     *_, written = _looped(
         backward, steps, tf.constant(steps - 1), [zeros, zeros], [4 * hidden], lambda k: k >= 0
@@ -141,11 +141,11 @@ def _looped(
         tf.TensorArray(tf.float32, steps, element_shape=[states[0].shape[0], width])
         for width in widths
     ]
-    found: tuple[Any, ...] = tf.while_loop(
+    final_values: tuple[Any, ...] = tf.while_loop(
         lambda k, *_: goes_on(k),
         body,
         [first, *states, *written],
         maximum_iterations=steps,
         parallel_iterations=1,
     )
-    return found
+    return final_values

@@ -14,7 +14,7 @@ from core.server.memory import MEBIBYTE, address_space, headroom
 
 LAST_SECONDS = 2
 ALMOST_NONE_BYTES = 32 * MEBIBYTE
-"""With less memory than this an abort counts as want of memory: std::bad_alloc and a failed thread
+"""Memory below which an abort counts as want of memory: std::bad_alloc and a failed thread
 end in abort()."""
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -51,8 +51,8 @@ def report_crashes(line_of: Callable[[str], str]) -> None:
         signal.alarm(LAST_SECONDS)
         room = min(headroom(), address_space(), key=lambda bound: bound.available_bytes)
         if room.available_bytes < ALMOST_NONE_BYTES:
-            words = f"out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB"
-            _die(line_of(words), ExitCode.TOO_LITTLE_MEMORY)
+            reason = f"out of memory: {room.bound} leaves {room.available_bytes // MEBIBYTE} MiB"
+            _die(line_of(reason), ExitCode.TOO_LITTLE_MEMORY)
 
     _install(signal.SIGILL, on_illegal_instruction)
     _install(signal.SIGABRT, on_abort)
@@ -61,13 +61,13 @@ def report_crashes(line_of: Callable[[str], str]) -> None:
 def processor() -> str:
     """The processor's model according to Linux, else the machine's architecture."""
     with contextlib.suppress(OSError):
-        found = re.search(
+        match = re.search(
             r"^(?:model name|Model)\s*:(.*)$",
             Path("/proc/cpuinfo").read_text(errors="replace"),
             re.M,
         )
-        if found:
-            return found[1].strip()
+        if match:
+            return match[1].strip()
     return platform.machine()
 
 

@@ -10,9 +10,9 @@ HIDDEN = "-1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TPU_VISIBLE = "TPU_VISIBLE_DEVICES"
 EVERY = ",".join(map(str, range(64)))
-"""All GPUs: CUDA shows those before the first number that a machine has not (CUDA C Programming
-Guide, environment variables). The variable cannot be left out: what loads TensorFlow hides all GPUs
-where it is missing."""
+"""Numbers of all GPUs: CUDA shows those before the first number that a machine has not (CUDA C
+Programming Guide, environment variables). The variable cannot be left out: what loads TensorFlow
+hides all GPUs where it is missing."""
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """CUDA's own order is by speed; this is that of nvidia-smi and of NVML."""
@@ -30,20 +30,20 @@ class Taken:
     @classmethod
     def of(cls, text: str) -> "Taken":
         """Read a flag such as `gpu:1`, or `gpu:1:whole`. Raises ValueError."""
-        found = _WRITTEN.fullmatch(text)
-        if found is None:
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
             raise ValueError(f"expected gpu:NUMBER or tpu:NUMBER, got {text!r}")
-        return cls(found[1], int(found[2]), bool(found[3]))
+        return cls(match[1], int(match[2]), bool(match[3]))
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.number}" + (":whole" if self.whole else "")
 
 
-def environment(taken: Taken | None) -> Mapping[str, str]:
-    """What a role sets before it loads TensorFlow: no device, or this one alone."""
-    if taken is None:
+def environment(device: Taken | None) -> Mapping[str, str]:
+    """Return what a role sets before it loads TensorFlow: no device, or this one alone."""
+    if device is None:
         return visible("cpu", ())
-    return visible(taken.kind, (taken.number,), whole=taken.whole)
+    return visible(device.kind, (device.number,), whole=device.whole)
 
 
 def visible(kind: str, numbers: Sequence[int], *, whole: bool = False) -> Mapping[str, str]:
@@ -53,11 +53,14 @@ def visible(kind: str, numbers: Sequence[int], *, whole: bool = False) -> Mappin
 
     All GPUs are those that the environment of this process leaves it.
     """
-    words = ",".join(map(str, numbers))
+    device_list = ",".join(map(str, numbers))
     if kind != "gpu":
-        return {**({TPU_VISIBLE: words} if kind == "tpu" and numbers else {}), VISIBLE: HIDDEN}
+        return {
+            **({TPU_VISIBLE: device_list} if kind == "tpu" and numbers else {}),
+            VISIBLE: HIDDEN,
+        }
     return {
-        VISIBLE: words or os.environ.get(VISIBLE, EVERY),
+        VISIBLE: device_list or os.environ.get(VISIBLE, EVERY),
         **ORDER,
         GROWTH: "false" if whole else "true",
     }
@@ -68,7 +71,7 @@ def visible_gpus() -> tuple[int, ...]:
 
     There are none where the environment does not say numbers.
     """
-    words = os.environ.get(VISIBLE, "").split(",")
-    if all(word.strip().isdecimal() for word in words):
-        return tuple(map(int, words))
+    device_list = os.environ.get(VISIBLE, "").split(",")
+    if all(word.strip().isdecimal() for word in device_list):
+        return tuple(map(int, device_list))
     return ()

@@ -160,9 +160,9 @@ def _serve(listener: int, numbers: Numbers, answer: Answer) -> None:
                 fourth = 0
             call = AcceptCall(*(_int(arguments[0]), *arguments[1:3], _int(fourth)))
             try:
-                given = answer(call)
-                if given is not None:
-                    value = given
+                descriptor = answer(call)
+                if descriptor is not None:
+                    value = descriptor
                     flags = 0
             except OSError as error:
                 problem = -(error.errno or errno.ECONNABORTED)
@@ -189,17 +189,17 @@ class Gate:
     """
 
     def __init__(
-        self, port: int, others: Iterable[int] = (), accounts: PeerAccounts | None = None
+        self, port: int, further_accounts: Iterable[int] = (), accounts: PeerAccounts | None = None
     ) -> None:
         """Make it in the thread that starts the server, before it does.
 
-        The accounts `others` pass as well. A process that may open no port of its choice any more
+        `further_accounts` pass as well. A process that may open no port of its choice any more
         brings the `accounts` that it made before.
 
         Raises OSError where this kernel allows no such gate.
         """
         self._port = port
-        self._admitted = own_accounts() | frozenset(others)
+        self._admitted = own_accounts() | frozenset(further_accounts)
         self._named: set[int | None] = set()
         self.handed_on = 0
         self._accounts = accounts or PeerAccounts()
@@ -239,11 +239,11 @@ class Gate:
             return  # a probe of this machine that hung up before it was looked at
         self._named.add(uid)
         if uid is None:
-            who = "another machine"
+            peer = "another machine"
         else:
-            who = f"account {account_name(uid)}"
+            peer = f"account {account_name(uid)}"
         log.warning(
             "port %d: a connection of %s was closed unread, as further ones will be",
             self._port,
-            who,
+            peer,
         )

@@ -13,9 +13,9 @@ from kernels.place import path
 
 MEBIBYTE = 2**20
 NEEDED_BYTES = {"lean": 128 * MEBIBYTE, "stock": 320 * MEBIBYTE}
-"""What a server needs to start: 84 MB (lean) and 225 MB (stock) of anonymous memory when idle,
-measured on x86-64 with TF 2.21, and enough pages of the libraries that it does not read them again
-and again."""
+"""Memory that a server needs to start: 84 MB (lean) and 225 MB (stock) of anonymous memory when
+idle, measured on x86-64 with TF 2.21, and enough pages of the libraries that it does not read them
+again and again."""
 
 ADDRESS_SPACE_BYTES = 2560 * MEBIBYTE
 """Address space of a server with the stacks of its hundred threads, mostly untouched: 2,400 MiB
@@ -50,9 +50,9 @@ class Headroom:
 def headroom(proc: Path = Path("/proc"), control_groups: Path = Path("/sys/fs/cgroup")) -> Headroom:
     """Return the tightest of MemAvailable and the limits of our control groups (v1 and v2)."""
     bounds = _control_group_bounds(proc, control_groups)
-    found = AVAILABLE.search((proc / "meminfo").read_text())
-    if found:
-        bounds.append(Headroom(int(found[1]) * 1024, "the machine's available memory"))
+    match = AVAILABLE.search((proc / "meminfo").read_text())
+    if match:
+        bounds.append(Headroom(int(match[1]) * 1024, "the machine's available memory"))
     return min(
         bounds,
         key=lambda bound: bound.available_bytes,
@@ -61,7 +61,7 @@ def headroom(proc: Path = Path("/proc"), control_groups: Path = Path("/sys/fs/cg
 
 
 def address_space() -> Headroom:
-    """What RLIMIT_AS (`ulimit -v`) leaves this process."""
+    """Return what RLIMIT_AS (`ulimit -v`) leaves this process."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return Headroom(UNLIMITED_BYTES, "nothing")

@@ -42,7 +42,7 @@ class RoleOptions:
     account: int | None = None
     """The account to become before serving; None to keep the one that started it."""
     device: str | None = None
-    """What it computes on, such as `gpu:1`; None for the processor alone."""
+    """Device that it computes on, such as `gpu:1`; None for the processor alone."""
     workers_here: int | None = None
     """Workers that share this machine's cores; None for one."""
     reads: tuple[str, ...] = ()
@@ -214,27 +214,27 @@ def parse(role: RoleName, arguments: Sequence[str] | None) -> argparse.Namespace
 
 def options(role: RoleName, parsed: argparse.Namespace) -> RoleOptions:
     """The options from flags without an inventory."""
-    given = {
+    values = {
         name: value
         for name, value in vars(parsed).items()
         if name in RoleOptions.__dataclass_fields__
     }
-    given["peers"] = parsed.peers or 1
-    given["reads"] = tuple(parsed.reads or ())
-    given["guard"] = parsed.guard or ("loopback" if is_loopback(parsed.host) else "none")
+    values["peers"] = parsed.peers or 1
+    values["reads"] = tuple(parsed.reads or ())
+    values["guard"] = parsed.guard or ("loopback" if is_loopback(parsed.host) else "none")
     return RoleOptions(
-        role, logging=given_or(parsed.log_format, parsed.log_level, LogSettings()), **given
+        role, logging=given_or(parsed.log_format, parsed.log_level, LogSettings()), **values
     )
 
 
 def explicit_flags(role: RoleOptions) -> list[str]:
     """Return the command line of a role without its inventory; `options` reads it back."""
-    words: list[str] = []
+    arguments: list[str] = []
     for name, value in vars(role).items():
         if name not in ("role", "logging", "reads", "reach") and value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    words += cage_flags(role.reads, role.reach)
-    return [*words, *logging_flags(role.logging)]
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    arguments += cage_flags(role.reads, role.reach)
+    return [*arguments, *logging_flags(role.logging)]
 
 
 def cage_flags(reads: Sequence[str], reach: Sequence[int] | None) -> tuple[str, ...]:
@@ -258,9 +258,9 @@ def logging_flags(settings: LogSettings) -> tuple[str, ...]:
 
     A role's command line changes only with what it does.
     """
-    given = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
+    flags = {"--log-format": (settings.format, "text"), "--log-level": (settings.level, "info")}
     return tuple(
-        word for flag, (value, usual) in given.items() if value != usual for word in (flag, value)
+        word for flag, (value, usual) in flags.items() if value != usual for word in (flag, value)
     )
 
 

@@ -26,7 +26,7 @@ ALL_STATES = 0xFFFFFFFF
 OVERFLOW_ACCOUNT = 65534
 """The kernel's number for every account that a user namespace does not map."""
 LATE_ANSWERS = 8
-"""How many answers to earlier questions are passed over."""
+"""Answers to earlier questions that are passed over."""
 
 
 class PeerAccounts:
@@ -69,10 +69,10 @@ class PeerAccounts:
         """
         if not _is_open(connection):
             return None  # the cheap answer to those that come and go
-        found = self._look_up(connection.getpeername(), connection.getsockname())
-        if found is None:
+        entry = self._look_up(connection.getpeername(), connection.getsockname())
+        if entry is None:
             return None
-        state, uid, inode = found
+        state, uid, inode = entry
         # Look at our end last: while it is open, no other socket can have replaced the one found.
         if state == ESTABLISHED and inode and _is_open(connection):
             return uid
@@ -85,14 +85,14 @@ class PeerAccounts:
 
         None where there is no such socket. Raises OSError where the kernel does not answer.
         """
-        own = plain_address(source[0])
+        source_address = plain_address(source[0])
         sockid = (
             PORTS.pack(source[1], target[1])
-            + own.packed.ljust(16, b"\0")
+            + source_address.packed.ljust(16, b"\0")
             + plain_address(target[0]).packed.ljust(16, b"\0")
             + SOCKID_REST.pack(0, ANY_COOKIE, ANY_COOKIE)
         )
-        if own.version == 4:
+        if source_address.version == 4:
             version = socket.AF_INET
         else:
             version = socket.AF_INET6
@@ -141,8 +141,8 @@ def own_accounts() -> frozenset[int]:
 
     Raises OSError where a user namespace gives all other accounts this process's number.
     """
-    own = os.geteuid()
+    account = os.geteuid()
     with open("/proc/self/uid_map", encoding="ascii") as lines:
-        if own == OVERFLOW_ACCOUNT and lines.read().split() != ["0", "0", "4294967295"]:
+        if account == OVERFLOW_ACCOUNT and lines.read().split() != ["0", "0", "4294967295"]:
             raise OSError(errno.EOPNOTSUPP, "in this user namespace all accounts look the same")
-    return frozenset({0, own})
+    return frozenset({0, account})

@@ -81,7 +81,7 @@ class GuardOutcome:
 
     @property
     def line(self) -> str:
-        """For the log: how the port is guarded, or what an unguarded port means and the remedy."""
+        """Line of the log: how the port is guarded, or what an open port means and the remedy."""
         if not self.guarded:
             return (
                 f"PORT {self.port} IS OPEN TO THE WHOLE NETWORK and runs any graph from anyone:"
@@ -93,11 +93,13 @@ class GuardOutcome:
         else:
             early = ""
         line = f"port {self.port} answers this machine only ({self.reason}{early})"
-        own = account_name(os.geteuid())
+        account = account_name(os.geteuid())
         if self.every_account is None:
-            return f"{line}, and of its accounts {own}{'' if os.geteuid() == 0 else ' and root'}"
+            return (
+                f"{line}, and of its accounts {account}{'' if os.geteuid() == 0 else ' and root'}"
+            )
         return (
-            f"{line}, BUT ANY ACCOUNT OF THIS MACHINE CAN RUN CODE AS {own} THROUGH IT:"
+            f"{line}, BUT ANY ACCOUNT OF THIS MACHINE CAN RUN CODE AS {account} THROUGH IT:"
             f" {self.every_account}; share the machine with accounts that you trust only"
         )
 
@@ -110,7 +112,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     `host` is the address this machine announces for the port; it stays reachable from here. Call it
     as soon as the port listens, in a role before the server starts.
     """
-    means = [one for one in MEANS if one[0] == FILTER or is_loopback(host)]
+    means = [method for method in MEANS if method[0] == FILTER or is_loopback(host)]
     reasons = [_guard(listener, means) for listener in _own(port, listening=True)]
     if not reasons:
         return GuardOutcome(port, False, NOT_LISTENING)
@@ -118,12 +120,12 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
         if not guarded:
             return GuardOutcome(port, False, reason)
     # A filter also stops the last packet of a handshake that began before it; a binding does not.
-    shut, left = shut_foreign_connections(
+    shut, foreign = shut_foreign_connections(
         port, half_open=any(reason != FILTER for _, reason in reasons)
     )
-    if left:
+    if foreign:
         return GuardOutcome(
-            port, False, f"connections from {', '.join(left)} came before the guard", shut
+            port, False, f"connections from {', '.join(foreign)} came before the guard", shut
         )
     return GuardOutcome(port, True, reasons[0][1], shut)
 
@@ -184,16 +186,18 @@ def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[s
         states = {ESTABLISHED}
     deadline = time.monotonic() + PATIENCE_SECONDS
     count = 0
-    while left := [
-        one.peer[0]
-        for one in connections()
-        if one.port == port and one.state in states and _is_foreign(one.peer[0])
+    while foreign := [
+        connection.peer[0]
+        for connection in connections()
+        if connection.port == port
+        and connection.state in states
+        and _is_foreign(connection.peer[0])
     ]:
         count += _shut_accepted(port)
         if time.monotonic() > deadline:
             break
         time.sleep(PAUSE_SECONDS)
-    return count, sorted(set(left))
+    return count, sorted(set(foreign))
 
 
 def _shut_accepted(port: int) -> int:
@@ -241,14 +245,14 @@ class PortGuard:
         self,
         port: int,
         host: str,
-        others: Iterable[int] = (),
+        further_accounts: Iterable[int] = (),
         accounts: PeerAccounts | OSError | None = None,
     ) -> None:
         """Make it in the thread that starts the server.
 
         `host` is the address announced for the port.
 
-        The accounts `others` pass, beside our own and root. `accounts` are those that `Gate` takes,
+        `further_accounts` pass, beside our own and root. `accounts` are those that `Gate` takes,
         or why there are none.
         """
         self._port = port
@@ -259,7 +263,7 @@ class PortGuard:
         try:
             if isinstance(accounts, OSError):
                 raise accounts
-            self._gate = Gate(port, others, accounts)
+            self._gate = Gate(port, further_accounts, accounts)
         except OSError as problem:
             self._problem = f"no gate before the port: {problem.strerror}"
 
@@ -290,14 +294,14 @@ class PortGuard:
 
     @property
     def outcome(self) -> GuardOutcome:
-        """How the port is guarded, as far as `put_up` and `answers` know."""
+        """Guard of the port, as far as `put_up` and `answers` know."""
         return replace(self._outcome, every_account=self._problem)
 
     def report(self, log: logging.Logger) -> None:
         """Log how the port is guarded, as an error where it is open."""
         outcome = self.outcome
-        held = outcome.guarded and outcome.every_account is None
-        log.log(logging.INFO if held else logging.ERROR, "%s", outcome.line)
+        is_closed = outcome.guarded and outcome.every_account is None
+        log.log(logging.INFO if is_closed else logging.ERROR, "%s", outcome.line)
 
 
 def probe() -> GuardOutcome:
@@ -326,13 +330,13 @@ def _privileges() -> dict[str, object]:
 def main() -> int:
     """Probe and print the outcome."""
     outcome = probe()
-    own = account_name(os.geteuid())
+    account = account_name(os.geteuid())
     privileges = _privileges()
     answer = {
         "machines": {"holds": outcome.guarded, "line": outcome.reason},
         "accounts": {
             "holds": outcome.every_account is None,
-            "line": f"as {own}: {outcome.every_account}",
+            "line": f"as {account}: {outcome.every_account}",
         },
         "privileges": privileges,
     }

@@ -114,36 +114,37 @@ class Probes(Generic[Key]):
         Waits at most this long for one, or for an event of another descriptor.
         """
         now = time.monotonic()
-        due = min((asked.deadline - now for asked in self._asked.values()), default=longest_seconds)
+        due = min((probe.deadline - now for probe in self._asked.values()), default=longest_seconds)
         for event, _ in self.selector.select(
             0.0 if self._found else max(0.0, min(longest_seconds, due))
         ):
             if isinstance(event.data, socket.socket):
                 self._go_on(event.data)
         now = time.monotonic()
-        for connection in [each for each, asked in self._asked.items() if asked.deadline <= now]:
+        overdue = [connection for connection, probe in self._asked.items() if probe.deadline <= now]
+        for connection in overdue:
             self._end(connection, answered=False)
-        found = self._found
+        results = self._found
         self._found = []
-        return found
+        return results
 
     def _go_on(self, connection: socket.socket) -> None:
-        asked = self._asked[connection]
+        probe = self._asked[connection]
         try:
-            if not asked.sent:
+            if not probe.sent:
                 connection.sendall(PREFACE + EMPTY_SETTINGS_FRAME)  # it fits into any send buffer
-                asked.sent = True
+                probe.sent = True
                 self.selector.modify(connection, selectors.EVENT_READ, connection)
                 return
-            received = connection.recv(HEADER_BYTES - len(asked.header))
+            received = connection.recv(HEADER_BYTES - len(probe.header))
         except BlockingIOError:
             return
         except OSError:
             self._end(connection, answered=False)
             return
-        asked.header += received
-        if not received or len(asked.header) == HEADER_BYTES:
-            self._end(connection, answered=bool(received) and greets(asked.header))
+        probe.header += received
+        if not received or len(probe.header) == HEADER_BYTES:
+            self._end(connection, answered=bool(received) and greets(probe.header))
 
     def _end(self, connection: socket.socket, *, answered: bool) -> None:
         self._found.append((self._asked.pop(connection).key, answered))

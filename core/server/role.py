@@ -60,7 +60,7 @@ ENVIRONMENT = {
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "1", "GRPC_VERBOSITY": "ERROR"}
 
 ACCEPTED = ("", "application/openmetrics-text; version=1.0.0")
-"""What a browser and a Prometheus ask for."""
+"""Formats that a browser and a Prometheus ask for."""
 
 logger = logging.getLogger("pscluster.role")
 
@@ -122,8 +122,8 @@ def run(role: RoleOptions) -> NoReturn:
     notify("STATUS=loading TensorFlow")
     guard = None
     if role.guard == "loopback":
-        others = () if role.account is None else (role.account,)
-        guard = PortGuard(role.port, role.host, others, accounts)
+        further_accounts = () if role.account is None else (role.account,)
+        guard = PortGuard(role.port, role.host, further_accounts, accounts)
     server = _listen(role)
     if server.refused is not None:
         logger.warning("%s", server.refused)
@@ -286,7 +286,7 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     begin(speaker, role.logging)
-    report_crashes(lambda words: last_line(role.logging.format, speaker, words))
+    report_crashes(lambda reason: last_line(role.logging.format, speaker, reason))
 
 
 def _guard_metrics(role: RoleOptions) -> None:

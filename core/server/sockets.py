@@ -33,11 +33,11 @@ def is_elsewhere(connection: socket.socket) -> bool:
     One that was reset meanwhile counts as one of this machine.
     """
     try:
-        there = plain_address(connection.getpeername()[0])
-        here = plain_address(connection.getsockname()[0])
+        peer_address = plain_address(connection.getpeername()[0])
+        local_address = plain_address(connection.getsockname()[0])
     except OSError:
         return False
-    return there != here and not there.is_loopback
+    return peer_address != local_address and not peer_address.is_loopback
 
 
 def check_free(host: str, port: int, purpose: str) -> None:
@@ -105,10 +105,10 @@ def _holder(port: int) -> tuple[str, Sequence[str]]:
                 # One line, also for program text of `python -c`: of several lines only the last
                 # would be shown.
                 command = psutil.Process(connection.pid).cmdline()
-                shown = textwrap.shorten(
+                excerpt = textwrap.shorten(
                     " ".join(command[:4]), COMMAND_CHARACTERS, placeholder="..."
                 )
-                return f" by process {connection.pid} ({shown})", command
+                return f" by process {connection.pid} ({excerpt})", command
     return "", ()
 
 
@@ -139,10 +139,10 @@ def connections(process: int | str = "self") -> Iterator[Connection]:
         ):  # no IPv6: no tcp6
             next(lines)
             for line in lines:
-                _, own, peer, state, *_, inode = line.split()[:10]
+                _, local, peer, state, *_, inode = line.split()[:10]
                 address, _, port = peer.rpartition(":")
                 yield Connection(
-                    int(own.rpartition(":")[2], 16),
+                    int(local.rpartition(":")[2], 16),
                     (_address(address), int(port, 16)),
                     state,
                     inode,
@@ -151,24 +151,32 @@ def connections(process: int | str = "self") -> Iterator[Connection]:
 
 def _address(digits: str) -> str:
     """The address of 32-bit words in the machine's byte order, in hexadecimal."""
-    words = [int(digits[k : k + _WORD_DIGITS], 16) for k in range(0, len(digits), _WORD_DIGITS)]
+    numbers = [int(digits[k : k + _WORD_DIGITS], 16) for k in range(0, len(digits), _WORD_DIGITS)]
     return str(
         plain_address(
-            str(ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words)))
+            str(
+                ipaddress.ip_address(
+                    b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
+                )
+            )
         )
     )
 
 
 def sockets_to(process: int, addresses: set[tuple[str, int]]) -> list[int]:
     """Descriptors of `process` whose TCP peer is one of the (address, port) pairs."""
-    found = []
+    descriptors = []
     with contextlib.suppress(OSError):
-        links = {f"socket:[{one.inode}]" for one in connections(process) if one.peer in addresses}
+        links = {
+            f"socket:[{connection.inode}]"
+            for connection in connections(process)
+            if connection.peer in addresses
+        }
         for name in os.listdir(f"/proc/{process}/fd"):
             with contextlib.suppress(OSError):
                 if os.readlink(f"/proc/{process}/fd/{name}") in links:
-                    found.append(int(name))
-    return found
+                    descriptors.append(int(name))
+    return descriptors
 
 
 def cut(process: int, addresses: set[tuple[str, int]]) -> int:

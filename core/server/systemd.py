@@ -97,11 +97,11 @@ def send_heartbeats(
                 notify("WATCHDOG=1")
             if well != before:
                 if well:
-                    words = "serving"
+                    state = "serving"
                 else:
-                    words = "the server does not answer on its own port"
-                logger.log(logging.INFO if well else logging.ERROR, "%s", words)
-                notify(f"STATUS={words}")
+                    state = "the server does not answer on its own port"
+                logger.log(logging.INFO if well else logging.ERROR, "%s", state)
+                notify(f"STATUS={state}")
             rest = max(0.0, every_seconds - (time.monotonic() - begun))
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

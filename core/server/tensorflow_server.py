@@ -98,10 +98,10 @@ def find_tensorflow() -> Path:
 
     Raises WheelMissingError that names the obstacle.
     """
-    found = find_spec("tensorflow")
-    if found is None or found.origin is None:
+    spec = find_spec("tensorflow")
+    if spec is None or spec.origin is None:
         raise missing()
-    folder = Path(found.origin).parent
+    folder = Path(spec.origin).parent
     for name in (FRAMEWORK, LIBRARY):
         if not (folder / name).is_file():
             raise WheelMissingError(

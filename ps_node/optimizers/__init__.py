@@ -8,4 +8,4 @@ EXTENSIONS = {
     "rmsprop": "rmsprop:RMSprop",
     "adagrad": "adagrad:Adagrad",
 }
-"""By `jobs.train.optimizer.name`: module and class."""
+"""Module and class by `jobs.train.optimizer.name`."""

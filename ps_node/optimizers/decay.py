@@ -45,23 +45,23 @@ class DecayingOptimizer(Optimizer):
     weight_decay: float = 0.0
     decay_biases: bool = True
     """Whether parameters with `decayed=False` in their `ParameterSpec` shrink too."""
-    parts: tuple[tuple[int, bool], ...] = ()
-    """What `spared_parts` found; without any, everything decays."""
+    spans: tuple[tuple[int, bool], ...] = ()
+    """Sizes and whether they decay, from `spared_parts`; without any, everything decays."""
 
     def within(self, layout: Layout, trained: tuple[int, int]) -> Self:
         """Look up which elements of the shard decay."""
         if self.decay_biases:
             return self
-        return replace(self, parts=spared_parts(layout, trained))
+        return replace(self, spans=spared_parts(layout, trained))
 
     def shrunk(self, parameters: Any, rate: Any) -> Any:
         """`parameters` (n,) after the decay. Those that do not decay keep every bit."""
         factor = 1.0 - rate * self.weight_decay
-        if all(decays for _, decays in self.parts):
+        if all(decays for _, decays in self.spans):
             return parameters * factor
-        pieces = tf.split(parameters, [size for size, _ in self.parts])
-        found = [
+        pieces = tf.split(parameters, [size for size, _ in self.spans])
+        decayed = [
             piece * factor if decays else piece
-            for piece, (_, decays) in zip(pieces, self.parts, strict=True)
+            for piece, (_, decays) in zip(pieces, self.spans, strict=True)
         ]
-        return tf.concat(found, 0)
+        return tf.concat(decayed, 0)

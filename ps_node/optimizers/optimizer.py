@@ -16,12 +16,12 @@ class Optimizer(OptimizerFacts, ABC):
     @classmethod
     def of(cls, options: Choice) -> Self:
         """Make the optimizer with the options named like its fields; others have their defaults."""
-        given = {
+        values = {
             entry.name: getattr(options, entry.name)
             for entry in fields(cls)  # type: ignore[arg-type]
             if hasattr(options, entry.name)
         }
-        return cls(**given)
+        return cls(**values)
 
     def within(self, layout: Layout, trained: tuple[int, int]) -> Self:
         """Return the optimizer for elements [start, stop) of the trained vector.
@@ -57,10 +57,10 @@ class Optimizer(OptimizerFacts, ABC):
         operation takes that.
         """
         if slots:
-            kept = tf.stack([slot.read_value() for slot in slots])
+            slot_rows = tf.stack([slot.read_value() for slot in slots])
         else:
-            kept = tf.zeros([0, gradient.shape[0]])
-        new, moved = self.stepped(parameters.read_value(), kept, gradient, rate, count)
+            slot_rows = tf.zeros([0, gradient.shape[0]])
+        new, moved = self.stepped(parameters.read_value(), slot_rows, gradient, rate, count)
         with tf.control_dependencies([new, moved]):
             written = [
                 slot.assign(moved[place], read_value=False) for place, slot in enumerate(slots)

@@ -30,11 +30,11 @@ def offering(rows: int, size: int) -> Callable[..., Any]:
             numbers = [
                 turn.number,
                 turn.offered_turn,
-                turn.kept.count,
+                turn.previous.count,
                 turn.offered.count,
                 turn.sender,
             ]
-            return turn.kept.rows, turn.offered.rows, tf.stack(numbers)
+            return turn.previous.rows, turn.offered.rows, tf.stack(numbers)
 
     return trace(call, tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.float32))
 
@@ -94,7 +94,10 @@ def test_an_offer_fails_once_a_later_call_has_its_turn() -> None:
             second = memory.take(owner)
         with tf.control_dependencies([second.number]):
             offered = memory.offer(
-                owner, first, first.kept, Remembered(first.kept.rows + 9.0, first.kept.count)
+                owner,
+                first,
+                first.previous,
+                Remembered(first.previous.rows + 9.0, first.previous.count),
             )
         with tf.control_dependencies([offered]):
             return tf.identity(first.number)

@@ -57,7 +57,7 @@ class LocalMode(Mode):
         shards = self.shards
         inner = self._inner
         constraints = self._constraints
-        sender = Sender(shards, own=len(inner.slot_names))
+        sender = Sender(shards, caller_row_count=len(inner.slot_names))
 
         def train(
             identifier: Any,
@@ -98,7 +98,7 @@ class LocalMode(Mode):
                     tf.constant(0),
                     pulled,
                     pulled_statistics,
-                    kept.rows[: sender.own],
+                    kept.rows[: sender.caller_row_count],
                     tf.zeros([self._options.steps, 3]),
                 ],
                 parallel_iterations=1,

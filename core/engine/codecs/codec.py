@@ -23,9 +23,9 @@ class Codec(CodecFacts, ABC):
 
         Other fields keep their defaults.
         """
-        own = {entry.name for entry in fields(cls)}  # type: ignore[arg-type]
-        known = own & set(type(options).model_fields)
-        return cls(**{name: getattr(options, name) for name in known})
+        field_names = {entry.name for entry in fields(cls)}  # type: ignore[arg-type]
+        option_names = field_names & set(type(options).model_fields)
+        return cls(**{name: getattr(options, name) for name in option_names})
 
     def within(self, updates_an_epoch: int) -> Self:
         """This codec in a training of so many updates an epoch."""

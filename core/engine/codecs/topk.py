@@ -90,7 +90,7 @@ class TopK(Codec):
         return 1
 
     def sent(self, size: int) -> int:
-        """How many of `size` values are sent: at least one of them."""
+        """Return how many of `size` values are sent: at least one."""
         return math.ceil(self.density * size)
 
     def words(self, size: int) -> int:
@@ -146,11 +146,11 @@ class TopK(Codec):
             rows = [velocity, residual]
         else:
             rows = [residual]
-        kept = [
+        new_memory = [
             tf.tensor_scatter_nd_update(row, indices[:, tf.newaxis], tf.zeros_like(largest))
             for row in rows
         ]
-        return tf.concat([largest, tf.bitcast(indices, tf.float32)], 0), tf.stack(kept)
+        return tf.concat([largest, tf.bitcast(indices, tf.float32)], 0), tf.stack(new_memory)
 
     def decode(self, wire: Any, size: int) -> Any:
         """The sent values at their places, zeros elsewhere."""

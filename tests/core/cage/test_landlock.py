@@ -129,8 +129,8 @@ def test_a_kernel_without_it_says_why(
     monkeypatch.setattr(landlock, "call", refuse)
     # Not `enter`: this process goes on, and may gain privileges as before.
     with landlock.Cage(Rights(read=("/usr",))) as cage:
-        assert cage.held.abi == 0
-        assert words in cage.held.line()
+        assert cage.coverage.abi == 0
+        assert words in cage.coverage.line()
 
 
 @pytest.mark.parametrize(("version", "gaps"), table("core/cage/tables", "gaps").items())
