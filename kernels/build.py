@@ -60,17 +60,17 @@ class Builder:
         self._folder = folder
         self._target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
 
-    def _zig(self, *words: str | Path) -> None:
-        subprocess.run([sys.executable, "-m", "ziglang", *words], check=True, cwd=self._folder)
+    def _zig(self, *arguments: str | Path) -> None:
+        subprocess.run([sys.executable, "-m", "ziglang", *arguments], check=True, cwd=self._folder)
 
     def _compiled(self, source: str, name: str, flags: Sequence[str] = ()) -> Path:
-        made = self._folder / f"{name}.o"
+        compiled = self._folder / f"{name}.o"
         # A relative name, so that no folder of this machine gets into the file.
-        own = self._folder / "native"
-        if not own.exists():
-            own.symlink_to(SOURCES)
-        self._zig("c++", *self._target, *FLAGS, *flags, "-c", f"native/{source}.cc", "-o", made)
-        return made
+        sources = self._folder / "native"
+        if not sources.exists():
+            sources.symlink_to(SOURCES)
+        self._zig("c++", *self._target, *FLAGS, *flags, "-c", f"native/{source}.cc", "-o", compiled)
+        return compiled
 
     def objects(self) -> list[Path]:
         """Return the object files of everything but TensorFlow's operations."""
@@ -90,12 +90,12 @@ class Builder:
         )
         linked = ["-Wl,-z,undefs", f"-Wl,-soname,{LIBRARY}", "-Wl,--no-as-needed", stub.name]
         linked += ["-Wl,--allow-shlib-undefined", "-lpthread", "-lm"]
-        names = [made.name for made in objects]
+        names = [compiled.name for compiled in objects]
         self._zig("cc", *self._target, "-shared", "-s", *names, *linked, "-o", to)
 
     def program(self, to: Path) -> None:
         """Link `check`, which runs cases from a file without TensorFlow."""
-        names = [made.name for made in [*self.objects(), self._compiled("check", "check")]]
+        names = [compiled.name for compiled in [*self.objects(), self._compiled("check", "check")]]
         self._zig("cc", *self._target, *names, "-lpthread", "-lm", "-o", to)
 
 
@@ -106,13 +106,13 @@ def build(machine: str, to: Path, *, program: bool = False) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(machine, Path(folder))
-        made = Path(folder) / "made"
+        output = Path(folder) / "made"
         if program:
-            builder.program(made)
+            builder.program(output)
         else:
-            builder.library(made)
+            builder.library(output)
         to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_bytes(made.read_bytes())
+        to.write_bytes(output.read_bytes())
         to.chmod(0o755)
 
 
@@ -136,12 +136,12 @@ def main() -> None:
     """Builds for both machines, or shows that what is there is what a build makes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="build elsewhere and compare")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder) if given.check else BUILT
+        built = Path(folder) if options.check else BUILT
         for machine in sorted(KINDS):
             build(machine, built / machine / LIBRARY)
-        if not given.check:
+        if not options.check:
             SUMS.write_text(sums(built), encoding="utf-8")
         elif sums(built) != SUMS.read_text(encoding="utf-8"):
             sys.exit("kernels: a build makes other bytes than kernels/built: run `make kernels`")

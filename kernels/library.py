@@ -21,15 +21,15 @@ class UnfitProgramError(ValueError):
 
 def nodes(first: int, count: int) -> list[tuple[int, int]]:
     """Return the largest aligned subtrees, (first slot, slots), of a range of slots."""
-    found = []
+    subtrees = []
     end = first + count
     while first < end:
         size = 1
         while first % (2 * size) == 0 and first + 2 * size <= end:
             size *= 2
-        found.append((first, size))
+        subtrees.append((first, size))
         first += size
-    return found
+    return subtrees
 
 
 class NativeLibrary:
@@ -37,11 +37,11 @@ class NativeLibrary:
 
     def __init__(self, file: Path) -> None:
         """Raises OSError where it cannot be loaded."""
-        found = ctypes.CDLL(str(file))
-        found.pscluster_kind.restype = ctypes.c_char_p
-        found.pscluster_call.restype = ctypes.c_char_p
-        found.pscluster_proof.restype = ctypes.c_char_p
-        self._library = found
+        library = ctypes.CDLL(str(file))
+        library.pscluster_kind.restype = ctypes.c_char_p
+        library.pscluster_call.restype = ctypes.c_char_p
+        library.pscluster_proof.restype = ctypes.c_char_p
+        self._library = library
 
     @property
     def kind(self) -> str:
@@ -59,9 +59,9 @@ class NativeLibrary:
         It has the version, two words of a digest, and the number of floats digested. Raises
         UnfitProgramError.
         """
-        found = np.empty(4, np.int32)
-        _raise(self._library.pscluster_proof(kind.encode(), _POINTER(found.ctypes.data)))
-        return found
+        digest_words = np.empty(4, np.int32)
+        _raise(self._library.pscluster_proof(kind.encode(), _POINTER(digest_words.ctypes.data)))
+        return digest_words
 
     def called(self, record: bytes, floats: int, *, threads: int, kind: str) -> Floats:
         """Compute a call as tests record it; return its results, so many `floats`.
@@ -69,11 +69,11 @@ class NativeLibrary:
         It uses exactly these threads, and the fastest kind of this processor for the empty one.
         Raises UnfitProgramError.
         """
-        found = np.empty(floats, np.float32)
-        place = _POINTER(found.ctypes.data)
-        words = (record, _LONG(len(record)), kind.encode(), _LONG(threads))
-        _raise(self._library.pscluster_call(*words, place))
-        return found
+        results = np.empty(floats, np.float32)
+        place = _POINTER(results.ctypes.data)
+        arguments = (record, _LONG(len(record)), kind.encode(), _LONG(threads))
+        _raise(self._library.pscluster_call(*arguments, place))
+        return results
 
 
 def _raise(refusal: bytes | None) -> None:

@@ -47,12 +47,12 @@ class Program:
         self.words: list[int] = []
         self._count = 0
 
-    def add(self, operation: str, inputs: Sequence[int], *words: int) -> int:
+    def add(self, operation: str, inputs: Sequence[int], *operands: int) -> int:
         """Add an instruction over the values `inputs`; return the number of its own."""
         code = OPERATIONS.index(operation)
-        body = [*inputs, *words]
+        body = [*inputs, *operands]
         if operation == "concat":
-            body = [*words, *inputs]
+            body = [*operands, *inputs]
         self.words += [code, 2 + len(body), *body]
         self._count += 1
         return self._count - 1

@@ -81,9 +81,9 @@ class KernelOperations:
         constants = np.concatenate([np.zeros(0, np.float32), *self._constants])
         return CompiledNetwork(self._program.words, constants)
 
-    def _made(self, operation: str, inputs: Sequence[ProgramValue], *words: int) -> ProgramValue:
+    def _made(self, operation: str, inputs: Sequence[ProgramValue], *operands: int) -> ProgramValue:
         numbers = [value.number for value in inputs]
-        return ProgramValue(self, self._program.add(operation, numbers, *words))
+        return ProgramValue(self, self._program.add(operation, numbers, *operands))
 
     def _constant(self, array: Any) -> int:
         """Return where the array lies among the constants."""
@@ -91,15 +91,15 @@ class KernelOperations:
         self._constants.append(np.asarray(array, np.float32).ravel())
         return at
 
-    def _array(self, given: Any) -> ProgramValue:
+    def _array(self, content: Any) -> ProgramValue:
         """Return statistics or a number as a tensor, made once."""
-        if given not in self._arrays:
-            if isinstance(given, ParameterPlace):
-                words = (given.at, 0, given.shape[0])
+        if content not in self._arrays:
+            if isinstance(content, ParameterPlace):
+                operands = (content.at, 0, content.shape[0])
             else:
-                words = (self._constant([given]), 1, 1)
-            self._arrays[given] = self._made("array", [], *words)
-        return self._arrays[given]
+                operands = (self._constant([content]), 1, 1)
+            self._arrays[content] = self._made("array", [], *operands)
+        return self._arrays[content]
 
     def binary(self, sign: str, first: ProgramValue, second: Any) -> ProgramValue:
         """Put the sign between a tensor and another one, statistics or a number."""
@@ -112,8 +112,8 @@ class KernelOperations:
         if isinstance(kernel, ParameterPlace):
             start = NOWHERE if bias is None else bias.at
             return self._made("dense", [inputs], kernel.at, start, kernel.shape[1], 0)
-        words = (self._constant(kernel), NOWHERE, kernel.shape[1], 1)
-        return self._made("dense", [inputs], *words)
+        operands = (self._constant(kernel), NOWHERE, kernel.shape[1], 1)
+        return self._made("dense", [inputs], *operands)
 
     def convolution(
         self, inputs: ProgramValue, kernel: Any, bias: ParameterPlace, stride: int
@@ -193,9 +193,9 @@ class KernelOperations:
 
     def add_n(self, tensors: Sequence[ProgramValue]) -> ProgramValue:
         """Add one after the other."""
-        total, *others = tensors
-        for part in others:
-            total = total + part
+        total, *addends = tensors
+        for addend in addends:
+            total = total + addend
         return total
 
     def clip(self, inputs: ProgramValue, low: float, high: float) -> ProgramValue:
