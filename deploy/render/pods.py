@@ -72,16 +72,16 @@ def pods_of(inventory: "Inventory") -> Pods:
             f"{where}: jobs.train.app: expected none, got {inventory.jobs.train.app}: no app is"
             " brought into pods"
         )
-    held: set[tuple[str, str]] = set()
+    node_roles: set[tuple[str, str]] = set()
     usual = {"ps": (inventory.ports.ps, inventory.ports.ps_metrics)}
     usual["worker"] = (inventory.ports.worker, inventory.ports.worker_metrics)
     for task in inventory.tasks():
-        if (task.node, task.role) in held:
+        if (task.node, task.role) in node_roles:
             raise UsageError(
                 f"{where}: nodes.{task.node}.roles: expected one {task.role}, got two: each becomes"
                 " a pod with the cores of its node; keep one"
             )
-        held.add((task.node, task.role))
+        node_roles.add((task.node, task.role))
         ports = usual.get(task.role)
         if ports is not None and (task.port, task.metrics_port) != ports:
             raise UsageError(

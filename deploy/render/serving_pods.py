@@ -51,12 +51,12 @@ def service_manifest(
 def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
     """Return the container's arguments; clients call it by the names of its service."""
     service = inventory.service
-    own = f"{pods.cluster}-service"
+    service_name = f"{pods.cluster}-service"
     names = (
-        own,
-        f"{own}.{NAMESPACE}",
-        f"{own}.{NAMESPACE}.svc",
-        f"{own}.{NAMESPACE}.svc.cluster.local",
+        service_name,
+        f"{service_name}.{NAMESPACE}",
+        f"{service_name}.{NAMESPACE}.svc",
+        f"{service_name}.{NAMESPACE}.svc.cluster.local",
     )
     tls = (
         ("--certificate", f"{TLS_FOLDER}/tls.crt", "--key", f"{TLS_FOLDER}/tls.key")
@@ -90,4 +90,4 @@ def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
 
 def cidrs(addresses: tuple[str, ...]) -> tuple[str, ...]:
     """Each as a network: `10.0.0.7` is `10.0.0.7/32`."""
-    return tuple(each if "/" in each else f"{each}/32" for each in addresses)
+    return tuple(address if "/" in address else f"{address}/32" for address in addresses)
