@@ -124,7 +124,7 @@ class ReleaseChoice:
 
         With `cuda` nodes with a GPU get TensorFlow for it.
         """
-        serving = {each: committed(cuda=each, service=True) for each in (False, True)}
+        serving = {for_gpu: committed(cuda=for_gpu, service=True) for for_gpu in (False, True)}
         return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None, serving)
 
     def packages_for(self, facts: MachineFacts, *, serves: bool = False) -> str:
@@ -185,10 +185,12 @@ def run_script(node: Connector, script: str, deadline_seconds: float, failed: st
     return done.text
 
 
-def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
-    """Keep the last `kept` releases on each node, and their environments; return what was removed.
+def prune(
+    fleet: Fleet, names: Sequence[str], retained_releases: int
+) -> dict[str, str | ClusterError]:
+    """Keep the last `retained_releases` on each node, and their environments.
 
-    The result is a text by node, empty where nothing was removed, or the error. A node on which a
+    Return what was removed as a text by node, empty where nothing was, or the error. A node where a
     job runs is left alone: the job's process may be of an old release.
     """
 
@@ -197,7 +199,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
             return ""
         listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
-            gone = unneeded(read(listing), kept=kept)
+            gone = unneeded(read(listing), retained_releases=retained_releases)
             if not gone.releases and not gone.environments:
                 return ""
             script = remove(gone.releases, gone.environments)
