@@ -44,11 +44,11 @@ class Reconnect:
 
 @dataclass(frozen=True)
 class Learn:
-    """What a script prints, run as root, and who takes it; that may raise ClusterError."""
+    """A script that root runs, and what receives its output; that may raise ClusterError."""
 
     what: str
     script: str
-    taken: Callable[[str], None]
+    receive: Callable[[str], None]
     deadline_seconds: float = 30.0
 
 

@@ -55,10 +55,10 @@ def key_path(task: "Task") -> str:
 
 def paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
     """Return the secrets of a node with these roles."""
-    found = tuple(map(key_path, tasks))
+    key_paths = tuple(map(key_path, tasks))
     if coordinates:
-        return (CONTROL_TOKEN, *found)
-    return found
+        return (CONTROL_TOKEN, *key_paths)
+    return key_paths
 
 
 def kept(facts: MachineFacts, path: str) -> str | None:

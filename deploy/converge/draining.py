@@ -79,11 +79,11 @@ def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> 
     anyway. None either if no worker would remain: the job stands still until they are back, drained
     or not.
     """
-    ours = [task.name for task in restarted if task.role == "worker"]
+    restarted_workers = [task.name for task in restarted if task.role == "worker"]
     servers = any(task.role == "ps" for task in restarted)
-    if servers or len(ours) == len(workers):
+    if servers or len(restarted_workers) == len(workers):
         return []
-    return ours
+    return restarted_workers
 
 
 def drain_words(
@@ -101,23 +101,23 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
         name, _, answer = line.partition(" ")
-        code, _, words = answer.partition(" ")
+        code, _, message = answer.partition(" ")
         if name in ("coordinator", *workers) and re.fullmatch(
             r"-1|\d{1,3}", code
         ):  # else the account's own greeting
-            answers[name] = int(code), words
-    status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
+            answers[name] = int(code), message
+    status, message = answers.get("coordinator", (0, "no answer of the coordinator's node"))
     if status == -1:
         return Drained(job=False)
     if status == 0:
-        return Drained(job=False, trouble=(nothing_drained(words),))
+        return Drained(job=False, trouble=(nothing_drained(message),))
     drained = tuple(name for name in workers if answers.get(name, (0, ""))[0] == 200)
     trouble = []
     for name in workers:
-        status, words = answers.get(name, (0, "no answer"))
+        status, message = answers.get(name, (0, "no answer"))
         if status not in (200, -1):  # the port is closed: the job has ended meanwhile
             trouble.append(
-                f"{name} could not be drained ({words}): restarted anyway, others take over its"
+                f"{name} could not be drained ({message}): restarted anyway, others take over its"
                 " work"
             )
     return Drained(True, drained, tuple(trouble))
@@ -152,12 +152,12 @@ def drain(
     workers = workers_to_drain(tasks, inventory.of_role("worker"))
     if not servers and not workers:
         return
-    found = _asked(inventory, fleet, workers, seconds)
-    if found.workers:
-        say(f"drained {', '.join(found.workers)}")
-    for line in found.trouble:
+    drained = _asked(inventory, fleet, workers, seconds)
+    if drained.workers:
+        say(f"drained {', '.join(drained.workers)}")
+    for line in drained.trouble:
         say(line)
-    if found.job and servers:
+    if drained.job and servers:
         say(lost_parameters(servers))
 
 

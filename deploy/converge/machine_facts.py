@@ -37,12 +37,12 @@ class Questions:
     def and_those(self, more: "Questions") -> "Questions":
         """Return these questions and the others, none of them twice."""
         joined: dict[str, Any] = {}
-        for one in fields(self):
-            mine, others = getattr(self, one.name), getattr(more, one.name)
-            if isinstance(mine, tuple):
-                joined[one.name] = tuple(dict.fromkeys((*mine, *others)))
+        for question in fields(self):
+            existing, added = getattr(self, question.name), getattr(more, question.name)
+            if isinstance(existing, tuple):
+                joined[question.name] = tuple(dict.fromkeys((*existing, *added)))
             else:
-                joined[one.name] = mine or others
+                joined[question.name] = existing or added
         return Questions(**joined)
 
 
@@ -194,7 +194,11 @@ class MachineFacts:
         """The file system that a path is on, and where in it: a bind mount of it shows the same."""
         path = self.real_paths.get(path, path)
         point = max(
-            (one for one in self.mounts if PurePosixPath(path).is_relative_to(one)),
+            (
+                mount_point
+                for mount_point in self.mounts
+                if PurePosixPath(path).is_relative_to(mount_point)
+            ),
             key=len,
             default=None,
         )
@@ -212,7 +216,7 @@ class MachineFacts:
 
     def unit(self, name: str) -> UnitFact | None:
         """A unit that systemd has a file for."""
-        found = self.units.get(name)
-        if found is None or found.load == "not-found":
+        fact = self.units.get(name)
+        if fact is None or fact.load == "not-found":
             return None
-        return found
+        return fact

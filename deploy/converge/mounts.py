@@ -46,11 +46,11 @@ class FstabLines:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Replace our part."""
-        wanted = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
-        if own_fstab_lines(facts.fstab) == wanted:
+        marked_lines = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
+        if own_fstab_lines(facts.fstab) == marked_lines:
             return ()
-        if wanted:
-            text = "\n".join(wanted) + "\n"
+        if marked_lines:
+            text = "\n".join(marked_lines) + "\n"
         else:
             text = ""
         script = (
@@ -82,8 +82,8 @@ class Mounted:
     def of(cls, line: str) -> Self:
         """As a line of fstab has it."""
         source, path, _, options, *_ = line.split()
-        words = options.split(",")
-        return cls(path, source, "x-systemd.automount" in words, "ro" in words)
+        mount_options = options.split(",")
+        return cls(path, source, "x-systemd.automount" in mount_options, "ro" in mount_options)
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start it; one that shows something else, or with other access, is taken down first."""

@@ -50,10 +50,10 @@ def only_operator(cluster: "ManagedCluster", action: str) -> Iterator[Sequence[s
 
     def hold() -> None:
         operator = f"{getpass.getuser()}@{socket.gethostname()}: `fab deploy {action}`"
-        words = shell(filled("converge/operator_lock.sh"), PATH, operator, WAIT_SECONDS)
+        command = shell(filled("converge/operator_lock.sh"), PATH, operator, WAIT_SECONDS)
         nonlocal lost_by
         try:
-            code = fleet.nodes[hub].stream(words, take, root=True, stop=over)
+            code = fleet.nodes[hub].stream(command, take, root=True, stop=over)
             lost_by = f"its process ended with {code}"
         except ClusterError as error:
             lost_by = str(error)

@@ -59,9 +59,9 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
     installed = (line.split() for line in answer.sections["packages"].splitlines())
     return {
         "packages": {
-            words[0]: words[2]
-            for words in installed
-            if len(words) == 3 and words[1].startswith("ii")
+            fields[0]: fields[2]
+            for fields in installed
+            if len(fields) == 3 and fields[1].startswith("ii")
         }
     }
 

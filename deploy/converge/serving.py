@@ -145,9 +145,9 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
 
     Raises ClusterError.
     """
-    words = words_of("restart", inventory, node.name)
+    arguments = words_of("restart", inventory, node.name)
     done = node.run(
-        [PYTHON, "-", *words],
+        [PYTHON, "-", *arguments],
         stdin=SCRIPT,
         root=True,
         deadline_seconds=READY_SECONDS + SPARE_SECONDS,
@@ -171,11 +171,11 @@ class ServiceCertificate:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Sign it where it is absent, for other names or about to run out."""
-        words = " ".join((self.address, *self.names))
+        identity = " ".join((self.address, *self.names))
         days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
         if not days:
             reason = "there is none"
-        elif signed != words:
+        elif signed != identity:
             reason = "for another address or names"
         elif int(days) < RENEW_DAYS:
             reason = f"it runs out in {days} days"
@@ -202,7 +202,7 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
-    ours = facts.unit(SERVICE_UNIT)
+    unit = facts.unit(SERVICE_UNIT)
     if (
         spec.service is not None
         and spec.service.certificate
@@ -218,7 +218,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     if spec.service is not None and days and int(days) < RENEW_DAYS:
         line = f"the service's certificate runs out in {days} days"
         yield "warning", "service", f"{line}: `fab deploy start` renews it"
-    if spec.service is None or (ours is not None and ours.running):
+    if spec.service is None or (unit is not None and unit.running):
         return
     for port, name in ((spec.service.port, "port"), (spec.service.metrics_port, "metrics_port")):
         if port in facts.listening:
