@@ -38,7 +38,7 @@ from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
 MARK = f"@@{secrets.token_hex(16)}"
-"""What the line after each step begins with; nothing that a step prints can hold it."""
+"""The beginning of the line after each step; nothing that a step prints can hold it."""
 SMALL_BYTES = 48 * 1024
 """A file up to this size travels inside the script.
 
@@ -64,7 +64,7 @@ class Ran:
 
 
 def batches(items: Sequence[StepOfChange]) -> Iterator[list[StepOfChange]]:
-    """The items in their order; those that can share one command together, the others alone."""
+    """Yield the items in order: those that can share one command together, the others alone."""
     for together, group in groupby(items, key=lambda item: script_of(item.step) is not None):
         chosen = list(group)
         yield from [chosen] if together else [[item] for item in chosen]
@@ -101,7 +101,7 @@ def batch_script(items: Sequence[StepOfChange]) -> str:
 
 
 def read_batch(stdout: str) -> tuple[Ran, ...]:
-    """What a batch's output says of the steps that ended."""
+    """Return what a batch's output says of the steps that ended."""
     ran = []
     for line in stdout.splitlines():
         fields = line.split()
@@ -118,7 +118,7 @@ def read_batch(stdout: str) -> tuple[Ran, ...]:
 
 
 def output_of_last(stdout: str) -> str:
-    """What the last step that ended printed itself."""
+    """Return what the last step that ended printed itself."""
     segments = stdout.split(f"\n{MARK} ")
     if len(segments) > 2:
         return segments[-2].partition("\n")[2]
@@ -126,7 +126,7 @@ def output_of_last(stdout: str) -> str:
 
 
 _SECONDS_A_MEGABYTE = 2.0
-"""Longest for a megabyte on its way: a Pi 3 on a bad switch."""
+"""The longest time for a megabyte on its way: a Pi 3 on a bad switch."""
 
 
 class StepFailedError(ClusterError):
@@ -173,7 +173,7 @@ class StepFailure:
 
 
 Done = Callable[[Change, float], None]
-"""Called with each change that is complete and the seconds it took."""
+"""A function that gets each complete change and the seconds it took."""
 
 
 def apply(

@@ -60,9 +60,9 @@ class NodeFacts:
     available_bytes: int
     taken_ports: Mapping[int, str]
     guard: Precondition
-    """Against other machines."""
+    """The guard against other machines."""
     accounts: Precondition
-    """Against other accounts of this one."""
+    """The guard against other accounts of this one."""
     privileges: Precondition
     """Whether roles run as an account that is not root."""
     data: Precondition
@@ -320,7 +320,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
 
 
 def open_to_accounts(tasks: Sequence[Task], accounts: Precondition) -> str:
-    """Who can do what where the port guard knows no accounts, and the remedy."""
+    """Say who can do what where the port guard knows no accounts, and the remedy."""
     ports = ", ".join(str(port) for port in sorted(task.port for task in tasks))
     return (
         f"any account of this machine can run code {accounts.line}; it needs only to connect to"

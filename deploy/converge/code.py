@@ -30,13 +30,13 @@ from deploy.release.scripts import (
 from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
-"""For 22,000 files on a slow SD card."""
+"""The time for 22,000 files on a slow SD card."""
 
 IMPORTED = (
     "anyio click google grpc h11 jinja2 keras numpy prometheus_client psutil pydantic"
     " pydantic_core rich safetensors scipy starlette tensorflow typing_extensions uvicorn yaml"
 )
-"""What roles and jobs import, directly or through a package: the first job would end without it."""
+"""The modules that roles and jobs import, also through a package; without them a job would end."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class ReleaseChoice:
     code: CodeWheel
     requirements: str
     cuda_requirements: str | None = None
-    """For nodes with a GPU; None where no training uses them."""
+    """The list for nodes with a GPU; None where no training uses them."""
 
     serving: Mapping[bool, str] = field(default_factory=dict)
-    """For nodes with the recognition service, by whether they get TensorFlow for a GPU."""
+    """The lists for nodes with the service, by whether they get TensorFlow for a GPU."""
 
     @classmethod
     def of_this_checkout(cls, *, cuda: bool = False) -> Self:

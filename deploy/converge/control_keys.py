@@ -49,7 +49,7 @@ class SecretFile:
 
 
 def key_path(task: "Task") -> str:
-    """Where the key of a role lies on its node."""
+    """Return where the key of a role lies on its node."""
     return f"{CONTROL_KEYS}/{task.role}-{task.index}"
 
 

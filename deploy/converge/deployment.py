@@ -40,8 +40,8 @@ PHASES = (
     "monitor",
     "service",
 )
-"""Each ends on all nodes before the next begins: a mount needs its server, an installation its
-wheels."""
+"""The phases: each ends on all nodes before the next begins. A mount needs its server, an
+installation its wheels."""
 PUSH_PHASES = ("prepare", "transport", "mounts", "publish", "code")
 STORAGE_PHASES = ("prepare", "transport", "storage", "mounts", "publish")
 MONITOR_PHASES = ("prepare", "transport", "firewall", "monitor")
@@ -138,7 +138,7 @@ class DeploymentPlan:
 
     @property
     def changes(self) -> int:
-        """How many changes the plans hold."""
+        """Return how many changes the plans hold."""
         return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
 
     @property
@@ -160,7 +160,7 @@ class Result:
     planned: DeploymentPlan
     whole: bool
     path: Path
-    """Where the recap lies."""
+    """The file of the recap."""
 
 
 def look(fleet: Fleet, desired: Desired, request: DeploymentRequest, update: Say) -> DeploymentPlan:
@@ -306,13 +306,13 @@ class PlanRunner:
             self._begun = begun
 
     def lose(self, failure: StepFailure) -> None:
-        """A node leaves the run."""
+        """Take a node out of the run."""
         with self._telling:
             self.recap.failures.setdefault(failure.node, failure)
         self._progress.line(failure.node, failure.line.removeprefix(f"{failure.node}: "))
 
     def carry_out(self, plans: Plans, phases: Sequence[str] = PHASES) -> bool:
-        """The phases in order; False when too few nodes were left to start roles on."""
+        """Run the phases in order; return False when too few nodes are left to start roles on."""
         for phase in phases:
             if phase == "services":
                 reason = too_few(self._desired.inventory, self.recap.failures)
@@ -332,7 +332,7 @@ class PlanRunner:
         return True
 
     def finish(self) -> Recap:
-        """The recap, with the time since the command began."""
+        """Return the recap, with the time since the command began."""
         self.recap.seconds = time.monotonic() - self._begun
         return self.recap
 
@@ -378,7 +378,7 @@ def minimum_workers(inventory: "Inventory") -> int:
 
 
 def too_few(inventory: "Inventory", lost: Collection[str]) -> str:
-    """Why no roles may be started without the nodes `lost`, empty when they may.
+    """Return why no roles may start without the nodes `lost`; empty when they may.
 
     Every parameter server holds a part of the parameters, the coordinator runs the jobs, and
     without the storage server no worker has the windows; of the workers some may be missing.

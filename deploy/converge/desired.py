@@ -219,7 +219,7 @@ class Machines(DeploymentSpec, Desired):
         return problems
 
     def questions(self, node: str) -> Questions:
-        """What to ask of a node."""
+        """Return what to ask of a node."""
         node_questions = Questions()
         for subject in SUBJECTS:
             node_questions = node_questions.and_those(subject.questions(self, node))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 CUDA_MACHINE = "x86_64"
-"""TensorFlow's wheel with CUDA exists for this one alone."""
+"""The only machine with a TensorFlow wheel with CUDA."""
 MOST_NAMED = 16
 NVIDIA = "/proc/driver/nvidia/gpus"
 ACCELERATORS = "/dev/accel[0-9]*"
@@ -73,7 +73,7 @@ def device_findings(
     device_names: Mapping[str, Sequence[str]],
     machine: str,
 ) -> Found:
-    """What a machine that carries these `tasks` has of what `jobs.train.device` asks for.
+    """Compare a machine that carries these `tasks` with what `jobs.train.device` asks for.
 
     `device_names`: names of its devices by kind.
     """

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 DRAIN_SECONDS = 60.0
-"""How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi
-longer."""
+"""The wait for a worker: most items take a second or two, the first on a Raspberry Pi longer."""
 
 SPARE_SECONDS = 20.0
-"""What the script may take beyond it."""
+"""The time that the script may take beyond it."""
 
 _MAIN = """\
 import sys
@@ -60,7 +59,7 @@ def script_for(token: str | None) -> bytes:
 
 
 SCRIPT = script_for(None)
-"""For the node's own Python: `/usr/bin/python3 - ADDRESS SECONDS WORKER...`."""
+"""The program for `/usr/bin/python3 - ADDRESS SECONDS WORKER...`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Drained:
 
 
 def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> list[str]:
-    """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
+    """Return the cluster's `workers` that are worth a wait before all of `restarted` restart.
 
     With a parameter server among them none: the job loses everything since its last checkpoint
     anyway. None either if no worker would remain: the job stands still until they are back, drained
@@ -129,7 +128,7 @@ def nothing_drained(why: object) -> str:
 
 
 def lost_parameters(servers: Sequence[str]) -> str:
-    """What restarting these parameter servers means for the job that runs."""
+    """Say what restarting these parameter servers means for the job that runs."""
     if len(servers) == 1:
         word = "holds"
     else:

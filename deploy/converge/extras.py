@@ -145,7 +145,7 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
 
 
 def _all(results: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
-    """What each node gave, if none failed. Raises the failures as one error, a line each."""
+    """Return what each node gave. Raises the failures as one error, a line each."""
     failed = [result for result in results.values() if isinstance(result, ClusterError)]
     if failed:
         kinds = {type(result) for result in failed}

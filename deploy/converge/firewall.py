@@ -22,7 +22,7 @@ ROLLBACK_SECONDS = 60
 LOADED = f"{firewall.PATH}.loaded"
 """The digest of what nft listed right after our rules were loaded."""
 CHANGED = "changed"
-"""In the place of the rules' hash, where nft lists others than it did then."""
+"""The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
 def _undo() -> str:
@@ -141,7 +141,7 @@ class Firewall:
 
     rules: str
     closes: tuple[str, ...] = ()
-    """What it closes that is not the cluster's."""
+    """The ports that it closes of others than the cluster."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Load and keep the rules, unless those very rules are loaded and kept."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from deploy.cluster.cluster import ManagedCluster
 
 PATH = "/run/pscluster-operator"
-"""Below a folder that only root writes; a restart of the node clears it."""
+"""The lock, in a folder that only root writes; a restart of the node clears it."""
 WAIT_SECONDS = 10
-"""A busy node takes some to end the process of a command that has just ended here."""
+"""The wait for a busy node, which still ends the process of a command that has ended here."""
 
 
 @contextmanager

@@ -38,10 +38,10 @@ WHEELHOUSE_BYTES = 400 * MEGABYTE
 """The size of a wheelhouse that is not downloaded yet: 390 MB with TensorFlow 2.21."""
 COPY_SECONDS = 600.0
 COPY_SECONDS_A_MEGABYTE = 2.0
-"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes
-ask at once."""
+"""The times for a data set of 48 MB and for each further megabyte, from a storage server that
+fifteen nodes ask at once."""
 _PREPARING = "core.data.publish"
-"""Runs in a process of its own: deploy does not know how to prepare recordings."""
+"""A module with a process of its own: deploy does not know how to prepare recordings."""
 _PREPARING_SECONDS = 3600.0
 
 
@@ -110,7 +110,7 @@ class Published:
         return (self.change(),)
 
     def change(self) -> Change:
-        """What sends it, whatever is there."""
+        """Return the change that sends it, whatever is there."""
         name = f"{self.publication.kind}/{self.publication.key}"
         user = self.folders.publishing_user
         step = Publish(f"publish {name}", self._folder, self.publication.files, user)
@@ -149,7 +149,7 @@ class LocalData:
 
 
 def copy_seconds(publication: Publication) -> float:
-    """How long a node may take to copy a published data set."""
+    """Return the seconds that a node may take to copy a published data set."""
     return COPY_SECONDS + COPY_SECONDS_A_MEGABYTE * publication.size_bytes / MEGABYTE
 
 

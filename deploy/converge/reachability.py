@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 60.0
 ANSWER_SECONDS = {"plain": 5, "wireguard": 12}
-"""For one connection. A tunnel whose keys have just changed asks again after 5 s and a bit
+"""The wait for one connection. A tunnel whose keys have just changed asks again after 5 s and a bit
 (REKEY_TIMEOUT, wireguard.com/papers/wireguard.pdf)."""
 REACHED = ""
 REFUSED = "Connection refused"
-"""The host answers, and no process listens there, or a firewall rejects."""
+"""The reason of a host that answers: no process listens there, or a firewall rejects."""
 LOOK_AT = "look at the cable, the switch and the firewalls of both nodes"
 _ANSWER = "@@reached "
 _STEP = "reach the roles"
@@ -149,7 +149,7 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
 
 
 def _reasons(text: str) -> list[str]:
-    """What a probe says, empty where that is no answer: the node may be anybody's."""
+    """Return what a probe says, empty where that is no answer: the node may be anybody's."""
     try:
         answer = parsed_json(text)
     except ValueError:

@@ -54,7 +54,7 @@ class Recap:
         return tuple(node for node in self.nodes if node in self.failures)
 
     def add(self, node: str, phase: str, changed: int, seconds: float) -> None:
-        """A node's part of a phase."""
+        """Add a node's part of a phase."""
         if phase not in self.phases:
             self.phases.append(phase)
         before = self.cells.get((node, phase), NodePhase(0, 0.0))
@@ -69,7 +69,7 @@ class Recap:
         return "ok"
 
     def rows(self) -> Sequence[tuple[str, ...]]:
-        """A row a node: name, one cell a phase, what became of it."""
+        """Return a row for each node: name, one cell for each phase, result."""
         table = []
         for node in self.nodes:
             cells = []

@@ -191,7 +191,7 @@ class RunningUnit:
     account: int = 0
     """The uid of its process, which has no other group than that of this number."""
     because: str = ""
-    """Why what runs has to start again, besides what the facts of the unit say."""
+    """The reason to start what runs again, besides what the facts of the unit say."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start or restart it; the step ends when systemd counts it as up.

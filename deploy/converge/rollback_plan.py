@@ -46,7 +46,7 @@ class UnfinishedRollback:
         return cls(cluster.folder.path / "rollback.json")
 
     def read(self) -> Rollback | None:
-        """None without a note, or for a damaged one."""
+        """Return the note; None without one, or for a damaged one."""
         try:
             note: Any = read_json(self._path)
             was = {str(node): str(release) for node, release in note["was"].items()}
@@ -68,7 +68,7 @@ class UnfinishedRollback:
         atomic_write(self._path, json.dumps(asdict(rollback)).encode() + b"\n")
 
     def forget(self) -> None:
-        """The nodes go to another release."""
+        """Remove the note: the nodes go to another release."""
         self._path.unlink(missing_ok=True)
 
 
@@ -79,9 +79,9 @@ class Need(StrEnum):
     RESTART = "restart"
     """A restart of its roles: the release is current, and not every one of them runs it."""
     FLIP = "flip"
-    """And the restart."""
+    """The release made current, and the restart."""
     RELEASE = "release"
-    """It is not there: nothing can be done."""
+    """A release that is not there: nothing can be done."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Standing:
     runs: Mapping[str, str | None]
 
     def need(self, release: str) -> Need:
-        """What it needs."""
+        """Return what it needs."""
         if self.installed.current == release:
             if all(running == release for running in self.runs.values()):
                 return Need.NOTHING

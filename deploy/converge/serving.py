@@ -1,6 +1,6 @@
 """The recognition service of a node: restarted, and waited for until it answers again.
 
-Who restarts several goes from one node to the next, so that clients find a service at any time.
+Several are restarted one node after the other, so that clients find a service at any time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 SERVICE_HINT = f"`journalctl -u {SERVICE_UNIT}` there says more"
 READY_SECONDS = 120.0
-"""From the start to the first answer: a Raspberry Pi 3 imports and opens a model in about 20."""
+"""The time to the first answer: a Raspberry Pi 3 imports and opens a model in about 20."""
 SIGNED = f"{CERTIFICATES}/signed"
-"""Until when the certificate is valid, in seconds of the epoch, and what it was signed for."""
+"""The end of the certificate, in seconds of the epoch, and what it was signed for."""
 RENEW_DAYS = 30
-"""As `recognise.service.certificates` counts."""
+"""The days that `recognise.service.certificates` counts too."""
 SPARE_SECONDS = 60.0
-"""For the end of the old process, and for the connection."""
+"""The time for the end of the old process, and for the connection."""
 
 Verb = Literal["restart", "wait"]
 
@@ -99,7 +99,7 @@ while now < end:
 failed(f"no answer at {scheme}://{host}:{port}/v2/health/ready within {float(seconds):g} s")
 """
 )
-"""For the node's own Python, with `words_of`. It prints `ready` or `waiting`.
+"""A program for the node's own Python, with `words_of`. It prints `ready` or `waiting`.
 
 It asks the unit's own process, and none that has taken its port.
 """

@@ -21,13 +21,13 @@ from deploy.converge.subject import NodeAnswer
 from deploy.converge.sudo import no_root
 
 FACTS_SECONDS = 90.0
-"""For one question; a Pi 3 that is busy training answers within ten."""
+"""The time for one question; a Pi 3 that is busy training answers within ten."""
 PUBLISHED_SECONDS = 20
-"""How long a shared folder may take to list what is in it, its mount included."""
+"""The time for a shared folder to list what is in it, its mount included."""
 SECTION = "@@section "
-"""What a section begins with, where no foreign text is in the answer."""
+"""The beginning of a section, where no foreign text is in the answer."""
 SILENT = "no answer"
-"""What the script prints for a shared folder that takes longer."""
+"""The answer of the script for a shared folder that takes longer."""
 
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
@@ -252,7 +252,7 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """What stands before and after the first blank of each line."""
+    """Return what stands before and after the first blank of each line."""
     return [(first, rest) for first, _, rest in (line.partition(" ") for line in _lines(text))]
 
 

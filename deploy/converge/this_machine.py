@@ -78,7 +78,7 @@ def changes_of(steps: Sequence[PlannedStep]) -> int:
 
 
 def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:
-    """What a start does about each role."""
+    """Return what a start does about each role."""
     roles = {role.name: role for role in status.roles}
     steps = []
     for task in tasks:
@@ -121,7 +121,7 @@ def planned_jobs(jobs: Sequence[str], run_jobs: bool | None, *, due: bool) -> li
 
 
 def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
-    """One line when other roles run than the file `inventory` says, else empty.
+    """Return one line when other roles run than the file `inventory` says, else empty.
 
     Starting the difference would give a cluster that no file describes, with addresses its members
     do not share.
@@ -156,7 +156,7 @@ class Roles:
     inventory: Path
 
     def changes(self, facts: ClusterStatus) -> tuple[Change, ...]:
-        """One change a role; the first starts them all."""
+        """Return one change for each role; the first starts them all."""
         steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
         names = [step.subject for step in steps]
         first = Call(f"start {', '.join(names)}", self._start)

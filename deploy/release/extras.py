@@ -85,7 +85,7 @@ class Base:
 
     @classmethod
     def of_this_process(cls) -> "Base":
-        """What the Python that runs now imports."""
+        """Return what the Python that runs now imports."""
         versions = {
             str(canonicalize_name(distribution.metadata["Name"])): distribution.version
             for distribution in distributions()
@@ -101,7 +101,7 @@ class Base:
         )
 
     def constraints(self) -> str:
-        """Every package at its version there, as constraints of an installer."""
+        """Return every package at its version there, as constraints of an installer."""
         return "".join(f"{name}=={version}\n" for name, version in sorted(self.versions.items()))
 
 
@@ -121,7 +121,7 @@ class Lock:
 
     @property
     def text(self) -> str:
-        """As a requirements file."""
+        """The pins as a requirements file."""
         return "".join(f"{pin.line()}\n" for pin in self.pins)
 
     def wheelhouse_list(self) -> str:

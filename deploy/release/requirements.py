@@ -14,7 +14,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("aarch64", "x86_64")
 OLDEST_GLIBC_MINOR = 17
 NEWEST_GLIBC_MINOR = 36
-"""glibc 2.36 is Debian 12's and so the Raspberry Pi OS of the oldest supported Python, 3.11."""
+"""The glibc of Debian 12, and so of the oldest Raspberry Pi OS with a supported Python, 3.11."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Target:
 
 
 FILE = Path(__file__).with_name("requirements.txt")
-"""`make requirements` writes it from uv.lock; `make check` compares the two."""
+"""The list that `make requirements` writes from uv.lock; `make check` compares the two."""
 FILES = {
     (False, False): FILE,
     (True, False): FILE.with_name("requirements-gpu.txt"),
     (False, True): FILE.with_name("requirements-service.txt"),
     (True, True): FILE.with_name("requirements-gpu-service.txt"),
 }
-"""By whether a node has a GPU that is used, and whether it has the recognition service."""
+"""The lists by whether a node has a GPU that is used, and the recognition service."""
 INSTALLER = "uv"
 """A line of the list, but not part of an environment: it installs the other packages on the node.
 """
@@ -100,7 +100,7 @@ class Pin:
     hashes: frozenset[str]
 
     def line(self) -> str:
-        """As a line of a requirements file."""
+        """Return the line of a requirements file."""
         return " ".join(
             [
                 f"{self.name}=={self.version}",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where a node's commands are found."""
+"""The folders of a node's commands."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
 
 

@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def of(cls, role_bytes: int) -> "Memory":
-        """For a role that takes so many anonymous bytes."""
+        """Return the memory of a role with these anonymous bytes."""
         return cls(_rounded(role_bytes), _rounded((role_bytes + _LIBRARIES_BYTES) / _LARGEST_SHARE))
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LONGEST_NAME = 40
-"""Of a cluster, in characters. A service's name has 63 at most, and a StatefulSet labels its pods
-with more words."""
+"""The most characters of a cluster's name. A service's has 63 at most, and a StatefulSet labels its
+pods with more words."""
 
 STATE_FOLDER = "/var/lib/pscluster"
 DATA_FOLDER = f"{STATE_FOLDER}/data"
@@ -31,7 +31,7 @@ COORDINATOR_NODE = "coordinator"
 """The node of the coordinator in the pods' inventory. The Job's pod puts its own address there."""
 
 _KEPT = ("schema", "cluster", "allow_public", "page", "logging")
-"""What the pods read of an inventory as it is written; the rest is about machines."""
+"""The fields of an inventory that pods read as written; the rest is about machines."""
 
 
 @dataclass(frozen=True)

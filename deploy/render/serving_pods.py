@@ -21,7 +21,7 @@ VERSIONS_FOLDER = f"{STATE_FOLDER}/service"
 TOKEN_FOLDER = "/etc/pscluster/token"
 TLS_FOLDER = "/etc/pscluster/tls"
 REQUEST_MEBIBYTES = 256
-"""A service takes 132 MB at rest and 200 MB once a live session came (docs/service.md)."""
+"""The request of a service: 132 MB at rest, 200 MB once a live session came (docs/service.md)."""
 
 
 def service_manifest(
@@ -89,5 +89,5 @@ def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
 
 
 def cidrs(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """Each as a network: `10.0.0.7` is `10.0.0.7/32`."""
+    """Return each as a network: `10.0.0.7` is `10.0.0.7/32`."""
     return tuple(address if "/" in address else f"{address}/32" for address in addresses)

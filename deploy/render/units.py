@@ -46,9 +46,9 @@ MONITOR_DATA = f"{STATE}/monitor"
 SERVICE_UNIT = "pscluster-service.service"
 """The recognition service of a node with this role."""
 SERVICE_DATA = f"{STATE}/service"
-"""Its token, its versions and its certificates: the account's."""
+"""The folder of its token, versions and certificates: the account's."""
 MONITOR_START_SECONDS = 300
-"""A Pi 3 first replays a write-ahead log of some hours."""
+"""The time to start: a Pi 3 first replays a write-ahead log of some hours."""
 
 
 def unit_name(task: "Task") -> str:

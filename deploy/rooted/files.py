@@ -147,7 +147,7 @@ def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -
 
 
 def write(path: str, mode: str, owner: str) -> None:
-    """The file `path` with what comes on stdin."""
+    """Write stdin to the file `path`."""
     uid, gid = ids(owner)
     content = sys.stdin.buffer.read()
     with parent_of(path) as (parent, name):
