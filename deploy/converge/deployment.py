@@ -272,15 +272,13 @@ def _verify(
     for phase in phases:
         for name, changes in again[phase].items():
             if changes and name in planned.plans[phase]:
-                pending_changes = "; ".join(
+                details = "; ".join(
                     f"{change.action} {change.kind} {change.subject}: {change.detail}"
                     for change in changes
                 )
                 hint = "run it again; if it stays so, something on the node changes it back"
                 what = "still to change after it was done"
-                deployment.lose(
-                    StepFailure(name, "verify", what, "", None, (pending_changes,), hint)
-                )
+                deployment.lose(StepFailure(name, "verify", what, "", None, (details,), hint))
 
 
 class PlanRunner:
