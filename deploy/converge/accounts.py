@@ -45,9 +45,11 @@ done
 
 def _read(answer: NodeAnswer) -> Mapping[str, object]:
     return {
-        "users": {one[0]: (int(one[2]), int(one[3])) for one in _entries(answer, "users")},
-        "uid_owners": {int(one[2]): one[0] for one in _entries(answer, "uid")},
-        "gid_owners": {int(one[2]): one[0] for one in _entries(answer, "gid")},
+        "users": {
+            fields[0]: (int(fields[2]), int(fields[3])) for fields in _entries(answer, "users")
+        },
+        "uid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "uid")},
+        "gid_owners": {int(fields[2]): fields[0] for fields in _entries(answer, "gid")},
         "powers": {
             name: powers[:200]
             for name, _, powers in (

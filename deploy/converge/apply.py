@@ -38,7 +38,7 @@ from deploy.release.scripts import finish_folder, missing_files, read_missing
 from deploy.rooted.commands import write_file
 
 MARK = f"@@{secrets.token_hex(16)}"
-"""What the line after each step begins with; nothing that a step prints can hold it."""
+"""The beginning of the line after each step; nothing that a step prints can hold it."""
 SMALL_BYTES = 48 * 1024
 """A file up to this size travels inside the script.
 
@@ -64,7 +64,7 @@ class Ran:
 
 
 def batches(items: Sequence[StepOfChange]) -> Iterator[list[StepOfChange]]:
-    """The items in their order; those that can share one command together, the others alone."""
+    """Yield the items in order: those that can share one command together, the others alone."""
     for together, group in groupby(items, key=lambda item: script_of(item.step) is not None):
         chosen = list(group)
         yield from [chosen] if together else [[item] for item in chosen]
@@ -101,28 +101,32 @@ def batch_script(items: Sequence[StepOfChange]) -> str:
 
 
 def read_batch(stdout: str) -> tuple[Ran, ...]:
-    """What a batch's output says of the steps that ended."""
+    """Return what a batch's output says of the steps that ended."""
     ran = []
     for line in stdout.splitlines():
-        words = line.split()
-        if len(words) == 5 and words[0] == MARK:
+        fields = line.split()
+        if len(fields) == 5 and fields[0] == MARK:
             with contextlib.suppress(ValueError):  # another program's line
                 ran.append(
-                    Ran(int(words[1]), int(words[2]), max(0.0, float(words[4]) - float(words[3])))
+                    Ran(
+                        int(fields[1]),
+                        int(fields[2]),
+                        max(0.0, float(fields[4]) - float(fields[3])),
+                    )
                 )
     return tuple(ran)
 
 
 def output_of_last(stdout: str) -> str:
-    """What the last step that ended printed itself."""
-    parts = stdout.split(f"\n{MARK} ")
-    if len(parts) > 2:
-        return parts[-2].partition("\n")[2]
-    return parts[0]
+    """Return what the last step that ended printed itself."""
+    segments = stdout.split(f"\n{MARK} ")
+    if len(segments) > 2:
+        return segments[-2].partition("\n")[2]
+    return segments[0]
 
 
 _SECONDS_A_MEGABYTE = 2.0
-"""Longest for a megabyte on its way: a Pi 3 on a bad switch."""
+"""The longest time for a megabyte on its way: a Pi 3 on a bad switch."""
 
 
 class StepFailedError(ClusterError):
@@ -169,7 +173,7 @@ class StepFailure:
 
 
 Done = Callable[[Change, float], None]
-"""Called with each change that is complete and the seconds it took."""
+"""A function that gets each complete change and the seconds it took."""
 
 
 def apply(
@@ -188,13 +192,13 @@ def apply(
         for position, change in enumerate(changes)
         for step in change.steps
     ]
-    left = [len(change.steps) for change in changes]
+    remaining_steps = [len(change.steps) for change in changes]
     seconds = [0.0 for _ in changes]
 
     def count(item: StepOfChange, took: float) -> None:
-        left[item.change] -= 1
+        remaining_steps[item.change] -= 1
         seconds[item.change] += took
-        if not left[item.change]:
+        if not remaining_steps[item.change]:
             done(changes[item.change], seconds[item.change])
 
     for group in batches(items):
@@ -235,8 +239,8 @@ class _RefusedError(Exception):
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        said = self.outcome.stderr.strip() or output_of_last(self.outcome.text).strip()
-        return tuple(said.splitlines()[-LAST_LINES:])
+        output = self.outcome.stderr.strip() or output_of_last(self.outcome.text).strip()
+        return tuple(output.splitlines()[-LAST_LINES:])
 
 
 def _run_batch(
@@ -253,13 +257,15 @@ def _run_batch(
             step,
             f"{error}; if it went off, `fab deploy start --retry` takes it again once it is back",
         ) from error
-    ran = [one for one in read_batch(outcome.text) if 0 <= one.position < len(group)]
-    for one in ran:
-        if one.return_code == 0:
-            count(group[one.position], one.seconds)
+    ran = [record for record in read_batch(outcome.text) if 0 <= record.position < len(group)]
+    for record in ran:
+        if record.return_code == 0:
+            count(group[record.position], record.seconds)
     if outcome.ok and len(ran) == len(group):
         return group[-1].step
-    position = min(len(group) - 1, next((one.position for one in ran if one.return_code), len(ran)))
+    position = min(
+        len(group) - 1, next((record.position for record in ran if record.return_code), len(ran))
+    )
     step = group[position].step
     if outcome.return_code in DEADLINE_CODES:
         raise _EndedError(step, f"not done within {step.deadline_seconds:.0f} s and ended")
@@ -294,7 +300,7 @@ def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None
                 stdin=content,
             )
         case Learn():
-            step.taken(_run(node, shell(step.script), step.deadline_seconds).text)
+            step.receive(_run(node, shell(step.script), step.deadline_seconds).text)
         case Reconnect():
             node.close()
             _run(node, ["true"], step.deadline_seconds)
@@ -306,13 +312,13 @@ def _carry_out(node: Connector, step: Step, progress: DeploymentDisplay) -> None
 
 def _run(
     node: Connector,
-    words: Words,
+    command: Words,
     deadline_seconds: float,
     user: str | None = None,
     stdin: bytes | None = None,
 ) -> CommandResult:
     outcome = node.run(
-        words, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user
+        command, deadline_seconds=deadline_seconds, stdin=stdin, root=user is None, user=user
     )
     if not outcome.ok:
         raise _RefusedError(outcome)
@@ -323,8 +329,8 @@ def _publish(node: Connector, step: Publish) -> None:
     sums = {file.name: file.sha256 for file in step.files}
     seconds = 30.0 + step.size_bytes / 1e6 * _SECONDS_A_MEGABYTE
     sizes = {file.name: file.size_bytes for file in step.files}
-    found = _run(node, shell(missing_files(step.folder, sums)), seconds, step.user)
-    missing = frozenset(read_missing(found.text, sizes))
+    listing = _run(node, shell(missing_files(step.folder, sums)), seconds, step.user)
+    missing = frozenset(read_missing(listing.text, sizes))
     for file in step.files:
         if file.name in missing:
             node.put(

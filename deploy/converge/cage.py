@@ -22,26 +22,30 @@ def _script(questions: Questions) -> str:
 
 
 def _read(answer: NodeAnswer) -> Mapping[str, object]:
-    words = answer.sections.get("cage", "").split()
-    if len(words) != 2:  # no Python yet, which another finding is about
+    numbers = answer.sections.get("cage", "").split()
+    if len(numbers) != 2:  # no Python yet, which another finding is about
         return {"cage": None}
-    return {"cage": held_by(int(words[0]), int(words[1]))}
+    return {"cage": held_by(int(numbers[0]), int(numbers[1]))}
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
-    held = facts.more.get("cage")
-    if isinstance(held, Coverage):
-        yield finding(held, {"roles": CallRights(), "jobs": JOB})
+    coverage = facts.more.get("cage")
+    if isinstance(coverage, Coverage):
+        yield finding(coverage, {"roles": CallRights(), "jobs": JOB})
 
 
 def finding(
-    held: Coverage, kinds: Mapping[str, CallRights] = MappingProxyType({"roles": CallRights()})
+    coverage: Coverage, kinds: Mapping[str, CallRights] = MappingProxyType({"roles": CallRights()})
 ) -> tuple[Literal["ok", "warning"], str, str]:
     """Return what a check says of a machine's kernel: what it holds of these kinds of processes."""
-    if not held.abi:
-        return "warning", "cage", f"a role may read and write what its account may: {held.reason}"
+    if not coverage.abi:
+        return (
+            "warning",
+            "cage",
+            f"a role may read and write what its account may: {coverage.reason}",
+        )
     lines = (
-        f"{name} are {what_holds(of_kernel(rights, held), rights).line}"
+        f"{name} are {what_holds(of_kernel(rights, coverage), rights).line}"
         for name, rights in kinds.items()
     )
     return "ok", "cage", "; ".join(lines)

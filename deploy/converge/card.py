@@ -54,27 +54,33 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield "warning", "card", f"{line} alone: switch it off in `sudo raspi-config`, and reboot"
 
 
-def clones(seen: Mapping[str, MachineFacts]) -> dict[str, list[str]]:
+def clones(facts_by_node: Mapping[str, MachineFacts]) -> dict[str, list[str]]:
     """Return by node what it shares with another node by a copied card, with the remedy."""
-    found: dict[str, list[str]] = {}
-    for name, facts in seen.items():
-        others = {other: one for other, one in seen.items() if other != name}
-        same_keys = [other for other, one in others.items() if one.host_keys & facts.host_keys]
+    lines_by_node: dict[str, list[str]] = {}
+    for name, facts in facts_by_node.items():
+        other_nodes = {
+            other: other_facts for other, other_facts in facts_by_node.items() if other != name
+        }
+        same_keys = [
+            other
+            for other, other_facts in other_nodes.items()
+            if other_facts.host_keys & facts.host_keys
+        ]
         same_id = [
             other
-            for other, one in others.items()
-            if facts.machine_id and one.machine_id == facts.machine_id
+            for other, other_facts in other_nodes.items()
+            if facts.machine_id and other_facts.machine_id == facts.machine_id
         ]
         if same_keys:
             line = (
                 f"it has the SSH host key of {', '.join(same_keys)}, so that each can pose as the"
                 " other"
             )
-            found.setdefault(name, []).append(f"{line}: {_NEW_KEYS}")
+            lines_by_node.setdefault(name, []).append(f"{line}: {_NEW_KEYS}")
         if same_id:
             line = f"it has the machine-id of {', '.join(same_id)}, as a copied card has"
-            found.setdefault(name, []).append(f"{line}: {_NEW_ID}")
-    return found
+            lines_by_node.setdefault(name, []).append(f"{line}: {_NEW_ID}")
+    return lines_by_node
 
 
 CARD = Subject("card", "prepare", _script, _read, _check)

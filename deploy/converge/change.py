@@ -27,7 +27,7 @@ class Upload:
 
     what: str
     content: bytes | Path | Callable[[], bytes]
-    """What is called is called when the step's turn has come."""
+    """The content, or a function that makes it when the step's turn has come."""
     path: str
     mode: int = 0o644
     owner: str = "root"
@@ -44,11 +44,11 @@ class Reconnect:
 
 @dataclass(frozen=True)
 class Learn:
-    """What a script prints, run as root, and who takes it; that may raise ClusterError."""
+    """A script that root runs, and what receives its output; that may raise ClusterError."""
 
     what: str
     script: str
-    taken: Callable[[str], None]
+    receive: Callable[[str], None]
     deadline_seconds: float = 30.0
 
 
@@ -149,7 +149,7 @@ class Resource(Protocol):
     """One thing that the inventory wants of a node."""
 
     def changes(self, facts: Any) -> tuple[Change, ...]:
-        """What to change; empty where it is so already.
+        """Return what to change; empty where it is so already.
 
         `facts` are those of the cluster's kind (`Desired.ask`).
         """

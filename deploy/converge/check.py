@@ -60,22 +60,22 @@ class NodeFacts:
     available_bytes: int
     taken_ports: Mapping[int, str]
     guard: Precondition
-    """Against other machines."""
+    """The guard against other machines."""
     accounts: Precondition
-    """Against other accounts of this one."""
+    """The guard against other accounts of this one."""
     privileges: Precondition
     """Whether roles run as an account that is not root."""
     data: Precondition
     cage: Coverage
 
 
-def gather(here: Connector, ports: Iterable[int], inventory: "Inventory") -> NodeFacts:
+def gather(node: Connector, ports: Iterable[int], inventory: "Inventory") -> NodeFacts:
     """Return the facts of this machine.
 
     TensorFlow is looked for and not imported, which would take many seconds.
     """
     memory = psutil.virtual_memory()
-    guard, accounts, privileges = guard_of(here)
+    guard, accounts, privileges = guard_of(node)
     return NodeFacts(
         python=platform.python_version(),
         machine=platform.machine(),
@@ -88,46 +88,46 @@ def gather(here: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         guard=guard,
         accounts=accounts,
         privileges=privileges,
-        data=data_of(inventory, here),
+        data=data_of(inventory, node),
         cage=landlock.found(),
     )
 
 
 def guard_of(node: Connector) -> tuple[Precondition, Precondition, Precondition]:
     """Find whether roles keep other machines and accounts out of their ports, and are not root."""
-    found = _ask(node, _GUARD_PROBE)
-    if isinstance(found, str):
+    answer = _ask(node, _GUARD_PROBE)
+    if isinstance(answer, str):
         return (
-            Precondition(False, found),
-            Precondition(False, found),
-            Precondition(False, f"roles may run as root: {found}"),
+            Precondition(False, answer),
+            Precondition(False, answer),
+            Precondition(False, f"roles may run as root: {answer}"),
         )
-    return _answer(found["machines"]), _answer(found["accounts"]), _answer(found["privileges"])
+    return _answer(answer["machines"]), _answer(answer["accounts"]), _answer(answer["privileges"])
 
 
-def data_of(inventory: "Inventory", here: Connector) -> Precondition:
+def data_of(inventory: "Inventory", node: Connector) -> Precondition:
     """Find whether the inventory's trainings have data.
 
-    They have it with recordings that `here` finds, or with an app that reads its own.
+    They have it with recordings that `node` finds, or with an app that reads its own.
     """
     try:
         if reads_its_data(inventory):
             return Precondition(True, f"read by the app {inventory.jobs.train.app}")
     except UsageError as problem:
         return Precondition(False, str(problem))
-    return recordings_of(here, inventory.jobs.train.data.source, inventory.jobs.train.data.format)
+    return recordings_of(node, inventory.jobs.train.data.source, inventory.jobs.train.data.format)
 
 
 def recordings_of(
     node: Connector, data_source: str | None, format_name: str | None = None
 ) -> Precondition:
     """Whether a machine has the recordings, or finds some where none are named."""
-    words = [] if format_name is None else [f"--format={format_name}"]
-    words += [] if data_source is None else ["--", data_source]
-    found = _ask(node, _DATA_PROBE, *words)
-    if isinstance(found, str):
-        return Precondition(False, found)
-    return _answer(found)
+    arguments = [] if format_name is None else [f"--format={format_name}"]
+    arguments += [] if data_source is None else ["--", data_source]
+    answer = _ask(node, _DATA_PROBE, *arguments)
+    if isinstance(answer, str):
+        return Precondition(False, answer)
+    return _answer(answer)
 
 
 def _tensorflow_version() -> str | None:
@@ -176,24 +176,24 @@ def _holder(port: int) -> str:
 def _ask(node: Connector, module: str, *arguments: str) -> dict[str, Any] | str:
     """The object that a probe prints, or why there is none."""
     try:
-        asked = node.run(
+        outcome = node.run(
             module_command(module, *arguments), deadline_seconds=_PROBE_DEADLINE_SECONDS
         )
     except NodeDeadlineError:
         return f"no answer within {_PROBE_DEADLINE_SECONDS:.0f} s"
-    if not asked.ok:
-        if asked.stderr.strip():
-            return asked.last_lines[-1]
-        return f"the probe ended with exit code {asked.return_code}"
+    if not outcome.ok:
+        if outcome.stderr.strip():
+            return outcome.last_lines[-1]
+        return f"the probe ended with exit code {outcome.return_code}"
     try:
-        found: dict[str, Any] = parsed_json(asked.text)
+        answer: dict[str, Any] = parsed_json(outcome.text)
     except ValueError as problem:
         return f"expected the probe's JSON, got {problem}"
-    return found
+    return answer
 
 
-def _answer(found: Mapping[str, Any]) -> Precondition:
-    return Precondition(bool(found["holds"]), str(found["line"]))
+def _answer(answer: Mapping[str, Any]) -> Precondition:
+    return Precondition(bool(answer["holds"]), str(answer["line"]))
 
 
 Level = Literal["ok", "warning", "problem"]
@@ -254,27 +254,28 @@ def _software(facts: NodeFacts) -> Iterator[Finding]:
 
 
 def _ports(
-    tasks: Sequence[Task], status: ClusterStatus, taken: Mapping[int, str], job_runs: bool
+    tasks: Sequence[Task], status: ClusterStatus, taken_ports: Mapping[int, str], job_runs: bool
 ) -> Iterator[Finding]:
-    ours = {
+    running_roles = {
         role.name
         for role in status.roles
         if role.state in (RoleState.READY, RoleState.FROZEN, RoleState.STARTING)
     }
     for task in tasks:
-        if task.name in ours or (task.role == "coordinator" and job_runs):
+        if task.name in running_roles or (task.role == "coordinator" and job_runs):
             yield Finding("ok", task.name, f"runs on ports {task.port} and {task.metrics_port}")
             continue
-        held = [port for port in (task.port, task.metrics_port) if port in taken]
-        for port in held:
-            line = f"port {port} is taken by {taken[port]}: stop it, or choose another port"
+        occupied_ports = [port for port in (task.port, task.metrics_port) if port in taken_ports]
+        for port in occupied_ports:
+            line = f"port {port} is taken by {taken_ports[port]}: stop it, or choose another port"
             yield Finding("problem", task.name, line)
-        if not held:
+        if not occupied_ports:
             yield Finding("ok", task.name, f"ports {task.port} and {task.metrics_port} are free")
         page = task.page_port
-        if page is not None and page in taken:
+        if page is not None and page in taken_ports:
             line = (
-                f"port {page} of the live page is taken by {taken[page]}: jobs run without the page"
+                f"port {page} of the live page is taken by {taken_ports[page]}: jobs run without"
+                " the page"
             )
             yield Finding("warning", task.name, f"{line}; stop that, or choose another `page_port`")
 
@@ -319,7 +320,7 @@ def _answers(tasks: Sequence[Task], facts: NodeFacts) -> Iterator[Finding]:
 
 
 def open_to_accounts(tasks: Sequence[Task], accounts: Precondition) -> str:
-    """Who can do what where the port guard knows no accounts, and the remedy."""
+    """Say who can do what where the port guard knows no accounts, and the remedy."""
     ports = ", ".join(str(port) for port in sorted(task.port for task in tasks))
     return (
         f"any account of this machine can run code {accounts.line}; it needs only to connect to"

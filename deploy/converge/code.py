@@ -30,13 +30,13 @@ from deploy.release.scripts import (
 from deploy.release.wheelhouse import Wheelhouse
 
 INSTALL_SECONDS = 3600.0
-"""For 22,000 files on a slow SD card."""
+"""The time for 22,000 files on a slow SD card."""
 
 IMPORTED = (
     "anyio click google grpc h11 jinja2 keras numpy prometheus_client psutil pydantic"
     " pydantic_core rich safetensors scipy starlette tensorflow typing_extensions uvicorn yaml"
 )
-"""What roles and jobs import, directly or through a package: the first job would end without it."""
+"""The modules that roles and jobs import, also through a package; without them a job would end."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class ReleaseChoice:
     code: CodeWheel
     requirements: str
     cuda_requirements: str | None = None
-    """For nodes with a GPU; None where no training uses them."""
+    """The list for nodes with a GPU; None where no training uses them."""
 
     serving: Mapping[bool, str] = field(default_factory=dict)
-    """For nodes with the recognition service, by whether they get TensorFlow for a GPU."""
+    """The lists for nodes with the service, by whether they get TensorFlow for a GPU."""
 
     @classmethod
     def of_this_checkout(cls, *, cuda: bool = False) -> Self:
@@ -124,7 +124,7 @@ class ReleaseChoice:
 
         With `cuda` nodes with a GPU get TensorFlow for it.
         """
-        serving = {each: committed(cuda=each, service=True) for each in (False, True)}
+        serving = {for_gpu: committed(cuda=for_gpu, service=True) for for_gpu in (False, True)}
         return cls(build_code_wheel(), committed(), committed(cuda=True) if cuda else None, serving)
 
     def packages_for(self, facts: MachineFacts, *, serves: bool = False) -> str:
@@ -185,10 +185,12 @@ def run_script(node: Connector, script: str, deadline_seconds: float, failed: st
     return done.text
 
 
-def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | ClusterError]:
-    """Keep the last `kept` releases on each node, and their environments; return what was removed.
+def prune(
+    fleet: Fleet, names: Sequence[str], retained_releases: int
+) -> dict[str, str | ClusterError]:
+    """Keep the last `retained_releases` on each node, and their environments.
 
-    The result is a text by node, empty where nothing was removed, or the error. A node on which a
+    Return what was removed as a text by node, empty where nothing was, or the error. A node where a
     job runs is left alone: the job's process may be of an old release.
     """
 
@@ -197,7 +199,7 @@ def prune(fleet: Fleet, names: Sequence[str], kept: int) -> dict[str, str | Clus
             return ""
         listing = run_script(node, list_releases(), _LIST_SECONDS)
         try:
-            gone = unneeded(read(listing), kept=kept)
+            gone = unneeded(read(listing), retained_releases=retained_releases)
             if not gone.releases and not gone.environments:
                 return ""
             script = remove(gone.releases, gone.environments)

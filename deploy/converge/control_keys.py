@@ -49,16 +49,16 @@ class SecretFile:
 
 
 def key_path(task: "Task") -> str:
-    """Where the key of a role lies on its node."""
+    """Return where the key of a role lies on its node."""
     return f"{CONTROL_KEYS}/{task.role}-{task.index}"
 
 
 def paths(tasks: Sequence["Task"], coordinates: bool) -> tuple[str, ...]:
     """Return the secrets of a node with these roles."""
-    found = tuple(map(key_path, tasks))
+    key_paths = tuple(map(key_path, tasks))
     if coordinates:
-        return (CONTROL_TOKEN, *found)
-    return found
+        return (CONTROL_TOKEN, *key_paths)
+    return key_paths
 
 
 def kept(facts: MachineFacts, path: str) -> str | None:

@@ -40,8 +40,8 @@ PHASES = (
     "monitor",
     "service",
 )
-"""Each ends on all nodes before the next begins: a mount needs its server, an installation its
-wheels."""
+"""The phases: each ends on all nodes before the next begins. A mount needs its server, an
+installation its wheels."""
 PUSH_PHASES = ("prepare", "transport", "mounts", "publish", "code")
 STORAGE_PHASES = ("prepare", "transport", "storage", "mounts", "publish")
 MONITOR_PHASES = ("prepare", "transport", "firewall", "monitor")
@@ -86,22 +86,22 @@ class Desired(ABC):
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Everything that would make a start fail, and what else is worth knowing."""
 
-    def findings(self, seen: Survey[Any]) -> tuple[Finding, ...]:
+    def findings(self, answers: Survey[Any]) -> tuple[Finding, ...]:
         """Return what a deployment has to know before it plans.
 
         A problem keeps its node out of the run.
         """
         return ()
 
-    def confirmed(self, seen: Survey[Any]) -> "Desired":
+    def confirmed(self, answers: Survey[Any]) -> "Desired":
         """Return this with the addresses that the nodes have proven in this run."""
         return self
 
-    def said(self, before: "Desired", seen: Survey[Any]) -> tuple[str, ...]:
+    def said(self, before: "Desired", answers: Survey[Any]) -> tuple[str, ...]:
         """Return the lines about addresses, which were `before` the nodes answered."""
         return ()
 
-    def refuse(self, seen: Survey[Any]) -> None:  # noqa: B027  most refuse nothing
+    def refuse(self, answers: Survey[Any]) -> None:  # noqa: B027  most refuse nothing
         """Raise ClusterError where a start would make a cluster that no inventory describes."""
 
     def supplied(
@@ -117,7 +117,7 @@ class Desired(ABC):
     def phase(self, phase: str, node: str, facts: Any) -> Sequence[Resource]:
         """Return the resources of one phase on one node, in order; there may be none."""
 
-    def tidy(self, fleet: Fleet, seen: Survey[Any], names: Sequence[str]) -> list[str]:
+    def tidy(self, fleet: Fleet, answers: Survey[Any], names: Sequence[str]) -> list[str]:
         """Remove what no node needs any more after a deployment that worked.
 
         The problems that it returns stop no job.
@@ -138,7 +138,7 @@ class DeploymentPlan:
 
     @property
     def changes(self) -> int:
-        """How many changes the plans hold."""
+        """Return how many changes the plans hold."""
         return sum(len(changes) for phase in self.plans.values() for changes in phase.values())
 
     @property
@@ -160,26 +160,28 @@ class Result:
     planned: DeploymentPlan
     whole: bool
     path: Path
-    """Where the recap lies."""
+    """The file of the recap."""
 
 
 def look(fleet: Fleet, desired: Desired, request: DeploymentRequest, update: Say) -> DeploymentPlan:
     """Survey and plan. `update` gets what takes time."""
-    seen = survey(fleet, desired.ask, desired.asked(request.names, request.phases))
+    answers = survey(fleet, desired.ask, desired.asked(request.names, request.phases))
     opened = desired
-    desired = opened.confirmed(seen)
-    addresses = desired.said(opened, seen)
-    unfit = dict(seen.lost)
-    for one in desired.findings(seen):
-        if one.level == "problem" and one.node not in unfit:
-            unfit[one.node] = StepFailure(one.node, "facts", one.topic, "", None, (one.line,), "")
-    fit = {name: facts for name, facts in seen.facts.items() if name not in unfit}
+    desired = opened.confirmed(answers)
+    addresses = desired.said(opened, answers)
+    unfit = dict(answers.lost)
+    for finding in desired.findings(answers):
+        if finding.level == "problem" and finding.node not in unfit:
+            unfit[finding.node] = StepFailure(
+                finding.node, "facts", finding.topic, "", None, (finding.line,), ""
+            )
+    fit = {name: facts for name, facts in answers.facts.items() if name not in unfit}
     desired = desired.supplied(fit, request, update)
     plans = plan(desired, fit)
     if desired.publisher not in request.names:
         for phase in set(PHASES) - set(STORAGE_PHASES):
             plans[phase].pop(desired.publisher, None)
-    return DeploymentPlan(desired, seen, unfit, plans, addresses)
+    return DeploymentPlan(desired, answers, unfit, plans, addresses)
 
 
 def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tuple[Change, ...]]]:
@@ -188,10 +190,10 @@ def plan(desired: Desired, facts: Mapping[str, Any]) -> dict[str, dict[str, tupl
         phase: {
             name: tuple(
                 change
-                for resource in desired.phase(phase, name, seen)
-                for change in resource.changes(seen)
+                for resource in desired.phase(phase, name, node_facts)
+                for change in resource.changes(node_facts)
             )
-            for name, seen in facts.items()
+            for name, node_facts in facts.items()
         }
         for phase in PHASES
     }
@@ -219,7 +221,7 @@ def converge(
     kept_as = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{request.action}"
     begun = time.monotonic()
     progress.line("", LOOKING)
-    planned = look(fleet, desired, request, lambda words: progress.line("", words))
+    planned = look(fleet, desired, request, lambda message: progress.line("", message))
     desired.refuse(planned.survey)
     recap.addresses = (*planned.addresses, *cluster.lines_of_nodes_gone)
     inventory = planned.desired.inventory
@@ -247,8 +249,8 @@ def converge(
     if recap.changed and whole:
         _verify(fleet, planned, deployment, request.phases)
     if whole and "services" in request.phases:
-        left = set(request.names) - set(recap.failures)
-        for failure in unreachable(inventory, fleet, left, recap.failures):
+        remaining_nodes = set(request.names) - set(recap.failures)
+        for failure in unreachable(inventory, fleet, remaining_nodes, recap.failures):
             deployment.lose(failure)
         reason = too_few(cluster.inventory, recap.failures)
         if reason:
@@ -263,20 +265,20 @@ def _verify(
 ) -> None:
     """Look again: a change that is still needed has not worked, whatever its exit code said."""
     names = [name for name in planned.survey.facts if name not in deployment.recap.failures]
-    seen = survey(fleet, planned.desired.ask, names)
-    for failure in seen.lost.values():
+    answers = survey(fleet, planned.desired.ask, names)
+    for failure in answers.lost.values():
         deployment.lose(failure)
-    again = plan(planned.desired, seen.facts)
+    again = plan(planned.desired, answers.facts)
     for phase in phases:
         for name, changes in again[phase].items():
             if changes and name in planned.plans[phase]:
-                words = "; ".join(
+                details = "; ".join(
                     f"{change.action} {change.kind} {change.subject}: {change.detail}"
                     for change in changes
                 )
                 hint = "run it again; if it stays so, something on the node changes it back"
                 what = "still to change after it was done"
-                deployment.lose(StepFailure(name, "verify", what, "", None, (words,), hint))
+                deployment.lose(StepFailure(name, "verify", what, "", None, (details,), hint))
 
 
 class PlanRunner:
@@ -302,13 +304,13 @@ class PlanRunner:
             self._begun = begun
 
     def lose(self, failure: StepFailure) -> None:
-        """A node leaves the run."""
+        """Take a node out of the run."""
         with self._telling:
             self.recap.failures.setdefault(failure.node, failure)
         self._progress.line(failure.node, failure.line.removeprefix(f"{failure.node}: "))
 
     def carry_out(self, plans: Plans, phases: Sequence[str] = PHASES) -> bool:
-        """The phases in order; False when too few nodes were left to start roles on."""
+        """Run the phases in order; return False when too few nodes are left to start roles on."""
         for phase in phases:
             if phase == "services":
                 reason = too_few(self._desired.inventory, self.recap.failures)
@@ -328,7 +330,7 @@ class PlanRunner:
         return True
 
     def finish(self) -> Recap:
-        """The recap, with the time since the command began."""
+        """Return the recap, with the time since the command began."""
         self.recap.seconds = time.monotonic() - self._begun
         return self.recap
 
@@ -350,10 +352,10 @@ class PlanRunner:
         in_turn = phase == "service"  # so that clients find a service at any time
         for turn in [[name] for name in names] if in_turn else [names]:
             if in_turn and (lost := [name for name in names if name in self.recap.failures]):
-                words = f"{lost[0]} is not ready"
+                reason = f"{lost[0]} is not ready"
                 hint = "`fab deploy start --retry` takes these nodes again"
                 self.lose(
-                    StepFailure(turn[0], phase, "wait for its turn", "", None, (words,), hint)
+                    StepFailure(turn[0], phase, "wait for its turn", "", None, (reason,), hint)
                 )
                 continue
             for name, result in self._fleet.each(work, turn).items():
@@ -374,7 +376,7 @@ def minimum_workers(inventory: "Inventory") -> int:
 
 
 def too_few(inventory: "Inventory", lost: Collection[str]) -> str:
-    """Why no roles may be started without the nodes `lost`, empty when they may.
+    """Return why no roles may start without the nodes `lost`; empty when they may.
 
     Every parameter server holds a part of the parameters, the coordinator runs the jobs, and
     without the storage server no worker has the windows; of the workers some may be missing.
@@ -388,11 +390,11 @@ def too_few(inventory: "Inventory", lost: Collection[str]) -> str:
     if storage is not None and storage.server in lost:
         reasons.append(f"{storage.server} is the storage server")
     workers = inventory.of_role("worker")
-    left = sum(task.node not in lost for task in workers)
+    remaining_workers = sum(task.node not in lost for task in workers)
     needed = minimum_workers(inventory)
-    if left < needed:
+    if remaining_workers < needed:
         reasons.append(
-            f"{left} of {len(workers)} workers are left, {needed} are needed"
+            f"{remaining_workers} of {len(workers)} workers are left, {needed} are needed"
             " (`deployment.minimum_workers`)"
         )
     return "; ".join(reasons)

@@ -49,29 +49,37 @@ class Machines(DeploymentSpec, Desired):
             return tuple(dict.fromkeys((*names, self.publisher)))
         return tuple(names)
 
-    def confirmed(self, seen: Survey[MachineFacts]) -> Self:
+    def confirmed(self, answers: Survey[MachineFacts]) -> Self:
         """Return this with the addresses that the nodes say they have, each with its own key."""
-        own = {
-            name: [one for some in facts.addresses.values() for one in some]
-            for name, facts in seen.facts.items()
+        addresses = {
+            name: [
+                address
+                for interface_addresses in facts.addresses.values()
+                for address in interface_addresses
+            ]
+            for name, facts in answers.facts.items()
         }
-        return replace(self, inventory=proven.confirmed(self.inventory, own))
+        return replace(self, inventory=proven.confirmed(self.inventory, addresses))
 
-    def said(self, before: Desired, seen: Survey[MachineFacts]) -> tuple[str, ...]:
+    def said(self, before: Desired, answers: Survey[MachineFacts]) -> tuple[str, ...]:
         """Return the lines about names, and about nodes that the others do not let in."""
-        return proven.said(before.inventory, self.inventory, seen.facts)
+        return proven.said(before.inventory, self.inventory, answers.facts)
 
-    def findings(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
+    def findings(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Examine every node that answered; one that is lost is a finding."""
         memory = of_inventory(
-            self.inventory, {name: facts.cores for name, facts in seen.facts.items()}
+            self.inventory, {name: facts.cores for name, facts in answers.facts.items()}
         )
-        found: dict[str, tuple[Finding, ...]] = {}
-        for name, failure in seen.lost.items():
-            found[name] = (Finding("problem", f"{name} connection", failure.last_lines[0], name),)
+        findings_by_node: dict[str, tuple[Finding, ...]] = {}
+        for name, failure in answers.lost.items():
+            findings_by_node[name] = (
+                Finding("problem", f"{name} connection", failure.last_lines[0], name),
+            )
         needed: set[str] = set()
         # The publisher last: it has to take what the fit nodes will install.
-        for name, facts in sorted(seen.facts.items(), key=lambda one: one[0] == self.publisher):
+        for name, facts in sorted(
+            answers.facts.items(), key=lambda entry: entry[0] == self.publisher
+        ):
             environment = self.environment(name, facts)
             if environment is None or environment in facts.environments:
                 lacks = set()
@@ -83,24 +91,26 @@ class Machines(DeploymentSpec, Desired):
                     self.publications, needed | lacks, facts.published, self.folders
                 )
             key = self._pinned_key(name)
-            one = NodeSpec(self.inventory, name, memory, environment, publishes_bytes, key)
-            found[name] = examine(one, facts)
-            if not any(finding.level == "problem" for finding in found[name]):
+            spec = NodeSpec(self.inventory, name, memory, environment, publishes_bytes, key)
+            findings_by_node[name] = examine(spec, facts)
+            if not any(finding.level == "problem" for finding in findings_by_node[name]):
                 needed |= lacks
-        for name, lines in clones(seen.facts).items():
-            found[name] = (
-                *found[name],
+        for name, lines in clones(answers.facts).items():
+            findings_by_node[name] = (
+                *findings_by_node[name],
                 *(Finding("warning", f"{name} identity", line, name) for line in lines),
             )
         return tuple(
-            finding for node in self.inventory.nodes for finding in found.get(node.name, ())
+            finding
+            for node in self.inventory.nodes
+            for finding in findings_by_node.get(node.name, ())
         )
 
-    def drifts(self, seen: Survey[MachineFacts]) -> tuple[Finding, ...]:
+    def drifts(self, answers: Survey[MachineFacts]) -> tuple[Finding, ...]:
         """Return a line for each node that was deployed and that a start would change."""
         due = {
             name: self._due(name, facts)
-            for name, facts in seen.facts.items()
+            for name, facts in answers.facts.items()
             if facts.current is not None
         }
         return tuple(
@@ -134,18 +144,18 @@ class Machines(DeploymentSpec, Desired):
 
     def check(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Look at the nodes, and for the recordings on this machine."""
-        seen = survey(fleet, self.ask)
-        now = self.confirmed(seen)
-        found = (
-            *now.findings(seen),
-            *now.drifts(seen),
-            *(Finding("warning", "addresses", line) for line in now.said(self, seen)),
-            *found_unreached(now.inventory, fleet, seen.facts, seen.lost),
+        answers = survey(fleet, self.ask)
+        now = self.confirmed(answers)
+        findings = (
+            *now.findings(answers),
+            *now.drifts(answers),
+            *(Finding("warning", "addresses", line) for line in now.said(self, answers)),
+            *found_unreached(now.inventory, fleet, answers.facts, answers.lost),
         )
         if not any(job in ("train", "cv", "evaluate") for job in self.inventory.jobs.order):
-            return found
+            return findings
         data = data_of(self.inventory, Local("this machine"))
-        return (*found, Finding("ok" if data.holds else "problem", "data", data.line))
+        return (*findings, Finding("ok" if data.holds else "problem", "data", data.line))
 
     def supplied(
         self, fit: Mapping[str, MachineFacts], request: DeploymentRequest, update: Say
@@ -191,7 +201,7 @@ class Machines(DeploymentSpec, Desired):
             return None
         return self.keys.known.get(node)
 
-    def tidy(self, fleet: Fleet, seen: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
+    def tidy(self, fleet: Fleet, answers: Survey[MachineFacts], names: Sequence[str]) -> list[str]:
         """Remove old releases, environments and wheels."""
         done = prune(fleet, names, self.inventory.deployment.keep_releases)
         problems = [str(result) for result in done.values() if isinstance(result, ClusterError)]
@@ -199,8 +209,8 @@ class Machines(DeploymentSpec, Desired):
             node.name for node in self.inventory.nodes
         }:  # the others' needs are unknown
             return problems
-        needed = {key for facts in seen.facts.values() for key in facts.environments}
-        named = {self.environment(name, facts) for name, facts in seen.facts.items()}
+        needed = {key for facts in answers.facts.values() for key in facts.environments}
+        named = {self.environment(name, facts) for name, facts in answers.facts.items()}
         needed |= {key for key in named if key is not None}
         try:
             prune_wheels(fleet.nodes[self.publisher], self.folders, needed)
@@ -209,16 +219,16 @@ class Machines(DeploymentSpec, Desired):
         return problems
 
     def questions(self, node: str) -> Questions:
-        """What to ask of a node."""
-        asked = Questions()
+        """Return what to ask of a node."""
+        node_questions = Questions()
         for subject in SUBJECTS:
-            asked = asked.and_those(subject.questions(self, node))
-        return asked
+            node_questions = node_questions.and_those(subject.questions(self, node))
+        return node_questions
 
     def phase(self, phase: str, node: str, facts: MachineFacts) -> Sequence[Resource]:
         """The resources of one phase on one node, in order."""
-        found: list[Resource] = []
+        resources: list[Resource] = []
         for subject in SUBJECTS:
             if subject.phase == phase:
-                found += subject.resources(self, node, facts)
-        return found
+                resources += subject.resources(self, node, facts)
+        return resources

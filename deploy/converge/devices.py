@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 CUDA_MACHINE = "x86_64"
-"""TensorFlow's wheel with CUDA exists for this one alone."""
+"""The only machine with a TensorFlow wheel with CUDA."""
 MOST_NAMED = 16
 NVIDIA = "/proc/driver/nvidia/gpus"
 ACCELERATORS = "/dev/accel[0-9]*"
@@ -35,13 +35,13 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
-    there = {kind: _names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
-    yield from device_findings(spec.inventory, spec.tasks, there, facts.machine)
+    device_names = {kind: _names(facts.more.get(f"{kind}s")) for kind in ("gpu", "tpu")}
+    yield from device_findings(spec.inventory, spec.tasks, device_names, facts.machine)
 
 
-def _names(found: object) -> tuple[str, ...]:
-    if isinstance(found, tuple):
-        return tuple(map(str, found))
+def _names(fact: object) -> tuple[str, ...]:
+    if isinstance(fact, tuple):
+        return tuple(map(str, fact))
     return ()
 
 
@@ -70,12 +70,12 @@ def _model(information: Path) -> str:
 def device_findings(
     inventory: "Inventory",
     tasks: "Sequence[Task]",
-    there: Mapping[str, Sequence[str]],
+    device_names: Mapping[str, Sequence[str]],
     machine: str,
 ) -> Found:
-    """What a machine that carries these `tasks` has of what `jobs.train.device` asks for.
+    """Compare a machine that carries these `tasks` with what `jobs.train.device` asks for.
 
-    `there`: names of its devices by kind.
+    `device_names`: names of its devices by kind.
     """
     settings = inventory.jobs.train.device
     facts = inventory.jobs.train.facts
@@ -85,16 +85,16 @@ def device_findings(
         workers = []
     alone = not facts.needs_roles() and any(task.role == "coordinator" for task in tasks)
     if settings.kind == "cpu" or not (workers or alone):
-        idle = {kind: len(names) for kind, names in there.items() if names}
+        idle = {kind: len(names) for kind, names in device_names.items() if names}
         for kind, count in idle.items():
             if workers or alone:
-                said = f"jobs.train.device.kind is {settings.kind}"
+                reason = f"jobs.train.device.kind is {settings.kind}"
             else:
-                said = "no worker is here"
-            yield "ok", "devices", f"{_counted(count, kind)} that no training uses: {said}"
+                reason = "no worker is here"
+            yield "ok", "devices", f"{_counted(count, kind)} that no training uses: {reason}"
         return
     kind = settings.kind
-    names = there.get(settings.kind, ())
+    names = device_names.get(settings.kind, ())
     if kind == "gpu" and machine != CUDA_MACHINE:
         line = (
             "jobs.train.device asks for a GPU, and TensorFlow's wheel with CUDA exists for"
@@ -114,28 +114,32 @@ def device_findings(
         )
         return
     if workers:
-        taken = [settings.of_worker(worker, inventory.workers_beside(worker)) for worker in workers]
+        device_numbers = [
+            settings.of_worker(worker, inventory.workers_beside(worker)) for worker in workers
+        ]
     elif facts.spans_devices():
-        taken = list(settings.ids or range(len(names)))
+        device_numbers = list(settings.ids or range(len(names)))
     else:
-        taken = [(settings.ids or (0,))[0]]
-    yield from _compared(kind, names, taken, [task.name for task in workers])
+        device_numbers = [(settings.ids or (0,))[0]]
+    yield from _compared(kind, names, device_numbers, [task.name for task in workers])
 
 
 def _compared(
-    kind: str, names: Sequence[str], taken: Sequence[int | None], workers: Sequence[str]
+    kind: str, names: Sequence[str], device_numbers: Sequence[int | None], workers: Sequence[str]
 ) -> Found:
-    missing = [number for number in taken if number is None or number >= len(names)]
+    missing = [number for number in device_numbers if number is None or number >= len(names)]
     have = f"{_counted(len(names), kind)} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))})"
     if missing:
         if workers:
-            who = f"{len(taken)} workers"
+            demand = f"{len(device_numbers)} workers"
         else:
-            who = f"device {missing[0]}"
+            demand = f"device {missing[0]}"
         remedy = "run fewer workers there, or correct jobs.train.device.ids"
-        yield "problem", "devices", f"{have} for {who}, each of which takes one: {remedy}"
+        yield "problem", "devices", f"{have} for {demand}, each of which takes one: {remedy}"
         return
-    idle = sorted(set(range(len(names))) - {number for number in taken if number is not None})
+    idle = sorted(
+        set(range(len(names))) - {number for number in device_numbers if number is not None}
+    )
     if idle:
         if workers:
             remedy = "give the node as many workers"

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from core.inventory import Inventory, Task
 
 DRAIN_SECONDS = 60.0
-"""How long a worker is waited for: most items take a second or two, the first on a Raspberry Pi
-longer."""
+"""The wait for a worker: most items take a second or two, the first on a Raspberry Pi longer."""
 
 SPARE_SECONDS = 20.0
-"""What the script may take beyond it."""
+"""The time that the script may take beyond it."""
 
 _MAIN = """\
 import sys
@@ -60,7 +59,7 @@ def script_for(token: str | None) -> bytes:
 
 
 SCRIPT = script_for(None)
-"""For the node's own Python: `/usr/bin/python3 - ADDRESS SECONDS WORKER...`."""
+"""The program for `/usr/bin/python3 - ADDRESS SECONDS WORKER...`."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +72,17 @@ class Drained:
 
 
 def workers_to_drain(restarted: Sequence["Task"], workers: Sequence["Task"]) -> list[str]:
-    """Names of those worth the wait before all of `restarted` are, of the cluster's `workers`.
+    """Return the cluster's `workers` that are worth a wait before all of `restarted` restart.
 
     With a parameter server among them none: the job loses everything since its last checkpoint
     anyway. None either if no worker would remain: the job stands still until they are back, drained
     or not.
     """
-    ours = [task.name for task in restarted if task.role == "worker"]
+    restarted_workers = [task.name for task in restarted if task.role == "worker"]
     servers = any(task.role == "ps" for task in restarted)
-    if servers or len(ours) == len(workers):
+    if servers or len(restarted_workers) == len(workers):
         return []
-    return ours
+    return restarted_workers
 
 
 def drain_words(
@@ -101,23 +100,23 @@ def read_answers(text: str, workers: Sequence[str]) -> Drained:
     answers: dict[str, tuple[int, str]] = {}
     for line in text.splitlines():
         name, _, answer = line.partition(" ")
-        code, _, words = answer.partition(" ")
+        code, _, message = answer.partition(" ")
         if name in ("coordinator", *workers) and re.fullmatch(
             r"-1|\d{1,3}", code
         ):  # else the account's own greeting
-            answers[name] = int(code), words
-    status, words = answers.get("coordinator", (0, "no answer of the coordinator's node"))
+            answers[name] = int(code), message
+    status, message = answers.get("coordinator", (0, "no answer of the coordinator's node"))
     if status == -1:
         return Drained(job=False)
     if status == 0:
-        return Drained(job=False, trouble=(nothing_drained(words),))
+        return Drained(job=False, trouble=(nothing_drained(message),))
     drained = tuple(name for name in workers if answers.get(name, (0, ""))[0] == 200)
     trouble = []
     for name in workers:
-        status, words = answers.get(name, (0, "no answer"))
+        status, message = answers.get(name, (0, "no answer"))
         if status not in (200, -1):  # the port is closed: the job has ended meanwhile
             trouble.append(
-                f"{name} could not be drained ({words}): restarted anyway, others take over its"
+                f"{name} could not be drained ({message}): restarted anyway, others take over its"
                 " work"
             )
     return Drained(True, drained, tuple(trouble))
@@ -129,7 +128,7 @@ def nothing_drained(why: object) -> str:
 
 
 def lost_parameters(servers: Sequence[str]) -> str:
-    """What restarting these parameter servers means for the job that runs."""
+    """Say what restarting these parameter servers means for the job that runs."""
     if len(servers) == 1:
         word = "holds"
     else:
@@ -152,12 +151,12 @@ def drain(
     workers = workers_to_drain(tasks, inventory.of_role("worker"))
     if not servers and not workers:
         return
-    found = _asked(inventory, fleet, workers, seconds)
-    if found.workers:
-        say(f"drained {', '.join(found.workers)}")
-    for line in found.trouble:
+    drained = _asked(inventory, fleet, workers, seconds)
+    if drained.workers:
+        say(f"drained {', '.join(drained.workers)}")
+    for line in drained.trouble:
         say(line)
-    if found.job and servers:
+    if drained.job and servers:
         say(lost_parameters(servers))
 
 

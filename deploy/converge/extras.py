@@ -63,33 +63,34 @@ class NodeExtras:
         return {name: locks[name].key for name in nodes}
 
     def _base(self, node: Connector) -> Base:
-        asked = node.run([f"{CURRENT}/environment/bin/python", "-I", "-c", _ASK])
-        words = asked.text.split()
+        outcome = node.run([f"{CURRENT}/environment/bin/python", "-I", "-c", _ASK])
+        fields = outcome.text.split()
         again = (
             f"`{command('deploy start --no-jobs', self.inventory.path)}` installs that of this"
             " checkout"
         )
-        if not asked.ok or len(words) != 3 or not KEY.fullmatch(words[2]):
-            said = " ".join(asked.last_lines)
+        if not outcome.ok or len(fields) != 3 or not KEY.fullmatch(fields[2]):
+            output = " ".join(outcome.last_lines)
             raise ClusterError(
-                f"{node.name}: expected the environment of its release, got {said!r:.200}; {again}"
+                f"{node.name}: expected the environment of its release, got {output!r:.200};"
+                f" {again}"
             )
-        target = Target(words[0], words[1])
+        target = Target(fields[0], fields[1])
         if target.short_python not in PYTHONS or target.machine not in MACHINES:
             raise ClusterError(
-                f"{node.name}: there are no wheels for Python {words[0]} on {words[1]!r:.40};"
+                f"{node.name}: there are no wheels for Python {fields[0]} on {fields[1]!r:.40};"
                 f" {again}"
             )
         serves = node.name in self.inventory.service_nodes
         base = Base.of_nodes(target, service=serves)
         if (
-            base.key != words[2]
-            and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == words[2]
+            base.key != fields[2]
+            and (with_gpu := Base.of_nodes(target, cuda=True, service=serves)).key == fields[2]
         ):
             return with_gpu
-        if base.key != words[2]:
+        if base.key != fields[2]:
             raise ClusterError(
-                f"{node.name}: runs the environment {words[2]}, not {base.key}; {again}"
+                f"{node.name}: runs the environment {fields[2]}, not {base.key}; {again}"
             )
         return base
 
@@ -129,7 +130,7 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
     kinds: dict[tuple[str, Target], list[str]] = {}
     for name, base in bases.items():
         kinds.setdefault((base.key, base.target), []).append(name)
-    found: dict[str, Lock] = {}
+    locks: dict[str, Lock] = {}
     refused: dict[tuple[type[ClusterError], str], list[str]] = {}
     for names in kinds.values():
         try:
@@ -138,20 +139,22 @@ def _locks(requirements: Path, bases: Mapping[str, Base]) -> Mapping[str, Lock]:
             # A node with a service is a kind of its own, and most often fails for the same reason.
             refused.setdefault((type(problem), str(problem)), []).extend(names)
         else:
-            found |= dict.fromkeys(names, lock)
+            locks |= dict.fromkeys(names, lock)
     _all({names[0]: kind(f"{', '.join(names)}: {why}") for (kind, why), names in refused.items()})
-    return found
+    return locks
 
 
-def _all(found: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
-    """What each node gave, if none failed. Raises the failures as one error, a line each."""
-    failed = [one for one in found.values() if isinstance(one, ClusterError)]
+def _all(results: Mapping[str, T | ClusterError]) -> Mapping[str, T]:
+    """Return what each node gave. Raises the failures as one error, a line each."""
+    failed = [result for result in results.values() if isinstance(result, ClusterError)]
     if failed:
-        kinds = {type(one) for one in failed}
+        kinds = {type(result) for result in failed}
         raise (kinds.pop() if len(kinds) == 1 else ClusterError)(
             "\n".join(map(str, failed))
         ) from failed[0]
-    return {name: one for name, one in found.items() if not isinstance(one, ClusterError)}
+    return {
+        name: result for name, result in results.items() if not isinstance(result, ClusterError)
+    }
 
 
 def _named(nodes: Sequence[str]) -> str:

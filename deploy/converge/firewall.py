@@ -22,7 +22,7 @@ ROLLBACK_SECONDS = 60
 LOADED = f"{firewall.PATH}.loaded"
 """The digest of what nft listed right after our rules were loaded."""
 CHANGED = "changed"
-"""In the place of the rules' hash, where nft lists others than it did then."""
+"""The mark in place of the rules' hash, where nft lists others than it did then."""
 
 
 def _undo() -> str:
@@ -46,8 +46,8 @@ listed=$(nft -s list table inet {firewall.TABLE} 2>/dev/null) &&
 
 
 def _read(answer: NodeAnswer) -> Mapping[str, object]:
-    words = answer.sections["firewall"].split()
-    return {"firewall": words[-1] if words else None}
+    fields = answer.sections["firewall"].split()
+    return {"firewall": fields[-1] if fields else None}
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
@@ -90,12 +90,16 @@ def closed_to_others(inventory: "Inventory", node: str, facts: MachineFacts) -> 
     if not inventory.deployment.firewall or facts.firewall == firewall.mark_of(inventory, node):
         return ()
     accounts = {facts.users[name][0] for name in account_numbers(inventory) if name in facts.users}
-    ours = {port for port, uid in facts.listening_uids.items() if uid in accounts}
+    exempt_ports = {port for port, uid in facts.listening_uids.items() if uid in accounts}
     # The findings of these say more.
-    ours |= {firewall.NFS_PORT} | _ways(inventory, node, facts) | _own_ports(inventory, node)
+    exempt_ports |= (
+        {firewall.NFS_PORT} | _ways(inventory, node, facts) | _own_ports(inventory, node)
+    )
     if inventory.deployment.node_exporter and facts.firewall is not None:
-        ours.add(firewall.NODE_EXPORTER_PORT)  # a table of ours closes it already
-    closed = sorted((firewall.closed_ports(inventory, node) & facts.listening.keys()) - ours)
+        exempt_ports.add(firewall.NODE_EXPORTER_PORT)  # a table of ours closes it already
+    closed = sorted(
+        (firewall.closed_ports(inventory, node) & facts.listening.keys()) - exempt_ports
+    )
     return tuple(f"port {port} of {facts.listening[port]}" for port in closed)
 
 
@@ -137,7 +141,7 @@ class Firewall:
 
     rules: str
     closes: tuple[str, ...] = ()
-    """What it closes that is not the cluster's."""
+    """The ports that it closes of others than the cluster."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Load and keep the rules, unless those very rules are loaded and kept."""

@@ -65,8 +65,8 @@ def _made_folders(spec: DeploymentSpec, node: str) -> tuple[str, ...]:
     if spec.stores(node):
         ends.append(f"{folders.export}/shared")
         of_server = ["/etc/exports.d", "/etc/nfs.conf.d"]
-    made = [str(parent) for end in ends for parent in PurePosixPath(end).parents]
-    return (*dict.fromkeys(path for path in made if path != "/"), *of_server)
+    parents = [str(parent) for end in ends for parent in PurePosixPath(end).parents]
+    return (*dict.fromkeys(path for path in parents if path != "/"), *of_server)
 
 
 def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
@@ -74,17 +74,17 @@ def _notes(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Res
 
 
 def _folders(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence[Resource]:
-    found = [Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)]
-    found.append(Folder(DEPLOY_STATE, mode=0o700))
+    folders = [Folder(path) for path in (ROOT, ENVIRONMENTS, RELEASES, CONFIGURATION)]
+    folders.append(Folder(DEPLOY_STATE, mode=0o700))
     # Root's, with folders of the account below: the account cannot put anything in the place of
     # one.
-    found.append(Folder(STATE))
-    found.append(Folder(HOME, mode=0o750, owner=JOB_ACCOUNT))
+    folders.append(Folder(STATE))
+    folders.append(Folder(HOME, mode=0o750, owner=JOB_ACCOUNT))
     # Before the roles start: a cage shows a folder alone that is there.
-    found.append(Folder(DATA))
+    folders.append(Folder(DATA))
     if spec.runs_jobs(node):
-        found.append(Folder(JOBS))
-    return found
+        folders.append(Folder(JOBS))
+    return folders
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:

@@ -37,12 +37,12 @@ class Questions:
     def and_those(self, more: "Questions") -> "Questions":
         """Return these questions and the others, none of them twice."""
         joined: dict[str, Any] = {}
-        for one in fields(self):
-            mine, others = getattr(self, one.name), getattr(more, one.name)
-            if isinstance(mine, tuple):
-                joined[one.name] = tuple(dict.fromkeys((*mine, *others)))
+        for question in fields(self):
+            existing, added = getattr(self, question.name), getattr(more, question.name)
+            if isinstance(existing, tuple):
+                joined[question.name] = tuple(dict.fromkeys((*existing, *added)))
             else:
-                joined[one.name] = mine or others
+                joined[question.name] = existing or added
         return Questions(**joined)
 
 
@@ -141,13 +141,13 @@ class MachineFacts:
     addresses: Mapping[str, tuple[str, ...]]
     users: Mapping[str, tuple[int, int]]
     uid_owners: Mapping[int, str]
-    """By uid, of the numbers that our accounts have or are to have."""
+    """The owners by uid, of the numbers that our accounts have or are to have."""
     gid_owners: Mapping[int, str]
     packages: Mapping[str, str]
     files: Mapping[str, FileFact]
     units: Mapping[str, UnitFact]
     mounts: Mapping[str, MountFact]
-    """By mount point; of several on one point the one that is seen."""
+    """The mount of each point; of several on one point the visible one."""
     fstab: tuple[str, ...]
     exports: tuple[str, ...]
     firewall: str | None
@@ -157,18 +157,18 @@ class MachineFacts:
     published: tuple[str, ...]
     listening: Mapping[int, str] = field(default_factory=dict)
     listening_uids: Mapping[int, int] = field(default_factory=dict)
-    """By port, the account of the process that listens there."""
+    """The account of the process that listens on each port."""
     leftover_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Below a folder, what attempts that did not end left: the next one removes or completes it."""
+    """The bytes of attempts that did not end, by folder: the next one removes or completes them."""
     real_paths: Mapping[str, str] = field(default_factory=dict)
     """Folders that are mounted elsewhere as well, with all links followed."""
     shared_answers: bool = True
     """Whether the folder that was asked for what is published there said anything in time."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """By the address of another node, the address that packets to it leave from."""
+    """The address that packets to another node's address leave from, by the latter."""
     data: tuple[str, ...] = ()
     powers: Mapping[str, str] = field(default_factory=dict)
-    """By account of ours, the shell and the groups that it should not have."""
+    """The shell and the groups that each account of ours should not have."""
     systemd: int = 0
     unwritable: tuple[str, ...] = ()
     """Folders that root cannot write below."""
@@ -194,7 +194,11 @@ class MachineFacts:
         """The file system that a path is on, and where in it: a bind mount of it shows the same."""
         path = self.real_paths.get(path, path)
         point = max(
-            (one for one in self.mounts if PurePosixPath(path).is_relative_to(one)),
+            (
+                mount_point
+                for mount_point in self.mounts
+                if PurePosixPath(path).is_relative_to(mount_point)
+            ),
             key=len,
             default=None,
         )
@@ -212,7 +216,7 @@ class MachineFacts:
 
     def unit(self, name: str) -> UnitFact | None:
         """A unit that systemd has a file for."""
-        found = self.units.get(name)
-        if found is None or found.load == "not-found":
+        fact = self.units.get(name)
+        if fact is None or fact.load == "not-found":
             return None
-        return found
+        return fact

@@ -100,8 +100,8 @@ def of_training(mode: str, slots: int, workers: int, model: "Choice") -> RoleMem
         return estimate(
             units, rows, part=slots
         )  # each worker computes whole batches, by one function
-    each = max(1, -(-slots // max(1, workers)))
-    part = 1 << (each - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
+    worker_slots = max(1, -(-slots // max(1, workers)))
+    part = 1 << (worker_slots - 1).bit_length()  # aligned subtrees: 1, 2, 4 and so on
     return estimate(units, rows, part, prepared=slots)
 
 
@@ -114,10 +114,10 @@ def alone(train: "TrainJob") -> int:
         number = train.slots
     else:
         number = _MEASURED_SLOTS[0]
-    found = estimate(
+    role_memory = estimate(
         MODELS[train.model.name].widest_layer(train.model), part=number, prepared=number
     )
-    return found.coordinator + found.worker - IDLE_MEGABYTES * MEGABYTE
+    return role_memory.coordinator + role_memory.worker - IDLE_MEGABYTES * MEGABYTE
 
 
 def _parameters(units: int) -> int:

@@ -41,31 +41,33 @@ class MonitorFiles:
         The last command removes the file lists of other clusters. A mark, written last, records
         that Prometheus has read these texts: a deployment may have been cut off before.
         """
-        made = all_written("file", self.texts, facts, "read by Prometheus")
+        file_changes = all_written("file", self.texts, facts, "read by Prometheus")
         mark = facts.files.get(MONITOR_READ_MARK)
-        words = "\0".join(word for pair in self.texts for word in pair)
-        digest = hashlib.sha256(words.encode()).hexdigest().encode()
-        if not made and mark is not None and mark.content == digest:
+        content = "\0".join(word for pair in self.texts for word in pair)
+        digest = hashlib.sha256(content.encode()).hexdigest().encode()
+        if not file_changes and mark is not None and mark.content == digest:
             return ()
         reread = (
             Shell("have Prometheus read it", self._reread(), 120.0, MONITOR_HINT),
             Upload(f"write {MONITOR_READ_MARK}", digest, MONITOR_READ_MARK),
         )
-        if made:
-            made[-1] = replace(made[-1], steps=(*made[-1].steps, *reread))
+        if file_changes:
+            file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, *reread))
         else:
-            made.append(
+            file_changes.append(
                 Change(
                     "file", units.MONITOR_FOLDER, "change", "Prometheus has not read it yet", reread
                 )
             )
-        return tuple(made)
+        return tuple(file_changes)
 
     def _reread(self) -> str:
-        kept = " ".join(f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts)
+        exclusions = " ".join(
+            f"! -name {quoted(path.rpartition('/')[2])}" for path, _ in self.texts
+        )
         unit = units.MONITOR_UNIT
         return (
-            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {kept} -delete; "
+            f"find {units.MONITOR_FOLDER}/targets -name 'pscluster-*.json' {exclusions} -delete; "
             f'case "$(systemctl is-active {unit})" in active | reloading) systemctl reload'
             f" {unit} ;; "
             # It may have read what was there before, and is not up yet for a reload.
@@ -76,9 +78,9 @@ class MonitorFiles:
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     if spec.monitor is None:
         return
-    ours = facts.unit(units.MONITOR_UNIT)
-    theirs = facts.unit(units.MONITOR_PACKAGE_UNIT)
-    if theirs is not None and theirs.running:
+    cluster_unit = facts.unit(units.MONITOR_UNIT)
+    package_unit = facts.unit(units.MONITOR_PACKAGE_UNIT)
+    if package_unit is not None and package_unit.running:
         line = (
             f"{units.MONITOR_PACKAGE_UNIT} runs here for another user, and the cluster's own would"
             " take its place"
@@ -92,7 +94,9 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
             "monitor",
             f"{line}: {remedy} Prometheus the files of `fab deploy monitor --out DIR`",
         )
-    elif (ours is None or not ours.running) and spec.monitor.port in facts.listening:
+    elif (
+        cluster_unit is None or not cluster_unit.running
+    ) and spec.monitor.port in facts.listening:
         line = (
             f"port {spec.monitor.port} of the monitor is taken by"
             f" {facts.listening[spec.monitor.port]}"

@@ -19,8 +19,8 @@ WITHOUT_OURS = (
     f'$0 == "{FSTAB_END}" && held {{ held = 0; lines = ""; next }} '
     'held { lines = lines $0 "\\n"; next } { print } END { printf "%s", lines }'
 )
-"""For awk. Where a person removed the second mark, what follows the first is theirs as well as
-ours, and stays."""
+"""A program for awk. If a person removed the second mark, all lines after the first stay: some are
+theirs."""
 
 
 def own_fstab_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,11 +46,11 @@ class FstabLines:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Replace our part."""
-        wanted = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
-        if own_fstab_lines(facts.fstab) == wanted:
+        marked_lines = (*([FSTAB_BEGIN, *self.lines, FSTAB_END] if self.lines else []),)
+        if own_fstab_lines(facts.fstab) == marked_lines:
             return ()
-        if wanted:
-            text = "\n".join(wanted) + "\n"
+        if marked_lines:
+            text = "\n".join(marked_lines) + "\n"
         else:
             text = ""
         script = (
@@ -80,10 +80,10 @@ class Mounted:
 
     @classmethod
     def of(cls, line: str) -> Self:
-        """As a line of fstab has it."""
+        """Return the mount of a line of fstab."""
         source, path, _, options, *_ = line.split()
-        words = options.split(",")
-        return cls(path, source, "x-systemd.automount" in words, "ro" in words)
+        mount_options = options.split(",")
+        return cls(path, source, "x-systemd.automount" in mount_options, "ro" in mount_options)
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start it; one that shows something else, or with other access, is taken down first."""
@@ -113,9 +113,9 @@ class Mounted:
 
 
 def _taken_down(path: str) -> str:
-    """A process keeps its open files.
+    """Return shell that unmounts `path` and waits until systemd has noticed.
 
-    Until systemd has seen the end of the mount, a start would find it still up.
+    Open files of running processes stay usable.
 
     The mount's own unit is not stopped: that would end a job, which requires it.
     """

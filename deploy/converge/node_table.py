@@ -60,14 +60,14 @@ def node_rows(
             reason = survey.lost[node.name].last_lines[0]
             rows.append(_lost(node.name, machines.inventory.links[node.name], roles, reason))
         elif node.name in survey.facts:
-            lines = [one.line for one in troubles if one.node == node.name]
+            lines = [finding.line for finding in troubles if finding.node == node.name]
             rows.append(_Row(machines, node.name, survey.facts[node.name]).of(roles, lines))
     return tuple(rows)
 
 
 def _lost(name: str, address: str, roles: Sequence[RoleStatus], reason: str) -> NodeRow:
-    shown = ", ".join(f"{role.name} ?" for role in roles)
-    return NodeRow(name, address, shown, "-", "-", "-", "-", "-", None, 0, reason)
+    role_names = ", ".join(f"{role.name} ?" for role in roles)
+    return NodeRow(name, address, role_names, "-", "-", "-", "-", "-", None, 0, reason)
 
 
 class _Row:
@@ -168,18 +168,18 @@ def _state(unit: UnitFact | None) -> str:
 def _temperature(facts: MachineFacts) -> str:
     if facts.temperature_celsius is None:
         return "-"
-    shown = f"{facts.temperature_celsius:.0f} °C"
+    reading = f"{facts.temperature_celsius:.0f} °C"
     if (facts.throttled or 0) & THROTTLED_NOW:
-        return f"{shown} throttled"
-    return shown
+        return f"{reading} throttled"
+    return reading
 
 
-def _release(facts: MachineFacts, wanted: str) -> str:
+def _release(facts: MachineFacts, local_key: str) -> str:
     if facts.current is None:
         return "-"
-    if facts.current == wanted:
+    if facts.current == local_key:
         return facts.current[:8]
-    return f"{facts.current[:8]} (here: {wanted[:8]})"
+    return f"{facts.current[:8]} (here: {local_key[:8]})"
 
 
 def _trouble(role: RoleStatus) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from deploy.cluster.cluster import ManagedCluster
 
 PATH = "/run/pscluster-operator"
-"""Below a folder that only root writes; a restart of the node clears it."""
+"""The lock, in a folder that only root writes; a restart of the node clears it."""
 WAIT_SECONDS = 10
-"""A busy node takes some to end the process of a command that has just ended here."""
+"""The wait for a busy node, which still ends the process of a command that has ended here."""
 
 
 @contextmanager
@@ -50,10 +50,10 @@ def only_operator(cluster: "ManagedCluster", action: str) -> Iterator[Sequence[s
 
     def hold() -> None:
         operator = f"{getpass.getuser()}@{socket.gethostname()}: `fab deploy {action}`"
-        words = shell(filled("converge/operator_lock.sh"), PATH, operator, WAIT_SECONDS)
+        command = shell(filled("converge/operator_lock.sh"), PATH, operator, WAIT_SECONDS)
         nonlocal lost_by
         try:
-            code = fleet.nodes[hub].stream(words, take, root=True, stop=over)
+            code = fleet.nodes[hub].stream(command, take, root=True, stop=over)
             lost_by = f"its process ended with {code}"
         except ClusterError as error:
             lost_by = str(error)

@@ -18,13 +18,12 @@ _APT = (
     "LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o"
     " Acquire::Retries=2 -q -y"
 )
-"""In English, because a held lock is known by these words."""
+"""The command, in English, because a held lock is known by these words."""
 
 PLANNED = f"{DEPLOY_STATE}/packages.planned"
-"""What apt was about to add; while it exists, what was added of that is not noted yet.
+"""The packages that apt was about to add; while the file exists, what was added is not noted yet.
 
-Not what there was before: after an installation that was cut off a person may install what they
-like.
+The packages of before are not in it: after a cut-off installation a person may install others.
 """
 
 
@@ -59,9 +58,9 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
     installed = (line.split() for line in answer.sections["packages"].splitlines())
     return {
         "packages": {
-            words[0]: words[2]
-            for words in installed
-            if len(words) == 3 and words[1].startswith("ii")
+            fields[0]: fields[2]
+            for fields in installed
+            if len(fields) == 3 and fields[1].startswith("ii")
         }
     }
 

@@ -26,7 +26,7 @@ _UNDER_VOLTAGE_SEEN = 0x10000
 
 def examine(spec: NodeSpec, facts: MachineFacts) -> tuple[Finding, ...]:
     """The findings for one node; a problem keeps it out of the run."""
-    found = [
+    findings = [
         *_system(facts),
         *_python(facts),
         *_space(spec, facts),
@@ -36,15 +36,16 @@ def examine(spec: NodeSpec, facts: MachineFacts) -> tuple[Finding, ...]:
         *(finding for subject in SUBJECTS for finding in subject.check(spec, facts)),
         *_board(facts),
     ]
-    if not any(level == "problem" for level, _, _ in found):
+    if not any(level == "problem" for level, _, _ in findings):
         what = facts.model or f"{facts.os_id} {facts.os_version}"
         line = (
             f"{what}, {facts.cores} cores, {facts.memory_bytes // MEGABYTE} MB, Python"
             f" {facts.python}"
         )
-        found.insert(0, ("ok", "node", line))
+        findings.insert(0, ("ok", "node", line))
     return tuple(
-        Finding(level, f"{spec.name} {subject}", line, spec.name) for level, subject, line in found
+        Finding(level, f"{spec.name} {subject}", line, spec.name)
+        for level, subject, line in findings
     )
 
 
@@ -110,10 +111,12 @@ def _space(spec: NodeSpec, facts: MachineFacts) -> Found:
         yield from _space_of_all(spec, facts, needed, leftover)
 
 
-def _space_of_all(spec: NodeSpec, facts: MachineFacts, own: int, leftover: int) -> Found:
+def _space_of_all(
+    spec: NodeSpec, facts: MachineFacts, environment_bytes: int, leftover: int
+) -> Found:
     """Check the room for what is published.
 
-    `own` bytes are for the node itself, and may have to come from the same disk.
+    `environment_bytes` are for the node itself, and may have to come from the same disk.
     """
     export = shared_folders(spec.inventory).export
     sent = sum(
@@ -124,7 +127,7 @@ def _space_of_all(spec: NodeSpec, facts: MachineFacts, own: int, leftover: int) 
     also = ""
     if facts.place(export)[0] == facts.place(ENVIRONMENTS)[0]:
         free = free + leftover
-        needed = needed + own
+        needed = needed + environment_bytes
         also = " with its own environment on the same disk"
     if free < needed:
         line = (
@@ -146,17 +149,19 @@ def _shared(spec: NodeSpec, facts: MachineFacts) -> Found:
 
 
 def _memory(spec: NodeSpec, facts: MachineFacts) -> Found:
-    taken: list[tuple[str, int]] = [(task.role, spec.memory.of(task.role)) for task in spec.tasks]
+    role_sizes: list[tuple[str, int]] = [
+        (task.role, spec.memory.of(task.role)) for task in spec.tasks
+    ]
     for role, settings in (("monitor", spec.monitor), ("service", spec.service)):
         if settings is not None:
-            taken.append((role, settings.memory_megabytes * MEGABYTE))
-    needed = sum(size_bytes for _, size_bytes in taken)
-    roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in taken)
+            role_sizes.append((role, settings.memory_megabytes * MEGABYTE))
+    needed = sum(size_bytes for _, size_bytes in role_sizes)
+    roles = " + ".join(f"{role} {size_bytes // MEGABYTE}" for role, size_bytes in role_sizes)
     line = f"{roles} = {needed // MEGABYTE} MB of {facts.memory_bytes // MEGABYTE} MB"
     if needed > LARGEST_SHARE * facts.memory_bytes:
         remedy = "move the coordinator or the PS to another node, or train a smaller model"
         yield "problem", "memory", f"{line}: more than {LARGEST_SHARE:.0%}; {remedy}"
-    elif taken:
+    elif role_sizes:
         yield "ok", "memory", line
     if "memory" not in facts.controllers:
         where = facts.cmdline_path or "/boot/firmware/cmdline.txt"
@@ -173,13 +178,17 @@ def _memory(spec: NodeSpec, facts: MachineFacts) -> Found:
 def _network(spec: NodeSpec, facts: MachineFacts) -> Found:
     address = spec.inventory.links[spec.name]
     interface = spec.inventory.node(spec.name).interface or spec.inventory.interface
-    own = {address for found in facts.addresses.values() for address in found}
+    node_addresses = {
+        address
+        for interface_addresses in facts.addresses.values()
+        for address in interface_addresses
+    }
     if interface is not None and address not in facts.addresses.get(interface, ()):
         has = ", ".join(facts.addresses.get(interface, ())) or "no IPv4 address"
         line = f"{interface} has {has}, and the inventory says {address}"
         yield "problem", "network", f"{line}: correct the address, or `interface:`"
-    elif address not in own:
-        line = f"{address} is no address of this node (it has {', '.join(sorted(own))})"
+    elif address not in node_addresses:
+        line = f"{address} is no address of this node (it has {', '.join(sorted(node_addresses))})"
         yield (
             "problem",
             "network",

@@ -38,10 +38,10 @@ WHEELHOUSE_BYTES = 400 * MEGABYTE
 """The size of a wheelhouse that is not downloaded yet: 390 MB with TensorFlow 2.21."""
 COPY_SECONDS = 600.0
 COPY_SECONDS_A_MEGABYTE = 2.0
-"""For a data set of 48 MB and for each further megabyte, from a storage server that fifteen nodes
-ask at once."""
+"""The times for a data set of 48 MB and for each further megabyte, from a storage server that
+fifteen nodes ask at once."""
 _PREPARING = "core.data.publish"
-"""Runs in a process of its own: deploy does not know how to prepare recordings."""
+"""A module with a process of its own: deploy does not know how to prepare recordings."""
 _PREPARING_SECONDS = 3600.0
 
 
@@ -62,23 +62,27 @@ class Publication:
 def room_needed(
     publications: Sequence[Publication],
     environments: Collection[str],
-    there: Collection[str],
+    complete_folders: Collection[str],
     folders: SharedFolders,
 ) -> int:
     """Return how many bytes the shared folder has to take.
 
-    The folders `there` are complete already, and `environments` are to be installed.
+    The `complete_folders` are there already, and `environments` are to be installed.
 
     A wheelhouse beside another costs next to nothing that can be known beforehand: what is the same
     is linked.
     """
     lacking = {("wheels", key): WHEELHOUSE_BYTES for key in environments}
-    lacking |= {(one.kind, one.key): one.size_bytes for one in publications}
-    first = not any(folder.startswith(folders.published("wheels", "")) for folder in there)
+    lacking |= {
+        (publication.kind, publication.key): publication.size_bytes for publication in publications
+    }
+    first = not any(
+        folder.startswith(folders.published("wheels", "")) for folder in complete_folders
+    )
     return sum(
         size_bytes
         for (kind, key), size_bytes in lacking.items()
-        if folders.published(kind, key) not in there and (first or kind != "wheels")
+        if folders.published(kind, key) not in complete_folders and (first or kind != "wheels")
     )
 
 
@@ -106,7 +110,7 @@ class Published:
         return (self.change(),)
 
     def change(self) -> Change:
-        """What sends it, whatever is there."""
+        """Return the change that sends it, whatever is there."""
         name = f"{self.publication.kind}/{self.publication.key}"
         user = self.folders.publishing_user
         step = Publish(f"publish {name}", self._folder, self.publication.files, user)
@@ -123,7 +127,7 @@ class LocalData:
     """A published data set on the node's own disk."""
 
     publication: Publication
-    seen: str
+    published_folder: str
     """The published folder as the node sees it."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
@@ -133,16 +137,23 @@ class LocalData:
             return ()
         hint = "is the storage server up, and does it export to this node's address?"
         seconds = copy_seconds(self.publication)
-        steps = (Shell("copy the windows", copy_data(self.publication, self.seen), seconds, hint),)
-        return (Change("data", key, "create", f"from {self.seen}", steps),)
+        steps = (
+            Shell(
+                "copy the windows",
+                copy_data(self.publication, self.published_folder),
+                seconds,
+                hint,
+            ),
+        )
+        return (Change("data", key, "create", f"from {self.published_folder}", steps),)
 
 
 def copy_seconds(publication: Publication) -> float:
-    """How long a node may take to copy a published data set."""
+    """Return the seconds that a node may take to copy a published data set."""
     return COPY_SECONDS + COPY_SECONDS_A_MEGABYTE * publication.size_bytes / MEGABYTE
 
 
-def copy_data(publication: Publication, seen: str) -> str:
+def copy_data(publication: Publication, published_folder: str) -> str:
     """Return shell that copies a published data set to the node's disk, whole, or not at all.
 
     It checks the files, and keeps the last three sets.
@@ -152,7 +163,9 @@ def copy_data(publication: Publication, seen: str) -> str:
     """
     files = listed((file.name, file.sha256, file.size_bytes) for file in publication.files)
     program = {"files": files, "python": PYTHON, "program": file_program()}
-    return script("converge/copy.sh", root=DATA, key=publication.key, seen=seen, **program)
+    return script(
+        "converge/copy.sh", root=DATA, key=publication.key, seen=published_folder, **program
+    )
 
 
 @dataclass(frozen=True)
@@ -179,9 +192,9 @@ class DataHere(JobData):
             map(needs_data, self.inventory.jobs.order)
         ):
             return
-        found = data_of(self.inventory, Local("this machine"))
-        if not found.holds:
-            raise UsageError(found.line)
+        precondition = data_of(self.inventory, Local("this machine"))
+        if not precondition.holds:
+            raise UsageError(precondition.line)
 
 
 class PublishedData(JobData):
@@ -204,18 +217,18 @@ class PublishedData(JobData):
         ):
             return None
         if source is None:
-            words = []
+            arguments = []
         else:
-            words = ["--source", source]
-        words += [
+            arguments = ["--source", source]
+        arguments += [
             "--window-steps",
             str(job.data.window_steps),
             "--window-stride",
             str(job.data.window_stride),
         ]
-        words += ["--options", json.dumps(job.data.options())]
-        asked = subprocess.run(
-            module_command(_PREPARING, *words, "--seed", str(job.seed)),
+        arguments += ["--options", json.dumps(job.data.options())]
+        outcome = subprocess.run(
+            module_command(_PREPARING, *arguments, "--seed", str(job.seed)),
             env=environment_for_any_folder(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -223,24 +236,24 @@ class PublishedData(JobData):
             timeout=_PREPARING_SECONDS,
             check=False,
         )
-        if asked.returncode != 0:
-            said = asked.stderr.strip().splitlines()
-            if said:
-                problem = said[-1]
+        if outcome.returncode != 0:
+            error_lines = outcome.stderr.strip().splitlines()
+            if error_lines:
+                problem = error_lines[-1]
             else:
-                problem = f"{_PREPARING} ended with exit code {asked.returncode}"
+                problem = f"{_PREPARING} ended with exit code {outcome.returncode}"
             raise (
                 UsageError(problem)
-                if asked.returncode == UsageError.exit_code
+                if outcome.returncode == UsageError.exit_code
                 else ClusterError(problem)
             )
-        made = parsed_json(asked.stdout.strip().splitlines()[-1])
-        folder = Path(made["folder"])
+        answer = parsed_json(outcome.stdout.strip().splitlines()[-1])
+        folder = Path(answer["folder"])
         files = tuple(
             PublishedFile(name, folder / name, about["sha256"], about["bytes"])
-            for name, about in made["files"].items()
+            for name, about in answer["files"].items()
         )
-        return Publication("prepared", made["key"], files)
+        return Publication("prepared", answer["key"], files)
 
     def publications(self) -> Sequence[Publication]:
         """Return the prepared windows."""
@@ -299,7 +312,9 @@ def _local_data(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequenc
     if spec.environment(node, facts) is None:
         return ()
     data = [publication for publication in spec.publications if publication.kind == "prepared"]
-    return tuple(LocalData(one, spec.folders.seen("prepared", one.key)) for one in data)
+    return tuple(
+        LocalData(data_set, spec.folders.seen("prepared", data_set.key)) for data_set in data
+    )
 
 
 def _questions(spec: DeploymentSpec, node: str) -> Questions:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 60.0
 ANSWER_SECONDS = {"plain": 5, "wireguard": 12}
-"""For one connection. A tunnel whose keys have just changed asks again after 5 s and a bit
+"""The wait for one connection. A tunnel whose keys have just changed asks again after 5 s and a bit
 (REKEY_TIMEOUT, wireguard.com/papers/wireguard.pdf)."""
 REACHED = ""
 REFUSED = "Connection refused"
-"""The host answers, and no process listens there, or a firewall rejects."""
+"""The reason of a host that answers: no process listens there, or a firewall rejects."""
 LOOK_AT = "look at the cable, the switch and the firewalls of both nodes"
 _ANSWER = "@@reached "
 _STEP = "reach the roles"
@@ -131,8 +131,8 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
         return ()
     # The firewall lets the service account and root through, and not the account that logged in.
     addresses = json.dumps([(need.host, need.port) for need in needs])
-    words = [PYTHON, "-", addresses, str(ANSWER_SECONDS[inventory.transport])]
-    outcome = node.run(words, stdin=_PROBE.encode(), deadline_seconds=PROBE_SECONDS, root=True)
+    command = [PYTHON, "-", addresses, str(ANSWER_SECONDS[inventory.transport])]
+    outcome = node.run(command, stdin=_PROBE.encode(), deadline_seconds=PROBE_SECONDS, root=True)
     # A start file of the account may have printed lines of its own.
     answers = [line for line in outcome.text.splitlines() if line.startswith(_ANSWER)]
     if outcome.ok and answers:
@@ -149,13 +149,13 @@ def unreached_by(inventory: "Inventory", node: Connector) -> tuple[Unreached, ..
 
 
 def _reasons(text: str) -> list[str]:
-    """What a probe says, empty where that is no answer: the node may be anybody's."""
+    """Return what a probe says, empty where that is no answer: the node may be anybody's."""
     try:
-        found = parsed_json(text)
+        answer = parsed_json(text)
     except ValueError:
         return []
-    if isinstance(found, list) and all(isinstance(one, str) for one in found):
-        return found
+    if isinstance(answer, list) and all(isinstance(reason, str) for reason in answer):
+        return answer
     return []
 
 
@@ -175,28 +175,32 @@ def unreachable(
     A node fails when it does not reach what it needs, or when the coordinator's node does not reach
     its roles.
     """
-    found = fleet.each(lambda node: unreached_by(inventory, node), sorted(names))
-    made = []
+    results = fleet.each(lambda node: unreached_by(inventory, node), sorted(names))
+    failures = []
     missing: list[Unreached] = []
-    for name, result in found.items():
+    for name, result in results.items():
         if isinstance(result, _ProbeError):
-            made.append(_died(name, result.outcome))
+            failures.append(_died(name, result.outcome))
         elif isinstance(result, ClusterError):
-            made.append(StepFailure(name, "verify", _STEP, "", None, (str(result),), ""))
+            failures.append(StepFailure(name, "verify", _STEP, "", None, (str(result),), ""))
         else:
-            missing += [one for one in result if _counts_after_start(one, names, lost)]
-    for name in dict.fromkeys(one.need.blamed for one in missing):
-        lines = said_of([one for one in missing if one.need.blamed == name])
-        made.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
-    return made
+            missing += [
+                unreached for unreached in result if _counts_after_start(unreached, names, lost)
+            ]
+    for name in dict.fromkeys(unreached.need.blamed for unreached in missing):
+        lines = said_of([unreached for unreached in missing if unreached.need.blamed == name])
+        failures.append(StepFailure(name, "verify", _STEP, "", None, lines, LOOK_AT))
+    return failures
 
 
-def _counts_after_start(one: Unreached, names: Collection[str], lost: Collection[str]) -> bool:
-    provider = one.need.provider
-    if not one.need.blamed or provider in lost:
+def _counts_after_start(
+    unreached: Unreached, names: Collection[str], lost: Collection[str]
+) -> bool:
+    provider = unreached.need.provider
+    if not unreached.need.blamed or provider in lost:
         return False
     # With --limit the others may be stopped.
-    return provider is None or provider in names or one.reason != REFUSED
+    return provider is None or provider in names or unreached.reason != REFUSED
 
 
 def _died(name: str, outcome: CommandResult) -> StepFailure:
@@ -209,18 +213,21 @@ def _died(name: str, outcome: CommandResult) -> StepFailure:
 def said_of(missing: Sequence[Unreached]) -> tuple[str, ...]:
     """Return one line for each node that asks and reason it got."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in missing:
-        groups.setdefault((one.need.node, one.reason), []).append(one.need.words)
+    for unreached in missing:
+        groups.setdefault((unreached.need.node, unreached.reason), []).append(unreached.need.words)
     return tuple(
-        f"{node} does not reach {', '.join(words)}: {reason}"
-        for (node, reason), words in groups.items()
+        f"{node} does not reach {', '.join(ports)}: {reason}"
+        for (node, reason), ports in groups.items()
     )
 
 
 def found_unreached(
-    inventory: "Inventory", fleet: Fleet, seen: Mapping[str, MachineFacts], lost: Collection[str]
+    inventory: "Inventory",
+    fleet: Fleet,
+    facts_by_node: Mapping[str, MachineFacts],
+    lost: Collection[str],
 ) -> tuple[Finding, ...]:
-    """Return what the nodes `seen` do not reach, as findings.
+    """Return what the nodes of `facts_by_node` do not reach, as findings.
 
     The cluster may be stopped, or not yet deployed.
 
@@ -228,36 +235,41 @@ def found_unreached(
     concluded about a host whose firewall of ours is not that of the inventory: a start will change
     it.
     """
-    asked = [name for name, facts in seen.items() if facts.python is not None]
-    results = fleet.each(lambda node: unreached_by(inventory, node), asked)
+    probed_nodes = [name for name, facts in facts_by_node.items() if facts.python is not None]
+    results = fleet.each(lambda node: unreached_by(inventory, node), probed_nodes)
     findings: list[Finding] = []
     for name, result in results.items():
         if isinstance(result, ClusterError):
             line = str(result).removeprefix(f"{name}: ")
             findings.append(Finding("warning", f"{name} network", f"not looked at: {line}", name))
             continue
-        counted = [one for one in result if _counts(inventory, one, seen, lost)]
-        for level, some in (
-            ("problem", [one for one in counted if one.need.blamed]),
-            ("warning", [one for one in counted if not one.need.blamed]),
+        counted = [
+            unreached for unreached in result if _counts(inventory, unreached, facts_by_node, lost)
+        ]
+        for level, missing_ports in (
+            ("problem", [unreached for unreached in counted if unreached.need.blamed]),
+            ("warning", [unreached for unreached in counted if not unreached.need.blamed]),
         ):
-            for line in said_of(some):
+            for line in said_of(missing_ports):
                 findings.append(Finding(level, f"{name} network", f"{line}; {LOOK_AT}", name))  # type: ignore[arg-type]
     return tuple(findings)
 
 
 def _counts(
-    inventory: "Inventory", one: Unreached, seen: Mapping[str, MachineFacts], lost: Collection[str]
+    inventory: "Inventory",
+    unreached: Unreached,
+    facts_by_node: Mapping[str, MachineFacts],
+    lost: Collection[str],
 ) -> bool:
-    provider = one.need.provider
+    provider = unreached.need.provider
     if provider is None:
         return True
-    facts = seen.get(provider)
+    facts = facts_by_node.get(provider)
     if facts is None:  # its own silence is said already, or it was not asked
-        return provider not in lost and one.reason != REFUSED
+        return provider not in lost and unreached.reason != REFUSED
     if facts.firewall not in (None, firewall.mark_of(inventory, provider)):
         return False
-    return one.reason != REFUSED or one.need.port in facts.listening
+    return unreached.reason != REFUSED or unreached.need.port in facts.listening
 
 
 def _script(questions: Questions) -> str:
@@ -272,9 +284,9 @@ def _script(questions: Questions) -> str:
 def _read(answer: NodeAnswer) -> Mapping[str, object]:
     sources: dict[str, str] = {}
     for line in answer.sections.get("routes", "").splitlines():
-        words = line.split()
-        if words and words[0] != "local" and "src" in words:
-            sources[words[0]] = words[words.index("src") + 1]
+        fields = line.split()
+        if fields and fields[0] != "local" and "src" in fields:
+            sources[fields[0]] = fields[fields.index("src") + 1]
     return {"sources": sources}
 
 
@@ -287,18 +299,18 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
 def wrong_sources(inventory: "Inventory", node: str, facts: MachineFacts) -> Iterator[str]:
     """Yield a line for each address but the inventory's that packets of the node leave from."""
     sources = facts.sources
-    own = inventory.hosts[node]
-    if all(own not in addresses for addresses in facts.addresses.values()):
+    own_address = inventory.hosts[node]
+    if all(own_address not in addresses for addresses in facts.addresses.values()):
         return  # which is a finding of its own
-    said = set()
+    reported_sources = set()
     for need in needs_of(inventory, node):
-        source = sources.get(need.host, own)
-        if source != own and source not in said:
-            said.add(source)
+        source = sources.get(need.host, own_address)
+        if source != own_address and source not in reported_sources:
+            reported_sources.add(source)
             yield (
-                f"{node} asks for {need.words} from {source}, and the inventory says {own}: the"
-                " other nodes let the inventory's addresses in alone; correct its `address:`, or"
-                f" its route (`ip route get {need.host}`)"
+                f"{node} asks for {need.words} from {source}, and the inventory says {own_address}:"
+                " the other nodes let the inventory's addresses in alone; correct its `address:`,"
+                f" or its route (`ip route get {need.host}`)"
             )
 
 

@@ -53,7 +53,7 @@ class Recap:
         return tuple(node for node in self.nodes if node in self.failures)
 
     def add(self, node: str, phase: str, changed: int, seconds: float) -> None:
-        """A node's part of a phase."""
+        """Add a node's part of a phase."""
         if phase not in self.phases:
             self.phases.append(phase)
         before = self.cells.get((node, phase), NodePhase(0, 0.0))
@@ -68,8 +68,8 @@ class Recap:
         return "ok"
 
     def rows(self) -> Sequence[tuple[str, ...]]:
-        """A row a node: name, one cell a phase, what became of it."""
-        made = []
+        """Return a row for each node: name, one cell for each phase, result."""
+        table = []
         for node in self.nodes:
             cells = []
             for phase in self.phases:
@@ -80,19 +80,19 @@ class Recap:
                 else:
                     text = f"{cell.changed or 'ok'} {cell.seconds:.1f} s"
                 cells.append("failed" if failed else text)
-            made.append((node, *cells, self.state(node)))
-        return made
+            table.append((node, *cells, self.state(node)))
+        return table
 
     def summary(self) -> str:
         """`16 nodes: 3 changed, 1 failed, 42 changes in 81 s`."""
         states = [self.state(node) for node in self.nodes]
-        parts = [
+        counts = [
             f"{states.count(state)} {state}"
             for state in ("ok", "changed", "failed")
             if state in states
         ]
         return (
-            f"{len(self.nodes)} nodes: {', '.join(parts)}; {self.changed} changed in"
+            f"{len(self.nodes)} nodes: {', '.join(counts)}; {self.changed} changed in"
             f" {self.seconds:.0f} s"
         )
 

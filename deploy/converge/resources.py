@@ -121,20 +121,20 @@ class Masked:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Mask those that are not, before a package brings and starts them."""
-        open_ones = [
+        unmasked = [
             name
             for name in self.names
             if (unit := facts.unit(name)) is None or unit.enabled != "masked"
         ]
-        if not open_ones:
+        if not unmasked:
             return ()
         script = (
-            f"set -e; for unit in {quoted(*open_ones)}; do "
+            f"set -e; for unit in {quoted(*unmasked)}; do "
             f'echo "$unit $(systemctl is-active "$unit")" >>{DEPLOY_STATE}/masked; '
             'systemctl mask --quiet "$unit" 2>/dev/null; systemctl stop "$unit" 2>/dev/null || :;'
             " done"
         )
-        names = ", ".join(open_ones)
+        names = ", ".join(unmasked)
         steps = (Shell(f"mask {names}", script, 60.0),)
         return (Change("unit", names, "mask", self.why, steps, runs_jobs=True),)
 
@@ -147,21 +147,22 @@ class UnitFiles:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Write what differs; the last change has systemd read them."""
-        made = [
+        file_changes = [
             replace(change, runs_jobs=True)
             for change in all_written("unit", self.texts, facts, "unit file")
         ]
         # A unit that is new is read when it is started. A new drop-in of one that runs is not, and
         # the firewall's runs by then, which no fact shows yet.
-        ours = any(
+        own_unit_runs = any(
             name.startswith("pscluster-") and unit.running for name, unit in facts.units.items()
         )
-        if made and (
-            ours or any(change.action == "change" or ".d/" in change.subject for change in made)
+        if file_changes and (
+            own_unit_runs
+            or any(change.action == "change" or ".d/" in change.subject for change in file_changes)
         ):
-            made[-1] = replace(made[-1], steps=(*made[-1].steps, RELOAD))
+            file_changes[-1] = replace(file_changes[-1], steps=(*file_changes[-1].steps, RELOAD))
         elif any(unit.needs_reload for unit in facts.units.values()):
-            made.append(
+            file_changes.append(
                 Change(
                     "unit",
                     "systemd",
@@ -171,7 +172,7 @@ class UnitFiles:
                     runs_jobs=True,
                 )
             )
-        return tuple(made)
+        return tuple(file_changes)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class RunningUnit:
     account: int = 0
     """The uid of its process, which has no other group than that of this number."""
     because: str = ""
-    """Why what runs has to start again, besides what the facts of the unit say."""
+    """The reason to start what runs again, besides what the facts of the unit say."""
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Start or restart it; the step ends when systemd counts it as up.

@@ -24,7 +24,7 @@ SLICE_PATH = f"{UNIT_FOLDER}/pscluster.slice"
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     yield from _foreign_files(facts)
-    ours = _ports_of_our_units(facts)
+    own_ports = _ports_of_our_units(facts)
     for task in spec.tasks:
         unit = facts.unit(units.unit_name(task))
         if task.role == "coordinator" or (
@@ -32,7 +32,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
         ):
             continue
         for port in (task.port, task.metrics_port):
-            if port in facts.listening and port not in ours:
+            if port in facts.listening and port not in own_ports:
                 line = f"port {port} of {task.name} is taken by {facts.listening[port]}"
                 yield "problem", "port", f"{line}: stop it, or choose another port"
 
@@ -48,8 +48,8 @@ def _foreign_files(facts: MachineFacts) -> Found:
         # The firewall's own undoing, while one waits for it.
         if not unit.startswith("pscluster") or unit.startswith("pscluster-firewall-undo."):
             continue
-        ours = (f"{UNIT_FOLDER}/{unit.replace('@none.', '@.')}", ADDRESSES_PATH)
-        foreign = [path for path in fact.files if path not in ours and "pscluster" in path]
+        own_paths = (f"{UNIT_FOLDER}/{unit.replace('@none.', '@.')}", ADDRESSES_PATH)
+        foreign = [path for path in fact.files if path not in own_paths and "pscluster" in path]
         of_all |= {path: unit for path in fact.files if path.startswith("/etc/")}
         if foreign:
             remedy = (
@@ -121,25 +121,25 @@ def _role(spec: DeploymentSpec, task: "Task", texts: Mapping[str, str]) -> Runni
 
 def _paths_of_others(spec: DeploymentSpec, node: str) -> list[str]:
     """Return the unit files of ours that other phases write."""
-    found = [FIREWALL_UNIT_PATH, TUNNEL_UNIT_PATH]
+    unit_paths = [FIREWALL_UNIT_PATH, TUNNEL_UNIT_PATH]
     if spec.watches(node):
-        found.append(units.unit_path(units.MONITOR_UNIT))
+        unit_paths.append(units.unit_path(units.MONITOR_UNIT))
     if spec.recognises(node):
-        found.append(units.unit_path(units.SERVICE_UNIT))
-    return found
+        unit_paths.append(units.unit_path(units.SERVICE_UNIT))
+    return unit_paths
 
 
-def _stale_units(facts: MachineFacts, wanted: set[str]) -> list[Absent]:
-    """Return the removal of each unit of ours that is not `wanted`: stopped first, then removed."""
-    found = []
+def _stale_units(facts: MachineFacts, expected_paths: set[str]) -> list[Absent]:
+    """Return the removal of each unit of ours outside `expected_paths`; it is stopped first."""
+    removals = []
     for path, file in facts.files.items():
         if not path.startswith(f"{UNIT_FOLDER}/pscluster"):
             continue
-        if file.kind == "file" and path not in wanted:
+        if file.kind == "file" and path not in expected_paths:
             name = path.rpartition("/")[2]
             script = f"systemctl disable --now {quoted(name)} 2>/dev/null || :"
-            found.append(Absent(path, before=(Shell(f"stop {name}", script),), then=(RELOAD,)))
-    return found
+            removals.append(Absent(path, before=(Shell(f"stop {name}", script),), then=(RELOAD,)))
+    return removals
 
 
 def _questions(spec: DeploymentSpec, node: str) -> Questions:

@@ -45,12 +45,12 @@ class UnfinishedRollback:
         return cls(cluster.folder.path / "rollback.json")
 
     def read(self) -> Rollback | None:
-        """None without a note, or for a damaged one."""
+        """Return the note; None without one, or for a damaged one."""
         try:
-            kept: Any = read_json(self._path)
-            was = {str(node): str(release) for node, release in kept["was"].items()}
+            note: Any = read_json(self._path)
+            was = {str(node): str(release) for node, release in note["was"].items()}
             return Rollback(
-                checked(str(kept["release"])), was, tuple(str(node) for node in kept["left"])
+                checked(str(note["release"])), was, tuple(str(node) for node in note["left"])
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
@@ -67,7 +67,7 @@ class UnfinishedRollback:
         atomic_write(self._path, json.dumps(asdict(rollback)).encode() + b"\n")
 
     def forget(self) -> None:
-        """The nodes go to another release."""
+        """Remove the note: the nodes go to another release."""
         self._path.unlink(missing_ok=True)
 
 
@@ -78,9 +78,9 @@ class Need(StrEnum):
     RESTART = "restart"
     """A restart of its roles: the release is current, and not every one of them runs it."""
     FLIP = "flip"
-    """And the restart."""
+    """The release made current, and the restart."""
     RELEASE = "release"
-    """It is not there: nothing can be done."""
+    """A release that is not there: nothing can be done."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,17 @@ class Standing:
     runs: Mapping[str, str | None]
 
     def need(self, release: str) -> Need:
-        """What it needs."""
+        """Return what it needs."""
         if self.installed.current == release:
-            if all(one == release for one in self.runs.values()):
+            if all(running == release for running in self.runs.values()):
                 return Need.NOTHING
             return Need.RESTART
-        there = {
-            one.key
-            for one in self.installed.releases
-            if one.environment in self.installed.environments
+        complete_releases = {
+            candidate.key
+            for candidate in self.installed.releases
+            if candidate.environment in self.installed.environments
         }
-        if release in there:
+        if release in complete_releases:
             return Need.FLIP
         return Need.RELEASE
 
@@ -118,9 +118,9 @@ def target(standings: Mapping[str, Standing], leading: str) -> str | None:
     votes = Counter(release.key for release in before.values() if release is not None)
     most = max(votes.values(), default=0)
     among = [key for key, count in votes.items() if count == most]
-    own = before.get(leading)
-    if own is not None and own.key in among:
-        return own.key
+    leading_release = before.get(leading)
+    if leading_release is not None and leading_release.key in among:
+        return leading_release.key
     return next(iter(among), None)
 
 
@@ -143,9 +143,9 @@ def runs_script(units: Sequence[str]) -> str:
 
 def read_runs(text: str, units: Sequence[str]) -> dict[str, str | None]:
     """Return the release that each unit's process was started from, None for one that is not up."""
-    found: dict[str, str | None] = dict.fromkeys(units)
+    releases: dict[str, str | None] = dict.fromkeys(units)
     for line in text.splitlines():
         match line.split():
-            case ["unit", name, "active", folder] if name in found:
-                found[name] = folder.rpartition("/")[2]
-    return found
+            case ["unit", name, "active", folder] if name in releases:
+                releases[name] = folder.rpartition("/")[2]
+    return releases

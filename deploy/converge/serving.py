@@ -1,6 +1,6 @@
 """The recognition service of a node: restarted, and waited for until it answers again.
 
-Who restarts several goes from one node to the next, so that clients find a service at any time.
+Several are restarted one node after the other, so that clients find a service at any time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 SERVICE_HINT = f"`journalctl -u {SERVICE_UNIT}` there says more"
 READY_SECONDS = 120.0
-"""From the start to the first answer: a Raspberry Pi 3 imports and opens a model in about 20."""
+"""The time to the first answer: a Raspberry Pi 3 imports and opens a model in about 20."""
 SIGNED = f"{CERTIFICATES}/signed"
-"""Until when the certificate is valid, in seconds of the epoch, and what it was signed for."""
+"""The end of the certificate, in seconds of the epoch, and what it was signed for."""
 RENEW_DAYS = 30
-"""As `recognise.service.certificates` counts."""
+"""The days that `recognise.service.certificates` counts too."""
 SPARE_SECONDS = 60.0
-"""For the end of the old process, and for the connection."""
+"""The time for the end of the old process, and for the connection."""
 
 Verb = Literal["restart", "wait"]
 
@@ -99,7 +99,7 @@ while now < end:
 failed(f"no answer at {scheme}://{host}:{port}/v2/health/ready within {float(seconds):g} s")
 """
 )
-"""For the node's own Python, with `words_of`. It prints `ready` or `waiting`.
+"""A program for the node's own Python, with `words_of`. It prints `ready` or `waiting`.
 
 It asks the unit's own process, and none that has taken its port.
 """
@@ -145,9 +145,9 @@ def restart_service(inventory: "Inventory", node: Connector) -> str:
 
     Raises ClusterError.
     """
-    words = words_of("restart", inventory, node.name)
+    arguments = words_of("restart", inventory, node.name)
     done = node.run(
-        [PYTHON, "-", *words],
+        [PYTHON, "-", *arguments],
         stdin=SCRIPT,
         root=True,
         deadline_seconds=READY_SECONDS + SPARE_SECONDS,
@@ -171,11 +171,11 @@ class ServiceCertificate:
 
     def changes(self, facts: MachineFacts) -> tuple[Change, ...]:
         """Sign it where it is absent, for other names or about to run out."""
-        words = " ".join((self.address, *self.names))
+        identity = " ".join((self.address, *self.names))
         days, _, signed = str(facts.more.get("certificate", "")).partition(" ")
         if not days:
             reason = "there is none"
-        elif signed != words:
+        elif signed != identity:
             reason = "for another address or names"
         elif int(days) < RENEW_DAYS:
             reason = f"it runs out in {days} days"
@@ -202,7 +202,7 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
 
 
 def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
-    ours = facts.unit(SERVICE_UNIT)
+    unit = facts.unit(SERVICE_UNIT)
     if (
         spec.service is not None
         and spec.service.certificate
@@ -218,7 +218,7 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
     if spec.service is not None and days and int(days) < RENEW_DAYS:
         line = f"the service's certificate runs out in {days} days"
         yield "warning", "service", f"{line}: `fab deploy start` renews it"
-    if spec.service is None or (ours is not None and ours.running):
+    if spec.service is None or (unit is not None and unit.running):
         return
     for port, name in ((spec.service.port, "port"), (spec.service.metrics_port, "metrics_port")):
         if port in facts.listening:

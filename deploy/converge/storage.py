@@ -52,13 +52,17 @@ class Exports:
         Never a restart: it would stall writers for up to ninety seconds.
         """
         now = facts.files.get(self.path)
-        known = clients(facts.exports)
-        wanted = clients(self.text.splitlines())
-        if now is not None and now.content == self.text.encode() and wanted <= known:
+        current_entries = clients(facts.exports)
+        expected_entries = clients(self.text.splitlines())
+        if (
+            now is not None
+            and now.content == self.text.encode()
+            and expected_entries <= current_entries
+        ):
             return ()
-        detail = f"{len(wanted)} entries, one for each client and folder"
+        detail = f"{len(expected_entries)} entries, one for each client and folder"
         hint = f"`sudo exportfs -ra` there says more about {self.path}"
-        again = Shell("export the folders", export_again(wanted), hint=hint)
+        again = Shell("export the folders", export_again(expected_entries), hint=hint)
         return (written("export", self.path, self.text.encode(), facts, detail, then=[again]),)
 
 
@@ -67,12 +71,14 @@ def _foreign_exports(folders: SharedFolders, facts: MachineFacts) -> Iterator[st
 
     Another file, or `exportfs` by hand, has added it, or has given a node other access.
     """
-    ours = {one[:2]: one[2] for one in _entries(facts.text(storage.EXPORTS_PATH).splitlines())}
+    own_options = {
+        entry[:2]: entry[2] for entry in _entries(facts.text(storage.EXPORTS_PATH).splitlines())
+    }
     export = PurePosixPath(folders.export)
     for folder, client, options in _entries(facts.exports):
         within = PurePosixPath(folder).is_relative_to(export)
         around = "rw" in options and export.is_relative_to(folder)
-        if (within or around) and not ours.get((folder, client), {"?"}) <= options:
+        if (within or around) and not own_options.get((folder, client), {"?"}) <= options:
             yield f"{folder} to {client}"
 
 
@@ -85,12 +91,12 @@ def _entries(lines: Iterable[str]) -> Iterator[tuple[str, str, set[str]]]:
                 yield folder, client, {*options.split(",")}
 
 
-def export_again(wanted: Iterable[tuple[str, str]]) -> str:
+def export_again(expected_entries: Iterable[tuple[str, str]]) -> str:
     """Return shell that exports again, and fails when a wanted folder and client is missing then.
 
     The exit code of `exportfs -ra` also speaks for the entries of the node's owner.
     """
-    entries = [f"{folder} {client}" for folder, client in sorted(wanted)]
+    entries = [f"{folder} {client}" for folder, client in sorted(expected_entries)]
     return (
         'said=$(exportfs -ra 2>&1); known=$(exportfs -s | awk \'{ sub(/[(].*/, "", $2); print $1,'
         " $2 }'); "
@@ -101,8 +107,12 @@ def export_again(wanted: Iterable[tuple[str, str]]) -> str:
 
 def clients(lines: Iterable[str]) -> set[tuple[str, str]]:
     """Return folder and client of each entry."""
-    words = [line.split() for line in lines if not line.startswith("#")]
-    return {(folder, one.partition("(")[0]) for folder, *clients in words for one in clients}
+    export_lines = [line.split() for line in lines if not line.startswith("#")]
+    return {
+        (folder, client.partition("(")[0])
+        for folder, *clients in export_lines
+        for client in clients
+    }
 
 
 def server_settings(settings: str) -> Shell:
@@ -154,11 +164,11 @@ def disk_trouble(inventory: "Inventory", node: str, facts: MachineFacts) -> Iter
     It is a trouble too that it exports another folder than at the first start.
     """
     serves = inventory.storage is not None and inventory.storage.server == node
-    ours = [ROOT, STATE, DEPLOY_STATE]
+    own_folders = [ROOT, STATE, DEPLOY_STATE]
     if serves:
-        ours.append(shared_folders(inventory).export)
+        own_folders.append(shared_folders(inventory).export)
     for point in _points_of_fstab(facts):
-        on_it = [folder for folder in ours if _holds(point, folder)]
+        on_it = [folder for folder in own_folders if _holds(point, folder)]
         if on_it and point not in facts.mounts:
             line = f"{point} of /etc/fstab is not mounted, and {', '.join(on_it)} would lie on it"
             yield f"{line}: connect its disk, and reboot this node"
@@ -178,9 +188,11 @@ def _another_folder(folders: SharedFolders, facts: MachineFacts) -> Iterator[str
 
 
 def _points_of_fstab(facts: MachineFacts) -> list[str]:
-    words = [line.split() for line in facts.fstab if not line.startswith("#")]
+    entries = [line.split() for line in facts.fstab if not line.startswith("#")]
     return [
-        one[1].replace("\\040", " ") for one in words if len(one) > 2 and one[1].startswith("/")
+        fields[1].replace("\\040", " ")
+        for fields in entries
+        if len(fields) > 2 and fields[1].startswith("/")
     ]
 
 
@@ -199,8 +211,8 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
         line = f"{', '.join(foreign[:3])} is exported, and not by {storage.EXPORTS_PATH}"
         remedy = "take that out of /etc/exports and /etc/exports.d, and `sudo exportfs -ra` there"
         yield "problem", DRIFT, f"{line}: {remedy}"
-    ours = {f"{folders.export}/{part}" for part in PARTS}
-    theirs = sorted({folder for folder, _ in clients(facts.exports)} - ours)
+    own_folders = {f"{folders.export}/{part}" for part in PARTS}
+    foreign_folders = sorted({folder for folder, _ in clients(facts.exports)} - own_folders)
     settings = facts.files.get(storage.SETTINGS_PATH)
     changes = []
     if settings is None or settings.content != storage.server_settings(inventory).encode():
@@ -220,13 +232,14 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
             "exports",
             f"{line}: mount with NFS 4, or make another node the storage server",
         )
-    if theirs and changes:
+    if foreign_folders and changes:
         remedy = (
             "make another node the storage server, or use an export of another machine"
             " (`storage.external`)"
         )
         line = (
-            f"its owner exports {', '.join(theirs)}, reached after a start {' and '.join(changes)}"
+            f"its owner exports {', '.join(foreign_folders)}, reached after a start"
+            f" {' and '.join(changes)}"
         )
         yield "warning", "exports", f"{line}: if others need it, {remedy}"
 
@@ -262,18 +275,18 @@ def _resources(spec: DeploymentSpec, node: str, facts: MachineFacts) -> Sequence
 
 def _questions(spec: DeploymentSpec, node: str) -> Questions:
     folders = spec.folders
-    asked = Questions(
+    questions = Questions(
         files=(storage.EXPORTS_PATH, storage.SETTINGS_PATH),
         units=(NFS_SERVER_UNIT, *storage.OLD_NFS_UNITS),
         packages=("nfs-common", "nfs-kernel-server"),
     )
     # Elsewhere, and with an external export, the same path may lie below the mount.
     if not spec.stores(node):
-        return asked
+        return questions
     exported = tuple(f"{folders.export}/{part}" for part in PARTS)
     return replace(
-        asked,
-        files=(*asked.files, folders.export, mark_of(folders), NOTE, *exported),
+        questions,
+        files=(*questions.files, folders.export, mark_of(folders), NOTE, *exported),
         bound=exported,
         space=(folders.export,),
         unfinished=folders.published_kinds,

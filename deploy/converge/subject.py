@@ -31,7 +31,7 @@ class DeploymentSpec:
     release: "ReleaseChoice"
     publications: "tuple[Publication, ...]" = ()
     wheelhouses: "Mapping[str, Wheelhouse]" = field(default_factory=dict)
-    """By the key of the environment, where a node lacks one."""
+    """The wheelhouses by key of the environment, where a node lacks one."""
     token: str | None = field(default=None, repr=False)
     """The cluster's token; None where it is not known, and then nodes keep what they have."""
     keys: "TunnelKeys | None" = None
@@ -88,7 +88,7 @@ class NodeSpec:
     memory: RoleMemory
     environment_key: str | None
     publishes_bytes: int = 0
-    """What has to be published yet."""
+    """The bytes that have to be published yet."""
     tunnel_key: str | None = None
     """The node's pinned public key of WireGuard; None also where it is to be replaced."""
 
@@ -164,9 +164,9 @@ class Subject:
     """Fields of `MachineFacts` by name; any other name goes into `MachineFacts.more`. May raise
     ValueError."""
     check: Callable[[NodeSpec, MachineFacts], Found] = _no_findings
-    """What would make a start fail on the node, and what else is worth knowing."""
+    """The check for what would make a start fail, and for what else is worth knowing."""
     resources: Callable[[DeploymentSpec, str, MachineFacts], Sequence[Resource]] = _no_resources
-    """What the spec wants of the node; within a phase the order of `SUBJECTS` counts."""
+    """The resources that the spec wants; within a phase the order of `SUBJECTS` counts."""
     undo: Callable[[], str] = _no_undo
     """Shell for `reset`, which ignores its return code. It may add to `notes` and `problems`."""
     questions: Callable[[DeploymentSpec, str], Questions] = _no_questions

@@ -21,13 +21,13 @@ from deploy.converge.subject import NodeAnswer
 from deploy.converge.sudo import no_root
 
 FACTS_SECONDS = 90.0
-"""For one question; a Pi 3 that is busy training answers within ten."""
+"""The time for one question; a Pi 3 that is busy training answers within ten."""
 PUBLISHED_SECONDS = 20
-"""How long a shared folder may take to list what is in it, its mount included."""
+"""The time for a shared folder to list what is in it, its mount included."""
 SECTION = "@@section "
-"""What a section begins with, where no foreign text is in the answer."""
+"""The beginning of a section, where no foreign text is in the answer."""
 SILENT = "no answer"
-"""What the script prints for a shared folder that takes longer."""
+"""The answer of the script for a shared folder that takes longer."""
 
 _NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
@@ -37,7 +37,7 @@ _LONGEST = 255
 _KIB = 1024
 _MOST_KIB = 1 << 50
 _MOST_DIGITS = 19
-_FIELDS = frozenset(one.name for one in fields(MachineFacts))
+_FIELDS = frozenset(field.name for field in fields(MachineFacts))
 _UNIT_KEYS = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Result,MainPID,NRestarts,"
     "StatusText,FragmentPath,DropInPaths,"
@@ -63,11 +63,13 @@ def survey(
     fleet: Fleet, ask: Callable[[Connector], Facts], names: Sequence[str] | None = None
 ) -> Survey[Facts]:
     """Call `ask` with every node (of `names`) at once."""
-    found = fleet.each(ask, names)
-    facts = {name: answer for name, answer in found.items() if not isinstance(answer, ClusterError)}
+    results = fleet.each(ask, names)
+    facts = {
+        name: answer for name, answer in results.items() if not isinstance(answer, ClusterError)
+    }
     lost = {
         name: failure_of(name, error)
-        for name, error in found.items()
+        for name, error in results.items()
         if isinstance(error, ClusterError)
     }
     return Survey(facts, lost)
@@ -76,36 +78,36 @@ def survey(
 def machine_facts(node: Connector, questions: Questions) -> MachineFacts:
     """The facts of one machine. Raises ClusterError, which names sudo where that is missing."""
     node.open()
-    asked = time.time()
+    asked_seconds = time.time()
     # Drawn for each question: no name of a process or a file there can hold it, and no node knows
     # that of another.
     section = f"@@{secrets.token_hex(16)} "
     script = fact_script(questions, section).encode()
-    ours = secrets.token_hex(16)
-    outcome = node.run(["sh", "-s", ours], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
-    answered = time.time()
+    token = secrets.token_hex(16)
+    outcome = node.run(["sh", "-s", token], stdin=script, root=True, deadline_seconds=FACTS_SECONDS)
+    answered_seconds = time.time()
     if section not in outcome.text and not outcome.ok:
-        said = " ".join(outcome.last_lines)
-        if outcome.return_code == _NOT_FOUND and "sudo" in said:
+        message = " ".join(outcome.last_lines)
+        if outcome.return_code == _NOT_FOUND and "sudo" in message:
             raise ClusterError(
-                f"{node.name}: there is no sudo ({said}): `su -c 'apt-get install sudo'` there"
+                f"{node.name}: there is no sudo ({message}): `su -c 'apt-get install sudo'` there"
             )
-        if "sudo" in said:
-            raise ClusterError(f"{node.name}: {no_root(node.account, node.name, said)}")
-        if said:
+        if "sudo" in message:
+            raise ClusterError(f"{node.name}: {no_root(node.account, node.name, message)}")
+        if message:
             raise ClusterError(
-                f"{node.name}: it cannot say what it is (exit code {outcome.return_code}): {said};"
-                f" {_not_run(node)}"
+                f"{node.name}: it cannot say what it is (exit code {outcome.return_code}):"
+                f" {message}; {_not_run(node)}"
             )
     uid, _, word = _sections(outcome.text, section).get("shell", "").partition(" ")
-    if word != ours:
+    if word != token:
         raise ClusterError(f"{node.name}: {_not_run(node)}")
     if uid != "0":
         raise ClusterError(
             f"{node.name}: expected that sudo runs commands as root, got uid {uid}: look for"
             " `runas_default` in `sudo -l` there"
         )
-    return read_facts(outcome.text, asked, answered, section)
+    return read_facts(outcome.text, asked_seconds, answered_seconds, section)
 
 
 def _not_run(node: Connector) -> str:
@@ -121,8 +123,8 @@ def failure_of(name: str, error: ClusterError) -> StepFailure:
     """The record of an error that a node raised."""
     if isinstance(error, StepFailedError):
         return error.record
-    said = str(error).removeprefix(name).lstrip(": ")
-    return StepFailure(name, "facts", "look at the node", "", None, (said,), "")
+    message = str(error).removeprefix(name).lstrip(": ")
+    return StepFailure(name, "facts", "look at the node", "", None, (message,), "")
 
 
 def fact_script(questions: Questions, section: str = SECTION) -> str:
@@ -179,9 +181,9 @@ def _facts(
     booted_seconds = float(sections["clock"] or 0.0) - float((sections["boot"].split() or ["0"])[0])
     answer = NodeAnswer(sections, asked_seconds, answered_seconds)
     read: dict[str, Any] = {
-        name: fact for one in SUBJECTS for name, fact in one.read(answer).items()
+        name: fact for subject in SUBJECTS for name, fact in subject.read(answer).items()
     }
-    own = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
+    more_facts = {name: read.pop(name) for name in list(read) if name not in _FIELDS}
     throttled = sections["throttled"].partition("=")[2].strip()
     listeners = _listeners(sections["listening"])
     # A process chooses its own name, which may hold a line of its own: names are words alone.
@@ -228,17 +230,17 @@ def _facts(
             _number(sections["temperature"]) / 1000 if sections["temperature"].isdigit() else None
         ),
         throttled=int(throttled, 16) if throttled else None,
-        more=own,
+        more=more_facts,
         **read,
     )
 
 
 def _sections(answer: str, section: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     for part in ("\n" + answer).split(f"\n{section}")[1:]:
         name, _, body = part.partition("\n")
-        found.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")
-    return found
+        sections.setdefault(name.strip(), body.rstrip("\n") if body.strip() else "")
+    return sections
 
 
 def _lines(text: str) -> list[str]:
@@ -250,7 +252,7 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """What stands before and after the first blank of each line."""
+    """Return what stands before and after the first blank of each line."""
     return [(first, rest) for first, _, rest in (line.partition(" ") for line in _lines(text))]
 
 
@@ -272,21 +274,21 @@ def _number(text: str) -> int:
 
 
 def _addresses(text: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    addresses: dict[str, tuple[str, ...]] = {}
     for line in _lines(text):
-        words = line.split()
-        if "inet" in words:
-            address = words[words.index("inet") + 1].partition("/")[0]
-            found[words[1]] = (*found.get(words[1], ()), address)
-    return found
+        columns = line.split()
+        if "inet" in columns:
+            address = columns[columns.index("inet") + 1].partition("/")[0]
+            addresses[columns[1]] = (*addresses.get(columns[1], ()), address)
+    return addresses
 
 
 def _files(text: str) -> dict[str, FileFact]:
-    found: dict[str, FileFact] = {}
+    files: dict[str, FileFact] = {}
     kinds = {tarfile.REGTYPE: "file", tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link"}
     content = base64.b64decode(text.encode())
     if not content.strip(b"\0"):
-        return found
+        return files
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
             # A sparse file of some bytes here could be terabytes when it is read.
@@ -296,7 +298,7 @@ def _files(text: str) -> dict[str, FileFact]:
                 stream = None
             # tar writes the second name of a file with two names as a link to the first, and a
             # folder with a slash.
-            found[member.name.rstrip("/") or "/"] = FileFact(
+            files[member.name.rstrip("/") or "/"] = FileFact(
                 kind=kinds.get(member.type, "other"),
                 mode=member.mode,
                 owner=member.uname or str(member.uid),
@@ -305,17 +307,17 @@ def _files(text: str) -> dict[str, FileFact]:
                 target=member.linkname if member.issym() else None,
                 modified_seconds=float(member.mtime),
             )
-    return found
+    return files
 
 
 def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFact]:
     alive: dict[int, tuple[int, str, str]] = {}
     for line in _lines(processes):
-        number, *words = line.split()
-        if words and number.isdigit():
-            size, account, place, *_ = (*words, "", "")
+        number, *columns = line.split()
+        if columns and number.isdigit():
+            size, account, place, *_ = (*columns, "", "")
             alive[int(number)] = (_number(size) * _KIB, account, place)
-    found: dict[str, UnitFact] = {}
+    units: dict[str, UnitFact] = {}
     for block in text.split("\n\n"):
         values: Mapping[str, str] = dict(
             line.split("=", 1) for line in block.splitlines() if "=" in line
@@ -325,7 +327,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
         pid = _number(values.get("MainPID", "0"))
         memory, identity, folder = alive.get(pid, (None, "", ""))
         started = _number(values.get("ExecMainStartTimestampMonotonic", "0"))
-        found[values["Id"]] = UnitFact(
+        units[values["Id"]] = UnitFact(
             load=values.get("LoadState", ""),
             active=values.get("ActiveState", ""),
             sub=values.get("SubState", ""),
@@ -341,7 +343,7 @@ def _units(text: str, processes: str, booted_seconds: float) -> dict[str, UnitFa
             files=_paths(f"{values.get('FragmentPath', '')} {values.get('DropInPaths', '')}"),
             identity=identity,
         )
-    return found
+    return units
 
 
 def _paths(text: str) -> tuple[str, ...]:
@@ -351,23 +353,23 @@ def _paths(text: str) -> tuple[str, ...]:
 
 def _mounts(text: str) -> dict[str, MountFact]:
     """Read /proc/self/mountinfo (proc(5)); of several mounts on one point the last one is seen."""
-    found: dict[str, MountFact] = {}
+    mounts: dict[str, MountFact] = {}
     for line in _lines(text):
-        here, _, there = line.partition(" - ")
-        words = here.split(" ")
-        origin = there.split(" ")
-        if len(words) > 5 and len(origin) > 1:
-            device, root, point, options = words[2:6]
+        mount_text, _, origin_text = line.partition(" - ")
+        columns = mount_text.split(" ")
+        origin = origin_text.split(" ")
+        if len(columns) > 5 and len(origin) > 1:
+            device, root, point, options = columns[2:6]
             read_only = "ro" in options.split(",")
-            found[_plain(point)] = MountFact(
+            mounts[_plain(point)] = MountFact(
                 _plain(origin[1]), origin[0], device, _plain(root), read_only
             )
-    return found
+    return mounts
 
 
 def _plain(word: str) -> str:
     """Without the kernel's escapes of blanks."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), word)
 
 
 def _listeners(text: str) -> dict[int, str]:
@@ -375,23 +377,23 @@ def _listeners(text: str) -> dict[int, str]:
 
     A name of 15 bytes that a process gave itself holds no such line.
     """
-    found: dict[int, str] = {}
+    listeners: dict[int, str] = {}
     for line in _lines(text):
-        if parts := _LISTENER.match(line):
-            found.setdefault(int(parts[1]), line)
-    return found
+        if match := _LISTENER.match(line):
+            listeners.setdefault(int(match[1]), line)
+    return listeners
 
 
 def _account(line: str) -> int:
     """Return the uid of a line of `ss -e`, which leaves root's out."""
-    found = re.search(r"\buid:(\d+)", line)
-    if found is None:
+    match = re.search(r"\buid:(\d+)", line)
+    if match is None:
         return 0
-    return int(found[1])
+    return int(match[1])
 
 
 def _holder(line: str) -> str:
-    found = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
-    if found is None:
+    match = re.search(r'\(\("([^"]*)",pid=(\d+)', line)
+    if match is None:
         return "a process"
-    return f"process {found[2]} ({re.sub(r'[^ -~]', '?', found[1])})"
+    return f"process {match[2]} ({re.sub(r'[^ -~]', '?', match[1])})"

@@ -74,7 +74,10 @@ class Systemd:
 
         A restart that returns has all of them ready: systemd waits for their READY=1.
         """
-        of_node = {task.node: [one for one in tasks if one.node == task.node] for task in tasks}
+        of_node = {
+            task.node: [neighbour for neighbour in tasks if neighbour.node == task.node]
+            for task in tasks
+        }
         results = fleet.each(lambda node: restart_on(node, of_node[node.name]), list(of_node))
         failed = [str(result) for result in results.values() if isinstance(result, ClusterError)]
         if failed:
@@ -88,37 +91,37 @@ class Systemd:
         They are units in each node's journal, and the coordinator's run beside its unit's own
         lines.
         """
-        found = [LogPlace("", node.name, unit="pscluster-*") for node in self._inventory.nodes]
-        found += [LogPlace(task.name, task.node, unit=unit_name(task)) for task in self._tasks]
-        found += [
+        log_places = [LogPlace("", node.name, unit="pscluster-*") for node in self._inventory.nodes]
+        log_places += [LogPlace(task.name, task.node, unit=unit_name(task)) for task in self._tasks]
+        log_places += [
             LogPlace("service", node, unit=SERVICE_UNIT) for node in self._inventory.service_nodes
         ]
         (task,) = self._inventory.of_role("coordinator")
         runs = self._places.runs(self._inventory)
         jobs = f"{self._places.state}/jobs"
         coordinator = LogPlace(task.name, task.node, runs=runs, jobs=jobs, user=self._places.user)
-        return [*found, LogPlace(task.name, task.node, unit="pscluster-job@*"), coordinator]
+        return [*log_places, LogPlace(task.name, task.node, unit="pscluster-job@*"), coordinator]
 
     def _ask(self, node: Connector) -> MachineFacts:
         units = tuple(unit_name(task) for task in self._tasks if task.node == node.name)
         return machine_facts(node, Questions(units=units))
 
 
-def role_states(inventory: "Inventory", seen: Survey[MachineFacts]) -> ClusterStatus:
+def role_states(inventory: "Inventory", answers: Survey[MachineFacts]) -> ClusterStatus:
     """Return one record a role.
 
     The roles of a node that does not answer have failed, and its answer is the reason.
     """
     return ClusterStatus(
-        inventory.cluster, tuple(_role(task, seen) for task in kept_tasks(inventory))
+        inventory.cluster, tuple(_role(task, answers) for task in kept_tasks(inventory))
     )
 
 
-def _role(task: "Task", seen: Survey[MachineFacts]) -> RoleStatus:
-    if task.node in seen.lost:
-        reason = seen.lost[task.node].last_lines[0]
+def _role(task: "Task", answers: Survey[MachineFacts]) -> RoleStatus:
+    if task.node in answers.lost:
+        reason = answers.lost[task.node].last_lines[0]
         return RoleStatus.of(task, RoleState.FAILED, reason=reason)
-    facts = seen.facts.get(task.node)
+    facts = answers.facts.get(task.node)
     if facts is None or (unit := facts.unit(unit_name(task))) is None:
         return RoleStatus.of(task, RoleState.STOPPED)
     return RoleStatus.of(

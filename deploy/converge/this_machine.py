@@ -52,7 +52,7 @@ def plan_start(
     tasks: Sequence[Task],
     status: ClusterStatus,
     jobs: Sequence[str],
-    wanted: bool | None,
+    run_jobs: bool | None,
     inventory: Path,
     *,
     nodes: Collection[str] | None = None,
@@ -60,7 +60,7 @@ def plan_start(
 ) -> list[PlannedStep]:
     """The steps of a start in order: for the roles `tasks` (of `nodes`) and the jobs.
 
-    `wanted` is `--jobs`, `--no-jobs` (False) or neither.
+    `run_jobs` is `--jobs`, `--no-jobs` (False) or neither.
 
     `due`: the jobs have to run even on a cluster that runs already.
     """
@@ -69,7 +69,7 @@ def plan_start(
         return [PlannedStep("refuse", status.cluster, problem)]
     chosen = [task for task in tasks if nodes is None or task.node in nodes]
     due = due or not status.running
-    return planned_roles(chosen, status) + planned_jobs(jobs, wanted, due=due)
+    return planned_roles(chosen, status) + planned_jobs(jobs, run_jobs, due=due)
 
 
 def changes_of(steps: Sequence[PlannedStep]) -> int:
@@ -78,7 +78,7 @@ def changes_of(steps: Sequence[PlannedStep]) -> int:
 
 
 def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedStep]:
-    """What a start does about each role."""
+    """Return what a start does about each role."""
     roles = {role.name: role for role in status.roles}
     steps = []
     for task in tasks:
@@ -101,15 +101,15 @@ def planned_roles(tasks: Sequence[Task], status: ClusterStatus) -> list[PlannedS
     return steps
 
 
-def planned_jobs(jobs: Sequence[str], wanted: bool | None, *, due: bool) -> list[PlannedStep]:
+def planned_jobs(jobs: Sequence[str], run_jobs: bool | None, *, due: bool) -> list[PlannedStep]:
     """Plan the jobs of a start.
 
-    They run unless `wanted` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says
+    They run unless `run_jobs` (`--jobs`, `--no-jobs` or neither) or a cluster that ran already says
     otherwise.
     """
-    if wanted is False:
+    if run_jobs is False:
         return [PlannedStep("skip", job, "--no-jobs") for job in jobs]
-    if wanted is None and not due:
+    if run_jobs is None and not due:
         return [
             PlannedStep("skip", job, "already running, jobs not repeated (--jobs runs them)")
             for job in jobs
@@ -121,23 +121,23 @@ def planned_jobs(jobs: Sequence[str], wanted: bool | None, *, due: bool) -> list
 
 
 def disagreement(tasks: Sequence[Task], status: ClusterStatus, inventory: Path) -> str:
-    """One line when other roles run than the file `inventory` says, else empty.
+    """Return one line when other roles run than the file `inventory` says, else empty.
 
     Starting the difference would give a cluster that no file describes, with addresses its members
     do not share.
     """
     if all(role.state is RoleState.STOPPED for role in status.roles):
         return ""
-    wanted = {task.name: (task.address, task.metrics_address) for task in tasks}
+    expected = {task.name: (task.address, task.metrics_address) for task in tasks}
     present = {role.name: (role.address, role.metrics_address) for role in status.roles}
-    if wanted == present:
+    if expected == present:
         return ""
     changes = [
-        *(f"{name} runs and is not in the inventory" for name in present if name not in wanted),
-        *(f"{name} is new" for name in wanted if name not in present),
+        *(f"{name} runs and is not in the inventory" for name in present if name not in expected),
+        *(f"{name} is new" for name in expected if name not in present),
         *(
             f"{name} runs at {present[name][0]}, not {place[0]}"
-            for name, place in wanted.items()
+            for name, place in expected.items()
             if name in present and present[name] != place
         ),
     ]
@@ -156,14 +156,14 @@ class Roles:
     inventory: Path
 
     def changes(self, facts: ClusterStatus) -> tuple[Change, ...]:
-        """One change a role; the first starts them all."""
+        """Return one change for each role; the first starts them all."""
         steps = [step for step in planned_roles(self.tasks, facts) if step.kind in _NOT_YET]
         names = [step.subject for step in steps]
         first = Call(f"start {', '.join(names)}", self._start)
-        others = [Call("ready with the first", lambda progress: None)] * len(names)
+        followers = [Call("ready with the first", lambda progress: None)] * len(names)
         return tuple(
             Change("role", step.subject, step.kind, step.detail, (call,), runs_jobs=True)
-            for step, call in zip(steps, (first, *others), strict=False)
+            for step, call in zip(steps, (first, *followers), strict=False)
         )
 
     def _start(self, progress: DeploymentDisplay) -> None:
@@ -171,7 +171,7 @@ class Roles:
         try:
             # The roles take longer to start than the probe, which therefore costs no time.
             with ThreadPoolExecutor(1) as beside:
-                asked = beside.submit(guard_of, Local("this machine"))
+                guard_probe = beside.submit(guard_of, Local("this machine"))
                 now = self.services.start(self.tasks, progress.roles)
         except KeyboardInterrupt:
             if os.environ.get(STOPS_AFTER):
@@ -181,7 +181,7 @@ class Roles:
             say(f"interrupted while the roles start; {follows}", error=True)
             raise
         require_ready(now, [task.name for task in self.tasks], self.inventory)
-        _, accounts, privileges = asked.result()
+        _, accounts, privileges = guard_probe.result()
         if not accounts.holds:
             progress.warning(open_to_accounts(self.tasks, accounts))
         if not privileges.holds:
@@ -198,10 +198,10 @@ def require_ready(now: ClusterStatus, names: Sequence[str], inventory: Path) -> 
         return
     unwell = [f"{role.name} {role.state}: {role.reason}" for role in chosen if role.reason]
     alive = sum(role.pid is not None for role in now.roles)
-    left = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
+    summary = f"{alive} of {len(now.roles)} roles {'runs' if alive == 1 else 'run'}"
     ends = {0: "the supervisor", 1: "it"}.get(alive, "them")
     raise ClusterError(
-        "\n".join([*unwell, f"{left}; `{command('deploy stop', inventory)}` ends {ends}"])
+        "\n".join([*unwell, f"{summary}; `{command('deploy stop', inventory)}` ends {ends}"])
     )
 
 
@@ -227,11 +227,11 @@ class ThisMachine(Desired):
         """Return the state of the whole cluster."""
         return self.services.state()
 
-    def refuse(self, seen: Survey[ClusterStatus]) -> None:
+    def refuse(self, answers: Survey[ClusterStatus]) -> None:
         """Raise UsageError for a cluster that runs with other roles."""
-        for failure in seen.lost.values():
+        for failure in answers.lost.values():
             raise ClusterError(failure.last_lines[0])
-        for status in seen.facts.values():
+        for status in answers.facts.values():
             problem = disagreement(self.tasks, status, self.inventory.path)
             if problem:
                 raise UsageError(problem)
@@ -251,8 +251,8 @@ class ThisMachine(Desired):
         )
         job = held_by(StateFolder.of(self.inventory.path, self.inventory.cluster).job_lock)
         of_devices = device_findings(self.inventory, tasks, devices_here(), facts.machine)
-        found = check_node(tasks, self.services.state(), facts, memory, job is not None)
-        return (*found, *(Finding(level, topic, line) for level, topic, line in of_devices))
+        findings = check_node(tasks, self.services.state(), facts, memory, job is not None)
+        return (*findings, *(Finding(level, topic, line) for level, topic, line in of_devices))
 
     def phase(self, phase: str, node: str, facts: ClusterStatus) -> Sequence[Resource]:
         """Return the roles of the node, in the phase that starts services."""

@@ -44,10 +44,10 @@ def _read(answer: NodeAnswer) -> Mapping[str, object]:
     key = answer.sections.get("wireguard", "").strip()
     networks = []
     for line in answer.sections.get("addresses", "").splitlines():
-        words = line.split()
-        if "inet" in words[2:-1]:
-            network = IPv4Interface(words[words.index("inet") + 1]).network
-            networks.append((words[1], network))
+        fields = line.split()
+        if "inet" in fields[2:-1]:
+            network = IPv4Interface(fields[fields.index("inet") + 1]).network
+            networks.append((fields[1], network))
     return {
         KEY: key if is_key(key) else None,
         MODULE: answer.sections.get("tunnels", "").strip() == "kernel",
@@ -62,10 +62,12 @@ def _check(spec: NodeSpec, facts: MachineFacts) -> Found:
             yield "ok", "transport", IN_CLEAR
         return
     yield from (("problem", "transport", line) for line in _shared_networks(spec, facts))
-    own = inventory.hosts[spec.name]
-    twins = [name for name, host in inventory.hosts.items() if host == own and name != spec.name]
+    own_address = inventory.hosts[spec.name]
+    twins = [
+        name for name, host in inventory.hosts.items() if host == own_address and name != spec.name
+    ]
     if twins:
-        line = f"{own} would be the address of {twins[0]} in the tunnel too"
+        line = f"{own_address} would be the address of {twins[0]} in the tunnel too"
         yield "problem", "transport", f"{line}: choose a larger network as `wireguard.subnet`"
     now = facts.more.get(KEY)
     pinned = spec.tunnel_key
@@ -103,7 +105,7 @@ class TunnelKey:
         learn = Learn(
             "pin its public key",
             f"wg pubkey <{PRIVATE}",
-            lambda said: self.keys.pin(self.node, said.strip()),
+            lambda key: self.keys.pin(self.node, key.strip()),
         )
         replaced = self.node in self.keys.replaced
         if now is not None and not replaced:

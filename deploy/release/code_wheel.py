@@ -33,19 +33,21 @@ def uv_executable() -> Path:
         if not installed.is_file():
             raise ClusterError(f"{installed}: no such program: expected uv: pip install pscluster")
         return installed
-    asked = subprocess.run(
+    outcome = subprocess.run(
         ["sh", "tools/make_venv.sh", "--uv"],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
-    if asked.returncode != 0:
-        words = asked.stderr.strip().splitlines()
+    if outcome.returncode != 0:
+        error_lines = outcome.stderr.strip().splitlines()
         raise ClusterError(
-            words[-1] if words else f"tools/make_venv.sh --uv: exit code {asked.returncode}"
+            error_lines[-1]
+            if error_lines
+            else f"tools/make_venv.sh --uv: exit code {outcome.returncode}"
         )
-    return ROOT / asked.stdout.strip()
+    return ROOT / outcome.stdout.strip()
 
 
 NAME = "pscluster"
@@ -89,7 +91,7 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
             _copy(root / package, source / package)
         described = filled("release/code_wheel.toml.j2", project=project, packages=PACKAGES)
         (source / "pyproject.toml").write_text(described, encoding="utf-8")
-        made = subprocess.run(
+        outcome = subprocess.run(
             [
                 uv_executable(),
                 "build",
@@ -105,10 +107,10 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
             capture_output=True,
             text=True,
         )
-        if made.returncode != 0:
+        if outcome.returncode != 0:
             raise ClusterError(
                 f"{root}: uv cannot make a wheel of the code:"
-                f" {made.stderr.strip() or made.returncode}"
+                f" {outcome.stderr.strip() or outcome.returncode}"
             )
         (wheel,) = built.glob("*.whl")
         content = wheel.read_bytes()
@@ -121,10 +123,10 @@ def build_code_wheel(root: Path = ROOT, cache: Path | None = None) -> CodeWheel:
 
 def _version(root: Path) -> str:
     file = root / "core" / "__init__.py"
-    found = _VERSION.search(file.read_text(encoding="utf-8"))
-    if found is None:
+    match = _VERSION.search(file.read_text(encoding="utf-8"))
+    if match is None:
         raise ClusterError(f'{file}: expected a line __version__ = "1.2.3"')
-    return found[1]
+    return match[1]
 
 
 def _copy(source: Path, copy: Path) -> None:

@@ -65,7 +65,7 @@ class Base:
     versions: Mapping[str, str]
     site_packages: str
     target: Target
-    here: bool = False
+    is_running: bool = False
     """Whether it is the one that runs now."""
 
     @classmethod
@@ -85,18 +85,23 @@ class Base:
 
     @classmethod
     def of_this_process(cls) -> "Base":
-        """What the Python that runs now imports."""
+        """Return what the Python that runs now imports."""
         versions = {
-            str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions()
+            str(canonicalize_name(distribution.metadata["Name"])): distribution.version
+            for distribution in distributions()
         }
         folder = sysconfig.get_path("purelib")
         key = key_of([folder, sys.version, sorted(versions.items())])
         return cls(
-            key, versions, folder, Target(platform.python_version(), platform.machine()), here=True
+            key,
+            versions,
+            folder,
+            Target(platform.python_version(), platform.machine()),
+            is_running=True,
         )
 
     def constraints(self) -> str:
-        """Every package at its version there, as constraints of an installer."""
+        """Return every package at its version there, as constraints of an installer."""
         return "".join(f"{name}=={version}\n" for name, version in sorted(self.versions.items()))
 
 
@@ -116,7 +121,7 @@ class Lock:
 
     @property
     def text(self) -> str:
-        """As a requirements file."""
+        """The pins as a requirements file."""
         return "".join(f"{pin.line()}\n" for pin in self.pins)
 
     def wheelhouse_list(self) -> str:
@@ -145,7 +150,7 @@ def wanted(requirements: Path) -> str:
             f"{requirements}: expected at most {MOST_LINES} lines and {MOST_BYTES >> 10} KiB, there"
             " are more: name what you import alone, what that needs follows by itself"
         )
-    found = set()
+    packages = set()
     for number, line in enumerate(lines, start=1):
         text = re.sub(r"(^|\s)#.*$", "", line).strip()
         if not text:
@@ -160,8 +165,8 @@ def wanted(requirements: Path) -> str:
                 f" `pandas>=2`, got {text!r:.60}: options, files and addresses do not travel; leave"
                 " the line out"
             )
-        found.add(str(requirement))
-    return "".join(f"{line}\n" for line in sorted(found))
+        packages.add(str(requirement))
+    return "".join(f"{line}\n" for line in sorted(packages))
 
 
 def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
@@ -181,10 +186,10 @@ def locked(requirements: Path, base: Base, cache: Path = LOCKS) -> Lock:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, resolved.encode())
     try:
-        found = pins(resolved, target)
+        resolved_pins = pins(resolved, target)
     except ValueError as problem:
         raise ClusterError(f"{path}: {problem}: remove the file and run it again") from None
-    return Lock(base, tuple(pin for pin in found if pin.name not in base.versions))
+    return Lock(base, tuple(pin for pin in resolved_pins if pin.name not in base.versions))
 
 
 def _other_tensorflow(requirements: Path, text: str, base: Base) -> tuple[str, ...]:
@@ -192,18 +197,18 @@ def _other_tensorflow(requirements: Path, text: str, base: Base) -> tuple[str, .
 
     Raises UsageError for another version than ours.
     """
-    ours = [version for name, version in base.versions.items() if name in TENSORFLOW]
+    own_versions = [version for name, version in base.versions.items() if name in TENSORFLOW]
     for requirement in map(Requirement, text.splitlines()):
         if (
-            ours
+            own_versions
             and canonicalize_name(requirement.name) in TENSORFLOW
-            and ours[0] not in requirement.specifier
+            and own_versions[0] not in requirement.specifier
         ):
             raise UsageError(
-                f"{requirements}: {requirement}: TensorFlow is the cluster's own {ours[0]}, which"
-                " stays"
+                f"{requirements}: {requirement}: TensorFlow is the cluster's own {own_versions[0]},"
+                " which stays"
             )
-    if ours:
+    if own_versions:
         return tuple(sorted(TENSORFLOW - base.versions.keys()))
     return ()
 
@@ -215,7 +220,7 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
         for name in _other_tensorflow(requirements, text, base)
     )
     options = ["--python", sys.executable]
-    if not base.here:
+    if not base.is_running:
         options += ["--python-version", target.python]
         options += ["--python-platform", f"{target.machine}-manylinux_2_{NEWEST_GLIBC_MINOR}"]
     with tempfile.TemporaryDirectory(
@@ -248,17 +253,20 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
     kind = f"CPython {target.short_python} on {target.machine}"
     if ended.returncode == 1:
         reason = unsatisfied(ended.stderr)
-        ours = [
+        common_packages = [
             f"{name} {version}"
             for name, version in base.versions.items()
             if f"{name}=={version}" in reason
         ]
-        if ours:
-            kept = f"; {', '.join(ours)}: the cluster's own version, which stays"
+        if common_packages:
+            constraint_note = (
+                f"; {', '.join(common_packages)}: the cluster's own version, which stays"
+            )
         else:
-            kept = ""
+            constraint_note = ""
         raise UsageError(
-            f"{requirements}: no versions fit {kind} and the cluster's packages: {reason}{kept}"
+            f"{requirements}: no versions fit {kind} and the cluster's packages:"
+            f" {reason}{constraint_note}"
         )
     raise ClusterError(
         f"{requirements}: cannot be locked for {kind}: is the network there? {_words(ended.stderr)}"
@@ -267,8 +275,8 @@ def _resolved(requirements: Path, text: str, base: Base) -> str:
 
 def unsatisfied(stderr: str) -> str:
     """The reason in uv's words, in one line."""
-    said = stderr.partition("cause:")[2].partition("hint:")[0] or stderr
-    return _words(_UNSATISFIABLE.sub("", " ".join(said.split())))
+    explanation = stderr.partition("cause:")[2].partition("hint:")[0] or stderr
+    return _words(_UNSATISFIABLE.sub("", " ".join(explanation.split())))
 
 
 def _words(text: str) -> str:
@@ -278,10 +286,12 @@ def _words(text: str) -> str:
     return f"{line[:_MOST_REASON_CHARACTERS]} ..."
 
 
-def _uv(words: list[str], folder: str | Path, seconds: float) -> "subprocess.CompletedProcess[str]":
+def _uv(
+    arguments: list[str], folder: str | Path, seconds: float
+) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
-            [uv_executable(), *words, "--no-progress", "--color", "never"],
+            [uv_executable(), *arguments, "--no-progress", "--color", "never"],
             cwd=folder,
             env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
             stdin=subprocess.DEVNULL,
@@ -292,8 +302,8 @@ def _uv(words: list[str], folder: str | Path, seconds: float) -> "subprocess.Com
         )
     except subprocess.TimeoutExpired:
         raise ClusterError(
-            f"uv {' '.join(words[:2])}: not done within {seconds:.0f} s and ended: is the network"
-            " there?"
+            f"uv {' '.join(arguments[:2])}: not done within {seconds:.0f} s and ended: is the"
+            " network there?"
         ) from None
 
 
@@ -337,11 +347,11 @@ def _install(lock: Lock, home: Path) -> None:
     with tempfile.TemporaryDirectory(
         prefix=".partial-", dir=home.parent, ignore_cleanup_errors=True
     ) as work:
-        made = Path(work, "environment")
+        environment = Path(work, "environment")
         Path(work, "lock.txt").write_text(lock.text, encoding="utf-8")
-        python = ["--python", str(made / "bin" / "python")]
-        for words in (
-            ["venv", "--relocatable", "--python", sys.executable, str(made)],
+        python = ["--python", str(environment / "bin" / "python")]
+        for arguments in (
+            ["venv", "--relocatable", "--python", sys.executable, str(environment)],
             [
                 "pip",
                 "install",
@@ -354,16 +364,16 @@ def _install(lock: Lock, home: Path) -> None:
                 "lock.txt",
             ],
         ):
-            ended = _uv(words, work, _INSTALL_SECONDS)
+            ended = _uv(arguments, work, _INSTALL_SECONDS)
             if ended.returncode != 0:
                 raise ClusterError(
                     f"{home}: the environment cannot be installed: {_words(ended.stderr)}"
                 )
-        (site,) = made.glob("lib/python*/site-packages")
+        (site,) = environment.glob("lib/python*/site-packages")
         (site / "pscluster.pth").write_text(f"{layer(lock.base.site_packages)}\n", encoding="utf-8")
-        (made / COMPLETE).touch()
+        (environment / COMPLETE).touch()
         shutil.rmtree(home, ignore_errors=True)
-        made.rename(home)
+        environment.rename(home)
 
 
 def _prune(folder: Path, in_use: str) -> None:

@@ -48,7 +48,7 @@ class ListingError(ClusterError):
 def read(listing: str) -> Installed:
     """The output of `list_releases`. Raises ListingError for a foreign line."""
     current = None
-    found: list[tuple[str, str, int]] = []
+    entries: list[tuple[str, str, int]] = []
     environments = set()
     made_current: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(listing.splitlines()):
@@ -58,7 +58,7 @@ def read(listing: str) -> Installed:
             case ["environment", key]:
                 environments.add(key)
             case ["release", key, environment, unpacked] if unpacked.isdecimal():
-                found.append((key, environment, int(unpacked)))
+                entries.append((key, environment, int(unpacked)))
             case ["history", seconds, key] if seconds.isdecimal():
                 # The line's place counts, not the time: a Pi without a battery may have started in
                 # 1970.
@@ -71,13 +71,13 @@ def read(listing: str) -> Installed:
                     " the account, such as ~/.bashrc, print it? Let it print in interactive shells"
                     " only"
                 )
-    found.sort(
+    entries.sort(
         key=lambda entry: (entry[0] == current, made_current.get(entry[0], (-1,))[0], entry[2]),
         reverse=True,
     )
     releases = tuple(
         Release(key, environment, unpacked, made_current[key][1] if key in made_current else None)
-        for key, environment, unpacked in found
+        for key, environment, unpacked in entries
     )
     return Installed(current, releases, frozenset(environments))
 
@@ -91,12 +91,12 @@ def previous(installed: Installed) -> Release | None:
     return None
 
 
-def unneeded(installed: Installed, *, kept: int = KEPT) -> Unneeded:
-    """Return releases beyond the newest `kept`, and environments that no kept one needs.
+def unneeded(installed: Installed, *, retained_releases: int = KEPT) -> Unneeded:
+    """Return releases beyond the newest `retained_releases`, and environments of no other.
 
     The current release is never among them.
     """
-    stay = installed.releases[:kept]
-    surplus = tuple(release.key for release in installed.releases[kept:])
+    stay = installed.releases[:retained_releases]
+    surplus = tuple(release.key for release in installed.releases[retained_releases:])
     needed = {release.environment for release in stay}
     return Unneeded(surplus, tuple(sorted(installed.environments - needed)))

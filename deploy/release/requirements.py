@@ -14,7 +14,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("aarch64", "x86_64")
 OLDEST_GLIBC_MINOR = 17
 NEWEST_GLIBC_MINOR = 36
-"""glibc 2.36 is Debian 12's and so the Raspberry Pi OS of the oldest supported Python, 3.11."""
+"""The glibc of Debian 12, and so of the oldest Raspberry Pi OS with a supported Python, 3.11."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Target:
 
 
 FILE = Path(__file__).with_name("requirements.txt")
-"""`make requirements` writes it from uv.lock; `make check` compares the two."""
+"""The list that `make requirements` writes from uv.lock; `make check` compares the two."""
 FILES = {
     (False, False): FILE,
     (True, False): FILE.with_name("requirements-gpu.txt"),
     (False, True): FILE.with_name("requirements-service.txt"),
     (True, True): FILE.with_name("requirements-gpu-service.txt"),
 }
-"""By whether a node has a GPU that is used, and whether it has the recognition service."""
+"""The lists by whether a node has a GPU that is used, and the recognition service."""
 INSTALLER = "uv"
 """A line of the list, but not part of an environment: it installs the other packages on the node.
 """
@@ -100,11 +100,11 @@ class Pin:
     hashes: frozenset[str]
 
     def line(self) -> str:
-        """As a line of a requirements file."""
+        """Return the line of a requirements file."""
         return " ".join(
             [
                 f"{self.name}=={self.version}",
-                *(f"--hash=sha256:{each}" for each in sorted(self.hashes)),
+                *(f"--hash=sha256:{digest}" for digest in sorted(self.hashes)),
             ]
         )
 
@@ -124,24 +124,26 @@ def pins(requirements: str, target: Target) -> tuple[Pin, ...]:
     Raises ValueError for a line without an exact version and a SHA-256.
     """
     environment = target.environment()
-    found = []
+    parsed_pins = []
     for line in _lines(requirements):
-        words, *options = line.split(" --hash=")
-        requirement = Requirement(words.strip())
+        requirement_text, *options = line.split(" --hash=")
+        requirement = Requirement(requirement_text.strip())
         if requirement.marker is not None and not requirement.marker.evaluate(environment):
             continue
         clauses = list(requirement.specifier)
         hashes = frozenset(option.strip().removeprefix("sha256:") for option in options)
         if len(clauses) != 1 or clauses[0].operator != "==" or not hashes:
-            raise ValueError(f"expected NAME==VERSION with --hash=sha256:..., got {words!r}")
-        found.append(Pin(canonicalize_name(requirement.name), clauses[0].version, hashes))
-    return tuple(sorted(found, key=lambda pin: pin.name))
+            raise ValueError(
+                f"expected NAME==VERSION with --hash=sha256:..., got {requirement_text!r}"
+            )
+        parsed_pins.append(Pin(canonicalize_name(requirement.name), clauses[0].version, hashes))
+    return tuple(sorted(parsed_pins, key=lambda pin: pin.name))
 
 
 def text_for(requirements: str, target: Target, *, installer: bool) -> str:
     """Return the list for `target` alone, without markers; `installer` adds the line of uv."""
-    wanted = (pin for pin in pins(requirements, target) if installer or pin.name != INSTALLER)
-    return "".join(f"{pin.line()}\n" for pin in wanted)
+    target_pins = (pin for pin in pins(requirements, target) if installer or pin.name != INSTALLER)
+    return "".join(f"{pin.line()}\n" for pin in target_pins)
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where a node's commands are found."""
+"""The folders of a node's commands."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+!-]*")
 
 
@@ -78,13 +78,13 @@ def checked(key: str) -> str:
 
 def outcome(return_code: int, stdout: str, stderr: str) -> Done:
     """The result in the script's last line. Raises RefusedError."""
-    said = stdout.strip().splitlines()
+    output_lines = stdout.strip().splitlines()
     complained = [line for line in stderr.splitlines() if line.strip()]
     if return_code != 0:
         raise RefusedError(
             complained[-1].strip() if complained else f"exit code {return_code}", return_code
         )
-    word, _, line = (said[-1] if said else "").partition(": ")
+    word, _, line = (output_lines[-1] if output_lines else "").partition(": ")
     if word not in ("changed", "unchanged"):
         raise RefusedError(f"expected `changed: ...` as the last line, got {word!r}", return_code)
     return Done(word == "changed", line)
@@ -105,10 +105,10 @@ def read_missing(stdout: str, sizes: Mapping[str, int] | None = None) -> tuple[s
 
     Raises RefusedError when their `sizes`, in bytes, exceed the free space.
     """
-    words = [line.partition(" ")[::2] for line in stdout.splitlines()]
-    names = tuple(rest for word, rest in words if word == "missing")
+    entries = [line.partition(" ")[::2] for line in stdout.splitlines()]
+    names = tuple(rest for word, rest in entries if word == "missing")
     needed = sum((sizes or {}).get(name, 0) for name in names)
-    free = [1024 * int(rest) for word, rest in words if word == "free" and rest.isdecimal()]
+    free = [1024 * int(rest) for word, rest in entries if word == "free" and rest.isdecimal()]
     if free and needed > free[0]:
         raise RefusedError(
             f"the storage server needs {needed >> 20} MiB more, {free[0] >> 20} MiB are free: free"
@@ -126,11 +126,13 @@ def finish_folder(folder: str, sums: Mapping[str, str]) -> str:
     return script("release/finish.sh", **_published(folder, sums), names=" ".join(sums))
 
 
-def prune_folders(parent: str, kept: Iterable[str]) -> str:
-    """The script that removes the folders of `parent` that are named after keys, except `kept`."""
+def prune_folders(parent: str, retained_keys: Iterable[str]) -> str:
+    """Return the script that removes folders of `parent` named after keys, but `retained_keys`."""
     if not dirname(parent).startswith("/"):
         raise ValueError(f"expected an absolute path, got {parent!r}")
-    return script("release/prune.sh", parent=parent, kept=" ".join(checked(key) for key in kept))
+    return script(
+        "release/prune.sh", parent=parent, kept=" ".join(checked(key) for key in retained_keys)
+    )
 
 
 def _published(folder: str, sums: Mapping[str, str]) -> dict[str, str]:
@@ -191,12 +193,15 @@ def _files_of(wheelhouse: "Wheelhouse") -> str:
     return listed((name, sha256, wheelhouse.files[name]) for name, sha256 in sums.items())
 
 
-def prune_extras(key: str, kept: int, *, root: str = EXTRAS) -> str:
+def prune_extras(key: str, retained_environments: int, *, root: str = EXTRAS) -> str:
     """Return the script that removes environments of requirements files.
 
-    The environment `key` stays, the `kept` latest others, and those that a process holds.
+    The environment `key`, the latest `retained_environments` others, and those that a process holds
+    stay.
     """
-    return script("release/prune_extras.sh", root=root, key=checked(key), most=kept + 1)
+    return script(
+        "release/prune_extras.sh", root=root, key=checked(key), most=retained_environments + 1
+    )
 
 
 def unpack_release(code: "CodeWheel", environment: str, *, root: str = ROOT) -> str:

@@ -32,8 +32,8 @@ TEMPORARY = ".temporary-"
 """Prefix of the name of a folder in which pip works."""
 
 
-def download(wanted: Path, folder: Path, target: Target) -> None:
-    """Fetch a wheel for each line of `wanted` into `folder`; existing wheels stay.
+def download(requirements_file: Path, folder: Path, target: Target) -> None:
+    """Fetch a wheel for each line of `requirements_file` into `folder`; existing wheels stay.
 
     The list has no markers. Raises ClusterError when some wheels are missing; the fetched ones
     stay.
@@ -68,7 +68,7 @@ def download(wanted: Path, folder: Path, target: Target) -> None:
         prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True
     ) as temporary:
         ended = subprocess.run(
-            [*command, f"--dest={folder}", f"--requirement={wanted}"],
+            [*command, f"--dest={folder}", f"--requirement={requirements_file}"],
             env={**os.environ, "TMPDIR": temporary},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -152,12 +152,12 @@ def open_wheelhouse(key: str, cache: Path = CACHE) -> Wheelhouse | None:
     folder = cache / key
     try:
         fields = read_json(folder / COMPLETE)
-        found = Wheelhouse(folder=folder, **fields)
-        if any((folder / name).stat().st_size != size for name, size in found.files.items()):
+        wheelhouse = Wheelhouse(folder=folder, **fields)
+        if any((folder / name).stat().st_size != size for name, size in wheelhouse.files.items()):
             return None
     except (OSError, ValueError, TypeError):
         return None
-    return found
+    return wheelhouse
 
 
 def make_wheelhouse(
@@ -175,13 +175,13 @@ def make_wheelhouse(
     """
     target = Target(python, machine)
     key = environment_key(requirements, python, machine)
-    found = open_wheelhouse(key, cache)
-    if found is not None:
-        return found
+    wheelhouse = open_wheelhouse(key, cache)
+    if wheelhouse is not None:
+        return wheelhouse
     with one_at_a_time(cache / f"{key}.lock", say):
-        found = open_wheelhouse(key, cache)
-        if found is not None:
-            return found
+        wheelhouse = open_wheelhouse(key, cache)
+        if wheelhouse is not None:
+            return wheelhouse
         folder = cache / key
         pins = required.pins(requirements, target)
         try:
@@ -190,8 +190,8 @@ def make_wheelhouse(
             (folder / REQUIREMENTS).write_text(
                 required.text_for(requirements, target, installer=False), "utf-8"
             )
-            wanted = cache / f"{key}.wanted.txt"
-            wanted.write_text(
+            requirements_file = cache / f"{key}.wanted.txt"
+            requirements_file.write_text(
                 required.text_for(requirements, target, installer=True), encoding="utf-8"
             )
             hashes = frozenset(sha256 for pin in pins for sha256 in pin.hashes)
@@ -200,8 +200,8 @@ def make_wheelhouse(
             present = {file_sha256(wheel) for wheel in folder.glob("*.whl")}
             if any(pin.hashes.isdisjoint(present) for pin in pins):
                 say(f"wheels for CPython {python} on {machine}: {len(pins)} packages into {folder}")
-                download(wanted, folder, target)
-            wanted.unlink()
+                download(requirements_file, folder, target)
+            requirements_file.unlink()
             return _finish(folder, key, target, pins)
         except OSError as problem:
             raise ClusterError(
@@ -225,7 +225,7 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
         raise ClusterError(f"{folder}: pip left out {missing}: run it again")
     sums[REQUIREMENTS] = file_sha256(folder / REQUIREMENTS)
     (folder / SUMS).write_text(sums_text(sums), encoding="utf-8")
-    made = Wheelhouse(
+    wheelhouse = Wheelhouse(
         folder=folder,
         key=key,
         python=target.short_python,
@@ -238,11 +238,11 @@ def _finish(folder: Path, key: str, target: Target, pins: tuple[required.Pin, ..
             if not wheel.name.startswith(INSTALLER_WHEEL)
         ),
     )
-    facts = {name: value for name, value in asdict(made).items() if name != "folder"}
+    facts = {name: value for name, value in asdict(wheelhouse).items() if name != "folder"}
     partial = folder / f"{COMPLETE}.partial"
     partial.write_text(json.dumps(facts, indent=2), encoding="utf-8")
     os.replace(partial, folder / COMPLETE)
-    return made
+    return wheelhouse
 
 
 def _installed_bytes(wheel: Path) -> int:
@@ -262,8 +262,8 @@ def _keep_wanted(folder: Path, hashes: frozenset[str]) -> None:
     for path in folder.glob("*.whl"):
         if file_sha256(path) not in hashes:
             path.unlink()
-    for left in folder.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _reuse(cache: Path, folder: Path, target: Target, hashes: frozenset[str]) -> None:

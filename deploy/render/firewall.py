@@ -206,10 +206,10 @@ def ranges(ports: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 def _list(ports: Iterable[int]) -> str:
     """Return the ports in order; more than a few in a row become a range of nft."""
-    parts: list[str] = []
+    elements: list[str] = []
     for first, last in ranges(ports):
         if last - first >= _LONGEST_LISTED:
-            parts.append(f"{first}-{last}")
+            elements.append(f"{first}-{last}")
         else:
-            parts += map(str, range(first, last + 1))
-    return ", ".join(parts)
+            elements += map(str, range(first, last + 1))
+    return ", ".join(elements)

@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def of(cls, role_bytes: int) -> "Memory":
-        """For a role that takes so many anonymous bytes."""
+        """Return the memory of a role with these anonymous bytes."""
         return cls(_rounded(role_bytes), _rounded((role_bytes + _LIBRARIES_BYTES) / _LARGEST_SHARE))
 
 
@@ -78,7 +78,7 @@ def manifests(
     common: dict[str, Any] = {
         "pods": pods,
         "uid": inventory.deployment.service_uid,
-        "memory": {role: Memory.of(taken) for role, taken in memory_bytes.items()},
+        "memory": {role: Memory.of(role_bytes) for role, role_bytes in memory_bytes.items()},
         "data_folder": DATA_FOLDER,
         "runs_folder": RUNS_FOLDER,
         "inventory_folder": INVENTORY_FOLDER,
@@ -121,29 +121,29 @@ def _image(image: str) -> tuple[str, str]:
     """Return name and digest; both empty without an image."""
     if not image:
         return "", ""
-    parts = _IMAGE.fullmatch(image)
-    if parts is None:
+    match = _IMAGE.fullmatch(image)
+    if match is None:
         raise UsageError(
             f"--image: expected NAME@sha256:DIGEST, got {image!r:.200}: a tag may be another image"
             " tomorrow; `podman image inspect` or the registry shows the digest"
         )
-    return parts["name"], parts["digest"]
+    return match["name"], match["digest"]
 
 
 def _pod_metrics(inventory: "Inventory") -> set[int]:
     """Return the metrics ports of the roles, without those of the machines themselves."""
-    own = {
+    pod_ports = {
         port
         for task in inventory.tasks()
         for port in (task.metrics_port, task.page_port)
         if port is not None
     }
-    return metrics_ports(inventory) & own
+    return metrics_ports(inventory) & pod_ports
 
 
 def _role(inventory: "Inventory", pods: Pods, role: Any, common: Mapping[str, Any]) -> str:
     first = inventory.of_role(role)[0]
-    words = (
+    arguments = (
         *(
             MODULES[role],
             "--task",
@@ -164,7 +164,7 @@ def _role(inventory: "Inventory", pods: Pods, role: Any, common: Mapping[str, An
         role=role,
         headless=f"{pods.cluster}-{role}",
         services=pods.services(role),
-        words=words,
+        words=arguments,
         port=first.port,
         metrics_port=first.metrics_port,
     )
@@ -172,14 +172,14 @@ def _role(inventory: "Inventory", pods: Pods, role: Any, common: Mapping[str, An
 
 def _training(inventory: "Inventory", common: Mapping[str, Any]) -> str:
     coordinator = inventory.of_role("coordinator")[0]
-    words = (
+    arguments = (
         *("deploy.jobs.pod_job", "train", "--inventory", f"{INVENTORY_FOLDER}/{INVENTORY}"),
         *("--set", f"nodes.{COORDINATOR_NODE}.address=$(POD_IP)", "--identity", "$(JOB_IDENTITY)"),
     )
     return filled(
         _template("training"),
         **common,
-        words=words,
+        words=arguments,
         port=coordinator.port,
         metrics_port=coordinator.metrics_port,
     )
@@ -196,5 +196,5 @@ def _template(name: str) -> str:
     return f"render/manifests/{name}.yaml.j2"
 
 
-def _rounded(taken: float) -> int:
-    return -int(-taken // (_STEP_MEBIBYTES * _MEBIBYTE)) * _STEP_MEBIBYTES
+def _rounded(size_bytes: float) -> int:
+    return -int(-size_bytes // (_STEP_MEBIBYTES * _MEBIBYTE)) * _STEP_MEBIBYTES

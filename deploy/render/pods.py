@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LONGEST_NAME = 40
-"""Of a cluster, in characters. A service's name has 63 at most, and a StatefulSet labels its pods
-with more words."""
+"""The most characters of a cluster's name. A service's has 63 at most, and a StatefulSet labels its
+pods with more words."""
 
 STATE_FOLDER = "/var/lib/pscluster"
 DATA_FOLDER = f"{STATE_FOLDER}/data"
@@ -31,7 +31,7 @@ COORDINATOR_NODE = "coordinator"
 """The node of the coordinator in the pods' inventory. The Job's pod puts its own address there."""
 
 _KEPT = ("schema", "cluster", "allow_public", "page", "logging")
-"""What the pods read of an inventory as it is written; the rest is about machines."""
+"""The fields of an inventory that pods read as written; the rest is about machines."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ def pods_of(inventory: "Inventory") -> Pods:
             f"{where}: jobs.train.app: expected none, got {inventory.jobs.train.app}: no app is"
             " brought into pods"
         )
-    held: set[tuple[str, str]] = set()
+    node_roles: set[tuple[str, str]] = set()
     usual = {"ps": (inventory.ports.ps, inventory.ports.ps_metrics)}
     usual["worker"] = (inventory.ports.worker, inventory.ports.worker_metrics)
     for task in inventory.tasks():
-        if (task.node, task.role) in held:
+        if (task.node, task.role) in node_roles:
             raise UsageError(
                 f"{where}: nodes.{task.node}.roles: expected one {task.role}, got two: each becomes"
                 " a pod with the cores of its node; keep one"
             )
-        held.add((task.node, task.role))
+        node_roles.add((task.node, task.role))
         ports = usual.get(task.role)
         if ports is not None and (task.port, task.metrics_port) != ports:
             raise UsageError(

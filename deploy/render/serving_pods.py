@@ -21,7 +21,7 @@ VERSIONS_FOLDER = f"{STATE_FOLDER}/service"
 TOKEN_FOLDER = "/etc/pscluster/token"
 TLS_FOLDER = "/etc/pscluster/tls"
 REQUEST_MEBIBYTES = 256
-"""A service takes 132 MB at rest and 200 MB once a live session came (docs/service.md)."""
+"""The request of a service: 132 MB at rest, 200 MB once a live session came (docs/service.md)."""
 
 
 def service_manifest(
@@ -51,12 +51,12 @@ def service_manifest(
 def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
     """Return the container's arguments; clients call it by the names of its service."""
     service = inventory.service
-    own = f"{pods.cluster}-service"
+    service_name = f"{pods.cluster}-service"
     names = (
-        own,
-        f"{own}.{NAMESPACE}",
-        f"{own}.{NAMESPACE}.svc",
-        f"{own}.{NAMESPACE}.svc.cluster.local",
+        service_name,
+        f"{service_name}.{NAMESPACE}",
+        f"{service_name}.{NAMESPACE}.svc",
+        f"{service_name}.{NAMESPACE}.svc.cluster.local",
     )
     tls = (
         ("--certificate", f"{TLS_FOLDER}/tls.crt", "--key", f"{TLS_FOLDER}/tls.key")
@@ -89,5 +89,5 @@ def words(inventory: "Inventory", pods: Pods) -> tuple[str, ...]:
 
 
 def cidrs(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """Each as a network: `10.0.0.7` is `10.0.0.7/32`."""
-    return tuple(each if "/" in each else f"{each}/32" for each in addresses)
+    """Return each as a network: `10.0.0.7` is `10.0.0.7/32`."""
+    return tuple(address if "/" in address else f"{address}/32" for address in addresses)

@@ -63,13 +63,14 @@ def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tu
     checkpoint.
     """
     coordinator = inventory.of_role("coordinator")[0].node
-    parts = ["shared", "data", *(["runs"] if node == coordinator else [])]
+    folder_names = ["shared", "data", *(["runs"] if node == coordinator else [])]
     if node == folders.server:
         # Without the disk of the export, systemd would make empty folders in its place and show
         # those.
         options = f"bind,nofail,x-systemd.requires-mounts-for={folders.export}"
         return tuple(
-            f"{folders.export}/{part} {folders.mount}/{part} none {options} 0 0" for part in parts
+            f"{folders.export}/{part} {folders.mount}/{part} none {options} 0 0"
+            for part in folder_names
         )
     options = (
         "hard,_netdev,nofail,noatime,nodev,nosuid,x-systemd.automount,x-systemd.mount-timeout=30"
@@ -85,5 +86,5 @@ def fstab_lines(inventory: "Inventory", node: str, folders: SharedFolders) -> tu
     access_to = {"shared": "ro", "data": "rw" if node == coordinator else "ro", "runs": "rw"}
     return tuple(
         f"{folders.source}/{part} {folders.mount}/{part} nfs4 {access_to[part]},{options} 0 0"
-        for part in parts
+        for part in folder_names
     )

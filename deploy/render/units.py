@@ -46,9 +46,9 @@ MONITOR_DATA = f"{STATE}/monitor"
 SERVICE_UNIT = "pscluster-service.service"
 """The recognition service of a node with this role."""
 SERVICE_DATA = f"{STATE}/service"
-"""Its token, its versions and its certificates: the account's."""
+"""The folder of its token, versions and certificates: the account's."""
 MONITOR_START_SECONDS = 300
-"""A Pi 3 first replays a write-ahead log of some hours."""
+"""The time to start: a Pi 3 first replays a write-ahead log of some hours."""
 
 
 def unit_name(task: "Task") -> str:
@@ -84,25 +84,25 @@ def role_unit(
     is another unit, which starts the role again.
     """
     coordinator = inventory.of_role("coordinator")[0]
-    words = (
+    command = (
         f"{CURRENT}/environment/bin/python -m {MODULES[task.role]} --task {task.index} --host"
         f" {task.host} --port {task.port} --metrics-port {task.metrics_port} --peers"
         f" {peers(inventory)} --guard none --coordinator {coordinator.host}"
     )
     if inventory.shared_folder is not None:
-        words += f" --shared {inventory.shared_folder}"
-    words = " ".join((words, *cage_flags(reads(inventory), reach(inventory))))
-    words = " ".join((words, *device_flags(inventory, task)))
+        command += f" --shared {inventory.shared_folder}"
+    command = " ".join((command, *cage_flags(reads(inventory), reach(inventory))))
+    command = " ".join((command, *device_flags(inventory, task)))
     if (count := workers_here(inventory, task)) is not None:
-        words += f" --workers-here {count}"
-    words = " ".join(
-        (words, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level)))
+        command += f" --workers-here {count}"
+    command = " ".join(
+        (command, *logging_flags(LogSettings(inventory.logging.format, inventory.logging.level)))
     )
     return _filled(
         "role.service.j2",
         inventory,
         task=task,
-        words=words,
+        words=command,
         listens=(task.port, task.metrics_port),
         backs_off=systemd >= BACKOFF_SYSTEMD,
         key=None if key is None else fingerprint(key),
@@ -180,7 +180,7 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
     It runs before the first promotion too, and opens its port after that.
     """
     service = inventory.service
-    words = (
+    command = (
         f"{CURRENT}/environment/bin/python -m recognise.service --state {SERVICE_DATA} --name"
         f" {service.model} --listen {inventory.links[node]} --port {service.port} --metrics-port"
         f" {service.metrics_port} --threads {service.threads} {' '.join(pace(service))}"
@@ -188,15 +188,15 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
     )
     clients = list(service.allow)
     if inventory.encrypted:
-        words += f" --metrics-listen {inventory.hosts[node]}"
+        command += f" --metrics-listen {inventory.hosts[node]}"
         clients.append(inventory.links[node])  # its own address, from which `fab` asks there
-    words += "".join(f" --host-name {name}" for name in service.names)
+    command += "".join(f" --host-name {name}" for name in service.names)
     if service.certificate is not None:
-        words += (
+        command += (
             " --certificate ${CREDENTIALS_DIRECTORY}/certificate --key ${CREDENTIALS_DIRECTORY}/key"
         )
     elif service.tls:
-        words += (
+        command += (
             " --certificate ${CREDENTIALS_DIRECTORY}/server --key ${CREDENTIALS_DIRECTORY}/server"
             f" --authority {CERTIFICATES}/authority.crt"
         )
@@ -204,7 +204,7 @@ def service_unit(inventory: "Inventory", node: str, memory_controller: bool) -> 
         "service.service.j2",
         inventory,
         service=service,
-        words=words,
+        words=command,
         clients=clients,
         listens=(service.port, service.metrics_port),
         data=SERVICE_DATA,

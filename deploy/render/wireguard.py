@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 INTERFACE = "wg-pscluster"
 UNIT = "pscluster-wireguard.service"
 FOLDER = f"{CONFIGURATION}/wireguard"
-"""Of the private key, root's alone: it is not a file of `CONFIGURATION` itself, all of which a node
-shows when it is asked."""
+"""The folder of the private key, root's alone: a node that is asked shows all files of
+`CONFIGURATION` itself."""
 PRIVATE = f"{FOLDER}/private"
 PEERS = f"{CONFIGURATION}/wireguard.peers"
 APPLY = f"{CONFIGURATION}/wireguard.sh"

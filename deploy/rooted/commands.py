@@ -39,12 +39,20 @@ def file_program() -> str:
     return program("FILE_VERBS", "walk", "files")
 
 
-def _files(verb: str, *words: str) -> list[str]:
-    return [PYTHON, "-I", "-S", "-c", file_program(), verb, *words]
+def _files(verb: str, *arguments: str) -> list[str]:
+    return [PYTHON, "-I", "-S", "-c", file_program(), verb, *arguments]
 
 
-def _jobs(verb: str, *words: str) -> list[str]:
-    return [PYTHON, "-I", "-S", "-c", program("JOB_VERBS", "walk", "files", "jobs"), verb, *words]
+def _jobs(verb: str, *arguments: str) -> list[str]:
+    return [
+        PYTHON,
+        "-I",
+        "-S",
+        "-c",
+        program("JOB_VERBS", "walk", "files", "jobs"),
+        verb,
+        *arguments,
+    ]
 
 
 def make_folder(path: str, mode: int = 0o755, owner: str = "root") -> list[str]:
@@ -77,14 +85,14 @@ def listed(files: Iterable[tuple[str, str, int]]) -> str:
     return json.dumps(sorted(files), separators=(",", ":"))
 
 
-def new_job(jobs: str, owner: str, kept: int, first: str) -> list[str]:
+def new_job(jobs: str, owner: str, retained_jobs: int, first: str) -> list[str]:
     """Make a job's folder with the files on stdin (JSON: names and base64).
 
-    It keeps the newest `kept` ended jobs.
+    It keeps the newest `retained_jobs` ended jobs.
 
     Prints its id: `first`, or with -2, -3 and so on.
     """
-    return _jobs("new-job", jobs, owner, str(kept), first)
+    return _jobs("new-job", jobs, owner, str(retained_jobs), first)
 
 
 def drop_job(jobs: str, name: str) -> list[str]:

@@ -50,13 +50,13 @@ def make_folder(path: str, mode: str, owner: str) -> None:
         except OSError as problem:
             if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-            found = os.lstat(name, dir_fd=parent)
+            status = os.lstat(name, dir_fd=parent)
             if (
-                not made_by_root(found) or uid not in owners()
+                not made_by_root(status) or uid not in owners()
             ):  # root may have linked it to another disk
                 raise Refused(
-                    f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at"
-                    " who made it, and remove it"
+                    f"{path}: expected a folder, found {kind(status)} of uid {status.st_uid}: look"
+                    " at who made it, and remove it"
                 ) from None
             with Walk(path) as walk:
                 settle(walk.here, int(mode, 8), uid, gid)
@@ -88,21 +88,21 @@ def give_all(folder: int, uid: int, gid: int) -> None:
     """Give an account what is in a folder of root's."""
     for name in os.listdir(folder):
         try:
-            one = os.open(name, READ, dir_fd=folder)
+            descriptor = os.open(name, READ, dir_fd=folder)
         except OSError as problem:
             if problem.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
                 continue
             raise
         try:
-            found = os.fstat(one)
-            if stat.S_ISDIR(found.st_mode):
-                os.fchown(one, os.geteuid(), -1)
-                give_all(one, uid, gid)
-                os.fchown(one, uid, gid)
-            elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-                os.fchown(one, uid, gid)
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                os.fchown(descriptor, os.geteuid(), -1)
+                give_all(descriptor, uid, gid)
+                os.fchown(descriptor, uid, gid)
+            elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                os.fchown(descriptor, uid, gid)
         finally:
-            os.close(one)
+            os.close(descriptor)
 
 
 def make_point(path: str) -> None:
@@ -111,10 +111,10 @@ def make_point(path: str) -> None:
         try:
             os.mkdir(name, 0o755, dir_fd=parent)
         except FileExistsError:
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode):
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
                 raise Refused(
-                    f"{path}: expected a folder, found {kind(found)}: remove it"
+                    f"{path}: expected a folder, found {kind(status)}: remove it"
                 ) from None
 
 
@@ -147,7 +147,7 @@ def put(parent: int, name: str, content: bytes, mode: int, uid: int, gid: int) -
 
 
 def write(path: str, mode: str, owner: str) -> None:
-    """The file `path` with what comes on stdin."""
+    """Write stdin to the file `path`."""
     uid, gid = ids(owner)
     content = sys.stdin.buffer.read()
     with parent_of(path) as (parent, name):
@@ -157,8 +157,8 @@ def write(path: str, mode: str, owner: str) -> None:
 def discard(parent: int, name: str) -> None:
     """Remove a file, folder or link of any kind; of a link only the link itself."""
     try:
-        found = os.lstat(name, dir_fd=parent)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.lstat(name, dir_fd=parent)
+        if not stat.S_ISDIR(status.st_mode):
             os.unlink(name, dir_fd=parent)
             return
         import shutil
@@ -198,8 +198,8 @@ def copy(source: str, target: str, listed: str) -> None:
         os.mkdir(name, 0o755, dir_fd=parent)
         folder = os.open(name, FOLDER, dir_fd=parent)
         try:
-            for one, sha256, size in json.loads(listed):
-                copy_one(source, folder, one, sha256, size)
+            for file_name, sha256, size in json.loads(listed):
+                copy_one(source, folder, file_name, sha256, size)
         finally:
             os.close(folder)
 
@@ -212,7 +212,7 @@ def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> Non
     if "/" in name or name in ("", ".", ".."):
         raise Refused(f"{name!r}: expected a plain file name")
     try:
-        given = os.open(where, READ)
+        source_descriptor = os.open(where, READ)
     except FileNotFoundError:
         raise Refused(
             f"{where} is not there: is the shared folder mounted? If it is, publish it again", 74
@@ -223,29 +223,31 @@ def copy_one(source: str, folder: int, name: str, sha256: str, size: int) -> Non
             remedy = "does this node reach the server of the shared folder? `fab deploy check` says"
         raise Refused(f"{where} cannot be read ({problem.strerror}): {remedy}", 72) from None
     try:
-        found = os.fstat(given)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        status = os.fstat(source_descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
             raise Refused(
-                f"{where}: expected a file of {size} bytes, found {kind(found)} of {found.st_size}:"
-                " publish it again",
+                f"{where}: expected a file of {size} bytes, found {kind(status)} of"
+                f" {status.st_size}: publish it again",
                 72,
             )
-        made = os.open(name, NEW, 0o644, dir_fd=folder)
+        target_descriptor = os.open(name, NEW, 0o644, dir_fd=folder)
         try:
             digest = hashlib.sha256()
-            left = size
-            while left and (block := os.read(given, min(left, BLOCK_BYTES))):
+            remaining_bytes = size
+            while remaining_bytes and (
+                block := os.read(source_descriptor, min(remaining_bytes, BLOCK_BYTES))
+            ):
                 digest.update(block)
-                write_all(made, block)
-                left -= len(block)
-            os.fchmod(made, 0o644)
+                write_all(target_descriptor, block)
+                remaining_bytes -= len(block)
+            os.fchmod(target_descriptor, 0o644)
         finally:
-            os.close(made)
+            os.close(target_descriptor)
         if digest.hexdigest() != sha256:
             os.unlink(name, dir_fd=folder)
             raise Refused(f"{where} is not the file that was published: publish it again", 72)
     finally:
-        os.close(given)
+        os.close(source_descriptor)
 
 
 FILE_VERBS: Mapping[str, Callable[..., None]] = {
@@ -258,16 +260,16 @@ FILE_VERBS: Mapping[str, Callable[..., None]] = {
 }
 
 
-def run(words: Sequence[str], verbs: Mapping[str, Callable[..., None]]) -> int:
+def run(arguments: Sequence[str], verbs: Mapping[str, Callable[..., None]]) -> int:
     """Do one verb; return 0, or 71 for a full disk, 72 for another hash, 74 for no file, else 1."""
     os.umask(0o022)
     try:
-        verbs[words[0]](*words[1:])
+        verbs[arguments[0]](*arguments[1:])
     except Refused as refused:
         print(refused, file=sys.stderr)
         return refused.code
     except OSError as problem:
-        print(f"{' '.join(words[1:2])}: {problem}", file=sys.stderr)
+        print(f"{' '.join(arguments[1:2])}: {problem}", file=sys.stderr)
         if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return 71
         return 1

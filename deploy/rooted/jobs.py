@@ -27,34 +27,34 @@ def read_order(jobs: int) -> list[str]:
     except OSError:
         return []
     with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid not in owners():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners():
             return []
-        words = stream.read(MOST_ORDER_BYTES).decode("ascii", errors="replace").split()
-    return [word for word in words if JOB_ID.fullmatch(word)]
+        entries = stream.read(MOST_ORDER_BYTES).decode("ascii", errors="replace").split()
+    return [word for word in entries if JOB_ID.fullmatch(word)]
 
 
 def in_order(jobs: int) -> list[str]:
     """Return the existing jobs, the oldest first; those without ORDER come before all."""
     order = read_order(jobs)
-    there = {name for name in os.listdir(jobs) if JOB_ID.fullmatch(name)}
-    return sorted(there - set(order)) + [name for name in order if name in there]
+    existing_jobs = {name for name in os.listdir(jobs) if JOB_ID.fullmatch(name)}
+    return sorted(existing_jobs - set(order)) + [name for name in order if name in existing_jobs]
 
 
 def alive() -> set[str] | None:
     """The jobs whose unit has not ended; None where systemd does not answer."""
-    words = ["systemctl", "list-units", "--plain", "--no-legend", "pscluster-job@*"]
+    command = ["systemctl", "list-units", "--plain", "--no-legend", "pscluster-job@*"]
     states = "--state=active,activating,deactivating,reloading"
     try:
-        asked = subprocess.run(
-            [*words, states], stdin=subprocess.DEVNULL, capture_output=True, timeout=20
+        outcome = subprocess.run(
+            [*command, states], stdin=subprocess.DEVNULL, capture_output=True, timeout=20
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    if asked.returncode:
+    if outcome.returncode:
         return None
-    said = asked.stdout.decode("utf-8", errors="replace")
-    return set(re.findall(r"pscluster-job@(\S+)\.service", said))
+    listing = outcome.stdout.decode("utf-8", errors="replace")
+    return set(re.findall(r"pscluster-job@(\S+)\.service", listing))
 
 
 def write_order(jobs: int, order: Sequence[str]) -> None:
@@ -78,10 +78,11 @@ def jobs_at(path: str) -> Iterator[int]:
         yield walk.here
 
 
-def new_job(path: str, owner: str, kept: str, first: str) -> None:
+def new_job(path: str, owner: str, retained_jobs: str, first: str) -> None:
     """Make a job's folder, named `first` or `first-2` and so on, with the files on stdin (JSON).
 
-    The account owns it once it is complete. Of ended jobs the newest `kept` stay. Prints the id.
+    The account owns it once it is complete. The newest `retained_jobs` ended
+    jobs stay. Prints the id.
     """
     uid, gid = ids(owner)
     files = {name: base64.b64decode(content) for name, content in json.load(sys.stdin).items()}
@@ -93,20 +94,20 @@ def new_job(path: str, owner: str, kept: str, first: str) -> None:
         try:
             folder = os.open(name, FOLDER, dir_fd=jobs)
             try:
-                for one, content in files.items():
-                    put(folder, one, content, 0o644, os.geteuid(), os.getegid())
+                for file_name, content in files.items():
+                    put(folder, file_name, content, 0o644, os.geteuid(), os.getegid())
                 settle(folder, 0o750, uid, gid)
             finally:
                 os.close(folder)
-            gone = too_old(order, int(kept) - 1)
-            write_order(jobs, [*(one for one in order if one not in gone), name])
+            gone = too_old(order, int(retained_jobs) - 1)
+            write_order(jobs, [*(job for job in order if job not in gone), name])
         except BaseException:
             discard(jobs, name)
             raise
-        for one in gone:
+        for job in gone:
             # Its account may change it meanwhile: the next submission retries.
             with contextlib.suppress(OSError, subprocess.SubprocessError):
-                discard(jobs, one)
+                discard(jobs, job)
     print(name)
 
 
@@ -125,9 +126,9 @@ def free_name(jobs: int, first: str) -> str:
     )
 
 
-def too_old(order: Sequence[str], kept: int) -> set[str]:
-    """Ended jobs beyond the newest `kept`; empty where systemd does not answer."""
-    old = order[: max(0, len(order) - kept)]
+def too_old(order: Sequence[str], retained_jobs: int) -> set[str]:
+    """Ended jobs beyond the newest `retained_jobs`; empty where systemd does not answer."""
+    old = order[: max(0, len(order) - retained_jobs)]
     if old:
         live = alive()
     else:

@@ -40,23 +40,23 @@ def groups() -> set[int]:
     return {0, os.getegid(), *([int(by_sudo)] if by_sudo.isdigit() else [])}
 
 
-def look_over(path: str, found: os.stat_result) -> None:
+def look_over(path: str, status: os.stat_result) -> None:
     """Raises Refused for a folder in which another account could replace an entry by a link."""
-    sticky = found.st_mode & stat.S_ISVTX
-    others = found.st_mode & stat.S_IWOTH or (
-        found.st_mode & stat.S_IWGRP and found.st_gid not in groups()
+    sticky = status.st_mode & stat.S_ISVTX
+    writable_by_others = status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and status.st_gid not in groups()
     )
-    if found.st_uid not in owners() or (others and not sticky):
+    if status.st_uid not in owners() or (writable_by_others and not sticky):
         raise Refused(
-            f"{path}: expected a folder that only root can change, it belongs to uid {found.st_uid}"
-            f" with mode {stat.S_IMODE(found.st_mode):04o}: look at what is in it, then `sudo chown"
-            f" root: {path}; sudo chmod go-w {path}`"
+            f"{path}: expected a folder that only root can change, it belongs to uid"
+            f" {status.st_uid} with mode {stat.S_IMODE(status.st_mode):04o}: look at what is in it,"
+            f" then `sudo chown root: {path}; sudo chmod go-w {path}`"
         )
 
 
-def made_by_root(found: os.stat_result) -> bool:
+def made_by_root(status: os.stat_result) -> bool:
     """Return whether it is root's own link; one with two names may be another account's."""
-    return stat.S_ISLNK(found.st_mode) and found.st_uid in owners() and found.st_nlink == 1
+    return stat.S_ISLNK(status.st_mode) and status.st_uid in owners() and status.st_nlink == 1
 
 
 class Walk:
@@ -101,12 +101,12 @@ class Walk:
         except OSError as problem:
             if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-        found = os.lstat(name, dir_fd=self.here)
+        status = os.lstat(name, dir_fd=self.here)
         self.links += 1
-        if not made_by_root(found) or self.links > MOST_LINKS:
+        if not made_by_root(status) or self.links > MOST_LINKS:
             raise Refused(
-                f"{path}: expected a folder, found {kind(found)} of uid {found.st_uid}: look at who"
-                " made it, and remove it"
+                f"{path}: expected a folder, found {kind(status)} of uid {status.st_uid}: look at"
+                " who made it, and remove it"
             )
         target = os.readlink(name, dir_fd=self.here)
         if target.startswith("/"):
@@ -133,14 +133,14 @@ def parent_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
         yield walk.here, name
 
 
-def kind(found: os.stat_result) -> str:
+def kind(status: os.stat_result) -> str:
     """A word for the kind of file."""
     for test, word in (
         (stat.S_ISLNK, "a symbolic link"),
         (stat.S_ISDIR, "a folder"),
         (stat.S_ISREG, "a file"),
     ):
-        if test(found.st_mode):
+        if test(status.st_mode):
             return word
     return "a special file"
 
@@ -148,10 +148,10 @@ def kind(found: os.stat_result) -> str:
 def ids(owner: str) -> tuple[int, int]:
     """Uid and gid of an account."""
     try:
-        found = pwd.getpwnam(owner)
-        group = grp.getgrgid(found.pw_gid)
+        account = pwd.getpwnam(owner)
+        group = grp.getgrgid(account.pw_gid)
     except KeyError:
         raise Refused(
             f"{owner}: expected an account with a group, found none: `fab deploy start` makes it"
         ) from None
-    return found.pw_uid, group.gr_gid
+    return account.pw_uid, group.gr_gid

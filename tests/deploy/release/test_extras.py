@@ -174,7 +174,7 @@ def imported(python: Path, *modules: str) -> list[str]:
 def test_an_environment_here_has_both_and_ours_come_first(packages: Path, tmp_path: Path) -> None:
     pure_wheel(packages, "yaml", text="not PyYAML")
     said: list[str] = []
-    found = lock(tmp_path, "beta\nyaml\n", replace(Base.of_this_process(), here=True))
+    found = lock(tmp_path, "beta\nyaml\n", replace(Base.of_this_process(), is_running=True))
     python = environment_for(found, said.append, tmp_path / "extras")
     beta, *ours = imported(python, "beta", "yaml", "packaging")
     assert beta.startswith(str(tmp_path / "extras" / found.key))
