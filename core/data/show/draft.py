@@ -54,7 +54,9 @@ class _Kind:
     @property
     def are_in_lines(self) -> bool:
         """Whether its lines say the sensor that they are of."""
-        return any("sensor" in self.first.said.get(form, {}) for form in ("json", "text"))
+        return any(
+            "sensor" in self.first.format_sections.get(form, {}) for form in ("json", "text")
+        )
 
     @property
     def is_in_turn(self) -> bool:
@@ -87,7 +89,7 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
     at_once = max(1, -(-len(members) // MOST_FILES))
     by_form: dict[tuple[str, ...], list[Sheet]] = {}
     for sheet in (sheet for member in members[::at_once] for sheet in sheets_of(member)):
-        form = json.dumps(sheet.said, sort_keys=True)
+        form = json.dumps(sheet.format_sections, sort_keys=True)
         by_form.setdefault((sheet.sensor, form, *sheet.names), []).append(sheet)
     kinds = [_Kind(found, columns_of(found[0])) for found in by_form.values()]
     kinds = [one for one in kinds if any(column.numbers is not None for column in one.columns)]
@@ -122,15 +124,15 @@ def _lines(
     is_in_turn = described[0].is_in_turn
     has_sensors = is_in_document or len(described) > 1
     yield from _files(described, others, by_path=has_sensors and not is_in_document)
-    said = dict(first.said)
+    said = dict(first.format_sections)
     if is_in_turn:
         said["text"] = {**said.get("text", {}), "in_turn": True}
     for key, value in said.items():
         if value or key == "json":
             yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
     yield from (f"# {_comment(note)}" for kind in described for note in kind.first.notes)
-    for column in (column for kind in described for column in kind.columns if column.words):
-        words = ", ".join(map(_quoted, column.words))
+    for column in (column for kind in described for column in kind.columns if column.stray_words):
+        words = ", ".join(map(_quoted, column.stray_words))
         yield f"# {_comment(column.name)} has words among its numbers: {words}; see `missing`"
     yield from _time(described)
     channels = [
