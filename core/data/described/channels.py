@@ -42,7 +42,7 @@ class MadeChannels:
 
     @property
     def kept_as(self) -> type[np.floating]:
-        """What samples are kept as until they are whole."""
+        """The type of samples until they are whole."""
         return np.float32 if self.nine is None else np.float64
 
     def of(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:

@@ -33,7 +33,7 @@ _UNIT_NAMES: Mapping[str, str] = {
     "mT": "mT",
     "gauss": "gauss",
 }
-"""What a name has in brackets. `G` is not among them: gauss to one app, g to another."""
+"""Units that a name has in brackets. `G` is not among them: gauss to one app, g to another."""
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ UNITS: dict[str, tuple[str, float]] = {
     "gauss": ("uT", 100.0),
     NONE: (NONE, 1.0),
 }
-"""By unit of a file: the unit of the windows, and the factor to it."""
+"""The unit of the windows, and the factor to it, by unit of a file."""
 AXES = "xyz"
 WORD = re.compile(r"\{(\w+)(?:![^{}]+)?\}")
 APART = ("sensor", "any")
 PLACED = ("label", "person", "session", *APART, "number")
-"""What a part of a path may be; `APART` differs between the files of one recording."""
+"""Names of a part of a path; `APART` differs between the files of one recording."""
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Mark = Annotated[str, StringConstraints(max_length=8)]
@@ -319,7 +319,7 @@ class RecordingFormat(Section):
 
     @property
     def shown(self) -> tuple[ChannelForm, ...]:
-        """What the windows have: all but what is added to others."""
+        """The channels of the windows: all but those added to others."""
         return tuple(channel for channel in self.channels if channel.added_to is None)
 
     def narrowed(self, names: Collection[str]) -> "RecordingFormat":
@@ -346,7 +346,7 @@ class RecordingFormat(Section):
 
     @property
     def mixing(self) -> NDArray[np.float64]:
-        """How the channels of the windows follow from the columns, (columns, channels)."""
+        """The factors from columns to channels of the windows, (columns, channels)."""
         names = self.channel_names
         columns = [(channel, name) for channel in self.channels for name in channel.names]
         matrix = np.zeros((len(columns), len(names)))
@@ -370,11 +370,11 @@ class RecordingFormat(Section):
         return (*self.sensors, *([self.about.sensor] if self.about else []))
 
     def longest_gap(self, hertz: float) -> float:
-        """Seconds of the longest pause within windows of this rate."""
+        """Return the seconds of the longest pause within windows of this rate."""
         return self.time.longest_gap_seconds or max(0.25, 5.0 / hertz)
 
     def largest(self) -> tuple[float, ...]:
-        """What the size of a channel's values may be: those without a unit may have any."""
+        """Return the largest size of each channel's values: without a unit any."""
         return tuple(math.inf if unit == NONE else 1e4 for unit in self.units)
 
 

@@ -14,9 +14,9 @@ from core.json_file import parsed_json
 
 CBOR = ".cbor"
 DEEPEST = 8
-"""Lists and maps in others."""
+"""Levels of lists and maps."""
 TAGS = (*range(64), 100, 256, 258, 260, 261, 43000)
-"""What makes patterns, shared lists and other things of values: no document needs one."""
+"""Tags that make patterns, shared lists and such of values: no document needs one."""
 
 
 class JsonRows(TextRows):

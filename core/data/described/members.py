@@ -31,7 +31,7 @@ DEEPEST = 3
 """Archives in archives."""
 MOST_MEMBERS = 100_000
 LARGEST_DOCUMENT_BYTES = 128 * 2**20
-"""Of what becomes objects of Python, which take ten times as much."""
+"""Bytes that become objects of Python, which take ten times as much."""
 IN_MEMORY_BYTES = 32 * 2**20
 _ZIP = ".zip"
 _GZIP = ".gz"
@@ -44,13 +44,13 @@ class Member:
     path: Path
     inner: tuple[str, ...]
     name: str
-    """What patterns are matched with."""
+    """The path that patterns are matched with."""
     size: int
     """Bytes where it lies; of a file in an archive, unpacked."""
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The file's name in messages."""
         return ": ".join([str(self.path), *self.inner])
 
     @contextmanager

@@ -26,7 +26,7 @@ LOOKED_AT = 4096
 NO_LABEL = -1
 SEVERAL_AT_ONE_TIME = 0.5
 SECONDS_OF_A_DOUBLE = 1e-6
-"""More than the distance between two doubles that are seconds since 1970."""
+"""A step above that between two doubles of seconds since 1970."""
 
 Samples = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class Series:
     window_channels: MadeChannels
     spool: Spool
     unit: str = "s"
-    """Of the times in the file."""
+    """The unit of the times in the file."""
     faults: Counter[str] = field(default_factory=Counter)
     readings: int = 0
     source_hz: float | None = None

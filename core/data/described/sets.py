@@ -31,7 +31,7 @@ from core.errors import DataError
 SUFFIXES = (".yaml", ".yml")
 MOST_SETS = 64
 OneSet = tuple[Cuts, Sequence[str | None]]
-"""Where its windows begin, and the class of each of its labels; None of one that is left out."""
+"""A set's windows, and the class of each of its labels; None of one that is left out."""
 
 
 class SetForm(Section):

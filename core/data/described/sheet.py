@@ -31,11 +31,11 @@ from core.json_file import parsed_json
 
 MOST_BYTES = 2**20
 MOST_DOCUMENT_BYTES = 32 * 2**20
-"""Of a document that is read as a whole, and of what it unpacks to."""
+"""Bytes of a document that is read as a whole, and of its content unpacked."""
 MOST_LINES = 4000
 MOST_COLUMNS = 1000
 MOST_OBJECTS = 40_000
-"""Of a document, in which sensors may stand behind each other."""
+"""Objects of a document, in which sensors may follow each other."""
 MOST_VALUES = 400_000
 _COMMENTS = ("#", "%", "//")
 _CANDIDATES = ("tab", ";", "|", ",", "space")

@@ -14,7 +14,7 @@ from core.data.described.text_rows import TextRows
 from core.errors import DataError
 
 BEGIN = b"\xd0\xcf\x11\xe0"
-"""Of a compound document: an .xlsx is another format, whose sheets may have 17 billion cells."""
+"""Begin of a compound document: an .xlsx is another, whose sheets may have 17 billion cells."""
 DEADLINE_SECONDS = 300.0
 
 

@@ -16,12 +16,12 @@ MOSTLY = 0.5
 SOMETIMES = 0.05
 """The share of such rows where values jump with the word: no label changes so often."""
 JUMP = 1.5
-"""How much farther the values of two sources are apart than those of one that follow."""
+"""The factor by which values of two sources are farther apart than those of one that follow."""
 PERIODIC = 0.9
 DOUBLED = 0.05
 """The share of readings that may have the time of the one before, and other values."""
 LONG = 2.0
-"""Times the usual distance of two stamps: a pause."""
+"""Factor of the usual step from which it is a pause."""
 
 
 def says_source(cells: Sequence[str], values: Numbers) -> bool:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from core.errors import DataError
 
 IN_MEMORY_BYTES = 16 * 2**20
-"""Of rows; more of them go to the file."""
+"""Bytes of rows; more go to the file."""
 LARGE_FILES = "/var/tmp"
-"""Where they are meant to lie: /tmp may be memory."""
+"""The folder for large files: /tmp may be memory."""
 
 
 class SpooledRows(NamedTuple):

@@ -20,7 +20,7 @@ class TextBytes(io.BufferedIOBase):
     """What a text is decoded from."""
 
     def __init__(self, raw: IO[bytes], where: str, stored_bytes: int) -> None:
-        """`stored_bytes` is what it takes where it lies, before gzip is undone."""
+        """Read `raw`, which takes `stored_bytes` where it lies, before gzip is undone."""
         self._raw = raw
         self.name = where
         self._most = max(SUSPICIOUS_BYTES, SUSPICIOUS_RATIO * stored_bytes)

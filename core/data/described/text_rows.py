@@ -35,9 +35,9 @@ LACKING = 0.2
 LOOKED_AT = 4096
 """Readings of a file from which it is judged whether they are of one source."""
 MOST_BAD = 0.5
-"""What `bad_lines` may be at most: more are another form, not damage."""
+"""The most that `bad_lines` may be: more are another form, not damage."""
 DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""What reading raises over a line that no text has, and over a damaged archive."""
+"""Errors of reading a line that no text has, and a damaged archive."""
 LOCAL = "without a zone"
 ZONED = "with a zone"
 
@@ -57,7 +57,7 @@ class Damage:
     clocks: set[str] = field(default_factory=set)
     """LOCAL, ZONED or both, as dates were written."""
     bytes_done: int = 0
-    """Of the text that is being read."""
+    """Bytes of the text that is being read."""
 
     def add(self, place: str, problem: str, lines: int = 1) -> None:
         """Count one, or as many as a value takes."""
@@ -127,7 +127,7 @@ class TextRows:
         damage: Damage,
         sensor: str | None = None,
     ) -> None:
-        """`columns` are those of the channels, `text_columns` others that are asked for.
+        """Read `columns`, those of the channels, and `text_columns`, the others.
 
         `sensor` is whose readings these are, in a file that has those of several.
         """
@@ -233,28 +233,26 @@ class TextRows:
                     f"{self._member.where}:{line}: expected a column {name!r:.60}, got"
                     f" {actual_columns:.160}; describe the file as it is in a format of your own"
                 )
-        read_columns = {"", *required_columns} - {self._form.label.column}
-        self._other_columns = {
-            name: at for at, name in enumerate(names) if name not in read_columns
-        }
+        read_names = {"", *required_columns} - {self._form.label.column}
+        self._other_columns = {name: at for at, name in enumerate(names) if name not in read_names}
         return {name: names.index(name) for name in required_columns}
 
     def _chunk(
         self, rows: Sequence[list[str]], first: int, places: dict[str, int], width: int
     ) -> Rows:
         numbers: Sequence[int] = range(first, first + len(rows))
-        complete_rows = rows
+        readings = rows
         if self._form.text.comment or set(map(len, rows)) != {width}:
-            complete_rows, numbers = self._whole(rows, first, 1 + max(places.values()), width)
+            readings, numbers = self._whole(rows, first, 1 + max(places.values()), width)
         if self._sensor is not None:
-            is_of_sensor = [self._is_own(row, places) for row in complete_rows]
-            complete_rows = list(compress(complete_rows, is_of_sensor))
+            is_of_sensor = [self._is_own(row, places) for row in readings]
+            readings = list(compress(readings, is_of_sensor))
             numbers = list(compress(numbers, is_of_sensor))
-        self._damage.lines += len(complete_rows)
-        cells = {name: tuple(map(itemgetter(at), complete_rows)) for name, at in places.items()}
-        good = np.ones(len(complete_rows), np.bool_)
+        self._damage.lines += len(readings)
+        cells = {name: tuple(map(itemgetter(at), readings)) for name, at in places.items()}
+        good = np.ones(len(readings), np.bool_)
         columns = [self._numbers(cells[name], name, numbers, good) for name in self._columns]
-        values = np.reshape(columns, (len(columns), len(complete_rows))).T
+        values = np.reshape(columns, (len(columns), len(readings))).T
         lacks = np.isnan(values)
         self._turns += int(np.diff(lacks, axis=0).any(axis=1).sum())
         self._lacking += lacks[~lacks.all(axis=1)].sum(axis=0)
@@ -267,16 +265,14 @@ class TextRows:
             times = self._times(written, " ".join(time), numbers, good)
         else:
             assert self._hertz is not None
-            times = np.arange(self._rows, self._rows + len(complete_rows)) / self._hertz
+            times = np.arange(self._rows, self._rows + len(readings)) / self._hertz
         other_columns = {}
         if self._rows < LOOKED_AT:
             other_columns = {
-                name: list(
-                    compress([row[at] if at < len(row) else "" for row in complete_rows], good)
-                )
+                name: list(compress([row[at] if at < len(row) else "" for row in readings], good))
                 for name, at in self._other_columns.items()
             }
-        self._rows += len(complete_rows)
+        self._rows += len(readings)
         text_columns = {name: list(compress(cells[name], good)) for name in self._text_columns}
         return Rows(times[good], values[good], text_columns, other_columns)
 
@@ -382,13 +378,7 @@ class TextRows:
         return values
 
     def _bad(
-        self,
-        line: int,
-        name: str,
-        expected: str,
-        cell: str,
-        good: NDArray[np.bool_],
-        row: int,
+        self, line: int, name: str, expected: str, cell: str, good: NDArray[np.bool_], row: int
     ) -> None:
         if not good[row]:
             return
@@ -401,4 +391,4 @@ class TextRows:
 
 
 SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""How many make one."""
+"""Units that make one second."""

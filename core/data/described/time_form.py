@@ -51,7 +51,7 @@ class TimeForm(Section):
 
     @property
     def written(self) -> str:
-        """How a moment must be written."""
+        """The form in which a moment is written."""
         description = self.pattern or "a date and a time as ISO 8601"
         if self.zone is None:
             return description

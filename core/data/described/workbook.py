@@ -19,7 +19,7 @@ MEMORY_BYTES = 2 * 2**30
 OUTPUT_BYTES = 512 * 2**20
 CPU_SECONDS = 120
 NO_SHEET = 3
-"""It ends with this status where there is no such sheet, and writes the names of all."""
+"""Exit status where there is no such sheet; it writes the names of all."""
 
 
 def word(value: object) -> str:
