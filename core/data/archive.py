@@ -21,7 +21,7 @@ from core.ground.errors import DataError
 LARGEST_TEXT_BYTES = 512 * 2**20
 """A recording or label file larger than this is refused: the largest published one has 17 MB."""
 LARGEST_TOTAL_BYTES = 4 * 2**30
-"""What a zip may unpack to in all, nine times the largest set that is read from one."""
+"""Most bytes that a zip may unpack to, nine times the largest set that is read from one."""
 LARGEST_LIST_BYTES = 16 * 2**20
 """A zip's list of its files: 150,000 names. Python needs ten times its bytes to read it."""
 SUSPICIOUS_RATIO = 200
@@ -42,7 +42,7 @@ ZIP_DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-"""What zipfile raises over damaged archives: its documentation promises BadZipFile, its
+"""Errors that zipfile raises over damaged archives: its documentation promises BadZipFile, its
 decompressors do not."""
 
 
@@ -52,29 +52,29 @@ class FolderTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.where = str(folder)
-        """How errors name the source."""
+        """The source's name in errors."""
 
     def names(self) -> tuple[str, ...]:
-        """Every file, sorted, in linked folders too.
+        """Return every file, sorted, in linked folders too.
 
         Raises DataError for a folder that cannot be listed, or comes twice.
         """
-        found = []
-        seen = set[tuple[int, int]]()
+        paths = []
+        folders = set[tuple[int, int]]()
         for parent, _, files in os.walk(self._folder, onerror=_refuse, followlinks=True):
             about = os.stat(parent)
             place = about.st_dev, about.st_ino
-            if place in seen:
+            if place in folders:
                 raise DataError(
                     f"{parent}: a link leads to a folder that is here already, whose files would"
                     " come twice; remove it"
                 )
-            seen.add(place)
-            found += [Path(parent) / file for file in files]
-        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in found))
+            folders.add(place)
+            paths += [Path(parent) / file for file in files]
+        return tuple(sorted(path.relative_to(self._folder).as_posix() for path in paths))
 
     def read(self, name: str) -> bytes:
-        """Content of one file. Raises DataError when it is missing or too large."""
+        """Return one file. Raises DataError when it is missing or too large."""
         path = self._folder / name
         with _regular(self.where, path, name) as stream:
             if os.fstat(stream.fileno()).st_size > LARGEST_TEXT_BYTES:
@@ -122,11 +122,13 @@ class ZipTree:
         self.where = where
 
     def names(self) -> tuple[str, ...]:
-        """Every file below the prefix, sorted."""
-        found = (info.filename for info in self._archive.infolist() if not info.is_dir())
+        """Return every file below the prefix, sorted."""
+        entry_names = (info.filename for info in self._archive.infolist() if not info.is_dir())
         return tuple(
             sorted(
-                name.removeprefix(self._prefix) for name in found if name.startswith(self._prefix)
+                name.removeprefix(self._prefix)
+                for name in entry_names
+                if name.startswith(self._prefix)
             )
         )
 
@@ -135,7 +137,7 @@ class ZipTree:
         return ZipTree(self._archive, self.where, self._prefix + prefix)
 
     def read(self, name: str) -> bytes:
-        """Content of one file. Raises DataError when it is missing, damaged or too large."""
+        """Return one file. Raises DataError when it is missing, damaged or too large."""
         try:
             info = self._archive.getinfo(self._prefix + name)
         except KeyError:
@@ -164,17 +166,17 @@ Tree = FolderTree | ZipTree
 
 
 def one_line(problem: BaseException) -> str:
-    """What a library says, fit for the middle of a line."""
+    """Return what a library says, fit for the middle of a line."""
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
 def missing(where: str, name: str) -> DataError:
-    """The error for a file the source should have."""
+    """Return the error for a file that the source lacks."""
     return DataError(f"{where}: {name} is missing; restore it from the original")
 
 
 def unreadable(path: Path, problem: OSError) -> DataError:
-    """The error for a file that the system does not give."""
+    """Return the error for a file that the system refuses."""
     return DataError(
         f"{path}: cannot be read ({problem.strerror}); check the file and its permissions"
     )
@@ -182,7 +184,7 @@ def unreadable(path: Path, problem: OSError) -> DataError:
 
 @contextmanager
 def open_tree(path: Path) -> Iterator[Tree]:
-    """The files of a folder or zip at `path`.
+    """Open the files of a folder or zip at `path`.
 
     Raises DataError when it is neither, or an archive that is truncated, names files outside
     itself, or unpacks to more than any recording does.
@@ -203,7 +205,7 @@ def open_tree(path: Path) -> Iterator[Tree]:
 def open_zip(
     stream: IO[bytes], where: str, most_bytes: int = LARGEST_TOTAL_BYTES
 ) -> zipfile.ZipFile:
-    """The archive in `stream`, which unpacks to at most so many bytes.
+    """Open the archive in `stream`, which unpacks to at most `most_bytes`.
 
     Raises DataError naming `where`, as `open_tree` does.
     """
@@ -224,7 +226,7 @@ def open_zip(
 
 
 def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
-    """SHA-256 (hex) over names and contents of some files."""
+    """Return the SHA-256 (hex) over names and contents of some files."""
     total = hashlib.sha256()
     for done, name in enumerate(names, start=1):
         for piece in tree.pieces(name):
@@ -234,7 +236,7 @@ def digest(tree: Tree, names: Sequence[str], report: Report) -> str:
 
 
 def file_digest(path: Path, report: Report = silent) -> str:
-    """SHA-256 (hex) of a file, as `sha256sum` prints it."""
+    """Return the SHA-256 (hex) of a file, as `sha256sum` prints it."""
     total = hashlib.sha256()
     done = 0
     try:
@@ -271,14 +273,14 @@ def refuse_unsafe(archive: zipfile.ZipFile, where: str, most_bytes: int) -> None
     """Raise DataError for names twice or outside the archive, and for what unpacks to too much."""
     refuse_nameless(archive, where)
     total = 0
-    seen = set[str]()
+    entry_names = set[str]()
     for info in archive.infolist():
-        if info.filename in seen and not info.is_dir():
+        if info.filename in entry_names and not info.is_dir():
             raise DataError(
                 f"{where}: has {info.filename!r:.100} twice, and one would hide the other; pack it"
                 " again"
             )
-        seen.add(info.filename)
+        entry_names.add(info.filename)
         name = PurePosixPath(info.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts:
             raise DataError(

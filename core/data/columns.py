@@ -23,9 +23,9 @@ TARGETS = "targets"
 GROUPS = "groups"
 COUNTING = "weights"
 LEFT_FREE_BYTES = 64 << 20
-"""What a large set leaves of the disk that it is written to."""
+"""Bytes that a large set leaves free on its disk."""
 LOOK_BYTES = 64 << 20
-"""Written between two looks at the disk."""
+"""Bytes written between two looks at the disk."""
 
 
 class _Column:
@@ -44,11 +44,11 @@ class _Column:
         self._digest = hashlib.sha256()
 
     def close(self) -> None:
-        """Lets go of its files."""
+        """Close its files."""
         self._files.close()
 
     def drop(self) -> None:
-        """Closes and removes its files."""
+        """Close and remove its files."""
         self.close()
         self.path.unlink()
         self.path.with_suffix(".test").unlink()
@@ -90,7 +90,7 @@ class Columns:
     """
 
     def __init__(self, folder: Path, total: int = 0) -> None:
-        """`total` rows will come; 0 where that is not known."""
+        """Expect `total` rows; 0 where that is not known."""
         self.folder = folder
         self._total = total
         self._written = 0
@@ -99,7 +99,7 @@ class Columns:
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of each file by its name, once all are finished."""
         self.arrays: dict[str, Array] = {}
-        """By what they hold, once all are finished."""
+        """The arrays by what they hold, once all are finished."""
         self._columns: dict[str, _Column] = {}
 
     def __enter__(self) -> "Columns":
@@ -116,7 +116,7 @@ class Columns:
 
     @property
     def rows(self) -> int:
-        """Rows so far, of both parts."""
+        """Return the rows so far, of both parts."""
         return self.train_rows + self.test_rows
 
     def add(self, batch: Batch) -> None:
@@ -142,10 +142,10 @@ class Columns:
         if self._written - self._looked < LOOK_BYTES or not rows:
             return
         self._looked = self._written
-        left = self._written // rows * max(0, self._total - rows)
-        if max(left, self._written) < LOOK_BYTES:
+        remaining_bytes = self._written // rows * max(0, self._total - rows)
+        if max(remaining_bytes, self._written) < LOOK_BYTES:
             return
-        if shutil.disk_usage(self.folder).free < left + LEFT_FREE_BYTES:
+        if shutil.disk_usage(self.folder).free < remaining_bytes + LEFT_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, task: str, *, standardized: bool, weighted: bool = False) -> None:
@@ -168,7 +168,7 @@ class Columns:
             self._columns[name].path.rename(self.folder / array.file)
 
     def _name_windows(self) -> None:
-        """Windows of classes keep the names that they have had from the first version."""
+        """Give windows of classes the names that they have had from the first version."""
         if self.dataset((), "", "").holds_windows and COUNTING not in self.arrays:
             for name, file in ((INPUTS, WINDOWS), (TARGETS, CLASSES)):
                 before = self.arrays[name]
@@ -178,7 +178,7 @@ class Columns:
     def dataset(
         self, labels: tuple[str, ...], name: str, source: str, source_sha256: str = ""
     ) -> Dataset:
-        """The finished set, in the folder where it was written."""
+        """Return the finished set, in the folder where it was written."""
         about: dict[str, Any] = {
             "name": name,
             "source": source,

@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 from core.ground.errors import DataError, reason_of
 
 _SCALING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
-"""What a file of arrays says beside its numbers, by the conventions of NetCDF: they are not yet the
-values."""
+"""Attributes by the conventions of NetCDF whose numbers are not yet the values."""
 _PLAIN = (np.ndarray, np.memmap, np.matrix, np.rec.recarray)
 _LOOKED_AT = (bool, int, float, complex, str, bytes, np.generic)
 
 
 def plain(values: Any, where: str) -> NDArray[Any]:
-    """An array of the numbers.
+    """Return an array of the numbers.
 
     Raises DataError for a container that says more, and for what is no array.
     """
     refuse_more(values, where)
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except Exception as problem:  # each library raises what it likes
         if "inhomogeneous" in str(problem):
-            said = "rows of unequal length"
+            description = "rows of unequal length"
         else:
-            said = f"{_of(values)} ({reason_of(problem):.120})"
+            description = f"{_of(values)} ({reason_of(problem):.120})"
         raise DataError(
-            f"{where}: expected an array, got {said}; give all examples one shape, as numbers"
+            f"{where}: expected an array, got {description}; give all examples one shape, as"
+            " numbers"
         ) from None
-    return found
+    return array
 
 
 def refuse_more(values: Any, where: str) -> None:
@@ -73,7 +73,7 @@ def refuse_other_rows(first: Any, second: Any, names: str) -> None:
 def refuse_other_columns(first: Any, second: Any, names: str) -> None:
     """Raise DataError where two tables of pandas differ in their columns or their order."""
     columns: list[Any] = [getattr(values, "columns", None) for values in (first, second)]
-    if any(not hasattr(each, "equals") for each in columns):
+    if any(not hasattr(index, "equals") for index in columns):
         return
     if not columns[0].equals(columns[1]):
         raise DataError(
@@ -86,7 +86,7 @@ _MASKED = "has masked values; remove these examples, or give .filled(value)"
 
 
 def _more(values: Any) -> str | None:
-    """What an object carries beside its numbers, and what to give instead; None for a plain one."""
+    """Return what an object has beside its numbers, and what to give; None for a plain one."""
     if isinstance(values, np.ma.MaskedArray):
         if np.ma.is_masked(values):
             return _MASKED
@@ -124,7 +124,7 @@ def _of_units(values: Any) -> str | None:
 
 
 def _of_layout(values: Any) -> str | None:
-    """Sparse, ragged and labelled ones."""
+    """Judge sparse, ragged and labelled ones."""
     if hasattr(values, "toarray") or hasattr(values, "todense"):
         return f"is sparse; give .{'toarray' if hasattr(values, 'toarray') else 'todense'}()"
     if hasattr(values, "dense_shape") and hasattr(values, "indices"):
@@ -132,10 +132,10 @@ def _of_layout(values: Any) -> str | None:
     if hasattr(values, "row_splits") and hasattr(values, "to_tensor"):
         return "is ragged; give .to_tensor(), which pads its rows, or cut them to one length"
     if hasattr(values, "dims") and hasattr(values, "coords"):
-        made = ".to_array(), transposed to (examples, ...), and of that .values"
+        remedy = ".to_array(), transposed to (examples, ...), and of that .values"
         if not hasattr(values, "data_vars"):
-            made = ".values, transposed to (examples, ...)"
-        return f"names its axes {_listed(values.dims)}; give its {made}"
+            remedy = ".values, transposed to (examples, ...)"
+        return f"names its axes {_listed(values.dims)}; give its {remedy}"
     return None
 
 
@@ -157,7 +157,7 @@ def _of_torch(values: Any) -> str | None:
 
 
 def _of_table(values: Any) -> str | None:
-    """Tables and columns of pandas; NaN in plain floats is found with the row that has it."""
+    """Judge tables and columns of pandas; NaN in plain floats is found with the row that has it."""
     if not hasattr(values, "isna") or not hasattr(values, "index"):
         return None
     missing = np.asarray(values.isna())
@@ -171,10 +171,10 @@ def _of_table(values: Any) -> str | None:
     kinds = [str(kind) for kind in np.atleast_1d(np.asarray(getattr(values, "dtypes", ()), object))]
     unit = next((kind for kind in kinds if kind.startswith("pint")), None)
     if noted or unit:
-        said = unit or f"attrs {noted[0]!r}"
+        evidence = unit or f"attrs {noted[0]!r}"
         return (
-            f"has units ({said:.60}); convert it to the units you mean and give .to_numpy() of its"
-            " numbers"
+            f"has units ({evidence:.60}); convert it to the units you mean and give .to_numpy() of"
+            " its numbers"
         )
     return None
 
@@ -186,7 +186,7 @@ def _of_image(values: Any) -> str | None:
 
 
 def _of_file(values: Any) -> str | None:
-    """Files of arrays, such as HDF5 and Zarr, whose attributes change what the numbers mean."""
+    """Judge files of arrays, as HDF5 and Zarr, whose attributes change what the numbers mean."""
     attributes = getattr(values, "attrs", None)
     if not hasattr(values, "chunks") or not isinstance(attributes, Mapping):
         return None

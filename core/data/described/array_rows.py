@@ -21,18 +21,18 @@ class ArrayRows(TextRows):
         name = str(self._form.array)
         content = self._member.read()
         try:
-            found = np.asarray(loaded(content, LARGEST_TEXT_BYTES, name)[name])
+            array = np.asarray(loaded(content, LARGEST_TEXT_BYTES, name)[name])
         except Exception as problem:  # SciPy promises no types of errors over damaged files
             raise DataError(
                 f"{self._member.where}: expected an array {name!r:.40} of a MATLAB 5 file or an"
                 f" .npz, got {reason_of(problem):.80}; save it so"
             ) from None
-        if found.ndim != 2 or found.dtype.kind not in "iuf":
+        if array.ndim != 2 or array.dtype.kind not in "iuf":
             raise DataError(
                 f"{self._member.where}: {name:.40}: expected numbers of shape (readings, columns),"
-                f" got {found.dtype} {found.shape}; name another array"
+                f" got {array.dtype} {array.shape}; name another array"
             )
-        yield from self._of_table(tuple(map(str, range(1, found.shape[1] + 1))), cells_of(found))
+        yield from self._of_table(tuple(map(str, range(1, array.shape[1] + 1))), cells_of(array))
 
 
 def cells_of(array: NDArray[Any]) -> Iterator[list[str]]:

@@ -42,7 +42,7 @@ class MadeChannels:
 
     @property
     def kept_as(self) -> type[np.floating]:
-        """What samples are kept as until they are whole."""
+        """The type of samples until they are whole."""
         return np.float32 if self.nine is None else np.float64
 
     def of(self, samples: NDArray[np.floating]) -> NDArray[np.float32] | None:
@@ -104,8 +104,8 @@ def first_vectors(path: Path, form: RecordingFormat, remedy: str) -> tuple[Senso
     Raises DataError, with the remedy, for a format without one of them.
     """
     sensors = signals_of(form).sensors
-    accelerations = [one for one in sensors if one.kind == ACCELERATION]
-    rotations = [one for one in sensors if one.kind == ROTATION]
+    accelerations = [sensor for sensor in sensors if sensor.kind == ACCELERATION]
+    rotations = [sensor for sensor in sensors if sensor.kind == ROTATION]
     if not accelerations or not rotations:
         missing = "a rotation" if accelerations else "an acceleration with gravity"
         raise DataError(
@@ -122,4 +122,4 @@ def _kind(channel: ChannelForm) -> str | None:
         return None
     if unit == "g" and not channel.gravity:
         return LINEAR
-    return next((kind for kind, known in KIND_UNITS.items() if known == unit), None)
+    return next((kind for kind, kind_unit in KIND_UNITS.items() if kind_unit == unit), None)

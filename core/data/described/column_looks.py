@@ -33,7 +33,7 @@ _UNIT_NAMES: Mapping[str, str] = {
     "mT": "mT",
     "gauss": "gauss",
 }
-"""What a name has in brackets. `G` is not among them: gauss to one app, g to another."""
+"""Units that a name has in brackets. `G` is not among them: gauss to one app, g to another."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ColumnLook:
     """One column: its name, its first different values, and its numbers, (n,), if it has some.
 
     units: of time that it can be in, where it rises as times do. hertz: its readings a second in
-    the one unit that is possible, else None. words: among its numbers. patterns: by which it may be
-    written. doubles: the share of moments that the one before has, too. is_source: whether it says
-    of which device or sensor a reading is.
+    the one unit that is possible, else None. stray_words: among its numbers. patterns: by which it
+    may be written. doubles: the share of moments that the one before has, too. is_source: whether
+    it says of which device or sensor a reading is.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ColumnLook:
     numbers: NDArray[np.float64] | None
     units: Sequence[str] = ()
     hertz: float | None = None
-    words: Sequence[str] = ()
+    stray_words: Sequence[str] = ()
     patterns: Sequence[str] = ()
     doubles: float = 0.0
     is_source: bool = False
@@ -89,36 +89,36 @@ class ColumnLook:
     @property
     def line(self) -> str:
         """Return what a person recognizes it by."""
-        shown = ", ".join(self.samples)
-        return f"{self.name} ({shown}{', ...' if self.different > len(self.samples) else ''})"
+        samples = ", ".join(self.samples)
+        return f"{self.name} ({samples}{', ...' if self.different > len(self.samples) else ''})"
 
 
 def columns_of(sheet: Sheet) -> Sequence[ColumnLook]:
     """Look at every column."""
     looks = [look_at(name, sheet.column(at)) for at, name in enumerate(sheet.names)]
     return [
-        replace(one, is_source=says_source(sheet.column(at), _others(looks, at)))
-        for at, one in enumerate(looks)
+        replace(column, is_source=says_source(sheet.column(at), _others(looks, at)))
+        for at, column in enumerate(looks)
     ]
 
 
 def _others(looks: Sequence[ColumnLook], at: int) -> NDArray[np.float64]:
     """Return the numbers of all other columns, (n, columns)."""
     numbers = [
-        one.numbers
-        for place, one in enumerate(looks)
-        if one.numbers is not None and place != at and not one.is_time
+        column.numbers
+        for place, column in enumerate(looks)
+        if column.numbers is not None and place != at and not column.is_time
     ]
     return np.nan_to_num(np.stack(numbers, axis=1)) if numbers else np.zeros((0, 1))
 
 
 def look_at(name: str, cells: Sequence[str]) -> ColumnLook:
     """Look at one column, whose cells have no blanks around them."""
-    known = list(dict.fromkeys(cell for cell in cells if not is_missing(cell)))
-    samples = [word[:24] for word in known[:SHOWN]]
+    different_cells = list(dict.fromkeys(cell for cell in cells if not is_missing(cell)))
+    samples = [word[:24] for word in different_cells[:SHOWN]]
     numbers = np.array(list(map(number, cells)))
     finite = numbers[np.isfinite(numbers)]
-    if known and len(finite) >= MOSTLY * sum(not is_missing(cell) for cell in cells):
+    if different_cells and len(finite) >= MOSTLY * sum(not is_missing(cell) for cell in cells):
         steps = np.diff(finite)
         rates = {}
         if _rises(steps, 0.0 if _TIME_NAME.search(name) else _RISING / 2):
@@ -127,23 +127,25 @@ def look_at(name: str, cells: Sequence[str]) -> ColumnLook:
         return ColumnLook(
             name,
             samples,
-            len(known),
+            len(different_cells),
             numbers,
             units,
             hertz=rates[units[0]] if len(units) == 1 else None,
-            words=[word[:24] for word in known if not np.isfinite(number(word))][:SHOWN],
+            stray_words=[word[:24] for word in different_cells if not np.isfinite(number(word))][
+                :SHOWN
+            ],
             doubles=float((steps == 0).mean()) if len(steps) else 0.0,
         )
-    look = ColumnLook(name, samples, len(known), None)
-    for pattern in (None, *patterns_of(known[0])) if known else ():
+    column = ColumnLook(name, samples, len(different_cells), None)
+    for pattern in (None, *patterns_of(different_cells[0])) if different_cells else ():
         steps = _steps(cells, pattern)
         if _rises(steps, 0.0):
             doubles = float((steps == 0).mean())
-            look = replace(look, hertz=_rate(steps), doubles=doubles)
+            column = replace(column, hertz=_rate(steps), doubles=doubles)
             if pattern is None:
-                return replace(look, units=("iso",))
-            look = replace(look, patterns=(*look.patterns, pattern))
-    return look
+                return replace(column, units=("iso",))
+            column = replace(column, patterns=(*column.patterns, pattern))
+    return column
 
 
 def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
@@ -152,7 +154,7 @@ def _steps(cells: Sequence[str], pattern: str | None) -> NDArray[np.float64]:
         if not all(":" in cell for cell in cells):
             return np.zeros(0)
         moments = [moment_of(cell, pattern) for cell in cells]
-        return np.diff([seconds_of(one, None, of_day=is_of_day(pattern)) for one in moments])
+        return np.diff([seconds_of(moment, None, of_day=is_of_day(pattern)) for moment in moments])
     except ValueError:
         return np.zeros(0)
 
@@ -179,22 +181,22 @@ def triples(columns: Sequence[ColumnLook]) -> Mapping[str, Sequence[ColumnLook]]
         for at, letter in enumerate(column.name.lower()):
             if letter in AXES and column.numbers is not None:
                 groups[column.name[:at], column.name[at + 1 :]].setdefault(letter, column)
-    found: dict[str, Sequence[ColumnLook]] = {}
+    vectors: dict[str, Sequence[ColumnLook]] = {}
     for (before, after), group in groups.items():
         if len(group) == len(AXES):
             common = re.sub(r"[(\[].*?[)\]]", "", f"{before} {after}")
             plain = re.sub(r"[\W_]+", "_", common).strip("_").lower() or "xyz"
             name = plain
-            while name in found:
-                name = f"{plain}_{len(found)}"
-            found[name] = [group[axis] for axis in AXES]
-    return found
+            while name in vectors:
+                name = f"{plain}_{len(vectors)}"
+            vectors[name] = [group[axis] for axis in AXES]
+    return vectors
 
 
 def unit_in(name: str) -> str | None:
     """Return the unit that a column's name has in brackets; None where it has none that we know."""
-    found = re.search(r"[(\[]([^)\]]+)[)\]]", name)
-    return None if found is None else _UNIT_NAMES.get(found[1].strip())
+    match = re.search(r"[(\[]([^)\]]+)[)\]]", name)
+    return None if match is None else _UNIT_NAMES.get(match[1].strip())
 
 
 def length_of(columns: Sequence[ColumnLook]) -> float:

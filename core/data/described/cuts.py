@@ -56,7 +56,7 @@ class Cuts:
 
     def _add(self, pair: Pair, stretch: Stretch, pieces: Iterable[tuple[int, Starts]]) -> None:
         total = np.concatenate([[0.0], np.cumsum(stretch.wide, dtype=np.float64)])
-        kept = []
+        dense_pieces = []
         for activity, starts in pieces:
             mean = (total[starts + self._steps] - total[starts]) / self._steps
             dense = starts[mean <= SPARSE]
@@ -64,9 +64,9 @@ class Cuts:
             if len(dense):
                 key = pair, activity
                 self.counts[key] = self.counts.get(key, 0) + len(dense)
-                kept.append((activity, dense))
-        if kept:
-            self._cuts.append(_Cut(pair, stretch.samples, kept))
+                dense_pieces.append((activity, dense))
+        if dense_pieces:
+            self._cuts.append(_Cut(pair, stretch.samples, dense_pieces))
 
     def _pure(self, stretch: Stretch) -> Iterator[tuple[int, Starts]]:
         """Yield the starts within each run of one label."""

@@ -30,12 +30,12 @@ UNITS: dict[str, tuple[str, float]] = {
     "gauss": ("uT", 100.0),
     NONE: (NONE, 1.0),
 }
-"""By unit of a file: the unit of the windows, and the factor to it."""
+"""The unit of the windows, and the factor to it, by unit of a file."""
 AXES = "xyz"
 WORD = re.compile(r"\{(\w+)(?:![^{}]+)?\}")
 APART = ("sensor", "any")
 PLACED = ("label", "person", "session", *APART, "number")
-"""What a part of a path may be; `APART` differs between the files of one recording."""
+"""Names of a part of a path; `APART` differs between the files of one recording."""
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Mark = Annotated[str, StringConstraints(max_length=8)]
@@ -247,13 +247,13 @@ class RecordingFormat(Section):
     )
 
     @model_validator(mode="after")
-    def _said(self) -> "RecordingFormat":
+    def _is_complete(self) -> "RecordingFormat":
         """Refuse a description that leaves something open, or a pattern of other words."""
         placed = [set(WORD.findall(pattern)) for pattern in self.files]
-        for words in placed:
-            if words - set(PLACED):
+        for path_words in placed:
+            if path_words - set(PLACED):
                 raise invalid(
-                    f"a path says {', '.join(PLACED)}, got {min(words - set(PLACED))!r:.40}",
+                    f"a path says {', '.join(PLACED)}, got {min(path_words - set(PLACED))!r:.40}",
                     "write one of these in braces",
                 )
         everywhere = set.intersection(*placed)
@@ -283,7 +283,9 @@ class RecordingFormat(Section):
             raise invalid("two channels of one name", "rename one")
         for channel in self.channels:
             alike = (channel.added_to, UNITS[channel.unit][0], len(channel.names))
-            targets = [(one.name, UNITS[one.unit][0], len(one.names)) for one in self.shown]
+            targets = [
+                (target.name, UNITS[target.unit][0], len(target.names)) for target in self.shown
+            ]
             if channel.added_to is not None and alike not in targets:
                 raise invalid(
                     f"{channel.name:.40} is added to other channels than there are",
@@ -317,14 +319,18 @@ class RecordingFormat(Section):
 
     @property
     def shown(self) -> tuple[ChannelForm, ...]:
-        """What the windows have: all but what is added to others."""
+        """The channels of the windows: all but those added to others."""
         return tuple(channel for channel in self.channels if channel.added_to is None)
 
     def narrowed(self, names: Collection[str]) -> "RecordingFormat":
         """Return the format with the channels of these names alone, and what is added to them."""
-        kept = {channel.name for channel in self.shown if not set(names).isdisjoint(channel.names)}
+        remaining_names = {
+            channel.name for channel in self.shown if not set(names).isdisjoint(channel.names)
+        }
         channels = tuple(
-            channel for channel in self.channels if (channel.added_to or channel.name) in kept
+            channel
+            for channel in self.channels
+            if (channel.added_to or channel.name) in remaining_names
         )
         return self.model_copy(update={"channels": channels})
 
@@ -340,16 +346,18 @@ class RecordingFormat(Section):
 
     @property
     def mixing(self) -> NDArray[np.float64]:
-        """How the channels of the windows follow from the columns, (columns, channels)."""
+        """The factors from columns to channels of the windows, (columns, channels)."""
         names = self.channel_names
         columns = [(channel, name) for channel in self.channels for name in channel.names]
-        found = np.zeros((len(columns), len(names)))
+        matrix = np.zeros((len(columns), len(names)))
         for row, (channel, name) in enumerate(columns):
             if channel.added_to is not None:
-                target = next(one for one in self.shown if one.name == channel.added_to)
+                target = next(
+                    candidate for candidate in self.shown if candidate.name == channel.added_to
+                )
                 name = target.names[channel.names.index(name)]
-            found[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
-        return found
+            matrix[row, names.index(name)] = UNITS[channel.unit][1] * channel.factor * channel.sign
+        return matrix
 
     @property
     def sensors(self) -> tuple[str | None, ...]:
@@ -362,11 +370,11 @@ class RecordingFormat(Section):
         return (*self.sensors, *([self.about.sensor] if self.about else []))
 
     def longest_gap(self, hertz: float) -> float:
-        """Seconds of the longest pause within windows of this rate."""
+        """Return the seconds of the longest pause within windows of this rate."""
         return self.time.longest_gap_seconds or max(0.25, 5.0 / hertz)
 
     def largest(self) -> tuple[float, ...]:
-        """What the size of a channel's values may be: those without a unit may have any."""
+        """Return the largest size of each channel's values: without a unit any."""
         return tuple(math.inf if unit == NONE else 1e4 for unit in self.units)
 
 
@@ -376,10 +384,10 @@ def _words(value: Any) -> Any:
     return value
 
 
-def plain(said: Any) -> Any:
+def plain(document: Any) -> Any:
     """Return a format that JSON had as the schema takes it, with tuples for lists."""
-    if isinstance(said, dict):
-        return {key: plain(value) for key, value in said.items()}
-    if isinstance(said, list):
-        return tuple(map(plain, said))
-    return said
+    if isinstance(document, dict):
+        return {key: plain(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return tuple(map(plain, document))
+    return document

@@ -37,33 +37,37 @@ class Fits:
 
 def fits(source: Path, members: Sequence[Member]) -> Fits:
     """Return the known formats that the files of a source fit."""
-    found = Fits((), (), True)
+    formats = Fits((), (), True)
     for is_labelled in (True, False):
         reasons = {name: _fits(source, members, name, is_labelled) for name in names()}
-        found = Fits(
+        formats = Fits(
             [name for name, is_named in reasons.items() if is_named],
             [name for name, is_named in reasons.items() if is_named is False],
             is_labelled,
         )
-        if found.by_name or found.by_shape:
+        if formats.by_name or formats.by_shape:
             break
-    return found
+    return formats
 
 
 def _fits(source: Path, members: Sequence[Member], name: str, is_labelled: bool) -> bool | None:
     """Return whether names, or the shape alone, are those of a format; None for neither."""
     form = described(name, source)
     try:
-        found = sheaves(source, form, unlabelled=not is_labelled, members=members)
-        if not all(_reads(found[0], form, sensor, is_labelled) for sensor in form.sensors):
+        recordings = sheaves(source, form, unlabelled=not is_labelled, members=members)
+        if not all(_reads(recordings[0], form, sensor, is_labelled) for sensor in form.sensors):
             return None
     except DataError:
         return None
     if not form.text.given_names:
         return True
-    patterns = [one for one in form.files if re.search(r"[A-Za-z]", _NO_NAME.sub("", one))]
+    patterns = [
+        pattern for pattern in form.files if re.search(r"[A-Za-z]", _NO_NAME.sub("", pattern))
+    ]
     return any(
-        PathPattern(one).fits(member.name) for one in patterns for member in found[0].files.values()
+        PathPattern(pattern).fits(member.name)
+        for pattern in patterns
+        for member in recordings[0].files.values()
     )
 
 

@@ -28,7 +28,7 @@ LITTLE_MORE = 1.001
 WITHOUT = 0.2
 """The share of intervals that may have no reading."""
 
-Whose = tuple[str, str, str]
+Owner = tuple[str, str, str]
 """Folder, person and session; what is not said is empty."""
 
 
@@ -41,9 +41,9 @@ class _Labels:
 
     begins: NDArray[np.float64]
     ends: NDArray[np.float64]
-    words: Sequence[str]
+    label_words: Sequence[str]
     used: NDArray[np.bool_]
-    spans: dict[Whose, tuple[float, float, int, int]] = field(default_factory=dict)
+    spans: dict[Owner, tuple[float, float, int, int]] = field(default_factory=dict)
 
     @property
     def recorded(self) -> tuple[float, float]:
@@ -62,21 +62,21 @@ class Intervals:
         self._how = form.label.intervals
         pattern = PathPattern(self._how.file)
         self._clocks = set[str]()
-        found: dict[Whose, list[tuple[float, float, str]]] = defaultdict(list)
+        rows_by_owner: dict[Owner, list[tuple[float, float, str]]] = defaultdict(list)
         for member in members_of(source):
             fits = pattern.fits(member.name)
             if fits is not None:
-                self._read(member, fits[1], found)
-        if not found:
+                self._read(member, fits[1], rows_by_owner)
+        if not rows_by_owner:
             raise DataError(
                 f"{source}: expected intervals in a file {self._how.file}, found none; restore it,"
                 " or correct label.intervals"
             )
         is_of_rows = self._how.unit == "rows"
         step = 0.0 if is_of_rows else 1 / (form.time.hertz or LEAST_HERTZ)
-        self._labels = {whose: _sorted(source, rows, step) for whose, rows in found.items()}
+        self._labels = {owner: _sorted(source, rows, step) for owner, rows in rows_by_owner.items()}
         self._calls = 0
-        self._missed: Whose = ("", "", "")
+        self._missed: Owner = ("", "", "")
 
     def words(
         self, sheaf: Sheaf, person: str, session: str, times: NDArray[np.float64]
@@ -103,23 +103,25 @@ class Intervals:
         span = min(first, float(times.min())), max(last, float(times.max()))
         labels.spans[recording] = (*span, begun, self._calls)
         return [
-            labels.words[place] if is_in else ""
+            labels.label_words[place] if is_in else ""
             for place, is_in in zip(places.tolist(), is_within.tolist(), strict=True)
         ]
 
     def note(self) -> str:
         """Return which intervals have no reading, in words; empty where all have one."""
-        unrecorded = [_named(whose) for whose, one in self._labels.items() if not one.spans]
+        unrecorded = [
+            _named(owner) for owner, intervals in self._labels.items() if not intervals.spans
+        ]
         without = sum(int((~labels.used).sum()) for labels in self._recorded.values())
-        parts = [f"{without} intervals without a reading"] if without else []
+        notes = [f"{without} intervals without a reading"] if without else []
         if unrecorded:
-            parts.append(f"intervals of no recording: {', '.join(unrecorded[:MOST_NAMED])}")
-        return "; ".join(parts)
+            notes.append(f"intervals of no recording: {', '.join(unrecorded[:MOST_NAMED])}")
+        return "; ".join(notes)
 
     @property
-    def _recorded(self) -> dict[Whose, _Labels]:
+    def _recorded(self) -> dict[Owner, _Labels]:
         """The intervals of those of whom there is a recording."""
-        return {whose: labels for whose, labels in self._labels.items() if labels.spans}
+        return {owner: labels for owner, labels in self._labels.items() if labels.spans}
 
     def refuse_elsewhere(self, source: Path, clocks: Collection[str]) -> None:
         """Raises DataError where readings and intervals do not belong together.
@@ -128,26 +130,27 @@ class Intervals:
         intervals have no reading, or are of several recordings.
         """
         if not self._recorded:
-            named, own = map(_named, (next(iter(self._labels)), self._missed))
+            interval_owner, recording_owner = map(_named, (next(iter(self._labels)), self._missed))
             raise DataError(
                 f"{source}: {self._how.file}: no interval is of a recording: they are of"
-                f" {named!r:.60}, recordings are of {own!r:.60}; correct their person or session"
+                f" {interval_owner!r:.60}, recordings are of {recording_owner!r:.60}; correct their"
+                " person or session"
             )
         self._refuse_zones(source, clocks)
-        for whose, labels in self._recorded.items():
+        for owner, labels in self._recorded.items():
             first, last = labels.recorded
             unused = np.flatnonzero(~labels.used)
-            if len(unused) == len(labels.words):
+            if len(unused) == len(labels.label_words):
                 raise DataError(
-                    f"{source}: {_named(whose)}: no interval has a reading: they"
+                    f"{source}: {_named(owner)}: no interval has a reading: they"
                     f" begin from {labels.begins[0]:.12g} to {labels.begins[-1]:.12g} s, and"
                     f" readings lie from {first:.12g} to {last:.12g}; correct label.intervals.unit,"
                     " or give both one clock"
                 )
-            if len(unused) > max(1.0, WITHOUT * len(labels.words)):
+            if len(unused) > max(1.0, WITHOUT * len(labels.label_words)):
                 raise DataError(
-                    f"{source}: {_named(whose)}: {len(unused)} of {len(labels.words)} intervals"
-                    f" have no reading, such as {labels.words[unused[0]]!r:.40} from"
+                    f"{source}: {_named(owner)}: {len(unused)} of {len(labels.used)} intervals"
+                    f" have no reading, such as {labels.label_words[unused[0]]!r:.40} from"
                     f" {labels.begins[unused[0]]:.12g} s; readings lie from {first:.12g} to"
                     f" {last:.12g}; correct time.zone or the unit, or remove those of other times"
                 )
@@ -161,11 +164,11 @@ class Intervals:
         begins = min(labels.begins[0] for labels in self._labels.values())
         first = min(labels.recorded[0] for labels in self._recorded.values())
         both = [("readings", set(clocks), first), ("intervals", self._clocks, begins)]
-        for (one, own, _), (other, others, begin) in (both, both[::-1]):
-            if LOCAL in own and LOCAL not in others and begin > EPOCH:
+        for (local_kind, local_clocks, _), (zoned_kind, zoned_clocks, begin) in (both, both[::-1]):
+            if LOCAL in local_clocks and LOCAL not in zoned_clocks and begin > EPOCH:
                 raise DataError(
-                    f"{source}: the dates of {one} have no zone, and the times of {other} have one;"
-                    " write time.zone, such as Europe/Berlin or +02:00"
+                    f"{source}: the dates of {local_kind} have no zone, and the times of"
+                    f" {zoned_kind} have one; write time.zone, such as Europe/Berlin or +02:00"
                 )
 
     def _refuse_same_times(self, source: Path) -> None:
@@ -173,8 +176,8 @@ class Intervals:
 
         Those in turn are of devices with one clock, and the world has one.
         """
-        for whose, labels in self._recorded.items():
-            latest: tuple[Whose, tuple[float, float, int, int]] | None = None
+        for owner, labels in self._recorded.items():
+            latest: tuple[Owner, tuple[float, float, int, int]] | None = None
             for recording, span in sorted(labels.spans.items(), key=itemgetter(1)):
                 if latest is not None and span[0] + OVERLAP < latest[1][1] and span[0] < EPOCH:
                     before, after = sorted((latest[1][2:], span[2:]))
@@ -182,7 +185,7 @@ class Intervals:
                         at = 0 if recording[0] != latest[0][0] else 2
                         raise DataError(
                             f"{source}: {self._how.file}: the intervals of"
-                            f" {_named(whose)} are of two recordings of the same"
+                            f" {_named(owner)} are of two recordings of the same"
                             f" times ({latest[0][at]}, {recording[at]}); say the session of both,"
                             " give them one clock, or write label.intervals.shared: true if they"
                             " were made at once"
@@ -194,18 +197,18 @@ class Intervals:
         """Raises DataError for intervals of rows that no recording has."""
         rate = self._form.time.hertz
         assert rate is not None
-        for whose, labels in self._labels.items():
+        for owner, labels in self._labels.items():
             last = labels.recorded[1] if labels.spans else -1.0 / rate
             if labels.ends[-1] > last:
                 rows, end = (round(moment * rate) + 1 for moment in (last, labels.ends[-1]))
                 raise DataError(
                     f"{source}: {self._how.file}: ends at row {end} of a recording of {rows} rows"
-                    f" ({_named(whose)}); correct the line or the recording"
+                    f" ({_named(owner)}); correct the line or the recording"
                 )
 
-    def _key(self, whose: Whose) -> Whose:
+    def _key(self, owner: Owner) -> Owner:
         """Return by what a recording finds its intervals: what they say, else their folder."""
-        folder, person, session = whose
+        folder, person, session = owner
         says_person = self._how.person is not None or "{person" in self._how.file
         says_session = self._how.session is not None or "{session" in self._how.file
         if says_person or says_session:
@@ -219,28 +222,32 @@ class Intervals:
     def _read(
         self,
         member: Member,
-        said: Mapping[str, str],
-        found: dict[Whose, list[tuple[float, float, str]]],
+        path_fields: Mapping[str, str],
+        rows_by_owner: dict[Owner, list[tuple[float, float, str]]],
     ) -> None:
         """Add the intervals of a file. Raises DataError."""
         how = self._how
-        asked = filter(None, (how.label, how.person, how.session))
-        rows = self._column(member, how.begin, list(asked))
+        text_columns = filter(None, (how.label, how.person, how.session))
+        rows = self._column(member, how.begin, list(text_columns))
         ends = np.full(len(rows.times), np.nan)
         if how.end is not None:
             ends = self._column(member, how.end, []).times
-        whose = [
-            rows.words[column] if column else repeat(said.get(word, ""))
+        owner_columns = [
+            rows.text_columns[column] if column else repeat(path_fields.get(word, ""))
             for column, word in ((how.person, "person"), (how.session, "session"))
         ]
         folder = str(PurePosixPath(member.name).parent)
         for *names, begin, end, word in zip(
-            *whose, rows.times.tolist(), ends.tolist(), rows.words[how.label], strict=False
+            *owner_columns,
+            rows.times.tolist(),
+            ends.tolist(),
+            rows.text_columns[how.label],
+            strict=False,
         ):
             person, session = map(str.strip, names)
-            found[self._key((folder, person, session))].append((begin, end, word.strip()))
+            rows_by_owner[self._key((folder, person, session))].append((begin, end, word.strip()))
 
-    def _column(self, member: Member, names: tuple[str, ...], asked: Sequence[str]) -> Rows:
+    def _column(self, member: Member, names: tuple[str, ...], text_columns: Sequence[str]) -> Rows:
         """Return the words of columns, with one as seconds. Raises DataError."""
         how = self._how
         time = TimeForm(
@@ -251,7 +258,7 @@ class Intervals:
         )
         form = self._form.model_copy(update={"text": how.text, "time": time, "missing": ()})
         damage = Damage(clocks=self._clocks)
-        rows = whole(TextRows(member, form, (), asked, damage).chunks())
+        rows = whole(TextRows(member, form, (), text_columns, damage).chunks())
         if damage.bad:
             raise DataError(f"{damage.first}; correct the interval")
         if how.unit == "rows":
@@ -269,7 +276,7 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]], step: float) -> 
     ordered = sorted(rows)
     begins = np.array([begin for begin, _, _ in ordered])
     ends = np.array([end for _, end, _ in ordered])
-    words = [word for _, _, word in ordered]
+    label_words = [word for _, _, word in ordered]
     if np.isnan(ends).all():
         ends = np.append(begins[1:], np.inf)
     # A sum of steps has an error in its last place.
@@ -277,18 +284,18 @@ def _sorted(source: Path, rows: list[tuple[float, float, str]], step: float) -> 
     is_within |= begins[1:] == (begins if step else ends)[:-1]
     is_turned = ends < begins
     for place in np.flatnonzero(is_turned | np.append(False, is_within))[:1].tolist():
-        named = f"{source}: the interval of {words[place]!r:.40} from {begins[place]:.12g} s"
+        named = f"{source}: the interval of {label_words[place]!r:.40} from {begins[place]:.12g} s"
         if is_turned[place]:
             raise DataError(f"{named} ends before it, at {ends[place]:.12g}; correct it")
         raise DataError(
-            f"{named} begins within that of {words[place - 1]!r:.40}, which ends at"
+            f"{named} begins within that of {label_words[place - 1]!r:.40}, which ends at"
             f" {ends[place - 1]:.12g}; correct one of them"
         )
-    return _Labels(begins, ends, words, np.zeros(len(words), np.bool_))
+    return _Labels(begins, ends, label_words, np.zeros(len(label_words), np.bool_))
 
 
-def _named(whose: Whose) -> str:
-    return " ".join(filter(None, whose))
+def _named(owner: Owner) -> str:
+    return " ".join(filter(None, owner))
 
 
 def _plain(name: str) -> str:

@@ -14,9 +14,9 @@ from core.ground.files import parsed_json
 
 CBOR = ".cbor"
 DEEPEST = 8
-"""Lists and maps in others."""
+"""Levels of lists and maps."""
 TAGS = (*range(64), 100, 256, 258, 260, 261, 43000)
-"""What makes patterns, shared lists and other things of values: no document needs one."""
+"""Tags that make patterns, shared lists and such of values: no document needs one."""
 
 
 class JsonRows(TextRows):
@@ -37,8 +37,8 @@ class JsonRows(TextRows):
         self._hertz = self._rate(document, form)
         if form.names is not None:
             names = [
-                str(one.get("name")) if isinstance(one, dict) else str(one)
-                for one in self._at(document, form.names)
+                str(column.get("name")) if isinstance(column, dict) else str(column)
+                for column in self._at(document, form.names)
             ]
         else:
             names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
@@ -60,25 +60,25 @@ class JsonRows(TextRows):
             ) from None
 
     def _at(self, document: Any, keys: str) -> Sequence[Any]:
-        found = _value(document, keys)
-        if not isinstance(found, list):
+        values = _value(document, keys)
+        if not isinstance(values, list):
             raise DataError(
                 f"{self._member.where}: expected a list at {keys or 'the top'!r:.60}, got"
-                f" {type(found).__name__}; describe the document as it is"
+                f" {type(values).__name__}; describe the document as it is"
             )
-        return found
+        return values
 
     def _rate(self, document: Any, form: JsonForm) -> float | None:
         """Return the readings a second that the document says."""
         if form.interval_ms is None:
             return self._form.time.hertz
-        found = _value(document, form.interval_ms)
-        if not isinstance(found, int | float) or not 0 < found <= 1000:
+        interval_ms = _value(document, form.interval_ms)
+        if not isinstance(interval_ms, int | float) or not 0 < interval_ms <= 1000:
             raise DataError(
                 f"{self._member.where}: {form.interval_ms}: expected milliseconds between two"
-                f" readings, got {found!r:.40}; correct it"
+                f" readings, got {interval_ms!r:.40}; correct it"
             )
-        return 1000.0 / found
+        return 1000.0 / interval_ms
 
 
 def of_cbor(content: bytes, where: str) -> Any:

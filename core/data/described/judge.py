@@ -24,24 +24,24 @@ class Judge:
         self._largest = form.largest()
         self._look = UnitsLook(signals_of(form))
 
-    def take(self, whose: str, values: NDArray[np.float64]) -> None:
+    def take(self, recording: str, values: NDArray[np.float64]) -> None:
         """Add the next readings of a recording, (n, channels).
 
         Values that no sensor has are left out, as windows leave them out.
         """
         values = values[(np.abs(values) <= self._largest).all(axis=1)]
         for start in range(0, len(values), BLOCK):
-            self._look.take(whose, values[np.newaxis, start : start + BLOCK])
+            self._look.take(recording, values[np.newaxis, start : start + BLOCK])
 
     def problems(self) -> Iterator[str]:
         """Yield one line for each sensor that looks wrong."""
-        for first, *others in self._by_name():
-            yield f"{self._said(first)}{_also(len(others))}"
+        for first, *other_problems in self._by_name():
+            yield f"{self._problem_in_words(first)}{_also(len(other_problems))}"
 
     def refuse(self, path: Path) -> None:
         """Raises DataError for the first sensor that looks wrong."""
-        for first, *others in self._by_name():
-            wrong = ended(f"{self._said(first)}{_also(len(others))}")
+        for first, *other_problems in self._by_name():
+            wrong = ended(f"{self._problem_in_words(first)}{_also(len(other_problems))}")
             raise DataError(
                 f"{path}: {wrong} Give {first.give}: correct `unit` or"
                 " `gravity`, or convert or leave out what is otherwise"
@@ -49,38 +49,45 @@ class Judge:
 
     def _by_name(self) -> Iterable[list[Implausible]]:
         """Return what is wrong of each sensor, which is at least one recording."""
-        found: dict[str, list[Implausible]] = {}
-        for one in self._look.problems():
-            found.setdefault(one.name, []).append(one)
-        return found.values()
+        problems: dict[str, list[Implausible]] = {}
+        for problem in self._look.problems():
+            problems.setdefault(problem.name, []).append(problem)
+        return problems.values()
 
-    def _said(self, one: Implausible) -> str:
+    def _problem_in_words(self, problem: Implausible) -> str:
         """Return what is wrong, and which other units would make a mean length plausible."""
-        said = f"{one.name}: {one.recording}: {one.wrong}"
+        message = f"{problem.name}: {problem.recording}: {problem.wrong}"
         sensor = next(
-            (each for each in signals_of(self._form).judged if each.name == one.name), None
+            (
+                candidate
+                for candidate in signals_of(self._form).judged
+                if candidate.name == problem.name
+            ),
+            None,
         )
-        if sensor is None or not one.size or not SIZE_PROBLEMS[sensor.kind](one.size):
-            return said
-        channel = next(each for each in self._form.shown if each.name == one.name)
+        if sensor is None or not problem.size or not SIZE_PROBLEMS[sensor.kind](problem.size):
+            return message
+        channel = next(
+            candidate for candidate in self._form.shown if candidate.name == problem.name
+        )
         unit, factor = UNITS[channel.unit]
-        others = {
-            name: one.size / factor * other
+        other_sizes = {
+            name: problem.size / factor * other
             for name, (of, other) in UNITS.items()
             if of == unit and name != channel.unit
         }
         likely = [
             f"{name} ({size:.3g} {unit})"
-            for name, size in others.items()
+            for name, size in other_sizes.items()
             if not SIZE_PROBLEMS[sensor.kind](size)
         ]
         return (
-            f"{said} The format says {channel.unit}; plausible:"
+            f"{message} The format says {channel.unit}; plausible:"
             f" {' or '.join(likely) or 'no other unit'}"
         )
 
 
-def _also(others: int) -> str:
-    if others:
-        return f" (and {others} other recordings)"
+def _also(other_recordings: int) -> str:
+    if other_recordings:
+        return f" (and {other_recordings} other recordings)"
     return ""

@@ -46,16 +46,18 @@ def described(named: str | None, source: Path) -> RecordingFormat:
 
 def open_questions(text: str) -> Sequence[tuple[int, str]]:
     """Return what a draft leaves to a person: the line, and the key with its question."""
-    found = [(line, OPEN.match(content)) for line, content in enumerate(text.splitlines(), 1)]
-    return [(line, f"{one['key']}: {one['asks']}") for line, one in found if one is not None]
+    matches = [(line, OPEN.match(content)) for line, content in enumerate(text.splitlines(), 1)]
+    return [
+        (line, f"{match['key']}: {match['asks']}") for line, match in matches if match is not None
+    ]
 
 
 def _refuse_open(path: Path, text: str) -> None:
     questions = open_questions(text)
     if questions:
-        first, *others = [f"{line}: {asked}" for line, asked in questions]
+        first, *other_questions = [f"{line}: {question}" for line, question in questions]
         raise DataError(
-            f"{path}:{'; line '.join([first, *others])}: write each value before its `# ?`"
+            f"{path}:{'; line '.join([first, *other_questions])}: write each value before its `# ?`"
             f" ({len(questions)} open)"
         )
 
@@ -77,8 +79,8 @@ def validated(path: Path, value: Any, lines: Lines, schema: type[Schema]) -> Sch
     except ValidationError as problem:
         first = problem.errors()[0]
         remedy = first.get("ctx", {}).get("remedy")
-        known = [first["loc"][:length] for length in range(len(first["loc"]), -1, -1)]
-        line = next((lines[place] for place in known if place in lines), 1)
+        places = [first["loc"][:length] for length in range(len(first["loc"]), -1, -1)]
+        line = next((lines[place] for place in places if place in lines), 1)
         also = f"; {remedy}" if remedy else "; docs/recordings.md has the keys"
         raise DataError(f"{path}:{line}: {reason_of(problem)}{also}") from None
 
@@ -97,9 +99,9 @@ def document(path: Path) -> tuple[Mapping[str, Any], Lines]:
 
     text = content.decode("utf-8", "replace")
     _refuse_open(path, text)
-    found = parse(text, str(path))
-    for first in found.problems[:1]:
+    parsed = parse(text, str(path))
+    for first in parsed.problems[:1]:
         raise DataError(str(first))
-    if not isinstance(found.value, dict):
+    if not isinstance(parsed.value, dict):
         raise DataError(f"{path}: expected keys such as `channels:`, got none")
-    return found.value, found.lines
+    return parsed.value, parsed.lines

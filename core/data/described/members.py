@@ -31,7 +31,7 @@ DEEPEST = 3
 """Archives in archives."""
 MOST_MEMBERS = 100_000
 LARGEST_DOCUMENT_BYTES = 128 * 2**20
-"""Of what becomes objects of Python, which take ten times as much."""
+"""Bytes that become objects of Python, which take ten times as much."""
 IN_MEMORY_BYTES = 32 * 2**20
 _ZIP = ".zip"
 _GZIP = ".gz"
@@ -44,13 +44,13 @@ class Member:
     path: Path
     inner: tuple[str, ...]
     name: str
-    """What patterns are matched with."""
+    """The path that patterns are matched with."""
     size: int
     """Bytes where it lies; of a file in an archive, unpacked."""
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The file's name in messages."""
         return ": ".join([str(self.path), *self.inner])
 
     @contextmanager
@@ -103,10 +103,12 @@ def _damaged(where: str, problem: Exception) -> DataError:
 def members_of(source: Path) -> Iterator[Member]:
     """Yield every file of a folder, of a zip, or the one file itself. Raises DataError."""
     if source.is_dir():
-        found = [(source / name, f"{source.name}/{name}") for name in FolderTree(source).names()]
+        named_paths = [
+            (source / name, f"{source.name}/{name}") for name in FolderTree(source).names()
+        ]
     else:
-        found = [(source, source.name)]
-    for path, name in found:
+        named_paths = [(source, source.name)]
+    for path, name in named_paths:
         yield from _inside(Member(path, (), name, _size(path)))
 
 
@@ -140,7 +142,7 @@ class Sheaf:
 
     name: str
     files: dict[str | None, Member]
-    said: Mapping[str, str]
+    path_fields: Mapping[str, str]
 
     @property
     def size(self) -> int:
@@ -161,32 +163,34 @@ def sheaves(
     be there. `members` are the files, where they are listed already. Raises DataError where none
     fits, or a sensor's file is missing.
     """
-    patterns = [PathPattern(_inner(one) if unlabelled else one) for one in form.files]
+    patterns = [PathPattern(_inner(pattern) if unlabelled else pattern) for pattern in form.files]
     begins = set[str]()
-    found: dict[str, Sheaf] = {}
+    recordings: dict[str, Sheaf] = {}
     for number, member in enumerate(members_of(source) if members is None else members):
         if number >= MOST_MEMBERS:
             raise DataError(f"{source}: more than {MOST_MEMBERS} files; name a smaller folder")
-        readings = [each for one in patterns for each in one.readings(member.name)]
+        readings = [reading for pattern in patterns for reading in pattern.readings(member.name)]
         fits = only(f"{source}: {member.name}", readings, form.label.words)
         is_meant = member.path == source and not any(map(WORD.search, form.files))
         if fits is None and not (is_meant and not member.inner):
             continue
-        name, words, begin = fits or (member.name, {}, "")
-        sensors = {words.pop("sensor", None)}.intersection(form.files_of)
-        words.pop("any", None)
+        name, path_fields, begin = fits or (member.name, {}, "")
+        sensors = {path_fields.pop("sensor", None)}.intersection(form.files_of)
+        path_fields.pop("any", None)
         if form.has_all_sensors:
             name = member.name
             sensors = set(form.files_of)
         for sensor in sensors:
             begins.add(begin)
-            other = found.setdefault(name, Sheaf(name, {}, words)).files.setdefault(sensor, member)
+            other = recordings.setdefault(name, Sheaf(name, {}, path_fields)).files.setdefault(
+                sensor, member
+            )
             if other is not member:
                 raise DataError(
                     f"{source}: {other.where} and {member.where} would be one recording; move one"
                     " away, or write {session} where their paths differ"
                 )
-    _refuse_incomplete(source, form, found)
+    _refuse_incomplete(source, form, recordings)
     if form.anchored and not unlabelled and len(begins) > 1:
         folders = sorted(begins)
         raise DataError(
@@ -194,7 +198,7 @@ def sheaves(
             f" {folders[1]!r:.60}; name one folder, or describe the paths in a format of your own"
             " with `like`, `files` and `anchored: false`"
         )
-    return [found[name] for name in sorted(found)]
+    return [recordings[name] for name in sorted(recordings)]
 
 
 def _inner(pattern: str) -> str:
@@ -205,18 +209,20 @@ def _inner(pattern: str) -> str:
     return pattern
 
 
-def _refuse_incomplete(source: Path, form: RecordingFormat, found: Mapping[str, Sheaf]) -> None:
-    if not found:
+def _refuse_incomplete(
+    source: Path, form: RecordingFormat, recordings: Mapping[str, Sheaf]
+) -> None:
+    if not recordings:
         raise DataError(
             f"{source}: {form.title}: expected files {' or '.join(form.files)}, found none; name"
             " the folder that holds them, also for one file, or describe its paths in a format of"
             " your own"
         )
-    for name, sheaf in sorted(found.items()):
+    for name, sheaf in sorted(recordings.items()):
         for sensor in form.sensors:
             if sensor not in sheaf.files:
-                others = ", ".join(sorted(map(str, sheaf.files)))
+                other_sensors = ", ".join(sorted(map(str, sheaf.files)))
                 raise DataError(
-                    f"{source}: {name}: no file of the sensor {sensor!r:.60}, got {others}; record"
-                    " with it, or describe other channels"
+                    f"{source}: {name}: no file of the sensor {sensor!r:.60}, got {other_sensors};"
+                    " record with it, or describe other channels"
                 )

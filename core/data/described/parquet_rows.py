@@ -46,7 +46,7 @@ def table_of(content: bytes, where: str) -> Iterator[list[str]]:
             )
         yield list(file.schema_arrow.names)
         for batch in file.iter_batches(AT_ONCE):
-            columns = [map(_word, _in_microseconds(one).to_pylist()) for one in batch.columns]
+            columns = [map(_word, _in_microseconds(column).to_pylist()) for column in batch.columns]
             yield from map(list, zip(*columns, strict=True))
     except (pyarrow.ArrowException, OSError, ValueError) as problem:
         raise DataError(

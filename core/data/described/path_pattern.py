@@ -19,8 +19,8 @@ FOLDERS = "**/"
 NUMBER = "{number}"
 _TOKENS = re.compile(r"\*\*/|\*|\{\w+(?:![^{}]+)?\}|[^*{}]+|[{}]")
 
-Words = dict[str, str]
-Reading = tuple[str, Words, str]
+PathFields = dict[str, str]
+Reading = tuple[str, PathFields, str]
 """The recording that a path belongs to, what the path says, and the folders before that."""
 
 
@@ -42,37 +42,40 @@ class PathPattern:
 
         The recording is the path without what differs between the files of its sensors.
         """
-        parts = name.split("/")
-        if max(map(len, parts)) > LONGEST_PART or not name.lower().endswith(self._tail):
+        segments = name.split("/")
+        if max(map(len, segments)) > LONGEST_PART or not name.lower().endswith(self._tail):
             return ()
-        begins: Iterable[int] = [len(parts) - 1 - self._slashes]
+        begins: Iterable[int] = [len(segments) - 1 - self._slashes]
         if self._is_deep:
-            begins = range(len(parts))
+            begins = range(len(segments))
         ways = self._ways(name)
-        found = []
+        readings = []
         for place in begins:
             if place >= 0:
-                before = "".join(f"{part}/" for part in parts[:place])
-                found += [(before + own, words, before) for own, words in ways(0, len(before))]
-        return found
+                before = "".join(f"{segment}/" for segment in segments[:place])
+                readings += [
+                    (before + recording, fields, before)
+                    for recording, fields in ways(0, len(before))
+                ]
+        return readings
 
-    def _ways(self, text: str) -> Callable[[int, int], Sequence[tuple[str, Words]]]:
+    def _ways(self, text: str) -> Callable[[int, int], Sequence[tuple[str, PathFields]]]:
         """Return what finds the ways in which the rest of a text fits, from a token and a place."""
 
         @cache
-        def ways(place: int, begin: int) -> Sequence[tuple[str, Words]]:
+        def ways(place: int, begin: int) -> Sequence[tuple[str, PathFields]]:
             if place == len(self._tokens):
                 return [("", {})] if begin == len(text) else []
             token = self._tokens[place]
-            all_ways: list[tuple[str, Words]] = []
+            all_ways: list[tuple[str, PathFields]] = []
             for end in token.ends(text, begin):
                 value = text[begin:end]
                 label = "*" if token.word in APART else value
-                for rest, words in ways(place + 1, end):
-                    if token.word and words.get(token.word, value).lower() == value.lower():
-                        all_ways.append((label + rest, {**words, token.word: value}))
-                    elif not token.word and (label + rest, words) not in all_ways:
-                        all_ways.append((label + rest, words))
+                for rest, fields in ways(place + 1, end):
+                    if token.word and fields.get(token.word, value).lower() == value.lower():
+                        all_ways.append((label + rest, {**fields, token.word: value}))
+                    elif not token.word and (label + rest, fields) not in all_ways:
+                        all_ways.append((label + rest, fields))
                 if len(all_ways) >= MOST_READINGS:
                     break
             return all_ways
@@ -99,12 +102,12 @@ class _Token:
 
     def ends(self, text: str, begin: int) -> Iterable[int]:
         """Return where it may end if it begins here."""
-        found = self._expression.match(text, begin)
-        if found is None:
+        match = self._expression.match(text, begin)
+        if match is None:
             return ()
         if not self._is_any:
-            return (found.end(),)
-        ends = range(begin + bool(self.word), found.end() + 1)
+            return (match.end(),)
+        ends = range(begin + bool(self.word), match.end() + 1)
         return [end for end in ends if not self._is_deep or end == begin or text[end - 1] == "/"]
 
 
@@ -114,13 +117,13 @@ def only(where: str, readings: Sequence[Reading], labels: Collection[str] = ()) 
     `labels` are those that a label may be, where they are known. Raises DataError for another one
     that says another word.
     """
-    readings = [one for one in readings if one[1].get("label") in labels] or readings
-    for _, words, _ in readings[1:]:
-        shared = sorted(words.keys() & readings[0][1].keys())
+    readings = [reading for reading in readings if reading[1].get("label") in labels] or readings
+    for _, fields, _ in readings[1:]:
+        shared = sorted(fields.keys() & readings[0][1].keys())
         first = [readings[0][1][word] for word in shared]
-        second = [words[word] for word in shared]
+        second = [fields[word] for word in shared]
         if first != second:
-            word = next(word for word in shared if words[word] != readings[0][1][word])
+            word = next(word for word in shared if fields[word] != readings[0][1][word])
             raise DataError(
                 f"{where}: fits `files` in two ways: {', '.join(shared)} is {', '.join(first):.80}"
                 f" or {', '.join(second):.80}; say which marks one may not have, as"

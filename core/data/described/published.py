@@ -29,7 +29,7 @@ HHAR_FILES = (
     *("Watch_accelerometer.csv", "Watch_gyroscope.csv"),
 )
 HHAR_COLUMNS = {"x", "y", "z", "user", "device", "gt"}
-"""What the line of names of any such file has, in any case."""
+"""Names that any such file has, in any case."""
 
 
 class Hapt(Reader):
@@ -49,7 +49,7 @@ class Hapt(Reader):
 
     @staticmethod
     def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
-        """The files that decide the result: recordings, labels, and what is refused."""
+        """Return the files that decide the result: recordings, labels, and what is refused."""
         lists = (ACTIVITIES, TEST_LIST)
         return tuple(name for name in names if name.startswith(Hapt.marker) or name in lists)
 

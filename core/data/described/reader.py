@@ -48,8 +48,8 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
             f"{path}: split {IN_TIME}: windows of two labels would share readings; set"
             " jobs.train.data.label_share to 1"
         )
-    made = made_channels(path, form, cutting)
-    cuts, recordings = gathered(path, form, cutting, made, report)
+    window_channels = made_channels(path, form, cutting)
+    cuts, recordings = gathered(path, form, cutting, window_channels, report)
     counted = WindowCounts(cuts.counts, recordings.labels, groups)
     if not counted.rows:
         raise DataError(
@@ -65,15 +65,19 @@ def read(opened: Path | FolderTree, cutting: Cutting, report: Report) -> Example
         counted.names(),
         standardized=True,
         held_out=replace(test.held_out, note=note),
-        signals=made.signals,
+        signals=window_channels.signals,
     )
 
 
 def gathered(
-    path: Path, form: RecordingFormat, cutting: Cutting, made: MadeChannels, report: Report
+    path: Path,
+    form: RecordingFormat,
+    cutting: Cutting,
+    window_channels: MadeChannels,
+    report: Report,
 ) -> tuple[Cuts, Sessions]:
     """Return where windows begin in all recordings, and what was read. Raises DataError."""
-    recordings = Sessions(path, form, made)
+    recordings = Sessions(path, form, window_channels)
     recordings.take(sheaves(path, form), report)
     recordings.damage.refuse(form.bad_lines if cutting.bad_lines is None else cutting.bad_lines)
     recordings.judge.refuse(path)

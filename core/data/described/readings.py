@@ -34,14 +34,15 @@ def readings(
     already. Raises DataError that names what is missing.
     """
     form, inputs = _of_model(source, form, model)
-    found = sheaves(source, form, unlabelled=True, members=members)
-    if len(found) > 1:
-        named = ", ".join(sheaf.name for sheaf in found[:MOST_NAMED])
+    recordings = sheaves(source, form, unlabelled=True, members=members)
+    if len(recordings) > 1:
+        named = ", ".join(sheaf.name for sheaf in recordings[:MOST_NAMED])
         raise DataError(
-            f"{source}: expected one recording, got {len(found)}: {named:.200}; name one of them"
+            f"{source}: expected one recording, got {len(recordings)}: {named:.200}; name one of"
+            " them"
         )
     mixing = form.mixing
-    for rows in rows_of(found[0], form, damage, unlabelled=True):
+    for rows in rows_of(recordings[0], form, damage, unlabelled=True):
         values = inputs.of(rows.values @ mixing)
         yield np.concatenate([rows.times[:, np.newaxis], values], axis=1)
     damage.refuse(form.bad_lines)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.data.described.channels import MadeChannels
 from core.data.described.sources import DOUBLED, doubled
-from core.data.described.spool import Kept, Spool
+from core.data.described.spool import Spool, SpooledRows
 from core.data.intake import GoodReadings, InputFault, Intake
 from core.data.resampling import SPARSE, Resampler
 from core.ground.errors import DataError
@@ -26,7 +26,7 @@ LOOKED_AT = 4096
 NO_LABEL = -1
 SEVERAL_AT_ONE_TIME = 0.5
 SECONDS_OF_A_DOUBLE = 1e-6
-"""More than the distance between two doubles that are seconds since 1970."""
+"""A step above that between two doubles of seconds since 1970."""
 
 Samples = NDArray[np.float64]
 
@@ -52,16 +52,16 @@ class Series:
     hertz: float
     longest_gap: float
     largest: Sequence[float]
-    made: MadeChannels
+    window_channels: MadeChannels
     spool: Spool
     unit: str = "s"
-    """Of the times in the file."""
+    """The unit of the times in the file."""
     faults: Counter[str] = field(default_factory=Counter)
     readings: int = 0
     source_hz: float | None = None
     _doubled: int = 0
-    _waiting: list[Kept] = field(default_factory=list)
-    _stretches: list[list[Kept]] = field(default_factory=list)
+    _waiting: list[SpooledRows] = field(default_factory=list)
+    _stretches: list[list[SpooledRows]] = field(default_factory=list)
     """Samples as the filters need them, with the fields of a `Stretch`."""
     _spans: list[tuple[float, float]] = field(default_factory=list)
     """The first and last time of what lies between two breaks."""
@@ -71,7 +71,7 @@ class Series:
 
     @cached_property
     def _fields(self) -> np.dtype[Any]:
-        samples = ("samples", self.made.kept_as, (len(self.largest),))
+        samples = ("samples", self.window_channels.kept_as, (len(self.largest),))
         return np.dtype([samples, ("label", np.int16), ("wide", np.float32)])
 
     def push(self, times: Samples, values: Samples, labels: NDArray[np.int16]) -> None:
@@ -94,21 +94,21 @@ class Series:
             self._begin()
         self._refuse_doubled(self._doubled, self.readings)
         self._refuse_late()
-        for parts in self._stretches:
-            rows = self.spool.rows(parts)
+        for blocks in self._stretches:
+            rows = self.spool.rows(blocks)
             labels = rows["label"].copy()
             wide = rows["wide"].copy()
-            if self.made.nine is None:
-                yield Stretch(labels, wide, partial(self._samples, parts))
+            if self.window_channels.nine is None:
+                yield Stretch(labels, wide, partial(self._samples, blocks))
                 continue
-            channels = self.made.of(rows["samples"])
+            channels = self.window_channels.of(rows["samples"])
             if channels is not None:
-                kept = [self.spool.keep(channels)]
-                yield Stretch(labels, wide, partial(self.spool.rows, kept))
+                channel_blocks = [self.spool.keep(channels)]
+                yield Stretch(labels, wide, partial(self.spool.rows, channel_blocks))
         self._stretches = []
 
-    def _samples(self, parts: Sequence[Kept]) -> NDArray[np.float32]:
-        samples: NDArray[np.float32] = self.spool.rows(parts)["samples"]
+    def _samples(self, blocks: Sequence[SpooledRows]) -> NDArray[np.float32]:
+        samples: NDArray[np.float32] = self.spool.rows(blocks)["samples"]
         return samples
 
     def _begin(self) -> None:
@@ -199,10 +199,10 @@ class Series:
         samples, wide = self._resampler.push(run.times, values)
         steps = np.arange(before, self._resampler.steps)
         grid = self._resampler.latest_of(steps)
-        said = labels[np.maximum(np.searchsorted(times, grid, side="right") - 1, 0)]
+        sample_labels = labels[np.maximum(np.searchsorted(times, grid, side="right") - 1, 0)]
         rows = np.empty(len(samples), self._fields)
         rows["samples"] = samples
-        rows["label"] = said
+        rows["label"] = sample_labels
         rows["wide"] = wide * self.hertz
         self._stretches[-1].append(self.spool.keep(rows))
 

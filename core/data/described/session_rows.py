@@ -46,29 +46,29 @@ def rows_of(
 def _rows_of(
     sheaf: Sheaf, form: RecordingFormat, damage: Damage, unlabelled: bool
 ) -> Iterator[Rows]:
-    first, *others = form.sensors
-    if not others:
+    first, *other_sensors = form.sensors
+    if not other_sensors:
         yield from rows_of_sensor(sheaf, form, first, damage, unlabelled)
         return
-    parts = [
+    sensor_rows = [
         whole(rows_of_sensor(sheaf, form, sensor, damage, unlabelled)) for sensor in form.sensors
     ]
     if not _are_in_lines(form):
-        yield _side_by_side(sheaf, form, parts, damage)
+        yield _side_by_side(sheaf, form, sensor_rows, damage)
         return
-    for sensor, part in zip(form.sensors, parts, strict=True):
+    for sensor, part in zip(form.sensors, sensor_rows, strict=True):
         if not len(part.times):
             raise DataError(
                 f"{sheaf.files[sensor].where}: no reading of the sensor {sensor!r:.60}; correct"
                 " `sensor` of its channels, or record with it"
             )
-    groups = [_groups(part, form) for part in parts]
-    for whose in groups[0]:
-        own = [
-            _some(part, group.get(whose, np.zeros(0, np.intp)))
-            for part, group in zip(parts, groups, strict=True)
+    groups = [_groups(part, form) for part in sensor_rows]
+    for owner in groups[0]:
+        owner_rows = [
+            _rows_at(part, group.get(owner, np.zeros(0, np.intp)))
+            for part, group in zip(sensor_rows, groups, strict=True)
         ]
-        yield _side_by_side(sheaf, form, own, damage)
+        yield _side_by_side(sheaf, form, owner_rows, damage)
 
 
 def _are_in_lines(form: RecordingFormat) -> bool:
@@ -77,32 +77,32 @@ def _are_in_lines(form: RecordingFormat) -> bool:
 
 
 def _side_by_side(
-    sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows], damage: Damage
+    sheaf: Sheaf, form: RecordingFormat, sensor_rows: Sequence[Rows], damage: Damage
 ) -> Rows:
     """Return readings with the values of all sensors. Raises DataError."""
-    base = parts[0]
+    base = sensor_rows[0]
     if form.time.column is None and form.json_ is None and not damage.bad:
-        _refuse_other_length(sheaf, form, parts)
+        _refuse_other_length(sheaf, form, sensor_rows)
     gap = form.longest_gap(form.time.hertz or 20.0)
     near = np.ones(len(base.times), np.bool_)
     columns: dict[str, NDArray[np.float64]] = {}
-    for sensor, part in zip(form.sensors, parts, strict=True):
+    for sensor, part in zip(form.sensors, sensor_rows, strict=True):
         values, are_near = _at(base.times, part, gap)
         near &= are_near
-        own = [channel for channel in form.channels if channel.sensor == sensor]
-        ends = np.cumsum([len(channel.names) for channel in own])
+        channels = [channel for channel in form.channels if channel.sensor == sensor]
+        ends = np.cumsum([len(channel.names) for channel in channels])
         split = np.split(values, ends[:-1], axis=1)
-        columns.update(zip((channel.name for channel in own), split, strict=True))
-    _refuse_apart(sheaf, form, parts, near)
+        columns.update(zip((channel.name for channel in channels), split, strict=True))
+    _refuse_apart(sheaf, form, sensor_rows, near)
     damage.apart += int((~near).sum())
     ordered = [columns[channel.name] for channel in form.channels]
-    beside_base = Rows(base.times, np.concatenate(ordered, axis=1), base.words)
-    return _some(beside_base, np.flatnonzero(near))
+    beside_base = Rows(base.times, np.concatenate(ordered, axis=1), base.text_columns)
+    return _rows_at(beside_base, np.flatnonzero(near))
 
 
 def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
     """Return -1 for each column that the device of a recording gives with the opposite sign."""
-    names = [one.name for one in form.channels for _ in one.names]
+    names = [channel.name for channel in form.channels for _ in channel.names]
     about = form.about
     if about is None or about.sensor not in sheaf.files:
         return np.ones(len(names))
@@ -111,8 +111,8 @@ def _signs(sheaf: Sheaf, form: RecordingFormat) -> NDArray[np.float64]:
     if form.json_ is not None:
         objects = (row for row in parsed_json(content) if isinstance(row, dict))
         rows = (row for row in objects if about.sensor in row.values())
-    said = {f"{key}={word}".lower() for row in rows for key, word in row.items()}
-    is_turned = said.issuperset(about.turned) and said.isdisjoint(about.unless)
+    attributes = {f"{key}={word}".lower() for row in rows for key, word in row.items()}
+    is_turned = attributes.issuperset(about.turned) and attributes.isdisjoint(about.unless)
     return np.where(is_turned & np.isin(names, about.channels), -1.0, 1.0)
 
 
@@ -126,17 +126,17 @@ def rows_of_sensor(
     columns_of_words = [form.person.column, form.session.column, form.label.column]
     if unlabelled or (sensor != form.sensors[0] and not _are_in_lines(form)):
         columns_of_words = []
-    words = [name for name in columns_of_words if name]
+    text_columns = [name for name in columns_of_words if name]
     member = sheaf.files[sensor]
-    reader = _kind(member, form)(member, form, columns, words, damage, sensor)
+    reader = _kind(member, form)(member, form, columns, text_columns, damage, sensor)
     rows = _of_one_source(reader, member.where, form, unlabelled)
     if not form.time.spread:
         yield from rows
         return
-    found = whole(rows)
-    for own in _groups(found, form).values():
-        found.times[own] = spread(found.times[own])
-    yield found
+    readings = whole(rows)
+    for places in _groups(readings, form).values():
+        readings.times[places] = spread(readings.times[places])
+    yield readings
 
 
 def _of_one_source(
@@ -145,7 +145,7 @@ def _of_one_source(
     """Yield the readings. Raises DataError where columns say that they are of several sources."""
     begin: list[Rows] = []
     for chunk in reader.chunks():
-        if chunk.others:
+        if chunk.other_columns:
             begin.append(chunk)
         else:
             _refuse_sources(begin, where, form, unlabelled)
@@ -165,20 +165,20 @@ def _refuse_sources(
     if not begin:
         return
     rows = whole(begin)
-    for name, cells in rows.others.items() if form.time.column is None else ():
-        look = look_at(name, [cell.strip() for cell in cells])
-        if look.is_time and look.numbers is None:
-            how = " or ".join(f"time.pattern: {pattern!r}" for pattern in look.patterns)
+    for name, cells in rows.other_columns.items() if form.time.column is None else ():
+        column = look_at(name, [cell.strip() for cell in cells])
+        if column.is_time and column.numbers is None:
+            how = " or ".join(f"time.pattern: {pattern!r}" for pattern in column.patterns)
             raise DataError(
-                f"{where}: {look.line:.90} has times, but time.hertz alone counts rows, whatever"
+                f"{where}: {column.line:.90} has times, but time.hertz alone counts rows, whatever"
                 f" is missing between them; write time.column: {name} and"
                 f" {how or 'time.unit: iso'}, also time.spread: true if many rows have one time"
             )
-    for own in _groups(rows, form).values():
-        for name, cells in rows.others.items():
-            words = [cells[at] for at in own.tolist()]
-            if says_source(words, rows.values[own]):
-                several = ", ".join(sorted(set(words))[:MOST_NAMED])
+    for places in _groups(rows, form).values():
+        for name, cells in rows.other_columns.items():
+            owner_cells = [cells[at] for at in places.tolist()]
+            if says_source(owner_cells, rows.values[places]):
+                several = ", ".join(sorted(set(owner_cells))[:MOST_NAMED])
                 remedy = f"write session.column: {name} for devices"
                 if unlabelled:
                     remedy = "write a file of each device"
@@ -192,22 +192,24 @@ def _refuse_sources(
 def _groups(rows: Rows, form: RecordingFormat) -> dict[tuple[str, ...], NDArray[np.intp]]:
     """Return the places of the readings of each person and session that columns say."""
     names = [part.column for part in (form.person, form.session)]
-    columns = [rows.words[name] for name in names if name in rows.words]
+    columns = [rows.text_columns[name] for name in names if name in rows.text_columns]
     return places_by(zip(*columns, strict=True) if columns else [()] * len(rows.times))
 
 
-def places_by(words: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[np.intp]]:
+def places_by(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], NDArray[np.intp]]:
     """Return the places of readings, in their order, by the words that each has."""
     places = defaultdict(list)
-    for at, own in enumerate(words):
-        places[own].append(at)
-    return {own: np.array(every) for own, every in places.items()}
+    for at, key in enumerate(keys):
+        places[key].append(at)
+    return {key: np.array(key_places) for key, key_places in places.items()}
 
 
-def _some(rows: Rows, places: NDArray[np.intp]) -> Rows:
+def _rows_at(rows: Rows, places: NDArray[np.intp]) -> Rows:
     """Return the readings of these places."""
-    words = {name: [cells[at] for at in places.tolist()] for name, cells in rows.words.items()}
-    return Rows(rows.times[places], rows.values[places], words)
+    text_columns = {
+        name: [cells[at] for at in places.tolist()] for name, cells in rows.text_columns.items()
+    }
+    return Rows(rows.times[places], rows.values[places], text_columns)
 
 
 def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
@@ -223,13 +225,13 @@ def _kind(member: Member, form: RecordingFormat) -> type[TextRows]:
     return TextRows
 
 
-def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows]) -> None:
+def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, sensor_rows: Sequence[Rows]) -> None:
     """Raises DataError for sensors without times that have more or fewer rows than the first."""
-    first, *others = [
+    first, *other_lengths = [
         (sheaf.files[sensor].where, len(part.times))
-        for sensor, part in zip(form.sensors, parts, strict=True)
+        for sensor, part in zip(form.sensors, sensor_rows, strict=True)
     ]
-    for where, rows in others:
+    for where, rows in other_lengths:
         if rows != first[1]:
             raise DataError(
                 f"{where}: expected the {first[1]} rows of {first[0]}, got {rows}; one of the two"
@@ -238,14 +240,14 @@ def _refuse_other_length(sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Ro
 
 
 def _refuse_apart(
-    sheaf: Sheaf, form: RecordingFormat, parts: Sequence[Rows], kept: NDArray[np.bool_]
+    sheaf: Sheaf, form: RecordingFormat, sensor_rows: Sequence[Rows], is_near: NDArray[np.bool_]
 ) -> None:
     """Raises DataError for sensors that have readings, but never at the same time."""
-    if kept.any() or not all(len(part.times) for part in parts):
+    if is_near.any() or not all(len(part.times) for part in sensor_rows):
         return
     spans = [
         f"{sensor} from {part.times.min():.12g} to {part.times.max():.12g} s"
-        for sensor, part in zip(form.sensors, parts, strict=True)
+        for sensor, part in zip(form.sensors, sensor_rows, strict=True)
     ]
     where = sheaf.files[form.sensors[0]].where
     raise DataError(
@@ -258,11 +260,11 @@ def _at(
     times: NDArray[np.float64], part: Rows, gap: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a sensor's values at these times, and where it has readings near enough."""
-    own, rows = np.unique(part.times, return_index=True)
-    if not len(own):
+    sensor_times, rows = np.unique(part.times, return_index=True)
+    if not len(sensor_times):
         return np.zeros((len(times), part.values.shape[1])), np.zeros(len(times), np.bool_)
-    after = np.searchsorted(own, times, side="left").clip(0, len(own) - 1)
-    before = np.where(own[after] == times, after, after - 1).clip(0)
-    is_within = (times >= own[0]) & (times <= own[-1])
-    values = [np.interp(times, own, column) for column in part.values[rows].T]
-    return np.stack(values, axis=1), is_within & (own[after] - own[before] <= gap)
+    after = np.searchsorted(sensor_times, times, side="left").clip(0, len(sensor_times) - 1)
+    before = np.where(sensor_times[after] == times, after, after - 1).clip(0)
+    is_within = (times >= sensor_times[0]) & (times <= sensor_times[-1])
+    values = [np.interp(times, sensor_times, column) for column in part.values[rows].T]
+    return np.stack(values, axis=1), is_within & (sensor_times[after] - sensor_times[before] <= gap)

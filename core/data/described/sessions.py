@@ -33,24 +33,27 @@ Key = tuple[str, str, str]
 
 def places_of(form: RecordingFormat, sheaf: Sheaf, rows: Rows) -> Iterator[tuple[str, ...]]:
     """Yield person, session and label of each reading, as the columns or the path say them."""
-    words: list[Iterable[str]] = [
-        rows.words[column] if column in rows.words else repeat(word, len(rows.values))
+    columns: list[Iterable[str]] = [
+        rows.text_columns[column] if column in rows.text_columns else repeat(word, len(rows.values))
         for column, word in (
-            (form.person.column, sheaf.said.get("person", form.person.name or "")),
-            (form.session.column, sheaf.said.get("session", form.session.name or sheaf.name)),
-            (form.label.column, sheaf.said.get("label", "")),
+            (form.person.column, sheaf.path_fields.get("person", form.person.name or "")),
+            (
+                form.session.column,
+                sheaf.path_fields.get("session", form.session.name or sheaf.name),
+            ),
+            (form.label.column, sheaf.path_fields.get("label", "")),
         )
     ]
-    return zip(*words, strict=True)
+    return zip(*columns, strict=True)
 
 
 class Sessions:
     """What was read so far."""
 
-    def __init__(self, path: Path, form: RecordingFormat, made: MadeChannels) -> None:
-        self.hertz = made.signals.sampling_hz
+    def __init__(self, path: Path, form: RecordingFormat, window_channels: MadeChannels) -> None:
+        self.hertz = window_channels.signals.sampling_hz
         """The windows' rate; None where it is not said."""
-        self._made = made
+        self._window_channels = window_channels
         self.damage = Damage()
         self._mixing = form.mixing
         self._intervals = None if form.label.intervals is None else Intervals(path, form)
@@ -67,16 +70,16 @@ class Sessions:
     @property
     def labels(self) -> tuple[str, ...]:
         """The classes by their numbers in `stretches`."""
-        words = [word for word in self._form.label.words.values() if word is not None]
-        if words:
-            return tuple(word for word in dict.fromkeys(words) if word in self._classes)
+        names = [word for word in self._form.label.words.values() if word is not None]
+        if names:
+            return tuple(word for word in dict.fromkeys(names) if word in self._classes)
         return tuple(sorted(self._classes))
 
-    def take(self, found: Sequence[Sheaf], report: Report) -> None:
+    def take(self, recordings: Sequence[Sheaf], report: Report) -> None:
         """Read these recordings; bytes are reported. Raises DataError."""
-        total = sum(sheaf.size for sheaf in found)
+        total = sum(sheaf.size for sheaf in recordings)
         before = 0
-        for sheaf in found:
+        for sheaf in recordings:
             labelled = 0
             for rows in rows_of(sheaf, self._form, self.damage):
                 if len(rows.values):
@@ -121,34 +124,34 @@ class Sessions:
         )
         for series in self._series.values():
             faults.update(series.faults)
-        left = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()) if count)
+        left_out = ", ".join(f"{count:,} {kind}" for kind, count in sorted(faults.items()) if count)
         readings = sum(series.readings for series in self._series.values())
-        parts = [f"{readings:,} readings", left]
+        notes = [f"{readings:,} readings", left_out]
         if self._without:
             named = ", ".join(self._without[:MOST_NAMED])
-            parts.append(f"{len(self._without)} recordings without a labelled reading: {named}")
+            notes.append(f"{len(self._without)} recordings without a labelled reading: {named}")
         if self._intervals is not None:
-            parts.append(self._intervals.note())
-        return "; ".join(filter(None, parts))
+            notes.append(self._intervals.note())
+        return "; ".join(filter(None, notes))
 
     def _take(self, sheaf: Sheaf, rows: Rows) -> int:
         """Take readings, and return how many have a label."""
         values = rows.values if self._form.as_recorded else rows.values @ self._mixing
         labels = np.full(len(values), NO_LABEL, np.int16)
         sessions: dict[Key, list[NDArray[np.intp]]] = defaultdict(list)
-        for place, own in places_by(places_of(self._form, sheaf, rows)).items():
+        for place, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in place)
-            sessions[self._key(sheaf, person, session)].append(own)
-            labels[own] = self._class(sheaf, word)
-        for key, parts in sessions.items():
-            own = np.sort(np.concatenate(parts))
-            times = rows.times[own]
+            sessions[self._key(sheaf, person, session)].append(places)
+            labels[places] = self._class(sheaf, word)
+        for key, place_arrays in sessions.items():
+            places = np.sort(np.concatenate(place_arrays))
+            times = rows.times[places]
             if key not in self._series:
                 self._series[key] = self._new(sheaf, times)
-            self.judge.take(" ".join(filter(None, key[:2])), values[own])
+            self.judge.take(" ".join(filter(None, key[:2])), values[places])
             if self._intervals is not None:
-                labels[own] = self._within(sheaf, key, times)
-            self._series[key].push(times, values[own], labels[own])
+                labels[places] = self._within(sheaf, key, times)
+            self._series[key].push(times, values[places], labels[places])
         labelled = int(np.count_nonzero(labels != NO_LABEL))
         self._unlabelled += len(values) - labelled
         return labelled
@@ -156,17 +159,19 @@ class Sessions:
     def _within(self, sheaf: Sheaf, key: Key, times: NDArray[np.float64]) -> NDArray[np.int16]:
         """Return the numbers of the classes that intervals say."""
         assert self._intervals is not None
-        words = self._intervals.words(sheaf, key[0], key[1], times)
-        numbers = {word: self._class(sheaf, word) if word else NO_LABEL for word in set(words)}
-        return np.array([numbers[word] for word in words], np.int16)
+        label_words = self._intervals.words(sheaf, key[0], key[1], times)
+        numbers = {
+            word: self._class(sheaf, word) if word else NO_LABEL for word in set(label_words)
+        }
+        return np.array([numbers[word] for word in label_words], np.int16)
 
     def _new(self, sheaf: Sheaf, times: NDArray[np.float64]) -> Series:
         where = f"{self._path}: {sheaf.name}"
         if self.hertz is None and not self._form.as_recorded:
             rate = rate_of(times)
-            seen = f", which have about {rate:.4g}" if rate else ""
+            rate_hint = f", which have about {rate:.4g}" if rate else ""
             raise DataError(
-                f"{where}: nothing says the rate of windows of these recordings{seen}: set"
+                f"{where}: nothing says the rate of windows of these recordings{rate_hint}: set"
                 " jobs.train.data.sampling_hz"
             )
         hertz = self.hertz or 1.0
@@ -175,7 +180,7 @@ class Sessions:
             hertz,
             self._form.longest_gap(hertz),
             self._form.largest(),
-            self._made,
+            self._window_channels,
             self._spool,
             self._form.time.unit.replace("iso", "s"),
         )
@@ -198,13 +203,13 @@ class Sessions:
 
     def _class(self, sheaf: Sheaf, word: str) -> int:
         """Return the number of a class. Raises DataError for a word that the format lacks."""
-        words = self._form.label.words
-        if words and word not in words and word not in self._form.missing:
+        classes = self._form.label.words
+        if classes and word not in classes and word not in self._form.missing:
             raise DataError(
-                f"{self._path}: {sheaf.name}: expected a label of {', '.join(words)}, got"
+                f"{self._path}: {sheaf.name}: expected a label of {', '.join(classes)}, got"
                 f" {word!r:.60}; add it to label.words"
             )
-        name = words.get(word, word)
+        name = classes.get(word, word)
         if not name or word in self._form.missing:
             return NO_LABEL
         number = self._classes.setdefault(name, len(self._classes))

@@ -31,7 +31,7 @@ from core.ground.errors import DataError
 SUFFIXES = (".yaml", ".yml")
 MOST_SETS = 64
 OneSet = tuple[Cuts, Sequence[str | None]]
-"""Where its windows begin, and the class of each of its labels; None of one that is left out."""
+"""A set's windows, and the class of each of its labels; None of one that is left out."""
 
 
 class SetForm(Section):
@@ -66,23 +66,23 @@ def described_sets(path: Path) -> Mapping[str, Any]:
     """
     value, lines = document(path)
     form = validated(path, value, lines, SetsForm)
-    found: dict[str, Any] = form.model_dump(mode="json")
-    for name, one in form.sets.items():
-        data = path.parent / Path(one.data).expanduser()
+    sets_document: dict[str, Any] = form.model_dump(mode="json")
+    for name, set_form in form.sets.items():
+        data = path.parent / Path(set_form.data).expanduser()
         if not data.exists():
             raise DataError(f"{path}: sets.{name}.data: no such file or folder: {data}")
-        known = one.format
-        if known.endswith(SUFFIXES):
-            known = str(path.parent / known)
-        found["sets"][name]["format"] = described(known, data).model_dump(
+        format_name = set_form.format
+        if format_name.endswith(SUFFIXES):
+            format_name = str(path.parent / format_name)
+        sets_document["sets"][name]["format"] = described(format_name, data).model_dump(
             mode="json", by_alias=True
         )
         if data.is_dir():
             tree = FolderTree(data)
-            found["sets"][name]["sha256"] = digest(tree, tree.names(), silent)
+            sets_document["sets"][name]["sha256"] = digest(tree, tree.names(), silent)
         else:
-            found["sets"][name]["sha256"] = file_digest(data)
-    return found
+            sets_document["sets"][name]["sha256"] = file_digest(data)
+    return sets_document
 
 
 def read(path: Path, cutting: Cutting, report: Report) -> Examples:
@@ -91,44 +91,44 @@ def read(path: Path, cutting: Cutting, report: Report) -> Examples:
     Raises DataError naming set, file, line and remedy.
     """
     check_window(cutting)
-    said = plain(cutting.format)
-    cutting = replace(cutting, sampling_hz=said["hertz"])
-    forms = {name: _renamed(one) for name, one in said["sets"].items()}
-    names = _common_channels(path, forms, said["channels"])
-    found: dict[str, OneSet] = {}
-    made: MadeChannels | None = None
-    for name, one in said["sets"].items():
+    sets_document = plain(cutting.format)
+    cutting = replace(cutting, sampling_hz=sets_document["hertz"])
+    forms = {name: _renamed(set_document) for name, set_document in sets_document["sets"].items()}
+    names = _common_channels(path, forms, sets_document["channels"])
+    cut_sets: dict[str, OneSet] = {}
+    window_channels: MadeChannels | None = None
+    for name, set_document in sets_document["sets"].items():
         form = _with_channels(forms[name], names)
-        data = path.parent / Path(one["data"]).expanduser()
-        made = made_channels(data, form, cutting)
-        cuts, recordings = gathered(data, form, cutting, made, report)
-        words = one["labels"]
-        found[name] = cuts, [words.get(label, label) for label in recordings.labels]
-    classes = _common_classes(path, found)
-    counted = _counted(found, classes)
-    if cutting.test_set not in (None, *found):
+        data = path.parent / Path(set_document["data"]).expanduser()
+        window_channels = made_channels(data, form, cutting)
+        cuts, recordings = gathered(data, form, cutting, window_channels, report)
+        label_names = set_document["labels"]
+        cut_sets[name] = cuts, [label_names.get(label, label) for label in recordings.labels]
+    classes = _common_classes(path, cut_sets)
+    counted = _counted(cut_sets, classes)
+    if cutting.test_set not in (None, *cut_sets):
         raise DataError(
-            f"{path}: jobs.train.data.test_set: expected one of {', '.join(found)}, got"
+            f"{path}: jobs.train.data.test_set: expected one of {', '.join(cut_sets)}, got"
             f" {cutting.test_set!r:.60}"
         )
     test = WholeGroups(
         path, counted, "set", () if cutting.test_set is None else (cutting.test_set,)
     )
-    assert made is not None
+    assert window_channels is not None
     return Examples(
-        Batches(_batches(found, classes, test), counted.rows),
+        Batches(_batches(cut_sets, classes, test), counted.rows),
         CLASSIFICATION,
         counted.names(),
         standardized=True,
         held_out=test.held_out,
-        signals=made.signals,
+        signals=window_channels.signals,
     )
 
 
-def _renamed(one: Mapping[str, Any]) -> RecordingFormat:
+def _renamed(set_document: Mapping[str, Any]) -> RecordingFormat:
     """Return a set's format with its channels called as in all sets."""
-    form = RecordingFormat.model_validate(one["format"])
-    names = one["channels"]
+    form = RecordingFormat.model_validate(set_document["format"])
+    names = set_document["channels"]
     channels = tuple(
         channel.model_copy(
             update={
@@ -148,63 +148,70 @@ def _kind(channel: ChannelForm, form: RecordingFormat) -> tuple[str, int, bool]:
 
 
 def _common_channels(
-    path: Path, forms: Mapping[str, RecordingFormat], asked: Sequence[str]
+    path: Path, forms: Mapping[str, RecordingFormat], requested_names: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the names of the channels that all sets have. Raises DataError where none is."""
-    kinds = [{one.name: _kind(one, form) for one in form.shown} for form in forms.values()]
-    names = [name for name in kinds[0] if all(name in one for one in kinds)]
-    for name in asked or names:
-        there = {set_name: one.get(name) for set_name, one in zip(forms, kinds, strict=True)}
-        if None in there.values() or len(set(there.values())) > 1:
-            got = "; ".join(
+    kinds = [
+        {channel.name: _kind(channel, form) for channel in form.shown} for form in forms.values()
+    ]
+    names = [name for name in kinds[0] if all(name in set_kinds for set_kinds in kinds)]
+    for name in requested_names or names:
+        kind_by_set = {
+            set_name: set_kinds.get(name) for set_name, set_kinds in zip(forms, kinds, strict=True)
+        }
+        if None in kind_by_set.values() or len(set(kind_by_set.values())) > 1:
+            actual_units = "; ".join(
                 f"{set_name}: {'none' if kind is None else kind[0]}"
                 f"{'' if kind is None or kind[2] else ' without gravity'}"
-                for set_name, kind in there.items()
+                for set_name, kind in kind_by_set.items()
             )
             raise DataError(
-                f"{path}: channels: expected {name!r:.60} of one unit in all sets, got {got}; call"
-                " another one so, or leave it out"
+                f"{path}: channels: expected {name!r:.60} of one unit in all sets, got"
+                f" {actual_units}; call another one so, or leave it out"
             )
     if not names:
-        got = "; ".join(f"{name}: {', '.join(one)}" for name, one in zip(forms, kinds, strict=True))
-        raise DataError(
-            f"{path}: no channel is in all sets ({got:.300}); say sets.NAME.channels, what a set's"
-            " own are called here"
+        actual_channels = "; ".join(
+            f"{name}: {', '.join(set_kinds)}" for name, set_kinds in zip(forms, kinds, strict=True)
         )
-    return tuple(asked or names)
+        raise DataError(
+            f"{path}: no channel is in all sets ({actual_channels:.300}); say sets.NAME.channels,"
+            " what a set's own are called here"
+        )
+    return tuple(requested_names or names)
 
 
 def _with_channels(form: RecordingFormat, names: Sequence[str]) -> RecordingFormat:
     """Return a format with these channels alone, in this order."""
-    kept = [one for name in names for one in form.shown if one.name == name]
-    kept += [one for one in form.channels if one.added_to in names]
-    return form.model_copy(update={"channels": tuple(kept)})
+    channels = [channel for name in names for channel in form.shown if channel.name == name]
+    channels += [channel for channel in form.channels if channel.added_to in names]
+    return form.model_copy(update={"channels": tuple(channels)})
 
 
-def _common_classes(path: Path, found: Mapping[str, OneSet]) -> tuple[str, ...]:
+def _common_classes(path: Path, cut_sets: Mapping[str, OneSet]) -> tuple[str, ...]:
     """Return the classes of which every set has windows. Raises DataError for less than two."""
-    own = {
+    classes_by_set = {
         name: {classes[label] for _, label in cuts.counts} - {None}
-        for name, (cuts, classes) in found.items()
+        for name, (cuts, classes) in cut_sets.items()
     }
-    common: set[str | None] = reduce(set.intersection, own.values())
+    common: set[str | None] = reduce(set.intersection, classes_by_set.values())
     classes = tuple(sorted(filter(None, common)))
     if len(classes) < 2:
-        got = "; ".join(
+        actual_classes = "; ".join(
             f"{name}: {', '.join(sorted(filter(None, labels))) or 'none'}"
-            for name, labels in own.items()
+            for name, labels in classes_by_set.items()
         )
         raise DataError(
-            f"{path}: {one_class(classes)}, or say sets.NAME.labels; the sets have {got:.600}"
+            f"{path}: {one_class(classes)}, or say sets.NAME.labels; the sets have"
+            f" {actual_classes:.600}"
         )
     return classes
 
 
-def _counted(found: Mapping[str, OneSet], classes: Sequence[str]) -> WindowCounts:
+def _counted(cut_sets: Mapping[str, OneSet], classes: Sequence[str]) -> WindowCounts:
     windows: dict[tuple[Pair, int], int] = {}
-    for name, (cuts, words) in found.items():
+    for name, (cuts, class_names) in cut_sets.items():
         for (pair, label), count in cuts.counts.items():
-            word = words[label]
+            word = class_names[label]
             if word in classes:
                 key = Pair(pair.user, set=name), classes.index(word)
                 windows[key] = windows.get(key, 0) + count
@@ -212,13 +219,13 @@ def _counted(found: Mapping[str, OneSet], classes: Sequence[str]) -> WindowCount
 
 
 def _batches(
-    found: Mapping[str, OneSet],
+    cut_sets: Mapping[str, OneSet],
     classes: Sequence[str],
     groups: WholeGroups,
 ) -> Iterator[Batch]:
-    for name, (cuts, words) in found.items():
+    for name, (cuts, class_names) in cut_sets.items():
         for pair, label, windows in cuts.windows():
-            word = words[label]
+            word = class_names[label]
             if word not in classes:
                 continue
             group, test = groups.of(Pair(pair.user, set=name), label, len(windows))

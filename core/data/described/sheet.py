@@ -31,11 +31,11 @@ from core.ground.files import parsed_json
 
 MOST_BYTES = 2**20
 MOST_DOCUMENT_BYTES = 32 * 2**20
-"""Of a document that is read as a whole, and of what it unpacks to."""
+"""Bytes of a document that is read as a whole, and of its content unpacked."""
 MOST_LINES = 4000
 MOST_COLUMNS = 1000
 MOST_OBJECTS = 40_000
-"""Of a document, in which sensors may stand behind each other."""
+"""Objects of a document, in which sensors may follow each other."""
 MOST_VALUES = 400_000
 _COMMENTS = ("#", "%", "//")
 _CANDIDATES = ("tab", ";", "|", ",", "space")
@@ -53,13 +53,14 @@ _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 class Sheet:
     """What the beginning of a file holds.
 
-    said: the sections of a format that say how it is written, by key. names: of the columns, as
-    the file has them, or 1, 2, 3 where it has none. rows: the first values, each as text. sensor:
-    what its name or its readings say of the sensor. hertz: the rate that the document states.
+    format_sections: the sections of a format that say how it is written, by key. names: of the
+    columns, as the file has them, or 1, 2, 3 where it has none. rows: the first values, each as
+    text. sensor: what its name or its readings say of the sensor. hertz: the rate that the document
+    states.
     """
 
     member: Member
-    said: Mapping[str, Any]
+    format_sections: Mapping[str, Any]
     names: Sequence[str]
     rows: Sequence[Sequence[str]]
     has_names: bool
@@ -70,7 +71,7 @@ class Sheet:
     def column(self, at: int) -> list[str]:
         """Return the values of a column, with decimal points."""
         cells = [row[at].strip() for row in self.rows[: MOST_VALUES // len(self.names)]]
-        if self.said.get("text", {}).get("decimal") == ",":
+        if self.format_sections.get("text", {}).get("decimal") == ",":
             return [
                 cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells
             ]
@@ -110,14 +111,20 @@ def sheets_of(member: Member) -> Sequence[Sheet]:
 
 def _by_sensor(sheet: Sheet) -> Sequence[Sheet]:
     """Return a sheet for each sensor that a column of a text, or a key of objects, has words of."""
-    section = "json" if "json" in sheet.said else "text"
+    section = "json" if "json" in sheet.format_sections else "text"
     for at, name in enumerate(sheet.names):
-        words = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
-        sensors = list(filter(sensor_in, words))
-        are_all = 2 <= len(sensors) == len(words) <= MOST_SOURCES
-        if are_all or (section == "json" and sensors[:1] == words[:1]):
-            said = {**sheet.said, section: {**sheet.said.get(section, {}), "sensor": name}}
-            return [_of_sensor(replace(sheet, said=said, sensor=word), at) for word in words]
+        different_cells = list(dict.fromkeys(row[at].strip() for row in sheet.rows))
+        sensors = list(filter(sensor_in, different_cells))
+        are_all = 2 <= len(sensors) == len(different_cells) <= MOST_SOURCES
+        if are_all or (section == "json" and sensors[:1] == different_cells[:1]):
+            format_sections = {
+                **sheet.format_sections,
+                section: {**sheet.format_sections.get(section, {}), "sensor": name},
+            }
+            return [
+                _of_sensor(replace(sheet, format_sections=format_sections, sensor=word), at)
+                for word in different_cells
+            ]
     return [sheet]
 
 
@@ -132,27 +139,31 @@ def _of_sensor(sheet: Sheet, at: int) -> Sheet:
 
 def sensor_in(name: str) -> str:
     """Return the part of a name that is a sensor of movement's; empty where it has none."""
-    found = _SENSOR.search(name)
-    if found:
-        return found[0]
+    match = _SENSOR.search(name)
+    if match:
+        return match[0]
     return ""
 
 
 def _array(member: Member, content: bytes) -> Sheet | None:
     try:
-        found = {
+        arrays = {
             name: np.asarray(array)
             for name, array in loaded(content, MOST_DOCUMENT_BYTES).items()
             if not name.startswith("__")
         }
     except Exception:  # SciPy promises no types of errors over damaged files
         return None
-    tables = {name: one for name, one in found.items() if one.ndim == 2 and one.dtype.kind in "iuf"}
+    tables = {
+        name: array
+        for name, array in arrays.items()
+        if array.ndim == 2 and array.dtype.kind in "iuf"
+    }
     if not tables:
         return None
-    name = max(tables, key=lambda each: tables[each].size)
+    name = max(tables, key=lambda array_name: tables[array_name].size)
     rows = list(array_rows.cells_of(tables[name][:MOST_LINES, :MOST_COLUMNS]))
-    notes = [f"other arrays: {', '.join(one for one in tables if one != name)}"]
+    notes = [f"other arrays: {', '.join(other for other in tables if other != name)}"]
     return _sheet(member, {"array": name}, [], rows, notes if len(tables) > 1 else [])
 
 
@@ -184,14 +195,14 @@ def _json(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
 def _document(member: Member, document: Any) -> Sheet | None:
     """Return the longest list of readings, which are objects, or lists with names beside them."""
     leaves = dict(_leaves(document, "", 0))
-    lists = {keys: one for keys, one in leaves.items() if isinstance(one, list) and one}
-    for keys in sorted(lists, key=lambda one: len(lists[one]), reverse=True):
+    lists = {keys: leaf for keys, leaf in leaves.items() if isinstance(leaf, list) and leaf}
+    for keys in sorted(lists, key=lambda list_keys: len(lists[list_keys]), reverse=True):
         rows = lists[keys][:MOST_OBJECTS]
         if isinstance(rows[0], dict) and len(rows) > len(rows[0]):
             return _objects(member, {"rows": keys} if keys else {}, rows)
-        found = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
-        if found is not None:
-            return found
+        sheet = _table(member, keys, rows, leaves) if isinstance(rows[0], list) else None
+        if sheet is not None:
+            return sheet
     return None
 
 
@@ -208,25 +219,25 @@ def _table(
     member: Member, keys: str, rows: Sequence[Any], leaves: Mapping[str, Any]
 ) -> Sheet | None:
     """Return the sheet of readings that are lists; None where no list has a name for each value."""
-    said: dict[str, Any] = {"rows": keys}
+    json_section: dict[str, Any] = {"rows": keys}
     names: list[str] = []
     notes: list[str] = []
     hertz = None
     for where, value in leaves.items():
         is_pause = where.rpartition(".")[2] == "interval_ms" and isinstance(value, int | float)
         if is_pause and value > 0:
-            said["interval_ms"] = where
+            json_section["interval_ms"] = where
             hertz = 1000 / value
         if not isinstance(value, list) or len(value) != len(rows[0]):
             continue
-        called = [one.get("name") if isinstance(one, dict) else one for one in value]
-        if all(isinstance(one, str) for one in called):
-            said["names"] = where
+        called = [column.get("name") if isinstance(column, dict) else column for column in value]
+        if all(isinstance(column, str) for column in called):
+            json_section["names"] = where
             names = list(map(str, called))
             stated = [
-                f"{one['name']} {one['units']}"
-                for one in value
-                if isinstance(one, dict) and one.get("units")
+                f"{column['name']} {column['units']}"
+                for column in value
+                if isinstance(column, dict) and column.get("units")
             ]
             notes = [f"units that the file says: {', '.join(stated)}"] if stated else []
     if not names:
@@ -236,16 +247,16 @@ def _table(
         for row in rows[:MOST_LINES]
         if isinstance(row, list) and len(row) == len(names)
     ]
-    sheet = _sheet(member, {"json": said}, names, cells, notes)
+    sheet = _sheet(member, {"json": json_section}, names, cells, notes)
     return None if sheet is None else replace(sheet, hertz=hertz)
 
 
-def _objects(member: Member, said: Mapping[str, Any], rows: Sequence[Any]) -> Sheet | None:
+def _objects(member: Member, json_section: Mapping[str, Any], rows: Sequence[Any]) -> Sheet | None:
     """Return the sheet of readings that are objects, with the keys of all."""
     objects = [row for row in rows if isinstance(row, dict)]
     names = list(dict.fromkeys(key for row in objects for key in row))[:MOST_COLUMNS]
     cells = [cells_of(row, names) for row in objects]
-    return _sheet(member, {"json": said}, names, cells, [])
+    return _sheet(member, {"json": json_section}, names, cells, [])
 
 
 def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
@@ -256,14 +267,14 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
     if not is_whole:
         lines = lines[:-1]
-    said: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
+    text_section: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
     numbered = dict(enumerate(lines[:MOST_LINES]))
     if numbered.get(0, "").lower().startswith("sep="):
         del numbered[0]
     begin = next(iter(numbered.values()), "")
     comment = next((mark for mark in _COMMENTS if begin.startswith(mark)), "")
     if comment:
-        said["comment"] = comment
+        text_section["comment"] = comment
     numbered = {
         number: line
         for number, line in numbered.items()
@@ -271,23 +282,23 @@ def _text(member: Member, content: bytes, is_whole: bool) -> Sheet | None:
     }
     lines = list(numbered.values())
     if sum(line.rstrip().endswith(";") and line.count(";") == 1 for line in lines) > len(lines) / 2:
-        said["end"] = ";"
+        text_section["end"] = ";"
         lines = [line.rstrip().rstrip(";") for line in lines]
     best = max(_CANDIDATES, key=lambda separator: _numbers(_cells(lines[-200:], separator)))
     rows = _cells(lines, best)
     if not _numbers(rows[-200:]):
         return None
     if best != ",":
-        said["separator"] = best
+        text_section["separator"] = best
     flat = [cell for row in rows for cell in row]
     commas = sum(bool(_DECIMAL_COMMA.fullmatch(cell)) for cell in flat)
     if commas and not any(map(_DECIMAL_POINT.fullmatch, flat)):
-        said["decimal"] = ","
-    return _with_names(member, said, rows, list(numbered))
+        text_section["decimal"] = ","
+    return _with_names(member, text_section, rows, list(numbered))
 
 
 def _with_names(
-    member: Member, said: dict[str, Any], rows: list[list[str]], numbers: Sequence[int]
+    member: Member, text_section: dict[str, Any], rows: list[list[str]], numbers: Sequence[int]
 ) -> Sheet | None:
     """Return the sheet of lines, the first of which may be a title or have the names.
 
@@ -300,30 +311,30 @@ def _with_names(
     names: list[str] = []
     if not any(map(_is_number, rows[first])):
         names = [name.strip() for name in rows[first]]
-    if first and (names or not said.get("comment")):
-        said["skip_lines"] = numbers[first]
+    if first and (names or not text_section.get("comment")):
+        text_section["skip_lines"] = numbers[first]
     whole = [row for row in rows[first:] if len(row) == width][bool(names) :]
     notes = [
         f"{cell:.40} is no number: {no_number(cell)}"
         for cell in filter(_WITH_THOUSANDS.fullmatch, chain(*whole[-1:]))
     ]
-    others = len(rows) - first - bool(names) - len(whole)
-    if others:
-        notes.append(f"{others} of the first {len(rows)} lines have another number of values")
+    other_widths = len(rows) - first - bool(names) - len(whole)
+    if other_widths:
+        notes.append(f"{other_widths} of the first {len(rows)} lines have another number of values")
     while names and not names[-1]:
         names.pop()
     if len(set(names)) < len(names):
         notes.append(f"names that come twice: {', '.join(names)}"[:200])
-        said["skip_lines"] = numbers[first] + 1
+        text_section["skip_lines"] = numbers[first] + 1
         names = []
     if not names:
-        said["columns"] = width
-    return _sheet(member, {"text": said}, names, whole, notes)
+        text_section["columns"] = width
+    return _sheet(member, {"text": text_section}, names, whole, notes)
 
 
 def _sheet(
     member: Member,
-    said: Mapping[str, Any],
+    format_sections: Mapping[str, Any],
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
     notes: Sequence[str],
@@ -332,7 +343,7 @@ def _sheet(
         return None
     sensor = sensor_in(PurePosixPath(member.name).stem)
     numbered = [str(at + 1) for at in range(len(rows[0]))]
-    return Sheet(member, said, names or numbered, rows, bool(names), notes, sensor)
+    return Sheet(member, format_sections, names or numbered, rows, bool(names), notes, sensor)
 
 
 def _encoding(content: bytes) -> str | None:

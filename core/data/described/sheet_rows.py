@@ -14,7 +14,7 @@ from core.data.described.text_rows import TextRows
 from core.ground.errors import DataError
 
 BEGIN = b"\xd0\xcf\x11\xe0"
-"""Of a compound document: an .xlsx is another format, whose sheets may have 17 billion cells."""
+"""Begin of a compound document: an .xlsx is another, whose sheets may have 17 billion cells."""
 DEADLINE_SECONDS = 300.0
 
 
@@ -48,9 +48,9 @@ class SheetRows(TextRows):
                 ) from None
             if done.returncode == workbook.NO_SHEET:
                 rows.seek(0)
-                got = " ".join(rows.read(160).decode("utf-8", "replace").split())
+                sheet_names = " ".join(rows.read(160).decode("utf-8", "replace").split())
                 raise DataError(
-                    f"{where}: no sheet {self._sensor!r:.60}, got {got}; record with that"
+                    f"{where}: no sheet {self._sensor!r:.60}, got {sheet_names}; record with that"
                     " sensor, or describe other channels"
                 )
             if done.returncode:

@@ -16,12 +16,12 @@ MOSTLY = 0.5
 SOMETIMES = 0.05
 """The share of such rows where values jump with the word: no label changes so often."""
 JUMP = 1.5
-"""How much farther the values of two sources are apart than those of one that follow."""
+"""The factor by which values of two sources are farther apart than those of one that follow."""
 PERIODIC = 0.9
 DOUBLED = 0.05
 """The share of readings that may have the time of the one before, and other values."""
 LONG = 2.0
-"""Times the usual distance of two stamps: a pause."""
+"""Factor of the usual step from which it is a pause."""
 
 
 def says_source(cells: Sequence[str], values: Numbers) -> bool:
@@ -40,8 +40,10 @@ def says_source(cells: Sequence[str], values: Numbers) -> bool:
     are_numbers = all(map(is_number, names))
     if not values.size:
         return share >= MOSTLY and not are_numbers
-    own = [np.abs(np.diff(values[codes == code], axis=0)) for code in range(len(names))]
-    within = float(np.concatenate(own).mean())
+    steps_of_sources = [
+        np.abs(np.diff(values[codes == code], axis=0)) for code in range(len(names))
+    ]
+    within = float(np.concatenate(steps_of_sources).mean())
     jump = float(np.abs(np.diff(values, axis=0))[changes].mean())
     if are_numbers:
         period = codes[len(names) :] == codes[: -len(names)]
@@ -64,5 +66,5 @@ def spread(times: Numbers) -> Numbers:
     steps = np.append(np.where((steps > 0) & (steps <= LONG * usual), steps, usual), usual)
     counts = np.diff(np.append(starts, len(times)))
     place = np.arange(len(times)) - np.repeat(starts, counts)
-    found: Numbers = times + place * np.repeat(steps / counts, counts)
-    return found
+    even_times: Numbers = times + place * np.repeat(steps / counts, counts)
+    return even_times

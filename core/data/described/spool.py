@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from core.ground.errors import DataError
 
 IN_MEMORY_BYTES = 16 * 2**20
-"""Of rows; more of them go to the file."""
+"""Bytes of rows; more go to the file."""
 LARGE_FILES = "/var/tmp"
-"""Where they are meant to lie: /tmp may be memory."""
+"""The folder for large files: /tmp may be memory."""
 
 
-class Kept(NamedTuple):
+class SpooledRows(NamedTuple):
     """Where a spool keeps rows."""
 
     begin: int
@@ -34,7 +34,7 @@ class Spool:
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=self._folder)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
 
-    def keep(self, rows: NDArray[Any]) -> Kept:
+    def keep(self, rows: NDArray[Any]) -> SpooledRows:
         """Keep an array of at least one dimension. Raises DataError for a full disk."""
         try:
             begin = self._file.seek(0, os.SEEK_END)
@@ -45,13 +45,13 @@ class Spool:
                 f"{self._folder}: cannot keep the samples of these recordings"
                 f" ({problem.strerror}); make room, or set TMPDIR to a folder with more"
             ) from None
-        return Kept(begin, rows.shape, rows.dtype)
+        return SpooledRows(begin, rows.shape, rows.dtype)
 
-    def rows(self, parts: Sequence[Kept]) -> NDArray[Any]:
+    def rows(self, blocks: Sequence[SpooledRows]) -> NDArray[Any]:
         """Return arrays as one, along the first axis."""
-        return np.concatenate([self._read(kept) for kept in parts])
+        return np.concatenate([self._read(block) for block in blocks])
 
-    def _read(self, kept: Kept) -> NDArray[Any]:
-        self._file.seek(kept.begin)
-        size = int(np.prod(kept.shape)) * kept.dtype.itemsize
-        return np.frombuffer(self._file.read(size), kept.dtype).reshape(kept.shape)
+    def _read(self, block: SpooledRows) -> NDArray[Any]:
+        self._file.seek(block.begin)
+        size = int(np.prod(block.shape)) * block.dtype.itemsize
+        return np.frombuffer(self._file.read(size), block.dtype).reshape(block.shape)

@@ -20,7 +20,7 @@ class TextBytes(io.BufferedIOBase):
     """What a text is decoded from."""
 
     def __init__(self, raw: IO[bytes], where: str, stored_bytes: int) -> None:
-        """`stored_bytes` is what it takes where it lies, before gzip is undone."""
+        """Read `raw`, which takes `stored_bytes` where it lies, before gzip is undone."""
         self._raw = raw
         self.name = where
         self._most = max(SUSPICIOUS_BYTES, SUSPICIOUS_RATIO * stored_bytes)
@@ -38,11 +38,11 @@ class TextBytes(io.BufferedIOBase):
 
     def read1(self, size: int = AT_ONCE_BYTES, /) -> bytes:
         """Return the next bytes. Raises DataError for a line, or a text, without end."""
-        found = self._raw.read(AT_ONCE_BYTES)
-        end = max(found.rfind(b"\n"), found.rfind(b"\r"))
+        chunk = self._raw.read(AT_ONCE_BYTES)
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
         if end >= 0:
             self._line_begin = self.done + end
-        self.done += len(found)
+        self.done += len(chunk)
         if self.done - self._line_begin > LONGEST_LINE_BYTES:
             raise DataError(
                 f"{self.name}: a line has more than {LONGEST_LINE_BYTES} bytes, which no reading"
@@ -53,7 +53,7 @@ class TextBytes(io.BufferedIOBase):
                 f"{self.name}: unpacks to more than {SUSPICIOUS_RATIO} times its size, which no"
                 " recording does; do not trust this archive"
             )
-        return found
+        return chunk
 
 
 def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
@@ -76,8 +76,8 @@ def lines_of(stream: Iterable[str], form: TextForm) -> Iterator[list[str]]:
 
 def _parts(line: str, end: str) -> list[str]:
     """Return the readings of one line."""
-    found = [part for part in line.strip().split(end) if part.strip()]
-    return found or [""]
+    readings = [part for part in line.strip().split(end) if part.strip()]
+    return readings or [""]
 
 
 def header_of(rows: Sequence[list[str]], form: TextForm) -> tuple[int, list[str]]:

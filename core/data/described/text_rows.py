@@ -35,9 +35,9 @@ LACKING = 0.2
 LOOKED_AT = 4096
 """Readings of a file from which it is judged whether they are of one source."""
 MOST_BAD = 0.5
-"""What `bad_lines` may be at most: more are another form, not damage."""
+"""The most that `bad_lines` may be: more are another form, not damage."""
 DAMAGE = (csv.Error, EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""What reading raises over a line that no text has, and over a damaged archive."""
+"""Errors of reading a line that no text has, and a damaged archive."""
 LOCAL = "without a zone"
 ZONED = "with a zone"
 
@@ -57,7 +57,7 @@ class Damage:
     clocks: set[str] = field(default_factory=set)
     """LOCAL, ZONED or both, as dates were written."""
     bytes_done: int = 0
-    """Of the text that is being read."""
+    """Bytes of the text that is being read."""
 
     def add(self, place: str, problem: str, lines: int = 1) -> None:
         """Count one, or as many as a value takes."""
@@ -89,28 +89,30 @@ class Damage:
 class Rows:
     """Readings: seconds (n,); values (n, channels) as written.
 
-    words: the word of each reading in the other columns that were asked for; others: in those that
-    were not and that of the label, of the first readings.
+    text_columns: the word of each reading in the other columns that were asked for; other_columns:
+    in those that were not and that of the label, of the first readings.
     """
 
     times: Numbers
     values: Numbers
-    words: dict[str, list[str]] = field(default_factory=dict)
-    others: dict[str, list[str]] = field(default_factory=dict)
+    text_columns: dict[str, list[str]] = field(default_factory=dict)
+    other_columns: dict[str, list[str]] = field(default_factory=dict)
 
 
 def whole(chunks: Iterable[Rows]) -> Rows:
     """Return the readings of at least one chunk as one."""
     every = list(chunks)
-    words: dict[str, list[str]] = defaultdict(list)
-    others: dict[str, list[str]] = defaultdict(list)
+    text_columns: dict[str, list[str]] = defaultdict(list)
+    other_columns: dict[str, list[str]] = defaultdict(list)
     for chunk in every:
-        for name, cells in chunk.words.items():
-            words[name] += cells
-        for name, cells in chunk.others.items():
-            others[name] += cells
+        for name, cells in chunk.text_columns.items():
+            text_columns[name] += cells
+        for name, cells in chunk.other_columns.items():
+            other_columns[name] += cells
     times = np.concatenate([chunk.times for chunk in every])
-    return Rows(times, np.concatenate([chunk.values for chunk in every]), words, others)
+    return Rows(
+        times, np.concatenate([chunk.values for chunk in every]), text_columns, other_columns
+    )
 
 
 class TextRows:
@@ -121,24 +123,24 @@ class TextRows:
         member: Member,
         form: RecordingFormat,
         columns: Sequence[str],
-        words: Sequence[str],
+        text_columns: Sequence[str],
         damage: Damage,
         sensor: str | None = None,
     ) -> None:
-        """`columns` are those of the channels, `words` others that are asked for.
+        """Read `columns`, those of the channels, and `text_columns`, the others.
 
         `sensor` is whose readings these are, in a file that has those of several.
         """
         self._member = member
         self._form = form
         self._columns = columns
-        self._words = words
+        self._text_columns = text_columns
         self._damage = damage
         self._sensor = sensor
         self._hertz = form.time.hertz
         self._limit = float(np.finfo(np.float32).max) if form.as_recorded else np.inf
         self._rows = 0
-        self._others: dict[str, int] = {}
+        self._other_columns: dict[str, int] = {}
         self._turns = 0  # readings that lack other columns than the one before
         self._lacking = np.zeros(len(columns), np.int64)  # readings that have others alone
         self._zone = None if form.time.zone is None else zone_of(form.time.zone)
@@ -221,36 +223,36 @@ class TextRows:
 
     def _places(self, names: Sequence[str], line: int) -> dict[str, int]:
         """Return where the columns stand that are asked for. Raises DataError for a missing one."""
-        wanted = [*self._columns, *self._words, *(self._form.time.column or ())]
+        required_columns = [*self._columns, *self._text_columns, *(self._form.time.column or ())]
         if self._sensor is not None and self._form.text.sensor is not None:
-            wanted.append(self._form.text.sensor)
-        for name in wanted:
+            required_columns.append(self._form.text.sensor)
+        for name in required_columns:
             if names.count(name) != 1:
-                got = "it twice" if name in names else ", ".join(names)
+                actual_columns = "it twice" if name in names else ", ".join(names)
                 raise DataError(
-                    f"{self._member.where}:{line}: expected a column {name!r:.60}, got {got:.160};"
-                    " describe the file as it is in a format of your own"
+                    f"{self._member.where}:{line}: expected a column {name!r:.60}, got"
+                    f" {actual_columns:.160}; describe the file as it is in a format of your own"
                 )
-        own = {"", *wanted} - {self._form.label.column}
-        self._others = {name: at for at, name in enumerate(names) if name not in own}
-        return {name: names.index(name) for name in wanted}
+        read_names = {"", *required_columns} - {self._form.label.column}
+        self._other_columns = {name: at for at, name in enumerate(names) if name not in read_names}
+        return {name: names.index(name) for name in required_columns}
 
     def _chunk(
         self, rows: Sequence[list[str]], first: int, places: dict[str, int], width: int
     ) -> Rows:
         numbers: Sequence[int] = range(first, first + len(rows))
-        kept = rows
+        readings = rows
         if self._form.text.comment or set(map(len, rows)) != {width}:
-            kept, numbers = self._whole(rows, first, 1 + max(places.values()), width)
+            readings, numbers = self._whole(rows, first, 1 + max(places.values()), width)
         if self._sensor is not None:
-            own = [self._is_own(row, places) for row in kept]
-            kept = list(compress(kept, own))
-            numbers = list(compress(numbers, own))
-        self._damage.lines += len(kept)
-        cells = {name: tuple(map(itemgetter(at), kept)) for name, at in places.items()}
-        good = np.ones(len(kept), np.bool_)
+            is_of_sensor = [self._is_own(row, places) for row in readings]
+            readings = list(compress(readings, is_of_sensor))
+            numbers = list(compress(numbers, is_of_sensor))
+        self._damage.lines += len(readings)
+        cells = {name: tuple(map(itemgetter(at), readings)) for name, at in places.items()}
+        good = np.ones(len(readings), np.bool_)
         columns = [self._numbers(cells[name], name, numbers, good) for name in self._columns]
-        values = np.reshape(columns, (len(columns), len(kept))).T
+        values = np.reshape(columns, (len(columns), len(readings))).T
         lacks = np.isnan(values)
         self._turns += int(np.diff(lacks, axis=0).any(axis=1).sum())
         self._lacking += lacks[~lacks.all(axis=1)].sum(axis=0)
@@ -263,37 +265,37 @@ class TextRows:
             times = self._times(written, " ".join(time), numbers, good)
         else:
             assert self._hertz is not None
-            times = np.arange(self._rows, self._rows + len(kept)) / self._hertz
-        others = {}
+            times = np.arange(self._rows, self._rows + len(readings)) / self._hertz
+        other_columns = {}
         if self._rows < LOOKED_AT:
-            others = {
-                name: list(compress([row[at] if at < len(row) else "" for row in kept], good))
-                for name, at in self._others.items()
+            other_columns = {
+                name: list(compress([row[at] if at < len(row) else "" for row in readings], good))
+                for name, at in self._other_columns.items()
             }
-        self._rows += len(kept)
-        rest = {name: list(compress(cells[name], good)) for name in self._words}
-        return Rows(times[good], values[good], rest, others)
+        self._rows += len(readings)
+        text_columns = {name: list(compress(cells[name], good)) for name in self._text_columns}
+        return Rows(times[good], values[good], text_columns, other_columns)
 
     def _without_torn(self, rows: Sequence[list[str]], first: int) -> list[list[str]]:
         """Return the lines, blank where a quote that is not closed took them for one value."""
-        kept: list[list[str]] = []
+        untorn_rows: list[list[str]] = []
         for row in rows:
             lines = 1 + sum(cell.count("\n") for cell in row)
             if lines == 1:
-                kept.append(row)
+                untorn_rows.append(row)
                 continue
-            place = f"{self._member.where}:{first + len(kept)}"
+            place = f"{self._member.where}:{first + len(untorn_rows)}"
             self._damage.lines += lines
             self._damage.add(place, f"a quoted value goes over {lines} lines", lines)
-            kept += [[]] * lines
-        return kept
+            untorn_rows += [[]] * lines
+        return untorn_rows
 
     def _whole(
         self, rows: Sequence[list[str]], first: int, least: int, width: int
     ) -> tuple[list[list[str]], list[int]]:
         """Return the lines that are no comments and have all values, and their numbers."""
         comment = self._form.text.comment
-        kept = []
+        complete_rows = []
         numbers = []
         for line, row in enumerate(rows, first):
             if not row or (comment and row[0].startswith(comment)):
@@ -304,28 +306,28 @@ class TextRows:
                     f"{self._member.where}:{line}", f"expected {width} values, got {len(row)}"
                 )
                 continue
-            kept.append(row)
+            complete_rows.append(row)
             numbers.append(line)
-        return kept, numbers
+        return complete_rows, numbers
 
     def _is_own(self, row: Sequence[str], places: dict[str, int]) -> bool:
         """Whether a line has values of the sensor."""
         form = self._form.text
         if form.sensor is not None:
             return row[places[form.sensor]].strip() == self._sensor
-        own = (row[places[name]].strip() for name in self._columns)
-        return not form.in_turn or any(cell not in self._form.missing for cell in own)
+        cells = (row[places[name]].strip() for name in self._columns)
+        return not form.in_turn or any(cell not in self._form.missing for cell in cells)
 
     def _times(
         self, cells: Sequence[str], name: str, lines: Sequence[int], good: NDArray[np.bool_]
     ) -> Numbers:
         form = self._form.time
         if form.unit != "iso" and form.pattern is None:
-            found = self._numbers(cells, name, lines, good)
-            missing = np.isnan(found) & good
+            times = self._numbers(cells, name, lines, good)
+            missing = np.isnan(times) & good
             self._damage.missing += int(missing.sum())
             good &= ~missing
-            return found / SECOND[form.unit]
+            return times / SECOND[form.unit]
         of_day = is_of_day(form.pattern)
         expected = form.written
         seconds = np.zeros(len(cells))
@@ -360,29 +362,23 @@ class TextRows:
             expected = "a number with a decimal comma and no other separator"
             cells = [cell.replace(",", ".") if "." not in cell else f"{cell}?" for cell in cells]
         try:
-            found = np.fromiter(map(float, cells), np.float64, len(cells))
+            values = np.fromiter(map(float, cells), np.float64, len(cells))
         except ValueError:
-            found = np.full(len(cells), np.nan)
-        odd = ~(np.abs(found) < self._limit)
+            values = np.full(len(cells), np.nan)
+        odd = ~(np.abs(values) < self._limit)
         if "_" in "".join(cells):
             odd[:] = True
         for row in np.flatnonzero(odd).tolist():
             cell = cells[row].strip()
-            found[row] = number(cell)
-            if not abs(found[row]) < self._limit:
-                found[row] = np.nan
+            values[row] = number(cell)
+            if not abs(values[row]) < self._limit:
+                values[row] = np.nan
                 if cell not in self._form.missing:
                     self._bad(lines[row], name, expected, written[row].strip(), good, row)
-        return found
+        return values
 
     def _bad(
-        self,
-        line: int,
-        name: str,
-        expected: str,
-        cell: str,
-        good: NDArray[np.bool_],
-        row: int,
+        self, line: int, name: str, expected: str, cell: str, good: NDArray[np.bool_], row: int
     ) -> None:
         if not good[row]:
             return
@@ -395,4 +391,4 @@ class TextRows:
 
 
 SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""How many make one."""
+"""Units that make one second."""

@@ -8,12 +8,12 @@ from core.data.described.moments import zone_of
 from core.documents.section import Names, Section, Text
 
 
-def _known(zone: str) -> str:
+def _known_zone(zone: str) -> str:
     zone_of(zone)
     return zone
 
 
-Zone = Annotated[Text, AfterValidator(_known)]
+Zone = Annotated[Text, AfterValidator(_known_zone)]
 
 
 class TimeForm(Section):
@@ -51,8 +51,8 @@ class TimeForm(Section):
 
     @property
     def written(self) -> str:
-        """How a moment must be written."""
-        words = self.pattern or "a date and a time as ISO 8601"
+        """The form in which a moment is written."""
+        description = self.pattern or "a date and a time as ISO 8601"
         if self.zone is None:
-            return words
-        return f"{words}, once in {self.zone} (or with its hours: +02:00)"
+            return description
+        return f"{description}, once in {self.zone} (or with its hours: +02:00)"

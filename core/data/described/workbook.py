@@ -19,7 +19,7 @@ MEMORY_BYTES = 2 * 2**30
 OUTPUT_BYTES = 512 * 2**20
 CPU_SECONDS = 120
 NO_SHEET = 3
-"""It ends with this status where there is no such sheet, and writes the names of all."""
+"""Exit status where there is no such sheet; it writes the names of all."""
 
 
 def word(value: object) -> str:
@@ -29,7 +29,7 @@ def word(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Write the sheet."""
     from python_calamine import CalamineWorkbook
 
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    [name] = words
+    [name] = arguments
     book = CalamineWorkbook.from_filelike(io.BytesIO(sys.stdin.buffer.read()))
     writer = csv.writer(sys.stdout)
     if name not in book.sheet_names:

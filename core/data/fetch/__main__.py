@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 
 from core.data.archive import file_digest
-from core.data.fetch.download import Wanted, download
+from core.data.fetch.download import RemoteFile, download
 from core.data.fetch.sets import SETS, PublishedSet
 from core.data.fetch.unpack import unpack
 from core.data.recordings import Report
@@ -27,81 +27,92 @@ HEXADECIMAL = frozenset("0123456789abcdef")
 BESIDE = ".sha256"
 
 
-def fetch(wanted: PublishedSet, folder: Path, report: Report) -> tuple[Path, str]:
-    """The set's file below `folder`, and a line that says how it is known to be right.
+def fetch(published_set: PublishedSet, folder: Path, report: Report) -> tuple[Path, str]:
+    """Return the set's file below `folder`, and a line that says how it is known to be right.
 
     One that is there already is compared with its hash and kept. Raises ClusterError.
     """
-    path = folder / wanted.file
-    if wanted.member is None:
+    path = folder / published_set.file
+    if published_set.member is None:
         archive = path
     else:
-        archive = folder / f"{wanted.name}.zip"
+        archive = folder / f"{published_set.name}.zip"
     if path.exists():
-        line = _there(path, wanted, report)
-        return path, line if archive == path else line + _ended_now(archive, path, wanted, report)
-    found = _of_archive(archive, wanted, report)
-    if wanted.member is not None:
-        unpack(archive, wanted.member, path, wanted.most_unpacked, report)
-    _write_hash(path, found if wanted.member is None else file_digest(path, report))
+        line = _line_of_existing(path, published_set, report)
+        return path, line if archive == path else line + _finish_interrupted(
+            archive, path, published_set, report
+        )
+    digest = _of_archive(archive, published_set, report)
+    if published_set.member is not None:
+        unpack(archive, published_set.member, path, published_set.most_unpacked, report)
+    _write_hash(path, digest if published_set.member is None else file_digest(path, report))
     if archive != path:
         archive.unlink(missing_ok=True)
-    if wanted.sha256 is not None:
+    if published_set.sha256 is not None:
         how = "as pinned"
     else:
         how = "no hash is known: this one is pinned from now on"
-    return path, f"SHA-256 {found}{'' if wanted.member is None else ' of the archive'}, {how}"
+    return (
+        path,
+        f"SHA-256 {digest}{'' if published_set.member is None else ' of the archive'}, {how}",
+    )
 
 
-def _of_archive(archive: Path, wanted: PublishedSet, report: Report) -> str:
-    """Its hash; an archive that an interrupted unpacking left is not fetched twice.
+def _of_archive(archive: Path, published_set: PublishedSet, report: Report) -> str:
+    """Return its hash; an archive that an interrupted unpacking left is not fetched twice.
 
     Raises DataError for a file of that name that is not ours.
     """
     if archive.exists():
-        found = file_digest(archive, report)
-        if wanted.sha256 not in (None, found):
+        digest = file_digest(archive, report)
+        if published_set.sha256 not in (None, digest):
             raise DataError(
-                f"{archive}: is there, with SHA-256 {found}, and the fetch writes there; expected"
-                f" {wanted.sha256}: remove it, or fetch into another folder with --out"
+                f"{archive}: is there, with SHA-256 {digest}, and the fetch writes there; expected"
+                f" {published_set.sha256}: remove it, or fetch into another folder with --out"
             )
-        return found
+        return digest
     return download(
-        Wanted(wanted.url, wanted.sha256, wanted.size, wanted.most_bytes), archive, report
+        RemoteFile(
+            published_set.url, published_set.sha256, published_set.size, published_set.most_bytes
+        ),
+        archive,
+        report,
     )
 
 
-def _there(path: Path, wanted: PublishedSet, report: Report) -> str:
-    found = file_digest(path, report)
+def _line_of_existing(path: Path, published_set: PublishedSet, report: Report) -> str:
+    digest = file_digest(path, report)
     beside = path.with_name(path.name + BESIDE)
-    if wanted.member is None:
-        expected = wanted.sha256
+    if published_set.member is None:
+        expected = published_set.sha256
     else:
         expected = None
     if beside.exists():
-        words = beside.read_text(encoding="utf-8", errors="replace").split()
-        if words:
-            expected = words[0].lower()
+        fields = beside.read_text(encoding="utf-8", errors="replace").split()
+        if fields:
+            expected = fields[0].lower()
         else:
             expected = "nothing"
-    if expected is not None and found != expected:
+    if expected is not None and digest != expected:
         if beside.exists():
             where = beside.name
         else:
             where = "the published one"
         raise DataError(
-            f"{path}: is there, with SHA-256 {found}, expected {expected} ({where}); remove it to"
+            f"{path}: is there, with SHA-256 {digest}, expected {expected} ({where}); remove it to"
             " fetch it again, or fetch into another folder with --out"
         )
-    return f"is there already; SHA-256 {found}, {'as expected' if expected else 'unknown here'}"
+    return f"is there already; SHA-256 {digest}, {'as expected' if expected else 'unknown here'}"
 
 
-def _ended_now(archive: Path, path: Path, wanted: PublishedSet, report: Report) -> str:
+def _finish_interrupted(
+    archive: Path, path: Path, published_set: PublishedSet, report: Report
+) -> str:
     """Finish a fetch that was killed when `path` was unpacked.
 
     Returns the end of a line about it; empty, with nothing done, where no such archive is left.
     """
-    if not archive.exists() or file_digest(archive, report) != wanted.sha256:
+    if not archive.exists() or file_digest(archive, report) != published_set.sha256:
         return ""
     if not path.with_name(path.name + BESIDE).exists():
         _write_hash(path, file_digest(path, report))
@@ -109,8 +120,8 @@ def _ended_now(archive: Path, path: Path, wanted: PublishedSet, report: Report) 
     return "; the archive that an interrupted fetch left is removed"
 
 
-def _write_hash(path: Path, found: str) -> None:
-    atomic_write(path.with_name(path.name + BESIDE), f"{found}  {path.name}\n".encode())
+def _write_hash(path: Path, digest: str) -> None:
+    atomic_write(path.with_name(path.name + BESIDE), f"{digest}  {path.name}\n".encode())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,20 +135,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--sha256", help="the hash that the fetched file must have, in the place of the pinned one"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    given = parser.parse_args(arguments)
+    command_line = parser.parse_args(arguments)
     try:
-        wanted = _wanted(given.name, given.sha256)
-        folder = given.out or user_cache() / wanted.name
-        with bar(quiet=given.quiet) as report:
-            path, line = fetch(wanted, folder, report)
+        published_set = _published_set(command_line.name, command_line.sha256)
+        folder = command_line.out or user_cache() / published_set.name
+        with bar(quiet=command_line.quiet) as report:
+            path, line = fetch(published_set, folder, report)
     except ClusterError as problem:
         say(problem, error=True)
         return int(problem.exit_code)
     except KeyboardInterrupt:
-        say(f"interrupted: `fab data fetch {given.name}` continues from here", error=True)
+        say(f"interrupted: `fab data fetch {command_line.name}` continues from here", error=True)
         return ExitCode.CANCELLED
     say(f"{path}: {line}")
-    if given.out is None:
+    if command_line.out is None:
         found_by_itself = "finds it by itself"
     else:
         found_by_itself = f"--data {quote(str(path))} trains on it"
@@ -145,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ExitCode.DONE
 
 
-def _wanted(name: str, sha256: str | None) -> PublishedSet:
+def _published_set(name: str, sha256: str | None) -> PublishedSet:
     if name not in SETS:
         raise UsageError(
             f"{name!r:.40}: expected {', '.join(SETS)}; other recordings are yours to bring"

@@ -30,8 +30,8 @@ from core.ground.files import atomic_write, parsed_json
 
 SILENCE_SECONDS = 30.0
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
-"""Before each further attempt that follows one without a byte; one that brought some starts from
-the first."""
+"""Pauses before attempts that follow one without a byte; one that brought some starts from the
+first."""
 AGENT = "pscluster (recordings for training; one file)"
 LONGEST_STATE = 4096
 
@@ -43,7 +43,7 @@ class NotFetchedError(ClusterError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemoteFile:
     """A file: where from, what it must be, and how much is accepted at most.
 
     None stands for what is not known.
@@ -55,42 +55,42 @@ class Wanted:
     most_bytes: int
 
 
-def download(wanted: Wanted, path: Path, report: Report, sleep: Sleep = time.sleep) -> str:
-    """The file at `path`; its SHA-256. What an earlier call left is continued.
+def download(remote_file: RemoteFile, path: Path, report: Report, sleep: Sleep = time.sleep) -> str:
+    """Write the file to `path`; return its SHA-256. An earlier call is continued.
 
     Raises NotFetchedError where the network or the server refuses, and DataError for another
-    content than wanted, which is removed.
+    content than expected, which is removed.
     """
     partial = path.with_name(f".{path.name}.part")
     with opened_alone(partial) as stream:
         for pause in _attempts(partial):
             try:
-                _continue(wanted, partial, stream, report)
+                _continue(remote_file, partial, stream, report)
                 break
             except (OSError, http.client.HTTPException) as problem:
                 if pause is None or _for_good(problem):
-                    raise _not_fetched(wanted, path, problem) from None
+                    raise _not_fetched(remote_file, path, problem) from None
                 if getattr(problem, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                     _state(partial).unlink(missing_ok=True)  # from the beginning, then
                 sleep(pause)
         with _writing(partial):
             os.fsync(stream.fileno())
-        found = file_digest(partial, report)
-        if wanted.sha256 is not None and found != wanted.sha256:
+        digest = file_digest(partial, report)
+        if remote_file.sha256 is not None and digest != remote_file.sha256:
             _drop(partial)
             raise DataError(
-                f"{wanted.url}: expected SHA-256 {wanted.sha256}, got {found}: the file there is"
-                f" another one, or was changed on its way; nothing is kept. `--sha256 {found}`"
-                " accepts it, if you trust it"
+                f"{remote_file.url}: expected SHA-256 {remote_file.sha256}, got {digest}: the file"
+                f" there is another one, or was changed on its way; nothing is kept."
+                f" `--sha256 {digest}` accepts it, if you trust it"
             )
         partial.rename(path)
         _state(partial).unlink(missing_ok=True)
-    return found
+    return digest
 
 
 @contextmanager
 def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
-    """The part that has come, to be written to by one process at a time. Raises DataError."""
+    """Open the part that has come, for one process at a time. Raises DataError."""
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -116,7 +116,7 @@ def opened_alone(partial: Path) -> Iterator[IO[bytes]]:
 
 
 def _attempts(partial: Path) -> Iterator[float | None]:
-    """The pause after each attempt; None after the last one."""
+    """Yield the pause after each attempt; None after the last one."""
     failures = 0
     before = partial.stat().st_size
     while True:
@@ -126,39 +126,39 @@ def _attempts(partial: Path) -> Iterator[float | None]:
         before = size
 
 
-def _continue(wanted: Wanted, partial: Path, stream: IO[bytes], report: Report) -> None:
+def _continue(remote_file: RemoteFile, partial: Path, stream: IO[bytes], report: Report) -> None:
     have = os.fstat(stream.fileno()).st_size
     if have:
-        version = _version(partial, wanted.url)
+        version = _version(partial, remote_file.url)
     else:
         version = None
-    if wanted.size is not None and have == wanted.size:
+    if remote_file.size is not None and have == remote_file.size:
         return
     if have and version is None:
         have = 0
     request = urllib.request.Request(
-        wanted.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}
+        remote_file.url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}
     )
     if have and version is not None:
         request.add_header("Range", f"bytes={have}-")
         request.add_header("If-Range", version)
-    with _opener(wanted.url).open(request, timeout=SILENCE_SECONDS) as answer:
+    with _opener(remote_file.url).open(request, timeout=SILENCE_SECONDS) as answer:
         if answer.status != http.client.PARTIAL_CONTENT:
             have = 0
-        total = _total(answer, have, wanted)
+        total = _total(answer, have, remote_file)
         stream.seek(have)
         stream.truncate()
         if not have:
-            _remember(partial, wanted.url, answer.headers)
+            _remember(partial, remote_file.url, answer.headers)
         done = have
         while chunk := answer.read(CHUNK_BYTES):
             done += len(chunk)
-            if done > min(wanted.most_bytes, total or wanted.most_bytes):
+            if done > min(remote_file.most_bytes, total or remote_file.most_bytes):
                 _drop(partial)
                 raise DataError(
-                    f"{wanted.url}: expected at most"
-                    f" {min(wanted.most_bytes, total or wanted.most_bytes)} bytes, got more: this"
-                    " is not the published file; nothing is kept"
+                    f"{remote_file.url}: expected at most"
+                    f" {min(remote_file.most_bytes, total or remote_file.most_bytes)} bytes, got"
+                    " more: this is not the published file; nothing is kept"
                 )
             with _writing(partial):
                 write_whole(stream, chunk)
@@ -167,10 +167,10 @@ def _continue(wanted: Wanted, partial: Path, stream: IO[bytes], report: Report) 
             raise http.client.IncompleteRead(b"", total - done)
 
 
-def _total(answer: Any, have: int, wanted: Wanted) -> int | None:
-    """Bytes of the whole file as the server says, None if it does not.
+def _total(answer: Any, have: int, remote_file: RemoteFile) -> int | None:
+    """Return the bytes of the whole file as the server says, None if it does not.
 
-    Raises DataError for another than the wanted.
+    Raises DataError for another length than expected.
     """
     total = None
     if answer.status == http.client.PARTIAL_CONTENT:
@@ -181,11 +181,13 @@ def _total(answer: Any, have: int, wanted: Wanted) -> int | None:
         total = int(whole)
     elif str(answer.headers.get("Content-Length", "")).isdecimal():
         total = int(answer.headers["Content-Length"])
-    if total is not None and (total > wanted.most_bytes or wanted.size not in (None, total)):
+    if total is not None and (
+        total > remote_file.most_bytes or remote_file.size not in (None, total)
+    ):
         raise DataError(
-            f"{wanted.url}: expected {wanted.size or f'at most {wanted.most_bytes}'} bytes, the"
-            f" server has {total}: the file there is another one; fetch it by hand and compare it,"
-            " `--sha256` accepts it then"
+            f"{remote_file.url}: expected {remote_file.size or f'at most {remote_file.most_bytes}'}"
+            f" bytes, the server has {total}: the file there is another one; fetch it by hand and"
+            " compare it, `--sha256` accepts it then"
         )
     return total
 
@@ -195,9 +197,9 @@ def write_whole(stream: IO[bytes], chunk: bytes) -> None:
 
     Such a file takes a part where the disk is nearly full.
     """
-    left = memoryview(chunk)
-    while left:
-        left = left[stream.write(left) :]
+    remaining_bytes = memoryview(chunk)
+    while remaining_bytes:
+        remaining_bytes = remaining_bytes[stream.write(remaining_bytes) :]
 
 
 @contextmanager
@@ -216,7 +218,7 @@ def _state(partial: Path) -> Path:
 
 
 def _remember(partial: Path, url: str, headers: Any) -> None:
-    """Which version of the file this is; a weak tag names none (RFC 9110, 8.8.3)."""
+    """Write down the file's version; a weak tag names none (RFC 9110, 8.8.3)."""
     tag = str(headers.get("ETag", ""))
     if tag.startswith('"'):
         version = tag
@@ -232,9 +234,9 @@ def _version(partial: Path, url: str) -> str | None:
     """
     try:
         with _state(partial).open("rb") as stream:
-            found = parsed_json(stream.read(LONGEST_STATE))
-        if found["url"] == url:
-            version = found["version"]
+            state = parsed_json(stream.read(LONGEST_STATE))
+        if state["url"] == url:
+            version = state["version"]
         else:
             version = None
     except (OSError, ValueError, KeyError, TypeError):
@@ -269,8 +271,10 @@ class _SamePlace(urllib.request.HTTPRedirectHandler):
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
     """Raises DataError for what is not https; plain http is for this machine alone."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname == "127.0.0.1"):
+    address = urlsplit(url)
+    if address.scheme != "https" and not (
+        address.scheme == "http" and address.hostname == "127.0.0.1"
+    ):
         raise DataError(f"{url}: expected an https URL; take one")
     secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
     return urllib.request.build_opener(secure, _SamePlace())
@@ -286,15 +290,15 @@ def _for_good(problem: Exception) -> bool:
     )
 
 
-def _not_fetched(wanted: Wanted, path: Path, problem: Exception) -> NotFetchedError:
+def _not_fetched(remote_file: RemoteFile, path: Path, problem: Exception) -> NotFetchedError:
     reason = getattr(problem, "reason", None) or problem
-    words = (
+    cause = (
         " ".join(str(getattr(reason, "strerror", None) or reason).split())[:120]
         or type(problem).__name__
     )
     if isinstance(problem, urllib.error.HTTPError):
-        words = f"the server answers {problem.code} {words}"
+        cause = f"the server answers {problem.code} {cause}"
     return NotFetchedError(
-        f"{wanted.url}: cannot be fetched ({words}); try again, it continues from here; or fetch it"
-        f" on a machine that has a network and put it at {path}"
+        f"{remote_file.url}: cannot be fetched ({cause}); try again, it continues from here; or"
+        f" fetch it on a machine that has a network and put it at {path}"
     )

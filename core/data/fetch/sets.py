@@ -33,8 +33,8 @@ class PublishedSet:
 
 
 SETS = {
-    one.name: one
-    for one in (
+    published_set.name: published_set
+    for published_set in (
         PublishedSet(
             "hapt",
             f"{UCI}/static/public/341/"
@@ -63,4 +63,4 @@ SETS = {
         ),
     )
 }
-"""By the name of the reader's kind."""
+"""The sets by the name of the reader's kind."""

@@ -13,8 +13,7 @@ from core.data.recordings import Report
 from core.ground.errors import DataError
 
 WHOLE_ARCHIVE = 4
-"""Times the wanted file's bound that all files of the archive may have: HHAR has four tables in
-one."""
+"""Factor of the bound of one file for all of the archive: HHAR has four tables in one."""
 
 
 def unpack(archive: Path, member: str, path: Path, most_bytes: int, report: Report) -> None:
@@ -26,18 +25,20 @@ def unpack(archive: Path, member: str, path: Path, most_bytes: int, report: Repo
         archive.open("rb") as stream,
         open_zip(stream, str(archive), WHOLE_ARCHIVE * most_bytes) as opened,
     ):
-        found = [info for info in opened.infolist() if PurePosixPath(info.filename).name == member]
-        found = [info for info in found if not info.filename.startswith("__MACOSX/")]
-        if len(found) != 1:
+        entries = [
+            info for info in opened.infolist() if PurePosixPath(info.filename).name == member
+        ]
+        entries = [info for info in entries if not info.filename.startswith("__MACOSX/")]
+        if len(entries) != 1:
             raise DataError(
-                f"{archive}: expected one {member}, got {len(found)}; fetch the archive again"
+                f"{archive}: expected one {member}, got {len(entries)}; fetch the archive again"
             )
-        if found[0].file_size > most_bytes:
+        if entries[0].file_size > most_bytes:
             raise DataError(
-                f"{archive}: {found[0].filename} unpacks to {found[0].file_size} bytes, more than"
-                f" {most_bytes}; do not trust this archive"
+                f"{archive}: {entries[0].filename} unpacks to {entries[0].file_size} bytes, more"
+                f" than {most_bytes}; do not trust this archive"
             )
-        _write(opened, found[0], path, report)
+        _write(opened, entries[0], path, report)
 
 
 def _write(opened: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, report: Report) -> None:

@@ -32,15 +32,17 @@ from core.logs.terminal import say, say_json
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Find, prepare, and show what was found."""
-    given = _parser().parse_args(arguments)
+    command_line = _parser().parse_args(arguments)
     try:
-        choice = choose(given.source, given.options, is_draft_asked=given.draft is not None)
+        choice = choose(
+            command_line.source, command_line.options, is_draft_asked=command_line.draft is not None
+        )
         if choice.draft is not None:
-            path = given.draft or Path(BESIDE)
-            write_draft(choice.draft, path, is_forced=given.force)
-            _say_draft(given, choice.draft, path)
+            path = command_line.draft or Path(BESIDE)
+            write_draft(choice.draft, path, is_forced=command_line.force)
+            _say_draft(command_line, choice.draft, path)
             return ExitCode.DONE
-        return _show(given, choice)
+        return _show(command_line, choice)
     except ClusterError as problem:
         _say_problem(problem)
         return int(problem.exit_code)
@@ -77,86 +79,100 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(given: argparse.Namespace, choice: FoundRecordings) -> int:
+def _show(command_line: argparse.Namespace, choice: FoundRecordings) -> int:
     """Show recordings, and what is wrong with windows of them. Raises ClusterError."""
-    look = _look(given, choice)
+    recording_summary = _look(command_line, choice)
     portrait = None
     problem = None
     try:
-        portrait = _portrait(given, choice)
-    except DataError as found:
-        if look is None:
+        portrait = _portrait(command_line, choice)
+    except DataError as refusal:
+        if recording_summary is None:
             raise
-        problem = found
-    if given.out is not None:
-        atomic_write(given.out, page(portrait, look).encode(), "give another --out")
-    if given.json:
-        shown = {} if portrait is None else portrait.to_json()
-        more = {} if look is None else {"format": choice.format, "recordings": look.to_json()}
-        say_json({**shown, **more, **({"problem": str(problem)} if problem else {})})
+        problem = refusal
+    if command_line.out is not None:
+        atomic_write(
+            command_line.out, page(portrait, recording_summary).encode(), "give another --out"
+        )
+    if command_line.json:
+        windows_document = {} if portrait is None else portrait.to_json()
+        recordings_document = (
+            {}
+            if recording_summary is None
+            else {"format": choice.format, "recordings": recording_summary.to_json()}
+        )
+        say_json(
+            {
+                **windows_document,
+                **recordings_document,
+                **({"problem": str(problem)} if problem else {}),
+            }
+        )
     else:
         encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-        if choice.source is not None and look is not None:
+        if choice.source is not None and recording_summary is not None:
             say(choice.source.why)
-        for line in lines(portrait, look, blocks=encoding.startswith("utf")):
+        for line in lines(portrait, recording_summary, blocks=encoding.startswith("utf")):
             say(line)
-        if given.out is not None:
-            say(f"page: {given.out}")
+        if command_line.out is not None:
+            say(f"page: {command_line.out}")
     if problem is None:
         return ExitCode.DONE
     _say_problem(problem)
     return int(problem.exit_code)
 
 
-def _look(given: argparse.Namespace, choice: FoundRecordings) -> RecordingLook | None:
+def _look(command_line: argparse.Namespace, choice: FoundRecordings) -> RecordingLook | None:
     """Return what described recordings hold; None for others. Raises DataError."""
     source = choice.source
     if source is None or source.path is None or source.kind != DESCRIBED:
         return None
     form = described(choice.format, source.path)
-    if given.options.get("sampling_hz") is not None:
-        time = form.time.model_copy(update={"hertz": given.options["sampling_hz"]})
+    if command_line.options.get("sampling_hz") is not None:
+        time = form.time.model_copy(update={"hertz": command_line.options["sampling_hz"]})
         form = form.model_copy(update={"time": time})
     return look_at(source.path, form, is_labelled=choice.is_labelled, members=choice.members)
 
 
-def _portrait(given: argparse.Namespace, choice: FoundRecordings) -> Portrait | None:
+def _portrait(command_line: argparse.Namespace, choice: FoundRecordings) -> Portrait | None:
     """Return what the windows hold; None where no path says whose they are. Raises DataError."""
     if not choice.is_labelled:
         return None
     assert choice.source is not None
-    options = given.options
+    options = command_line.options
     if choice.source.kind == DESCRIBED:
         options = {**options, "format": choice.format}
     with bar() as report:
         dataset = prepare(
             choice.source,
-            window_steps=given.window_steps,
-            window_stride=given.window_stride,
-            seed=given.seed,
+            window_steps=command_line.window_steps,
+            window_stride=command_line.window_stride,
+            seed=command_line.seed,
             cache=prepared_folder(),
             options=options,
             progress=report,
         )
-    return portrait_of(dataset, given.each)
+    return portrait_of(dataset, command_line.each)
 
 
-def _say_draft(given: argparse.Namespace, draft: Draft, path: Path) -> None:
+def _say_draft(command_line: argparse.Namespace, draft: Draft, path: Path) -> None:
     questions = open_questions(draft.text)
-    if given.json:
-        asked = [f"line {line}: {question}" for line, question in questions]
-        say_json({"draft": str(path), "questions": asked})
+    if command_line.json:
+        numbered_questions = [f"line {line}: {question}" for line, question in questions]
+        say_json({"draft": str(path), "questions": numbered_questions})
         return
-    rows = [[one.name, ", ".join(one.samples), one.unit_of_time] for one in draft.columns]
+    rows = [
+        [column.name, ", ".join(column.samples), column.unit_of_time] for column in draft.columns
+    ]
     for line in table(["column", "values such as", "time in"], rows):
         say(line)
     say(
-        f"\n{given.source} fits no known format; a draft of one is in {path}, with {len(questions)}"
-        " questions:"
+        f"\n{command_line.source} fits no known format; a draft of one is in {path}, with"
+        f" {len(questions)} questions:"
     )
     for number, question in questions:
         say(f"  line {number}: {question}")
-    say(f"next: answer them, then fab data show {given.source} --format {path}")
+    say(f"next: answer them, then fab data show {command_line.source} --format {path}")
 
 
 def _say_problem(problem: ClusterError) -> None:

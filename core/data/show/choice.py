@@ -31,32 +31,34 @@ class FoundRecordings:
 
 
 def choose(
-    given: str | None, options: Mapping[str, Any], *, is_draft_asked: bool
+    source_argument: str | None, options: Mapping[str, Any], *, is_draft_asked: bool
 ) -> FoundRecordings:
     """Find what recordings are. Raises DataError, also where a person has to choose a format."""
     named = options.get("format")
     problem: DataError | None = None
     try:
-        source: Source | None = find_source(given, os.environ, PROJECT_ROOT, user_cache(), named)
+        source: Source | None = find_source(
+            source_argument, os.environ, PROJECT_ROOT, user_cache(), named
+        )
     except DataError as refused:
         source = None
         problem = refused
-    path = Path(os.path.expanduser(given or ""))
-    is_made_up = given in (None, "", SYNTHETIC)
+    path = Path(os.path.expanduser(source_argument or ""))
+    is_made_up = source_argument in (None, "", SYNTHETIC)
     if is_made_up or not path.exists() or (source is not None and not is_draft_asked):
         if problem is not None:
             raise problem
         return FoundRecordings(source, named)
     members = _members(path)
     if not is_draft_asked:
-        found = fits(path, members)
-        if len(found.by_name) == 1:
-            name = found.by_name[0]
+        formats = fits(path, members)
+        if len(formats.by_name) == 1:
+            name = formats.by_name[0]
             why = f"{path} (fits the format {name})"
             return FoundRecordings(
-                Source(DESCRIBED, path, why), name, found.is_labelled, members=members
+                Source(DESCRIBED, path, why), name, formats.is_labelled, members=members
             )
-        _refuse_several(path, found.by_name, found.by_shape)
+        _refuse_several(path, formats.by_name, formats.by_shape)
     draft = draft_of(path.name, members)
     if draft is not None:
         return FoundRecordings(None, draft=draft)
@@ -69,8 +71,8 @@ def _members(path: Path) -> Sequence[Member]:
     """Return the files of a source. Raises DataError where there are too many to look at."""
     names = (name for _, _, files in os.walk(path) for name in files)
     few = sum(1 for _ in islice(names, MOST_MEMBERS + 1)) <= MOST_MEMBERS
-    found = (member for member in members_of(path) if member.path.is_file()) if few else ()
-    members = list(islice(found, MOST_MEMBERS + 1))
+    file_members = (member for member in members_of(path) if member.path.is_file()) if few else ()
+    members = list(islice(file_members, MOST_MEMBERS + 1))
     if not few or len(members) > MOST_MEMBERS:
         raise DataError(f"{path}: more than {MOST_MEMBERS} files; name a smaller folder")
     return members

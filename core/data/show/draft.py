@@ -54,16 +54,18 @@ class _Kind:
     @property
     def are_in_lines(self) -> bool:
         """Whether its lines say the sensor that they are of."""
-        return any("sensor" in self.first.said.get(form, {}) for form in ("json", "text"))
+        return any(
+            "sensor" in self.first.format_sections.get(form, {}) for form in ("json", "text")
+        )
 
     @property
     def is_in_turn(self) -> bool:
         """Whether lines have the values of one sensor and lack those of others."""
         lacks = [
-            ~np.isfinite(one.numbers)
+            ~np.isfinite(column.numbers)
             for columns in self.vectors.values()
-            for one in columns[:1]
-            if one.numbers is not None
+            for column in columns[:1]
+            if column.numbers is not None
         ]
         return len(lacks) > 1 and float(np.any(lacks, axis=0).mean()) > LACKING
 
@@ -87,15 +89,15 @@ def draft_of(named: str, members: Sequence[Member]) -> Draft | None:
     at_once = max(1, -(-len(members) // MOST_FILES))
     by_form: dict[tuple[str, ...], list[Sheet]] = {}
     for sheet in (sheet for member in members[::at_once] for sheet in sheets_of(member)):
-        form = json.dumps(sheet.said, sort_keys=True)
+        form = json.dumps(sheet.format_sections, sort_keys=True)
         by_form.setdefault((sheet.sensor, form, *sheet.names), []).append(sheet)
-    kinds = [_Kind(found, columns_of(found[0])) for found in by_form.values()]
-    kinds = [one for one in kinds if any(column.numbers is not None for column in one.columns)]
+    kinds = [_Kind(sheets, columns_of(sheets[0])) for sheets in by_form.values()]
+    kinds = [kind for kind in kinds if any(column.numbers is not None for column in kind.columns)]
     if not kinds:
         return None
-    kinds.sort(key=lambda one: (bool(one.times), len(one.sheets)), reverse=True)
+    kinds.sort(key=lambda kind: (bool(kind.times), len(kind.sheets)), reverse=True)
     is_in_document = kinds[0].are_in_lines
-    sensors = [one for one in kinds if one.first.sensor and (one.times or is_in_document)]
+    sensors = [kind for kind in kinds if kind.first.sensor and (kind.times or is_in_document)]
     described = kinds[:1]
     if len(sensors) > 1 or is_in_document:
         described = sensors
@@ -115,23 +117,23 @@ def _lines(
     paths = [member.name for member in members]
     yield f"# Paths are such as {_comment(', '.join(paths[:MOST_NAMED]))}."
     first = described[0].first
-    others = [one.first.member.name for one in kinds if one not in described]
-    if others:
-        yield f"# Files of another form: {_comment(', '.join(others[:MOST_NAMED]))}."
+    other_files = [kind.first.member.name for kind in kinds if kind not in described]
+    if other_files:
+        yield f"# Files of another form: {_comment(', '.join(other_files[:MOST_NAMED]))}."
     is_in_document = described[0].are_in_lines
     is_in_turn = described[0].is_in_turn
     has_sensors = is_in_document or len(described) > 1
-    yield from _files(described, others, by_path=has_sensors and not is_in_document)
-    said = dict(first.said)
+    yield from _files(described, other_files, by_path=has_sensors and not is_in_document)
+    format_sections = dict(first.format_sections)
     if is_in_turn:
-        said["text"] = {**said.get("text", {}), "in_turn": True}
-    for key, value in said.items():
+        format_sections["text"] = {**format_sections.get("text", {}), "in_turn": True}
+    for key, value in format_sections.items():
         if value or key == "json":
             yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
     yield from (f"# {_comment(note)}" for kind in described for note in kind.first.notes)
-    for column in (column for kind in described for column in kind.columns if column.words):
-        words = ", ".join(map(_quoted, column.words))
-        yield f"# {_comment(column.name)} has words among its numbers: {words}; see `missing`"
+    for column in (column for kind in described for column in kind.columns if column.stray_words):
+        stray_words = ", ".join(map(_quoted, column.stray_words))
+        yield f"# {_comment(column.name)} has words among its numbers: {stray_words}; see `missing`"
     yield from _time(described)
     channels = [
         line
@@ -146,7 +148,9 @@ def _lines(
     yield from _who_and_what(described[0])
 
 
-def _files(described: Sequence[_Kind], others: Sequence[str], *, by_path: bool) -> Iterator[str]:
+def _files(
+    described: Sequence[_Kind], other_files: Sequence[str], *, by_path: bool
+) -> Iterator[str]:
     """Yield the pattern of the files, where their names leave one alone."""
     paths = [
         (PurePosixPath(sheet.member.name), sheet) for kind in described for sheet in kind.sheets
@@ -159,7 +163,7 @@ def _files(described: Sequence[_Kind], others: Sequence[str], *, by_path: bool) 
         yield f"files: {_quoted(names.pop())}"
     elif by_path:
         yield f"files:  # ? a pattern of the paths, with {{sensor}}; {_comment(min(names))}"
-    elif len(endings) > 1 or any(name.endswith(min(endings)) for name in others):
+    elif len(endings) > 1 or any(name.endswith(min(endings)) for name in other_files):
         yield "files:  # ? a pattern of the paths of these readings alone"
     else:
         yield f"files: {_quoted('*' + endings.pop())}"
@@ -173,7 +177,7 @@ def _time(described: Sequence[_Kind]) -> Iterator[str]:
         yield f"  hertz: {stated.pop():.6g}  # the rate that the files say"
         return
     if not times:
-        falling = [one.name for one in described[0].columns if one.falls]
+        falling = [column.name for column in described[0].columns if column.falls]
         turn = ""
         if falling:
             turn = f"; {_comment(falling[0])} falls: write the oldest reading first"
@@ -181,13 +185,13 @@ def _time(described: Sequence[_Kind]) -> Iterator[str]:
         return
     if len(times) == 1:
         both = _dated(described[0].columns, times[0])
-        names = ", ".join(_quoted(one.name) for one in both)
+        names = ", ".join(_quoted(column.name) for column in both)
         if len(both) > 1:
             names = f"[{names}]"
             times = [replace(times[0], patterns=_joined(both))]
         yield f"  column: {names}  # {_comment(times[0].line)}"
     else:
-        several = "; ".join(f"{one.line} in {' or '.join(one.units)}" for one in times)
+        several = "; ".join(f"{column.line} in {' or '.join(column.units)}" for column in times)
         yield f"  column:  # ? one of {_comment(several)}"
     patterns = times[0].patterns
     if len(times) == 1 and patterns:
@@ -217,10 +221,10 @@ def _time(described: Sequence[_Kind]) -> Iterator[str]:
     if rates and max(rates) - min(rates) <= ALIKE * min(rates) and middle <= MOST_WINDOW_HZ:
         yield f"  hertz: {round(middle)}  # found: {middle:.4g} readings a second"
     else:
-        seen = ""
+        rate_hint = ""
         if rates:
-            seen = f"; found: {min(rates):.4g} to {max(rates):.4g}"
-        yield f"  hertz:  # ? the rate of the windows{seen}"
+            rate_hint = f"; found: {min(rates):.4g} to {max(rates):.4g}"
+        yield f"  hertz:  # ? the rate of the windows{rate_hint}"
 
 
 def _dated(columns: Sequence[ColumnLook], time: ColumnLook) -> Sequence[ColumnLook]:
@@ -235,7 +239,7 @@ def _dated(columns: Sequence[ColumnLook], time: ColumnLook) -> Sequence[ColumnLo
 
 def _joined(both: Sequence[ColumnLook]) -> Sequence[str]:
     """Return the patterns of a date and a time."""
-    return patterns_of(" ".join(one.samples[0] for one in both))
+    return patterns_of(" ".join(column.samples[0] for column in both))
 
 
 def _channels(kind: _Kind, sensor: str | None, is_in_turn: bool) -> Iterator[str]:
@@ -247,26 +251,28 @@ def _channels(kind: _Kind, sensor: str | None, is_in_turn: bool) -> Iterator[str
     vectors = kind.vectors
     for name, columns in vectors.items():
         listed = ", ".join(_quoted(column.name) for column in columns)
-        own = f"{prefix}{name}".removesuffix("_xyz")
+        channel_name = f"{prefix}{name}".removesuffix("_xyz")
         if is_in_turn:
-            of_sensor = f"\n    sensor: {_quoted(own)}"
-        yield f"  - name: {_quoted(own)}\n    columns: [{listed}]{of_sensor}"
+            of_sensor = f"\n    sensor: {_quoted(channel_name)}"
+        yield f"  - name: {_quoted(channel_name)}\n    columns: [{listed}]{of_sensor}"
         yield from _unit(columns[0].name, f"mean length {length_of(columns):.4g}")
-    taken = {column.name for columns in vectors.values() for column in columns}
-    rest = [
+    vector_columns = {column.name for columns in vectors.values() for column in columns}
+    single_columns = [
         column
         for column in kind.columns
-        if column.numbers is not None and not column.is_time and column.name not in {"", *taken}
+        if column.numbers is not None
+        and not column.is_time
+        and column.name not in {"", *vector_columns}
     ]
-    for column in rest:
+    for column in single_columns:
         entry = f"{{name: {_quoted(column.name)}, columns: {_quoted(column.name)}, unit: none}}"
         if vectors:
             yield f"  # - {entry}  # {_comment(column.line)}"
             continue
-        own = _quoted(f"{prefix}{column.name}")
-        yield f"  - name: {own}\n    columns: {_quoted(column.name)}{of_sensor}"
+        channel_name = _quoted(f"{prefix}{column.name}")
+        yield f"  - name: {channel_name}\n    columns: {_quoted(column.name)}{of_sensor}"
         yield from _unit(column.name, f"values such as {', '.join(column.samples)}")
-    if rest and not vectors:
+    if single_columns and not vectors:
         yield '  # Three axes of one sensor are one channel: columns: ["2", "3", "4"]'
 
 
@@ -279,7 +285,7 @@ def _unit(name: str, figures: str) -> Iterator[str]:
 
 
 def _who_and_what(kind: _Kind) -> Iterator[str]:
-    taken = {column.name for columns in kind.vectors.values() for column in columns}
+    vector_columns = {column.name for columns in kind.vectors.values() for column in columns}
     sources = ", ".join(column.line for column in kind.columns if column.is_source)
     if sources:
         yield "session:"
@@ -287,12 +293,12 @@ def _who_and_what(kind: _Kind) -> Iterator[str]:
             f"  column:  # ? the device that a reading is of: {_comment(sources)}; of sensors give"
             " text.sensor it, and null here"
         )
-    said = [
+    label_columns = [
         column.line
         for column in kind.columns
-        if column.may_say_what and not column.is_time and column.name not in taken
+        if column.may_say_what and not column.is_time and column.name not in vector_columns
     ]
-    found = f"{', '.join(said)}; or null" if said else "no column says it; null"
+    hint = f"{', '.join(label_columns)}; or null" if label_columns else "no column says it; null"
     paths = [PurePosixPath(sheet.member.name) for sheet in kind.sheets]
     example = ""
     if len({path.parent for path in paths}) > 1 and len({path.name for path in paths}) > 1:
@@ -302,7 +308,7 @@ def _who_and_what(kind: _Kind) -> Iterator[str]:
         ("person", "who was recorded", ", or `name` for one person"),
     ):
         yield f"{key}:"
-        yield f"  column:  # ? {what}: {_comment(found)}, with {{{key}}} in files{example}{also}"
+        yield f"  column:  # ? {what}: {_comment(hint)}, with {{{key}}} in files{example}{also}"
 
 
 def _quoted(word: str) -> str:
@@ -313,6 +319,6 @@ def _quoted(word: str) -> str:
     )
 
 
-def _comment(words: str) -> str:
+def _comment(text: str) -> str:
     """Return words of a file as a part of one line that is no YAML."""
-    return "".join(letter if letter.isprintable() else "?" for letter in words)[:400]
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:400]

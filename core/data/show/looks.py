@@ -66,7 +66,7 @@ class RecordingLook:
     left_out: str
     wrong: tuple[str, ...]
     asked: tuple[str, ...]
-    """What only a person knows."""
+    """Questions that only a person answers."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

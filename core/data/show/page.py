@@ -39,15 +39,15 @@ STYLE = (
 MARKS = {"LEAK": "A leak", "LOOKS WRONG": "Looks wrong", "ASKED": "Asked"}
 
 
-def page(portrait: Portrait | None, look: RecordingLook | None = None) -> str:
+def page(portrait: Portrait | None, summary: RecordingLook | None = None) -> str:
     """Return the whole file; every text of the recordings is escaped."""
     title = "recordings"
-    if look is not None:
-        title = look.title
+    if summary is not None:
+        title = summary.title
     if portrait is not None:
         title = portrait.name
     body = []
-    for section in sections(portrait, look):
+    for section in sections(portrait, summary):
         if isinstance(section, Note):
             body.append(_note(section))
         elif isinstance(section, Table):
@@ -120,9 +120,9 @@ def _figures(drawing: LinesOverTime) -> Iterator[str]:
             for at in places
         ]
         title = escape(", ".join(filter(None, (drawing.title, unit))))
-        words = f"{title}: {least:.3g} to {most:.3g}"
+        caption = f"{title}: {least:.3g} to {most:.3g}"
         yield (
-            f'<figure><svg role="img" aria-label="{words}" width="{WIDTH}" height="{HEIGHT}"'
+            f'<figure><svg role="img" aria-label="{caption}" width="{WIDTH}" height="{HEIGHT}"'
             f' viewBox="0 0 {WIDTH} {HEIGHT}">{"".join(lines)}</svg>'
-            f"<figcaption>{words}</figcaption></figure>"
+            f"<figcaption>{caption}</figcaption></figure>"
         )

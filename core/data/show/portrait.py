@@ -79,7 +79,7 @@ class Portrait:
     leak: str
     note: str
     signals: str
-    """What is known of the channels of windows; empty for other examples."""
+    """The channels of windows, in words; empty for other examples."""
     classes: tuple[LabelCounts, ...]
     groups: tuple[GroupRow, ...]
     groups_left_out: int
@@ -87,12 +87,12 @@ class Portrait:
     windows: tuple[Drawn, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
-def portrait_of(dataset: Dataset, each: int = 1) -> Portrait:
-    """The portrait of a data set, with `each` windows of every class."""
+def portrait_of(dataset: Dataset, windows_per_class: int = 1) -> Portrait:
+    """Return the portrait of a data set, with `windows_per_class` windows of every class."""
     classes = class_of_each(dataset)
     groups, left_out = group_rows(dataset, classes)
     return Portrait(
@@ -109,28 +109,28 @@ def portrait_of(dataset: Dataset, each: int = 1) -> Portrait:
         groups=groups,
         groups_left_out=left_out,
         channels=channel_rows(dataset),
-        windows=drawn(dataset, classes, each) if classes is not None else (),
+        windows=drawn(dataset, classes, windows_per_class) if classes is not None else (),
     )
 
 
 def class_of_each(dataset: Dataset) -> NDArray[np.int32] | None:
-    """The class of each example, (rows,); None where examples have none, or several."""
+    """Return the class of each example, (rows,); None where examples have none, or several."""
     if dataset.task == CLASSIFICATION and not dataset.targets.shape:
         return dataset.classes()
     return None
 
 
 def class_rows(dataset: Dataset) -> tuple[LabelCounts, ...]:
-    """Examples of each class or label, at every position of an example; none of a regression."""
+    """Count the examples of each class or label at every position; none of a regression."""
     if dataset.task not in (CLASSIFICATION, MULTILABEL):
         return ()
     values = np.asarray(dataset.target_values())
-    parts = values[: dataset.train_windows], values[dataset.train_windows :]
+    part_values = values[: dataset.train_windows], values[dataset.train_windows :]
     if dataset.task == MULTILABEL:
-        counts = [part.sum(axis=0, dtype=np.int64) for part in parts]
+        counts = [part.sum(axis=0, dtype=np.int64) for part in part_values]
     else:
         width = len(dataset.labels)
-        counts = [np.bincount(part.reshape(-1), minlength=width) for part in parts]
+        counts = [np.bincount(part.reshape(-1), minlength=width) for part in part_values]
     rows = zip(dataset.labels, *(part.tolist() for part in counts), strict=True)
     return tuple(LabelCounts(*row) for row in rows)[:MOST_CLASSES]
 
@@ -145,23 +145,23 @@ def group_rows(
     subjects = dataset.subjects()
     names = dataset.held_out.groups
     rows = []
-    known = np.unique(subjects[subjects != NO_SUBJECT])
-    for number in known[:MOST_GROUPS].tolist():
-        own = np.flatnonzero(subjects == number)
+    group_numbers = np.unique(subjects[subjects != NO_SUBJECT])
+    for number in group_numbers[:MOST_GROUPS].tolist():
+        examples = np.flatnonzero(subjects == number)
         if classes is None:
             by_class = ()
         else:
-            by_class = np.bincount(classes[own], minlength=len(dataset.labels)).tolist()
+            by_class = np.bincount(classes[examples], minlength=len(dataset.labels)).tolist()
         rows.append(
             GroupRow(
                 number=number,
                 name=names[number] if number < len(names) else "",
-                part="train" if own[0] < dataset.train_windows else "test",
-                examples=len(own),
+                part="train" if examples[0] < dataset.train_windows else "test",
+                examples=len(examples),
                 by_class=tuple(by_class)[:MOST_CLASSES],
             )
         )
-    return tuple(rows), len(known) - len(rows)
+    return tuple(rows), len(group_numbers) - len(rows)
 
 
 class ChannelFigures:
@@ -209,8 +209,10 @@ def channel_rows(dataset: Dataset) -> tuple[ChannelRow, ...]:
     return figures.rows(names_of(dataset.signals, width), units)
 
 
-def drawn(dataset: Dataset, classes: NDArray[np.int32], each: int) -> tuple[Drawn, ...]:
-    """Return `each` training windows of every class, evenly spaced among them.
+def drawn(
+    dataset: Dataset, classes: NDArray[np.int32], windows_per_class: int
+) -> tuple[Drawn, ...]:
+    """Return `windows_per_class` training windows of every class, evenly spaced among them.
 
     It is empty where examples are no windows.
     """
@@ -218,11 +220,11 @@ def drawn(dataset: Dataset, classes: NDArray[np.int32], each: int) -> tuple[Draw
     if len(shape) != 2 or shape[1] > MOST_CHANNELS or shape[0] > MOST_STEPS:
         return ()
     windows = dataset.windows()
-    found = []
+    drawings = []
     for number, label in enumerate(dataset.labels[:MOST_CLASSES]):
-        own = np.flatnonzero(classes[: dataset.train_windows] == number)
-        for turn in range(min(each, len(own))):
-            row = int(own[(2 * turn + 1) * len(own) // (2 * each)])
+        row_numbers = np.flatnonzero(classes[: dataset.train_windows] == number)
+        for turn in range(min(windows_per_class, len(row_numbers))):
+            row = int(row_numbers[(2 * turn + 1) * len(row_numbers) // (2 * windows_per_class)])
             values = np.asarray(windows[row], np.float64)
-            found.append(Drawn(label, row, tuple(tuple(step) for step in values.tolist())))
-    return tuple(found)
+            drawings.append(Drawn(label, row, tuple(tuple(step) for step in values.tolist())))
+    return tuple(drawings)

@@ -52,11 +52,11 @@ def look_at(
 
     Without `is_labelled` who and what are not asked for. Raises DataError where no file fits.
     """
-    found = sheaves(source, form, unlabelled=not is_labelled, members=members)
-    taken = _Taken(source, form, is_labelled)
+    recordings = sheaves(source, form, unlabelled=not is_labelled, members=members)
+    tally = _Tally(source, form, is_labelled)
     if form.hints and form.label.intervals is None:
         names = [member.name for member in members or members_of(source)]
-        taken.hints = [
+        tally.hints = [
             hint
             for pattern, hint in form.hints.items()
             if any(map(PathPattern(pattern).fits, names))
@@ -64,19 +64,19 @@ def look_at(
     ends = clock() + MOST_SECONDS
     problems = []
     is_whole = True
-    for number, sheaf in enumerate(found):
-        if number and (taken.readings >= MOST_READINGS or clock() > ends):
+    for number, sheaf in enumerate(recordings):
+        if number and (tally.readings >= MOST_READINGS or clock() > ends):
             is_whole = False
             break
         try:
-            for rows in rows_of(sheaf, form, taken.damage, unlabelled=not is_labelled):
-                taken.take(sheaf, rows)
-                if taken.readings >= MOST_READINGS or clock() > ends:
+            for rows in rows_of(sheaf, form, tally.damage, unlabelled=not is_labelled):
+                tally.take(sheaf, rows)
+                if tally.readings >= MOST_READINGS or clock() > ends:
                     is_whole = False
                     break
         except DataError as problem:
             problems.append(str(problem))
-    return taken.look(len(found), is_whole, problems)
+    return tally.look(len(recordings), is_whole, problems)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _Session:
     labels: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
-class _Taken:
+class _Tally:
     """What was read so far."""
 
     def __init__(self, source: Path, form: RecordingFormat, is_labelled: bool) -> None:
@@ -111,20 +111,20 @@ class _Taken:
         values = rows.values @ self._mixing
         self.readings += len(values)
         self._figures.take(values)
-        for spelled, own in places_by(places_of(self._form, sheaf, rows)).items():
+        for spelled, places in places_by(places_of(self._form, sheaf, rows)).items():
             person, session, word = (name.strip() for name in spelled)
             file = "" if self._form.session.column else sheaf.name
             place = person, session, file
-            kept = self._sessions.setdefault(place, _Session())
-            times = rows.times[own]
-            kept.times.append(times)
-            self._judge.take(" ".join(filter(None, (person, session))), values[own])
+            session_readings = self._sessions.setdefault(place, _Session())
+            times = rows.times[places]
+            session_readings.times.append(times)
+            self._judge.take(" ".join(filter(None, (person, session))), values[places])
             if not self._is_labelled:
-                self._keep("", place, times, values[own])
+                self._keep("", place, times, values[places])
                 continue
             for label, part in self._labelled(sheaf, place, word, times):
-                kept.labels[label] += len(part)
-                self._keep(label, place, times[part], values[own][part])
+                session_readings.labels[label] += len(part)
+                self._keep(label, place, times[part], values[places][part])
 
     def look(self, files: int, is_whole: bool, problems: Sequence[str]) -> RecordingLook:
         """Return what was found."""
@@ -154,7 +154,7 @@ class _Taken:
     def _asked(self, sessions: Sequence[SessionLook]) -> Iterator[str]:
         """Yield what only a person knows, each with the key that says it."""
         form = self._form
-        rates = [one.hertz for one in sessions if one.hertz]
+        rates = [session.hertz for session in sessions if session.hertz]
         if form.time.hertz is None and rates and not form.as_recorded:
             yield (
                 f"the rate of windows: readings come {np.median(rates):.4g} a second; give --set"
@@ -162,7 +162,11 @@ class _Taken:
             )
         yield from rate_questions(form, sessions)
         yield from self.hints
-        still = [f"{one.name} ({one.least:g})" for one in self._channels() if one.least == one.most]
+        still = [
+            f"{channel.name} ({channel.least:g})"
+            for channel in self._channels()
+            if channel.least == channel.most
+        ]
         if still:
             yield f"{', '.join(still)}: one value alone; did the sensor give any?"
         if not self._is_labelled:
@@ -174,35 +178,35 @@ class _Taken:
         self, sheaf: Sheaf, place: Place, word: str, times: Numbers
     ) -> Iterator[tuple[str, NDArray[np.intp]]]:
         """Yield each class among readings of one word, with their places."""
-        words = [word] * len(times)
+        label_words = [word] * len(times)
         if self._intervals is not None:
-            words = self._intervals.words(sheaf, place[0], place[1], times)
-        known = self._form.label.words
-        found = np.array(words)
-        for said in dict.fromkeys(words):
-            own = np.flatnonzero(found == said)
-            is_missing = said in self._form.missing
-            if known and said not in known and not is_missing:
-                self._unknown[said] += len(own)
-            label = known.get(said, said)
+            label_words = self._intervals.words(sheaf, place[0], place[1], times)
+        classes_by_word = self._form.label.words
+        word_array = np.array(label_words)
+        for label_word in dict.fromkeys(label_words):
+            places = np.flatnonzero(word_array == label_word)
+            is_missing = label_word in self._form.missing
+            if classes_by_word and label_word not in classes_by_word and not is_missing:
+                self._unknown[label_word] += len(places)
+            label = classes_by_word.get(label_word, label_word)
             if label and not is_missing:
-                yield label, own
+                yield label, places
 
     def _keep(self, label: str, place: Place, times: Numbers, values: Numbers) -> None:
         if label not in self._excerpts and len(self._excerpts) >= MOST_LABELS:
             return
-        first, kept, rows = self._excerpts.setdefault(label, (place, [], []))
-        begin = kept[0][0] if kept else times[0]
+        first, excerpt_times, excerpt_values = self._excerpts.setdefault(label, (place, [], []))
+        begin = excerpt_times[0][0] if excerpt_times else times[0]
         near = (times >= begin) & (times < begin + EXCERPT_SECONDS)
-        if first == place and sum(map(len, kept)) < MOST_IN_EXCERPT and near.any():
-            kept.append(times[near])
-            rows.append(values[near])
+        if first == place and sum(map(len, excerpt_times)) < MOST_IN_EXCERPT and near.any():
+            excerpt_times.append(times[near])
+            excerpt_values.append(values[near])
 
     def _channels(self) -> tuple[ChannelRow, ...]:
         return self._figures.rows(self._form.channel_names, self._form.units)
 
-    def _session(self, place: Place, kept: _Session) -> SessionLook:
-        times = np.concatenate(kept.times)
+    def _session(self, place: Place, session_readings: _Session) -> SessionLook:
+        times = np.concatenate(session_readings.times)
         steps = np.diff(times)
         rising = steps[steps > 0]
         hertz = 1.0 / float(np.median(rising)) if len(rising) else 0.0
@@ -223,17 +227,21 @@ class _Taken:
         )
 
     def _labels(self, sessions: Sequence[SessionLook]) -> Iterator[LabelLook]:
-        found: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
-        for (place, kept), look in zip(sorted(self._sessions.items()), sessions, strict=True):
-            for label, readings in kept.labels.items():
-                found[label].append((place[0], readings, readings / (look.hertz or math.inf)))
-        for label in sorted(found)[:MOST_LABELS]:
-            own = found[label]
+        amounts_by_label: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
+        for (place, session_readings), summary in zip(
+            sorted(self._sessions.items()), sessions, strict=True
+        ):
+            for label, readings in session_readings.labels.items():
+                amounts_by_label[label].append(
+                    (place[0], readings, readings / (summary.hertz or math.inf))
+                )
+        for label in sorted(amounts_by_label)[:MOST_LABELS]:
+            amounts = amounts_by_label[label]
             yield LabelLook(
                 label,
-                readings=sum(readings for _, readings, _ in own),
-                seconds=sum(seconds for _, _, seconds in own),
-                people=len({person for person, _, _ in own}),
+                readings=sum(readings for _, readings, _ in amounts),
+                seconds=sum(seconds for _, _, seconds in amounts),
+                people=len({person for person, _, _ in amounts}),
             )
 
     def _drawn(self) -> Iterator[Excerpt]:
@@ -241,5 +249,5 @@ class _Taken:
             moments = np.concatenate(times)
             values = np.concatenate(rows)[:MOST_IN_EXCERPT]
             seconds = float(moments[: len(values)].max() - moments[0])
-            whose = " ".join(filter(None, place[:2]))
-            yield Excerpt(label, whose, seconds, tuple(map(tuple, values.tolist())))
+            owner = " ".join(filter(None, place[:2]))
+            yield Excerpt(label, owner, seconds, tuple(map(tuple, values.tolist())))

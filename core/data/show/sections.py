@@ -56,25 +56,28 @@ class Drawings:
 Section = Note | Table | Drawings
 
 
-def sections(portrait: Portrait | None, look: RecordingLook | None) -> Iterator[Section]:
+def sections(portrait: Portrait | None, summary: RecordingLook | None) -> Iterator[Section]:
     """Yield what there is to show: recordings first, then their windows."""
-    if look is not None:
-        yield from _recordings(look)
+    if summary is not None:
+        yield from _recordings(summary)
     if portrait is not None:
         yield from _windows(portrait)
 
 
-def _recordings(look: RecordingLook) -> Iterator[Section]:
-    read = "all" if look.is_whole else "the first"
-    counts = [f"{look.title}: recordings: {look.files:,}", f"readings: {look.readings:,} ({read})"]
-    yield Note(", ".join(filter(None, [*counts, look.left_out])))
-    yield from (Note(problem, "LOOKS WRONG") for problem in look.wrong)
-    yield from (Note(question, "ASKED") for question in look.asked)
+def _recordings(summary: RecordingLook) -> Iterator[Section]:
+    read = "all" if summary.is_whole else "the first"
+    counts = [
+        f"{summary.title}: recordings: {summary.files:,}",
+        f"readings: {summary.readings:,} ({read})",
+    ]
+    yield Note(", ".join(filter(None, [*counts, summary.left_out])))
+    yield from (Note(problem, "LOOKS WRONG") for problem in summary.wrong)
+    yield from (Note(question, "ASKED") for question in summary.asked)
     labels = [
         (row.label, f"{row.readings:,}", f"{row.seconds:.1f}", str(row.people))
-        for row in look.labels
+        for row in summary.labels
     ]
-    yield Table("Recorded", LABEL_HEADS, labels, [row.readings for row in look.labels])
+    yield Table("Recorded", LABEL_HEADS, labels, [row.readings for row in summary.labels])
     sessions = [
         (
             _end_of(row.name),
@@ -85,21 +88,23 @@ def _recordings(look: RecordingLook) -> Iterator[Section]:
             f"{row.longest_pause:.2f} s",
             f"{row.unordered:,}",
         )
-        for row in look.sessions
+        for row in summary.sessions
     ]
-    yield Table("Sessions", SESSION_HEADS, sessions, rows_left_out=look.sessions_left_out)
-    yield _channels("Readings", look.channels)
+    yield Table("Sessions", SESSION_HEADS, sessions, rows_left_out=summary.sessions_left_out)
+    yield _channels("Readings", summary.channels)
     rates = [
         LinesOverTime(
             _end_of(row.name), np.array(row.rates)[:, None], ["readings a second"], [""], True
         )
-        for row in look.sessions
+        for row in summary.sessions
         if row.rates
     ]
     yield Drawings("Rate over time, in readings a second", rates)
     excerpts = [
-        _drawing((row.label, _end_of(row.whose), f"{row.seconds:.1f} s"), row.values, look.channels)
-        for row in look.excerpts
+        _drawing(
+            (row.label, _end_of(row.whose), f"{row.seconds:.1f} s"), row.values, summary.channels
+        )
+        for row in summary.excerpts
     ]
     yield Drawings("Some seconds of each class", excerpts)
 

@@ -13,21 +13,21 @@ OTHER_RATE = 1.25
 
 def rate_problems(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
     """Yield what is wrong with the times of sessions, and with their rate for the windows."""
-    found: dict[str, dict[str, str]] = {}
-    for one in sessions:
-        whose = one.name
-        if one.readings > 2 and 2 * one.unordered > one.readings:
-            said = "most readings have the time of the one before or an older one"
-            found.setdefault("time.column", {})[whose] = said
-        elif one.hertz:
-            wrong = times_problem(1.0 / one.hertz)
-            key, said = "time.unit", wrong or ""
+    problems_by_key: dict[str, dict[str, str]] = {}
+    for session in sessions:
+        session_name = session.name
+        if session.readings > 2 and 2 * session.unordered > session.readings:
+            problem = "most readings have the time of the one before or an older one"
+            problems_by_key.setdefault("time.column", {})[session_name] = problem
+        elif session.hertz:
+            wrong = times_problem(1.0 / session.hertz)
+            key, problem = "time.unit", wrong or ""
             if wrong is None:
-                key, said = "time.hertz", _rate_problem(form.time.hertz, one.hertz)
-            if said:
-                found.setdefault(key, {})[whose] = said
-    for key, each in found.items():
-        yield _said(key, each)
+                key, problem = "time.hertz", _rate_problem(form.time.hertz, session.hertz)
+            if problem:
+                problems_by_key.setdefault(key, {})[session_name] = problem
+    for key, problems in problems_by_key.items():
+        yield _first_of(key, problems)
 
 
 def rate_questions(form: RecordingFormat, sessions: Sequence[SessionLook]) -> Iterator[str]:
@@ -35,28 +35,28 @@ def rate_questions(form: RecordingFormat, sessions: Sequence[SessionLook]) -> It
     windows = form.time.hertz
     if windows is None:
         return
-    found = {
-        one.name: (f"about {one.hertz:.3g} readings a second, which become {windows:g}")
-        for one in sessions
-        if one.hertz >= windows / SPARSE
-        and not 1 / OTHER_RATE <= one.hertz / windows <= OTHER_RATE
-        and times_problem(1.0 / one.hertz) is None
+    questions = {
+        session.name: (f"about {session.hertz:.3g} readings a second, which become {windows:g}")
+        for session in sessions
+        if session.hertz >= windows / SPARSE
+        and not 1 / OTHER_RATE <= session.hertz / windows <= OTHER_RATE
+        and times_problem(1.0 / session.hertz) is None
     }
-    if found:
-        yield _said("time.hertz", found)
+    if questions:
+        yield _first_of("time.hertz", questions)
 
 
-def _rate_problem(windows: float | None, found: float) -> str:
-    if windows is not None and found < windows / SPARSE:
+def _rate_problem(windows: float | None, recorded_hertz: float) -> str:
+    if windows is not None and recorded_hertz < windows / SPARSE:
         return (
-            f"about {found:.3g} readings a second, too few for windows of {windows:g}: set"
+            f"about {recorded_hertz:.3g} readings a second, too few for windows of {windows:g}: set"
             " jobs.train.data.sampling_hz"
         )
     return ""
 
 
-def _said(name: str, found: Mapping[str, str]) -> str:
+def _first_of(name: str, problems: Mapping[str, str]) -> str:
     """Return the first of several problems, and how many others there are."""
-    whose, wrong = next(iter(found.items()))
-    also = f" (and {len(found) - 1} other sessions)" if len(found) > 1 else ""
-    return f"{name}: {whose}: {wrong}{also}"
+    session_name, wrong = next(iter(problems.items()))
+    also = f" (and {len(problems) - 1} other sessions)" if len(problems) > 1 else ""
+    return f"{name}: {session_name}: {wrong}{also}"

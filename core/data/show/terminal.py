@@ -16,13 +16,13 @@ BAR_COLUMNS = 24
 
 
 def lines(
-    portrait: Portrait | None, look: RecordingLook | None = None, *, blocks: bool = True
+    portrait: Portrait | None, summary: RecordingLook | None = None, *, blocks: bool = True
 ) -> Iterator[str]:
     """Yield everything, a line at a time; without `blocks` in ASCII alone."""
     marks = PLAIN
     if blocks:
         marks = BLOCKS
-    for section in sections(portrait, look):
+    for section in sections(portrait, summary):
         if isinstance(section, Note):
             yield ": ".join(filter(None, (section.mark, section.text)))
         elif isinstance(section, Table):
@@ -35,10 +35,10 @@ def lines(
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns of equal width; the first one to the left, the others to the right."""
+    """Yield columns of equal width; the first one to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for first, *others in (heads, *rows):
-        cells = map(str.rjust, others, widths[1:])
+    for first, *right_cells in (heads, *rows):
+        cells = map(str.rjust, right_cells, widths[1:])
         yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 

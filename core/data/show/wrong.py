@@ -16,11 +16,11 @@ def named_lines(error: str) -> Iterator[str]:
 
     There are none where the error names no readable line.
     """
-    found = _PLACE.match(error)
-    if found is None:
+    match = _PLACE.match(error)
+    if match is None:
         return
-    path = Path(found["path"])
-    line = int(found["line"])
+    path = Path(match["path"])
+    line = int(match["line"])
     if not path.is_file():
         return
     first = max(1, line - AROUND)
@@ -32,10 +32,10 @@ def named_lines(error: str) -> Iterator[str]:
             if number >= first:
                 text = content[: LONGEST_LINE + 1].decode("utf-8", "replace").rstrip("\r\n")
                 if len(text) <= LONGEST_LINE:
-                    shown = text
+                    excerpt = text
                 else:
-                    shown = f"{text[:LONGEST_LINE]}..."
-                yield f"{'>' if number == line else ' '} {number}: {shown}"
+                    excerpt = f"{text[:LONGEST_LINE]}..."
+                yield f"{'>' if number == line else ' '} {number}: {excerpt}"
 
 
 def _line(stream: IO[bytes]) -> bytes:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from core.data.fetch.download import Wanted, download
+from core.data.fetch.download import RemoteFile, download
 from core.data.recordings import silent
 
 CONTENT = bytes(range(256)) * 20_000
@@ -53,7 +53,7 @@ class Server:
         """Fetch it: the hash, and the pauses between the tries."""
         pauses: list[float] = []
         asked = {"sha256": HASH, "size": None, "most_bytes": 2 * len(CONTENT), **changes}
-        return download(Wanted(self.url, **asked), path, silent, pauses.append), pauses
+        return download(RemoteFile(self.url, **asked), path, silent, pauses.append), pauses
 
 
 @contextmanager

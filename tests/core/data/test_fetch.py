@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 import pytest
 
 from core.data.fetch import __main__ as command
-from core.data.fetch.download import NotFetchedError, Wanted, download, write_whole
+from core.data.fetch.download import NotFetchedError, RemoteFile, download, write_whole
 from core.data.fetch.sets import SETS, PublishedSet
 from core.data.fetch.unpack import unpack
 from core.data.recordings import silent
@@ -54,7 +54,7 @@ def interrupted(server: Server, path: Path, content: bytes) -> None:
 
 def test_a_file_is_fetched_whole(server: Server, path: Path) -> None:
     told = []
-    wanted = Wanted(server.url, HASH, len(CONTENT), len(CONTENT))
+    wanted = RemoteFile(server.url, HASH, len(CONTENT), len(CONTENT))
     assert download(wanted, path, lambda *one: told.append(one)) == HASH
     assert path.read_bytes() == CONTENT
     assert ("fetching", len(CONTENT), len(CONTENT)) in told
@@ -78,7 +78,7 @@ def test_a_later_call_goes_on(server: Server, path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        download(Wanted(server.url, HASH, None, len(CONTENT)), path, silent, gives_up)
+        download(RemoteFile(server.url, HASH, None, len(CONTENT)), path, silent, gives_up)
     assert leftovers(path) == [PART, ABOUT]
     assert server.download(path)[0] == HASH
     assert server.asked[1]["Range"] == "bytes=1000000-"
@@ -141,7 +141,7 @@ def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
         pass
     pauses: list[float] = []
     with pytest.raises(NotFetchedError) as caught:
-        download(Wanted(nobody.url, None, None, 1000), path, silent, pauses.append)
+        download(RemoteFile(nobody.url, None, None, 1000), path, silent, pauses.append)
     says(str(caught.value), f"put it at {path}")
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     assert caught.value.exit_code == 1
@@ -152,7 +152,7 @@ def test_without_a_network_it_says_what_to_do_in_one_line(path: Path) -> None:
 )
 def test_plain_http_and_files_are_refused(path: Path, url: str) -> None:
     with refused("expected an https URL"):
-        download(Wanted(url, None, None, 1000), path, silent)
+        download(RemoteFile(url, None, None, 1000), path, silent)
     assert leftovers(path) == []
 
 
@@ -162,7 +162,7 @@ def test_a_refusal_leaves_what_came_before_and_no_empty_part(
 ) -> None:
     interrupted(server, path, content)
     with refused("expected 3 bytes"):
-        download(Wanted(server.url, None, 3, 1000), path, silent)
+        download(RemoteFile(server.url, None, 3, 1000), path, silent)
     assert leftovers(path) == ([PART, ABOUT] if content else [])
 
 
@@ -171,7 +171,7 @@ def test_one_process_fetches_a_file_at_a_time(server: Server, path: Path) -> Non
         with refused("another fetch writes it now"):
             server.download(path)
 
-    assert download(Wanted(server.url, HASH, None, len(CONTENT)), path, meanwhile) == HASH
+    assert download(RemoteFile(server.url, HASH, None, len(CONTENT)), path, meanwhile) == HASH
 
 
 def test_a_link_in_the_place_of_the_part_is_not_followed(server: Server, path: Path) -> None:

@@ -55,7 +55,7 @@ def test_the_counts_are_those_of_the_data(dataset: Dataset) -> None:
 
 
 def test_windows_are_drawn_from_the_training_rows_of_their_class(dataset: Dataset) -> None:
-    drawn = portrait_of(dataset, each=2).windows
+    drawn = portrait_of(dataset, windows_per_class=2).windows
     assert [window.label for window in drawn] == np.repeat(dataset.labels, 2).tolist()
     for window in drawn:
         assert window.row < dataset.train_windows

@@ -225,7 +225,7 @@ def test_known_formats_begin_in_one_folder(tmp_path: Path) -> None:
     own = described_by("physics-toolbox", folder).model_copy(
         update={"files": ("{person}/{label}/*/*.csv",)}
     )
-    assert sheaves(folder, own)[0].said == {"person": "anna", "label": "rest"}
+    assert sheaves(folder, own)[0].path_fields == {"person": "anna", "label": "rest"}
 
 
 def test_one_person_is_tested_by_the_last_fifth_of_each_recording(tmp_path: Path) -> None:
