@@ -109,10 +109,10 @@ class Evaluation:
         ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
         columns = zip(*(reply[: ends[-1]] for reply in replies), strict=True)
         whole = np.array([fsum(column) for column in columns])
-        parts = np.split(whole, ends[:-1])
+        sums = np.split(whole, ends[:-1])
         return {
             name: part.reshape(shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+            for (name, shape), part in zip(self.shapes.items(), sums, strict=True)
         }
 
     def named(self, reply: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -143,12 +143,12 @@ class Found:
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
-        found = {
+        curves = {
             label: asdict(curve)
             for label, curve in zip(labels, self.curves, strict=False)
             if curve is not None
         }
-        return found or None
+        return curves or None
 
 
 class Evaluator:
@@ -212,8 +212,8 @@ class Evaluator:
         )
         if groups is None:
             return whole
-        found = {group: self._found(of) for group, of in replies.items()}
-        of_groups = {group: (of.examples, of.figures) for group, of in found.items()}
+        by_group = {group: self._found(of) for group, of in replies.items()}
+        of_groups = {group: (of.examples, of.figures) for group, of in by_group.items()}
         return replace(whole, of_groups=of_groups)
 
     def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
@@ -236,15 +236,18 @@ def shown(shape: Sequence[int]) -> str:
 
 
 def figures_computed(
-    split: str, found: Found, labels: Sequence[str], epoch: int | None
+    split: str, evaluation: Found, labels: Sequence[str], epoch: int | None
 ) -> FiguresComputed:
     """The event of an evaluation that looked at something."""
-    assert found.figures is not None
+    assert evaluation.figures is not None
     counts = tuple(
-        ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False)
+        ClassCount(label, *numbers)
+        for label, numbers in zip(labels, evaluation.by_label, strict=False)
     )
-    rows = tuple(map(tuple, found.confusion.tolist()))
-    return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
+    rows = tuple(map(tuple, evaluation.confusion.tolist()))
+    return FiguresComputed(
+        split, evaluation.figures, tuple(labels) if rows else (), rows, epoch, counts
+    )
 
 
 def tested(
@@ -265,11 +268,11 @@ def tested(
         sizes = np.unique(groups[rows], return_counts=True)[1]
     emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
     done = count(1)
-    found = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
-    if found.figures is not None and not isfinite(found.figures.loss):
+    evaluation = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
+    if evaluation.figures is not None and not isfinite(evaluation.figures.loss):
         log.warning(
             "the loss over the test set is %s: some answers are no numbers, and the other figures"
             " mean nothing",
-            found.figures.loss,
+            evaluation.figures.loss,
         )
-    return found
+    return evaluation

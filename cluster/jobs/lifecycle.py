@@ -147,17 +147,17 @@ def conduct(
     bad input; later with `status` failed and the `reason` in the result file.
     """
     watch = watch or Watch()
-    with ExitStack() as held:
+    with ExitStack() as resources:
         # Before anything is read or written: the run may be alive, and its files belong to the
         # process that has it.
         lock: WriterLock | None = None
         if resumed is not None:
             lock = WriterLock(resumed)
-            held.callback(lock.release)
+            resources.callback(lock.release)
             unfinished(resumed)  # its last holder may have finished it since it was chosen
-        held.enter_context(watch)
+        resources.enter_context(watch)
         job.stream.add(watch.consume)
-        return _conduct(job, runs, cancel, resumed, watch, held, lock)
+        return _conduct(job, runs, cancel, resumed, watch, resources, lock)
 
 
 def _conduct(
@@ -166,7 +166,7 @@ def _conduct(
     cancel: Cancel,
     resumed: Path | None,
     watch: Watch,
-    held: ExitStack,
+    resources: ExitStack,
     lock: WriterLock | None,
 ) -> tuple[Path, dict[str, Any]]:
     crash: Exception | None = None
@@ -182,7 +182,7 @@ def _conduct(
     folder = RunFolder(runs, job.name, resumed)
     if lock is None:
         lock = WriterLock(folder.path)
-        held.callback(lock.release)
+        resources.callback(lock.release)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
         reported(folder.path, environment),

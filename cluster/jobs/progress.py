@@ -67,15 +67,15 @@ def _facts(task: Task) -> Text:
 
 def _left(task: Task) -> Text:
     """`0:42`, the time left; nothing where it is unknown."""
-    left = task.fields["left"]
-    if left is None:
+    remaining_seconds = task.fields["left"]
+    if remaining_seconds is None:
         return Text()
-    minutes, seconds = divmod(int(left), 60)
+    minutes, seconds = divmod(int(remaining_seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    shown = f"{minutes}:{seconds:02}"
+    clock = f"{minutes}:{seconds:02}"
     if hours:
-        shown = f"{hours}:{minutes:02}:{seconds:02}"
-    return coloured(shown, "progress.remaining")
+        clock = f"{hours}:{minutes:02}:{seconds:02}"
+    return coloured(clock, "progress.remaining")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BarShown:
 
     done: int
     facts: str
-    left: float | None
+    remaining_seconds: float | None
     """Seconds."""
 
 
@@ -97,7 +97,7 @@ class _Bars(Progress):
             if task.fields["shown"] is not None:
                 now: BarShown = task.fields["shown"]()
                 task.completed = now.done  # not by `update`: it may be taken away meanwhile
-                task.fields.update(facts=now.facts, left=now.left)
+                task.fields.update(facts=now.facts, left=now.remaining_seconds)
         return super().get_renderables()
 
 
@@ -142,27 +142,31 @@ class Display:
         finally:
             self._progress.remove_task(task)
 
-    def bar(self, name: str, total: int, shown: Callable[[], BarShown] | None = None) -> "Bar":
+    def bar(self, name: str, total: int, contents: Callable[[], BarShown] | None = None) -> "Bar":
         """Show a bar of `total` units: what `shown()` says, else what is set."""
-        return Bar(self._progress, name, total, shown)
+        return Bar(self._progress, name, total, contents)
 
 
 class Bar:
     """One progress bar."""
 
     def __init__(
-        self, progress: Progress, name: str, total: int, shown: Callable[[], BarShown] | None = None
+        self,
+        progress: Progress,
+        name: str,
+        total: int,
+        contents: Callable[[], BarShown] | None = None,
     ) -> None:
         self._progress = progress
         self._pace = Pace(total)
         self._facts = ""
         self._task: TaskID = progress.add_task(
-            name, total=total or None, facts="", left=None, shown=shown or self._shown
+            name, total=total or None, facts="", left=None, shown=contents or self._shown
         )
 
     def _shown(self) -> BarShown:
-        left = self._pace.remaining_seconds(time.monotonic())
-        return BarShown(self._pace.done, self._facts, left)
+        remaining_seconds = self._pace.remaining_seconds(time.monotonic())
+        return BarShown(self._pace.done, self._facts, remaining_seconds)
 
     def set(self, done: int, facts: str = "") -> None:
         """Set the units that are done, and words about them if there are new ones."""
@@ -215,14 +219,14 @@ def model_words(epoch: int | None, state: RunState) -> str:
 def epoch_line(event: events.EpochEnded, state: RunState) -> str:
     """Return the line that stays of an epoch."""
     planned = 0 if state.training is None else state.training.count.planned_epochs
-    shown = ""
+    figures = ""
     if event.accuracy is not None:
-        shown += f"  accuracy {event.accuracy:.4f}"
+        figures += f"  accuracy {event.accuracy:.4f}"
     if event.validation is not None:
-        shown += f"  validation {event.validation.headline()}"
+        figures += f"  validation {event.validation.headline()}"
     return (
         f"{event.stage}: epoch {event.epoch:>3}/{planned} "
-        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{shown} "
+        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{figures} "
         f" {event.seconds_left:.0f} s left"
     )
 

@@ -192,10 +192,10 @@ class RoleReader:
             (sample.labels.get("processor") for sample in samples if sample.name == BUILD), None
         )
         if memory is None:
-            known = None
+            memory_bytes = None
         else:
-            known = int(memory)
-        return RoleSeen(task.name, True, known, rates[0], rates[1], processor, rates[2])
+            memory_bytes = int(memory)
+        return RoleSeen(task.name, True, memory_bytes, rates[0], rates[1], processor, rates[2])
 
 
 COUNTERS = (

@@ -108,26 +108,28 @@ class RunStatus:
         """Return the events for the history since the last call."""
         with self._lock:
             self._applied()
-            kept = self._kept
+            events_to_write = self._kept
             self._kept = []
-            return kept
+            return events_to_write
 
-    def resume(self, found: list[Stamped]) -> None:
+    def resume(self, history: list[Stamped]) -> None:
         """Continue the run of these events.
 
         Behind them comes what this coordinator has seen so far.
         """
-        earlier = replay(found)
-        latest = max(at for at, _ in found)
+        earlier = replay(history)
+        latest = max(at for at, _ in history)
         with self._lock:
             self._applied()
-            seen = [event for _, event in self._kept if not isinstance(event, events.Began)]
+            present_events = [
+                event for _, event in self._kept if not isinstance(event, events.Began)
+            ]
             self.clock = RunClock(earlier.started or self._first.started, latest)
             self._state = earlier
             self._kept = []
             now = self.clock()
             again = replace(self._first, started=self.clock.started)
-            for event in (again, events.Resumed(latest), *seen):
+            for event in (again, events.Resumed(latest), *present_events):
                 self._apply(event, now)
 
     def _applied(self) -> RunState:

@@ -206,8 +206,8 @@ class Session(AbstractContextManager["Session"]):
         self._metrics.membership = dispatcher.membership
         self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
-        here = [worker for worker in self._workers if worker.index in dispatcher.live]
-        refuse_workers_without(self._computes_on, here, self.runtime.has)
+        live_workers = [worker for worker in self._workers if worker.index in dispatcher.live]
+        refuse_workers_without(self._computes_on, live_workers, self.runtime.has)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         if workers_hold_parameters:
@@ -249,10 +249,10 @@ class Session(AbstractContextManager["Session"]):
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
-        said = of_all(self._workers, cores_of)
+        core_counts = of_all(self._workers, cores_of)
         cores = {
             worker.node: count
-            for worker, count in zip(self._workers, said, strict=True)
+            for worker, count in zip(self._workers, core_counts, strict=True)
             if count is not None
         }
         return cores_of_workers(self._workers, cores)

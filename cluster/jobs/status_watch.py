@@ -78,16 +78,16 @@ class RunHistory:
     def keep(self) -> bool:
         """Write what there is, from any thread; whether the disk took it."""
         with self._writing:
-            found = self._status.take_kept()
-            if any(isinstance(event, events.Restored) for _, event in found):
+            unwritten = self._status.take_kept()
+            if any(isinstance(event, events.Restored) for _, event in unwritten):
                 return self._file.rewrite()  # without the epochs that are trained again
             now = self._status.clock()
             state = self._status.state()
             due = now - self._counted >= max(COUNT_SECONDS, state.samples.interval_seconds)
-            if due or any(isinstance(event, CHANGES) for _, event in found):
-                found.append((now, counted(state)))
+            if due or any(isinstance(event, CHANGES) for _, event in unwritten):
+                unwritten.append((now, counted(state)))
                 self._counted = now
-            return self._file.write(found)
+            return self._file.write(unwritten)
 
     def _everything(self) -> list[Stamped]:
         self._status.take_kept()  # they are in the state
@@ -152,11 +152,11 @@ class StatusWatch(Watch):
     @override
     def begun(self, job: Job, folder: Path, resumed: bool) -> None:
         if resumed:
-            found = list(read_events(folder))
+            history = list(read_events(folder))
         else:
-            found = []
-        if any(isinstance(event, events.Began) for _, event in found):
-            self.status.resume(found)
+            history = []
+        if any(isinstance(event, events.Began) for _, event in history):
+            self.status.resume(history)
         self._history = RunHistory(self.status, folder)
 
     def consume(self, event: Event) -> None:

@@ -99,7 +99,7 @@ class TrainReport:
             chosen = self.fits[0]
         else:
             chosen = None
-        shown = self.used or chosen
+        described_fit = self.used or chosen
         counts = self.counts
         return {
             "mode": job.mode,
@@ -113,7 +113,7 @@ class TrainReport:
             "settings": job.model_dump(mode="json", by_alias=True),
             "slots": asdict(self.slots) if self.slots else None,
             "arithmetic": asdict(self.arithmetic) if self.arithmetic else None,
-            "epochs_done": shown.epochs_done if shown else 0,
+            "epochs_done": described_fit.epochs_done if described_fit else 0,
             "refit": self.refitted,
             "final": describe_figures(self.final),
             "selected": {
@@ -136,13 +136,13 @@ class TrainReport:
             "chaos": self.chaos.describe() if self.chaos else None,
             "wire": self.wire.describe(),
             "throughput": (
-                shown.throughput()
-                if shown
+                described_fit.throughput()
+                if described_fit
                 else dict.fromkeys(("windows_per_second", "step_seconds_p50"))
             ),
             "staleness": {
-                "mean": shown.staleness.mean() if shown else None,
-                "maximum": shown.staleness.maximum if shown else None,
+                "mean": described_fit.staleness.mean() if described_fit else None,
+                "maximum": described_fit.staleness.maximum if described_fit else None,
             },
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
             "busy": self.busy.describe() if self.busy else None,

@@ -58,7 +58,7 @@ class Keeper(Protocol):
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
 
-    def progress(self, updates: int, lost: int, held: int) -> None:
+    def progress(self, updates: int, lost: int, memories: int) -> None:
         """Note that `updates` more are applied, and the memories that workers lost and hold."""
 
     def keep(self) -> None:
@@ -226,9 +226,9 @@ class Trainer:
             cursor = fit.cursor
             # What was repeated already is none of the epoch's own batches.
             end = (cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
-            own = {batch: loss for batch, loss in fit.losses.items() if batch < end}
+            losses = {batch: loss for batch, loss in fit.losses.items() if batch < end}
             if cursor.replaying:
-                updates = plan.replay(cursor.epoch, own)
+                updates = plan.replay(cursor.epoch, losses)
             else:
                 updates = plan.fresh(cursor.epoch)
             self._stretches(plan, updates, stretch, fit)
@@ -259,9 +259,9 @@ class Trainer:
         """Wait here if the run is to be held now; return the updates until it is."""
         if self.hold is None:
             return inf
-        left = self.hold.updates_left(applied)
-        if left > 0:
-            return left
+        updates_left = self.hold.updates_left(applied)
+        if updates_left > 0:
+            return updates_left
         self.hold.begin(applied)
         while not (self.hold.exhausted() or self._cancel.asked):
             for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
@@ -306,9 +306,9 @@ class Trainer:
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
             update, reply = source.read(outcome)
             windows += reply.windows
-            parts = parts_of(reply.seconds, outcome.seconds)
+            part_seconds = parts_of(reply.seconds, outcome.seconds)
             self._emit(
-                Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts)
+                Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, part_seconds)
             )
             if reply.step is None:
                 continue
@@ -338,17 +338,17 @@ class Trainer:
     def _account(self, plan: Plan, update: Update, step: Step, fit: Fit) -> None:
         for batch, loss in step.losses.items():
             if not isfinite(step.norm) and (step.behind or isfinite(loss)):
-                words = f"the norm of the gradient is {step.norm}"
-                self._refuse(plan, update.id - step.behind, batch - step.behind, words)
+                reason = f"the norm of the gradient is {step.norm}"
+                self._refuse(plan, update.id - step.behind, batch - step.behind, reason)
             if not isfinite(loss):
                 self._refuse(plan, update.id, batch, f"the loss is {loss}")
         fit.windows += len(step.losses) * plan.batch_size
         fit.losses.update(step.losses)
         fit.hits += step.hits
 
-    def _refuse(self, plan: Plan, update: int, batch: int, words: str) -> None:
+    def _refuse(self, plan: Plan, update: int, batch: int, reason: str) -> None:
         raise DivergedError(
-            f"update {update} (epoch {update // plan.per_epoch + 1}): {words} at learning rate"
+            f"update {update} (epoch {update // plan.per_epoch + 1}): {reason} at learning rate"
             f" {self._rate(plan, batch):.3g}: {self._remedy(batch)}"
         )
 
@@ -374,14 +374,14 @@ class Trainer:
         end = (epoch + 1) * plan.batches_per_epoch
         losses = [fit.losses[batch] for batch in sorted(fit.losses) if batch < end - plan.replayed]
         if course is not None and losses:
-            said = course.diverged(losses)
+            reason = course.diverged(losses)
         else:
-            said = None
-        if said is not None:
+            reason = None
+        if reason is not None:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, end - 1)
             raise DivergedError(
-                f"epoch {epoch + 1} (update {last}): {said}; the learning rate was {rate:.3g}:"
+                f"epoch {epoch + 1} (update {last}): {reason}; the learning rate was {rate:.3g}:"
                 " lower jobs.train.optimizer.learning_rate"
             )
 

@@ -56,7 +56,7 @@ def times_of(runs: Sequence[StoredRun]) -> Times:
         if any(seconds.values()):
             alone = seconds.get(1)
             rows[samples] = tuple(
-                found and _cell(found, alone) for workers, found in seconds.items()
+                mean_time and _cell(mean_time, alone) for workers, mean_time in seconds.items()
             )
     return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
 
@@ -65,8 +65,8 @@ def _is_done(run: StoredRun) -> bool:
     return run.view.state == "done"
 
 
-def _cell(found: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
-    seconds, runs = found
+def _cell(mean_time: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
+    seconds, runs = mean_time
     if alone and seconds > 0:
         speedup = alone[0] / seconds
     else:

@@ -71,7 +71,7 @@ class Viewer:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """It is too slow, or the server ends without waiting any longer."""
-    taken: float = 0.0
+    taken_at: float = 0.0
     """When it last took what there was."""
     last: bool = False
     """Whether what is waiting is the last of it."""
@@ -111,7 +111,7 @@ class Viewers:
     def enter(self) -> Viewer:
         """One more, who gets everything at once."""
         loop = asyncio.get_running_loop()
-        viewer = Viewer(taken=loop.time())
+        viewer = Viewer(taken_at=loop.time())
         if loop.time() - self._drawn_at >= EVERY_SECONDS:
             changed = self._draw(loop.time())
             for other in self._viewers:
@@ -132,8 +132,10 @@ class Viewers:
         See ASGI.
         """
         if self.full:
-            words = f"{self.count} viewers have this page open already: wait until one closes it\n"
-            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
+            refusal = (
+                f"{self.count} viewers have this page open already: wait until one closes it\n"
+            )
+            await PlainTextResponse(refusal, 503, {"Retry-After": "30"})(scope, receive, send)
             return
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -168,7 +170,7 @@ class Viewers:
         loop = asyncio.get_running_loop()
         yield OPENING
         while not viewer.gone.is_set():
-            viewer.taken = loop.time()
+            viewer.taken_at = loop.time()
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await viewer.wake.wait()
@@ -204,7 +206,7 @@ class Viewers:
             await asyncio.sleep(max(0.0, self._drawn_at + EVERY_SECONDS - loop.time()))
             changed = self._draw(loop.time())
             for viewer in self._viewers:
-                if viewer.waiting and loop.time() - viewer.taken > STUCK_SECONDS:
+                if viewer.waiting and loop.time() - viewer.taken_at > STUCK_SECONDS:
                     viewer.gone.set()
                     viewer.wake.set()
                 else:
@@ -328,8 +330,8 @@ class PageServer:
         return Response(self._fresh("status", draw), media_type="application/json")
 
     def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
-        given, content = self._given.get(name, (float("-inf"), b""))
-        if time.monotonic() - given >= FRESH_SECONDS:
+        drawn_at, content = self._given.get(name, (float("-inf"), b""))
+        if time.monotonic() - drawn_at >= FRESH_SECONDS:
             content = draw()
             self._given[name] = time.monotonic(), content
         return content

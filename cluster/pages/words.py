@@ -55,9 +55,9 @@ WORDS = TypeAdapter(Words).validate_python(
 )
 
 
-def state_in(known: Mapping[str, Meaning], state: str) -> Meaning:
+def state_in(meanings: Mapping[str, Meaning], state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
-    return known.get(state, Meaning(state, "off", ""))
+    return meanings.get(state, Meaning(state, "off", ""))
 
 
 run_state = partial(state_in, WORDS.run_states)
@@ -72,11 +72,11 @@ RECORDINGS = "windows"
 def terms(unit: str) -> dict[str, str]:
     """Return words for what a run is about, which texts have in braces: `unit`, `held_out` ..."""
     if unit == RECORDINGS:
-        words = WORDS.of_recordings
+        templates = WORDS.of_recordings
     else:
-        words = WORDS.of_other_data
-    known = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
-    return {**known, **{name: text.format(**known) for name, text in words.items()}}
+        templates = WORDS.of_other_data
+    units = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
+    return {**units, **{name: text.format(**units) for name, text in templates.items()}}
 
 
 def stage(name: str, unit: str) -> str:
@@ -88,12 +88,12 @@ def stage(name: str, unit: str) -> str:
 
 def glossary(unit: str) -> dict[str, str]:
     """The words of a page about such data, with what they mean."""
-    words = dict(WORDS.glossary)
+    meanings = dict(WORDS.glossary)
     if unit == RECORDINGS:
-        words |= WORDS.glossary_of_recordings
+        meanings |= WORDS.glossary_of_recordings
     else:
-        del words["window"]
-    return {word: meaning.format(**terms(unit)) for word, meaning in words.items()}
+        del meanings["window"]
+    return {word: meaning.format(**terms(unit)) for word, meaning in meanings.items()}
 
 
 def figure_word(name: str) -> FigureWords:
@@ -194,10 +194,10 @@ def duration(seconds: float | None) -> str:
 
 def label(text: str) -> str:
     """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
-    words = text.replace("_", " ").strip()
-    if words.isupper():
-        return words.capitalize()
-    return words
+    spaced = text.replace("_", " ").strip()
+    if spaced.isupper():
+        return spaced.capitalize()
+    return spaced
 
 
 _WRITERS: Mapping[str, Callable[..., str]] = {
