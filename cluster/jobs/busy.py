@@ -50,7 +50,7 @@ class Share:
     node: str
     computes: bool
     device: str | None = None
-    """What computes, such as `gpu:1`; None for the processor."""
+    """Device that computes, such as `gpu:1`; None for the processor."""
     processor: str | None = None
     cores: int | None = None
     cpu_seconds: float | None = None
@@ -59,7 +59,7 @@ class Share:
 
 
 def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
-    """What a role process says in its metrics; None if it does not say in time."""
+    """Return what a role process says in its metrics; None if it does not answer in time."""
     try:
         samples = role_metrics(
             task.metrics_address, (CPU, CORES, BUILD, DEVICE, STARTED), timeout_seconds
@@ -95,7 +95,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self._inventory = inventory
         self._tasks = tasks
         self._coordinator = inventory.task("coordinator", 0)
-        self._own = [_numbered(name, inventory) for name in devices]
+        self._devices = [_numbered(name, inventory) for name in devices]
         self._collectors: list[GpuCollector] = []
         self._before: Mapping[str, UsageSample | None] = {}
         self._began = time.monotonic()
@@ -103,7 +103,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self.shares: tuple[Share, ...] = ()
 
     def __enter__(self) -> "BusyMeter":
-        for name in self._own:
+        for name in self._devices:
             if name.startswith("gpu:"):
                 self._watch(int(name.removeprefix("gpu:")))
         self._before, self._began = self._read(), time.monotonic()
@@ -142,8 +142,8 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
             busy = sum(seconds) / len(seconds)
         else:
             busy = None
-        if len(self._own) > 1 or not all(name == "cpu:0" for name in self._own):
-            device = "+".join(self._own)
+        if len(self._devices) > 1 or not all(name == "cpu:0" for name in self._devices):
+            device = "+".join(self._devices)
         else:
             device = None
         usage[self._coordinator.name] = UsageSample(
@@ -152,7 +152,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         return usage
 
     def _share(self, task: Task, before: UsageSample | None, after: UsageSample | None) -> Share:
-        computes = task.role == "worker" or (task.role == "coordinator" and bool(self._own))
+        computes = task.role == "worker" or (task.role == "coordinator" and bool(self._devices))
         if after is None:
             return Share(task.name, task.node, computes)
         share = Share(task.name, task.node, computes, after.device, after.processor, after.cores)

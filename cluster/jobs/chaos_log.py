@@ -130,7 +130,7 @@ class Hold:
         self._updates = updates
         self._record = record
         self._now = 0
-        """Where it holds now, or held before."""
+        """Update at which it holds now, or held before."""
 
     @classmethod
     def of(cls, plan: ChaosPlan | None, record: ChaosLog | None) -> "Hold | None":

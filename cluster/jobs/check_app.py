@@ -203,7 +203,7 @@ class _Steps:
         """The largest of the gradients so far; a step's comes with the next one."""
 
     def run(self) -> float:
-        """One step; its mean loss. Raises ClusterError."""
+        """Run one step and return its mean loss. Raises ClusterError."""
         from cluster.jobs.fit import Update
         from core.engine.lost import first_line
         from core.engine.messages import Outcome

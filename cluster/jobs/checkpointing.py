@@ -62,10 +62,10 @@ class Resumption:
     counts: Counts
     wire: WireMeter
     slots: int
-    """What the run's batches are cut into: `auto` means this number from now on, whatever the
+    """Slots of the run's batches: `auto` means this number from now on, whatever the
     cluster is now."""
     arithmetic: ArithmeticSetting
-    """What the run's gradients are computed by, likewise."""
+    """Arithmetic of the run's gradients, likewise."""
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Reached:
 
 
 def progress_of(run: Path) -> Reached:
-    """What the run's coordinators noted of their progress."""
+    """Return the progress that the run's coordinators noted."""
     try:
         numbers = map(int, (run / FOLDER / PROGRESS).read_bytes().split())
         return Reached(*list(numbers)[:3])

@@ -230,7 +230,7 @@ class CrossValidationRun(Job):
         return self._run / FOLDS / f"seed-{seed}-fold-{fold.number + 1}"
 
     def _interrupted(self, fold: Fold, seed: int) -> Resumption | None:
-        """What the coordinator before this one left of the fold that it was training.
+        """Return what the coordinator before left of the fold that it was training.
 
         Raises UsageError.
         """
@@ -348,7 +348,7 @@ class CrossValidationRun(Job):
         return self.record is not None and self.record.complete
 
     def result(self) -> dict[str, Any]:
-        """What there is so far; `cv.json` beside it has every fold."""
+        """Return the result so far; `cv.json` beside it has every fold."""
         job = self.inventory.jobs.train
         record = self.record
         described: dict[str, Any] = {**job.model.model_dump(), "parameters": None}

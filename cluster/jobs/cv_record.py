@@ -214,13 +214,13 @@ class CvRecord:
         summary = self.summary()
         lines = [_row(f"{self.headline}", [f"seed {seed}" for seed in seeds], "mean", "held out")]
         for fold in sorted(score_of_fold):
-            values = [_shown(headlines.get((fold, seed))) for seed in seeds]
+            values = [_figure_text(headlines.get((fold, seed))) for seed in seeds]
             held_out = score_of_fold[fold].groups
             lines.append(
                 _row(
                     f"fold {fold + 1}",
                     values,
-                    _shown(summary["folds"][str(fold)]),
+                    _figure_text(summary["folds"][str(fold)]),
                     names_of(held_out),
                 )
             )
@@ -231,8 +231,8 @@ class CvRecord:
             spreads = f"+- {spread:.4f} over folds"
         if summary["spread_over_seeds"] is not None:
             spreads += f", +- {summary['spread_over_seeds']:.4f} over seeds"
-        means = [_shown(summary["seeds"].get(str(seed))) for seed in seeds]
-        lines.append(_row("mean", means, _shown(summary["mean"]), spreads))
+        means = [_figure_text(summary["seeds"].get(str(seed))) for seed in seeds]
+        lines.append(_row("mean", means, _figure_text(summary["mean"]), spreads))
         if groups := summary["groups"]:
             worst = sorted(groups, key=lambda group: (groups[group], int(group)))
             lines.append(
@@ -259,7 +259,7 @@ def _row(first: str, values: Sequence[str], last: str, remark: str) -> str:
     )
 
 
-def _shown(value: float | None) -> str:
+def _figure_text(value: float | None) -> str:
     if value is None:
         return "-"
     if abs(value) < 100:

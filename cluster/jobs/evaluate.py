@@ -8,7 +8,14 @@ from cluster.jobs.arithmetic import arithmetic_of_job
 from cluster.jobs.by_group import describe_groups, say_groups
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.dataset_entry import describe_dataset
-from cluster.jobs.evaluation import Evaluation, Evaluator, Found, figures_computed, shown, tested
+from cluster.jobs.evaluation import (
+    Evaluation,
+    EvaluationResult,
+    Evaluator,
+    extent,
+    figures_computed,
+    tested,
+)
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import Session
@@ -39,7 +46,7 @@ class EvaluateRun(Job):
     evaluated_run: Path | None = None
     dataset: Dataset | None = None
     model: StoredModel | None = None
-    evaluation: Found | None = None
+    evaluation: EvaluationResult | None = None
 
     def prepare(self) -> None:
         """Load the model and the recordings.
@@ -64,9 +71,9 @@ class EvaluateRun(Job):
         expected = (problem.input_shape, problem.outputs, model.labels)
         if expected != (dataset.input_shape, dataset.outputs, dataset.labels):
             raise UsageError(
-                f"{run}: the model takes windows of {shown(problem.input_shape)} of the classes"
-                f" {', '.join(model.labels)}; {dataset.source} has {shown(dataset.input_shape)} of"
-                f" {', '.join(dataset.labels)}: evaluate it on data like that it was trained on"
+                f"{run}: the model takes windows of {extent(problem.input_shape)} of the classes"
+                f" {', '.join(model.labels)}; {dataset.source} has {extent(dataset.input_shape)}"
+                f" of {', '.join(dataset.labels)}: evaluate it on data like that it was trained on"
                 " (--data)"
             )
         refuse_other_windows(str(dataset.source), dataset.signals, model.signals)
@@ -75,8 +82,8 @@ class EvaluateRun(Job):
             and model.network.kind.target_shape != dataset.targets.shape
         ):
             raise UsageError(
-                f"{run}: the model is for targets of {shown(model.network.kind.target_shape)} an"
-                f" example; {dataset.source} has {shown(dataset.targets.shape)}: evaluate it on"
+                f"{run}: the model is for targets of {extent(model.network.kind.target_shape)} an"
+                f" example; {dataset.source} has {extent(dataset.targets.shape)}: evaluate it on"
                 " data like that it was trained on (--data)"
             )
         try:
@@ -131,7 +138,7 @@ class EvaluateRun(Job):
         )
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
+        """Return the result so far."""
         evaluation = self.evaluation
         return {
             **super().result(),

@@ -40,7 +40,7 @@ CHUNK = 250
 to get some."""
 NO_ROWS = np.zeros(0, np.int32)
 LINGER_SECONDS = 5.0
-"""For the chunks under way once an evaluation is to end."""
+"""Time for the chunks under way once an evaluation is to end."""
 
 
 def answering(network: Network, job: TrainJob) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Found:
+class EvaluationResult:
     """What an evaluation found. `figures` is None if no example was looked at.
 
     `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without
@@ -175,7 +175,7 @@ class Evaluator:
         advance: Callable[[], None] = lambda: None,
         stop: Callable[[], bool] = lambda: False,
         groups: NDArray[np.integer] | None = None,
-    ) -> Found:
+    ) -> EvaluationResult:
         """Figures over these rows of the data set, of each group too.
 
         Once `stop()` is true, over those that were on their way by then. `groups` has the group of
@@ -206,22 +206,22 @@ class Evaluator:
             self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
             advance()
         whole = replace(
-            self._found([reply for of_group in replies.values() for reply in of_group]),
+            self._result_of([reply for of_group in replies.values() for reply in of_group]),
             rows=np.concatenate([chunk for chunk, _ in named]),
             named=np.concatenate([classes for _, classes in named]),
         )
         if groups is None:
             return whole
-        by_group = {group: self._found(of) for group, of in replies.items()}
+        by_group = {group: self._result_of(of) for group, of in replies.items()}
         of_groups = {group: (of.examples, of.figures) for group, of in by_group.items()}
         return replace(whole, of_groups=of_groups)
 
-    def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
+    def _result_of(self, replies: Sequence[NDArray[np.float64]]) -> EvaluationResult:
         sums = self._evaluation.sums(replies)
         objective = self._evaluation.objective
         if not sums or not sums[EXAMPLES]:
-            return Found(None, objective.no_confusion(), 0)
-        return Found(
+            return EvaluationResult(None, objective.no_confusion(), 0)
+        return EvaluationResult(
             Figures(**objective.figures(sums)),
             objective.confusion(sums),
             int(sums[EXAMPLES]),
@@ -230,13 +230,13 @@ class Evaluator:
         )
 
 
-def shown(shape: Sequence[int]) -> str:
+def extent(shape: Sequence[int]) -> str:
     """A shape for a message: `128 x 9`."""
     return " x ".join(map(str, shape)) or "one number"
 
 
 def figures_computed(
-    split: str, evaluation: Found, labels: Sequence[str], epoch: int | None
+    split: str, evaluation: EvaluationResult, labels: Sequence[str], epoch: int | None
 ) -> FiguresComputed:
     """The event of an evaluation that looked at something."""
     assert evaluation.figures is not None
@@ -256,7 +256,7 @@ def tested(
     standardization: Standardization,
     emit: Consumer,
     stop: Callable[[], bool],
-) -> Found:
+) -> EvaluationResult:
     """The stage `test`: what the windows on their way until `stop()` is true showed."""
     rows = np.arange(
         dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32

@@ -193,7 +193,7 @@ class FitFacts:
         self.step_seconds = deque(self.step_seconds, LATEST)
 
     def facts(self) -> dict[str, Any]:
-        """Everything but the vector, as JSON."""
+        """Return everything but the vector, as JSON."""
         facts: dict[str, Any] = _FACTS.dump_python(self, mode="json")
         return facts
 
@@ -227,7 +227,7 @@ class Fit(FitFacts):
 
     @classmethod
     def of(cls, facts: dict[str, Any], vector: Vector) -> "Fit":
-        """What `facts` were kept of.
+        """Return the fit of these `facts`.
 
         Raises TypeError or ValueError if they are not of this version.
         """

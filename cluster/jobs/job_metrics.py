@@ -114,7 +114,7 @@ _OF_TRAINING: Mapping[str, Callable[[Training], float | None]] = {
     "train_remaining_seconds": lambda training: training.latest.seconds_left,
     "train_checkpoint_bytes": lambda training: training.latest.checkpoint_bytes,
 }
-"""What shows a training once its epochs are planned; what is not known yet is left out."""
+"""Figures of a training once its epochs are planned; a figure that is None is left out."""
 _OF_SPLIT = {
     "train_loss": "loss",
     "train_accuracy_ratio": "accuracy",
@@ -142,7 +142,7 @@ class TrainingMetrics(Collector):
         self._now = now
         self._clock = clock
         self._written: float | None = None
-        """When the latest checkpoint was on disk."""
+        """Time at which the latest checkpoint was on disk."""
         self._codecs = (("pull", pull_codec), ("push", push_codec))
         self._steps = instruments.counter("train_steps_total", registry)
         self._windows = instruments.counter("train_windows_total", registry)
@@ -154,7 +154,7 @@ class TrainingMetrics(Collector):
         self._workers: dict[
             int, tuple[Counter, Counter, Histogram, Histogram, Mapping[str, Histogram]]
         ] = {}
-        """Each worker's series, looked up once: a step comes every few milliseconds."""
+        """Series of each worker, looked up once: a step comes every few milliseconds."""
         self._names: set[str] = set()
         """The first names of figures that only this task or app has: no others are exported."""
         self._dropped_before: int | None = None

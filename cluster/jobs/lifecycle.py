@@ -62,12 +62,12 @@ class Job(ABC):
     name: str
     app: AppOfRun | None = None
     unit = "windows"
-    """What its workers work off: `windows` of recordings, `examples` of other data. Known once it
+    """Unit of its work: `windows` of recordings, `examples` of other data. Known once it
     is prepared."""
     task_type = CLASSIFICATION
-    """What it learns."""
+    """Task that it learns."""
     result_path: Path | None = None
-    """Where the result of a job lies that leaves one for a person even when it fails."""
+    """Path of the result of a job that leaves one for a person even when it fails."""
 
     def __init__(self, context: JobContext) -> None:
         inventory = context.inventory
@@ -87,7 +87,7 @@ class Job(ABC):
         self.stream = EventStream(self.status.consume, Terminal(display, self.status.now).consume)
 
     def prepare(self) -> None:  # noqa: B027  some jobs have nothing to refuse
-        """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
+        """Refuse all that can be before anything is started. Raises ClusterError, or Cancelled."""
 
     @abstractmethod
     def run(self, folder: RunFolder) -> None:
@@ -110,7 +110,7 @@ class Job(ABC):
         }
 
     def elapsed_seconds(self) -> float:
-        """Since the job began."""
+        """Return the time since the job began."""
         return time.monotonic() - self.begin
 
 

@@ -117,7 +117,7 @@ class PiRun(Job):
         return self.samples == self.inventory.jobs.pi.samples
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
+        """Return the result so far."""
         job = self.inventory.jobs.pi
         so_far = estimate_of(self.inside, self.samples) if self.samples else None
         return {

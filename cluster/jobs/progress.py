@@ -65,7 +65,7 @@ def _facts(task: Task) -> Text:
     return text
 
 
-def _left(task: Task) -> Text:
+def _remaining_text(task: Task) -> Text:
     """`0:42`, the time left; nothing where it is unknown."""
     remaining_seconds = task.fields["left"]
     if remaining_seconds is None:
@@ -115,7 +115,7 @@ class Display:
             BarColumn(bar_width=8 if narrow else 24),
             _Column(_count),
             _Column(_facts, no_wrap=False),
-            _Column(_left),
+            _Column(_remaining_text),
             console=self.console,
             disable=quiet or not is_animated(sys.stderr),
             transient=True,
@@ -129,7 +129,7 @@ class Display:
         self._progress.stop()
 
     def say(self, line: str) -> None:
-        """One line that stays, in the run's log too."""
+        """Show one line that stays, in the run's log too."""
         log.info("%s", line)
         self.console.print(line)
 
@@ -161,10 +161,10 @@ class Bar:
         self._pace = Pace(total)
         self._facts = ""
         self._task: TaskID = progress.add_task(
-            name, total=total or None, facts="", left=None, shown=contents or self._shown
+            name, total=total or None, facts="", left=None, shown=contents or self._contents
         )
 
-    def _shown(self) -> BarShown:
+    def _contents(self) -> BarShown:
         remaining_seconds = self._pace.remaining_seconds(time.monotonic())
         return BarShown(self._pace.done, self._facts, remaining_seconds)
 
@@ -252,7 +252,7 @@ class Terminal:
             case events.StageBegan(name, total):
                 self._close()
                 self._total = total
-                self._bar = self._display.bar(name, total, self._shown)
+                self._bar = self._display.bar(name, total, self._contents)
             case events.Validating(begins):
                 self._busy.close()
                 if begins:
@@ -270,7 +270,7 @@ class Terminal:
             case events.Ended():
                 self._close()
 
-    def _shown(self) -> BarShown:
+    def _contents(self) -> BarShown:
         state, seconds = self._now()
         pace = Pace() if state.progress is None else state.progress.pace
         return BarShown(pace.done, bar_facts(state), pace.remaining_seconds(seconds))

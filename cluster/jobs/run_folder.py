@@ -65,7 +65,7 @@ class RunFolder:
 
     @property
     def result_path(self) -> Path:
-        """Where the result goes."""
+        """Path of the result."""
         return self.path / "result.json"
 
     def write_result(self, result: dict[str, Any]) -> Path:

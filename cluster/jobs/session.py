@@ -58,7 +58,7 @@ DRAIN_ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
     Drain.LAST: (HTTPStatus.CONFLICT, "no other worker was there to take its work"),
     Drain.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "still at its work when the time was up"),
 }
-"""To `POST /drain/worker:3`."""
+"""Answers to `POST /drain/worker:3`."""
 
 SERVER_SECONDS = SILENT_SECONDS
 JOIN_SECONDS = 30.0
@@ -70,7 +70,7 @@ class Session(AbstractContextManager["Session"]):
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`."""
 
     computing: tuple[str, ...] = ()
-    """Its own devices that compute: none, as the workers compute."""
+    """Devices of this process that compute: none, as the workers compute."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Session(AbstractContextManager["Session"]):
         self.tasks = (*self.servers, *self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._flag = f" --inventory {shlex.quote(os.path.relpath(inventory.path))}"
-        """For commands that a person may copy from a message."""
+        """Flag for commands that a person may copy from a message."""
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
         with ExitStack() as stack, self._display.busy("connecting to the parameter servers"):
@@ -313,7 +313,7 @@ class Solo(AbstractContextManager["Solo"]):
         """Nothing is held."""
 
     def require_library(self) -> None:
-        """This process has loaded the library by now."""
+        """Do nothing: this process has loaded the library by now."""
 
     def dispatch(
         self,
@@ -365,7 +365,7 @@ class Solo(AbstractContextManager["Solo"]):
 
 
 Runner = Dispatcher | Solo
-"""What runs items: the dispatcher over a cluster, or this process by itself."""
+"""Runner of items: the dispatcher over a cluster, or this process by itself."""
 
 
 def connected(
@@ -375,7 +375,7 @@ def connected(
     display: Display,
     computing: Sequence[str],
 ) -> Session | Solo:
-    """What runs the training of the inventory: its roles, or this process where the mode has none.
+    """Return what runs the training: the roles of the inventory, or this process without any.
 
     `computing` are the devices of this process. Raises what the two classes raise.
     """

@@ -32,7 +32,7 @@ from core.status.events import Advanced, Consumer, StageBegan
 from core.user_cache import prepared_folder, user_cache
 
 UNITS = {"hashing": "bytes", "hashing files": "files"}
-"""What the stages of a preparation count; the others count parts."""
+"""Units that the stages of a preparation count; the others count parts."""
 
 
 def load_dataset(

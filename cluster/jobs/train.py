@@ -320,11 +320,11 @@ class TrainRun(Job):
         return self.report.is_complete(self.job, validated=bool(len(self.validation_rows)))
 
     def elapsed_seconds(self) -> float:
-        """Since the run began, without the pauses between coordinators."""
+        """Return the time since the run began, without the pauses between coordinators."""
         return self.report.before.elapsed_seconds + super().elapsed_seconds()
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
+        """Return the result so far."""
         return {**super().result(), **self.report.describe()}
 
     def _fits(self, trainer: Trainer, evaluator: Evaluator, shards: Any) -> Fit:
@@ -360,7 +360,7 @@ class TrainRun(Job):
         return refit
 
     def _initial(self, rows: Rows | Any) -> Vector:
-        """What a fit on these rows begins with. The standardization is theirs already."""
+        """Return what a fit on these rows begins with; the standardization is theirs already."""
         initial = self.network.initial(self.job.seed)
         if self.before is not None:
             return continued(initial, self.network, self.before, self.dataset.labels)

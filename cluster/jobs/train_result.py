@@ -57,7 +57,7 @@ class TrainReport:
     slots: BatchSlots | None = None
     arithmetic: ChosenArithmetic | None = None
     fits: list[Fit] = field(default_factory=list)
-    """Every fit that was begun: the one that chooses the epoch, then perhaps the refit."""
+    """Fits that were begun: the one that chooses the epoch, then perhaps the refit."""
     used: Fit | None = None
     """The fit whose parameters were tested and stored."""
     refitted: bool = False
@@ -71,7 +71,7 @@ class TrainReport:
     counts: Counts | None = None
     wire: WireMeter = field(default_factory=WireMeter)
     busy: BusyMeter | None = None
-    """What ran where, and how busy it was, since this coordinator began to train."""
+    """Load of each task since this coordinator began to train."""
     same_bits: bool | None = None
     """Whether this run again, on nodes of the same kind, would end with the same parameters, bit
     for bit."""
@@ -93,7 +93,7 @@ class TrainReport:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What a training adds to the result of any job."""
+        """Return what a training adds to the result of any job."""
         job = self.inventory.jobs.train
         if self.fits:
             chosen = self.fits[0]
@@ -188,7 +188,7 @@ class StoredModel:
     labels: tuple[str, ...]
     dataset_sha256: str = ""
     signals: Signals = UNKNOWN
-    """What its training says of the channels that it takes."""
+    """Signals of the channels that it takes, by its training."""
 
 
 def export_app(network: Network, vector: Vector, folder: Path) -> None:
@@ -241,7 +241,7 @@ def store(
 
 
 def _described(network: Network, folder: Path) -> dict[str, Any]:
-    """What it takes to build the network again; its constants are written beside the weights."""
+    """Describe what builds the network again; its constants are written beside the weights."""
     if isinstance(network, BuiltIn):
         problem = network.problem
         model = network.config.model_dump()

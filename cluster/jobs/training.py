@@ -88,7 +88,7 @@ class Trainer:
         self._keeper = keeper
         self._objective = objective
         self.hold: Hold | None = None
-        """Where it waits until it is let go."""
+        """Point at which it waits until it is let go."""
         self._pace: float | None = None
         """Updates a second of the last stretch: workers come and go, so that no earlier one says
         anything."""
@@ -221,7 +221,7 @@ class Trainer:
         )
 
     def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit) -> None:
-        """What is left of the present epoch."""
+        """Run what is left of the present epoch."""
         while True:
             cursor = fit.cursor
             # What was repeated already is none of the epoch's own batches.
@@ -244,7 +244,7 @@ class Trainer:
                     self._pace, self._keeper.every_seconds, self._keeper.seconds_left()
                 ),
                 self._keeper.updates_left(),
-                self._held(fit.first_id + updates[done].id),
+                self._wait_if_held(fit.first_id + updates[done].id),
             )
             before = self._wire.read()
             self._stretch(plan, updates[done : done + int(count)], stretch, fit)
@@ -255,7 +255,7 @@ class Trainer:
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
-    def _held(self, applied: int) -> float:
+    def _wait_if_held(self, applied: int) -> float:
         """Wait here if the run is to be held now; return the updates until it is."""
         if self.hold is None:
             return inf
@@ -353,7 +353,7 @@ class Trainer:
         )
 
     def _remedy(self, batch: int) -> str:
-        """What to do about a loss or gradient that is not finite."""
+        """Say what to do about a loss or gradient that is not finite."""
         if batch == 0:
             return "nothing was learnt before it, so look at the data, the model and its loss"
         if self._job.clip_norm is None:
@@ -363,7 +363,7 @@ class Trainer:
         return f"lower jobs.train.optimizer.learning_rate, or {clip} jobs.train.clip_norm"
 
     def _course(self) -> LossCourse | None:
-        """None where the loss of guessing is unknown, as with a loss of an app."""
+        """Return None if the loss of guessing is unknown, as with a loss of an app."""
         guessing = self._objective.loss_of_guessing
         if guessing is None:
             return None

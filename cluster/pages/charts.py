@@ -77,7 +77,7 @@ class Chart:
     row_heads: tuple[str, str] = ("worker", "state")
     """The words of spans: what a row is, and what a series is."""
     y_range: tuple[float, float] | None = None
-    """What of the y axis is shown; all that there is if None."""
+    """Part of the y axis that is drawn; None for all of it."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +86,7 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """What the picture shows in one sentence."""
+        """Say what the picture shows in one sentence."""
         if self.is_empty:
             return f"{self.title}: {self.empty}"
         if self.kind == "spans":
@@ -129,7 +129,7 @@ class Chart:
         return heads, rows
 
     def data(self) -> dict[str, Any]:
-        """What the script draws."""
+        """Return what the script draws."""
         heads, rows = self.table()
         fields = {
             **vars(self),

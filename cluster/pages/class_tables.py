@@ -65,7 +65,7 @@ class ClassPanel:
     terms: Mapping[str, str]
     """The terms of the run."""
     evaluated: str = ""
-    """What was evaluated, e.g. `Test set, after epoch 7`."""
+    """Split that was evaluated, e.g. `Test set, after epoch 7`."""
     cells: tuple[tuple[str, list[ConfusionCell]], ...] = ()
     """Rows of the matrix with their names; none where there is no matrix."""
     mix_ups: tuple[MixUp, ...] = ()

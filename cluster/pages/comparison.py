@@ -130,7 +130,7 @@ def groups_of(runs: Sequence[Named]) -> list[Replicates]:
 
 
 def differences(runs: Sequence[Named]) -> list[Difference]:
-    """Every setting, those that differ first."""
+    """Return every setting, those that differ first."""
     compared_settings = []
     for key in dict.fromkeys(key for named_run in runs for key in named_run.settings):
         values = tuple(named_run.settings.get(key, "not set") for named_run in runs)
@@ -169,7 +169,7 @@ def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compar
         )
         for row in ROWS["compared"]
     ]
-    meanings = {name: figure_word(name) for name in _others(runs)}
+    meanings = {name: figure_word(name) for name in _custom_names(runs)}
     custom_figures = [
         line(word.word, word.hint or "on the test set", measure, _in_result("final", name))
         for name, word in meanings.items()
@@ -179,7 +179,7 @@ def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compar
 
 
 def _unit(runs: Sequence[Named]) -> str:
-    """What the workers of these runs work off, in one word."""
+    """Return what the workers of these runs work off, in one word."""
     units = {
         unit_of(named_run.run.view) for named_run in runs if named_run.run.view.job != "pi"
     } or {RECORDINGS}
@@ -188,7 +188,7 @@ def _unit(runs: Sequence[Named]) -> str:
     return "examples"
 
 
-def _others(runs: Sequence[Named]) -> list[str]:
+def _custom_names(runs: Sequence[Named]) -> list[str]:
     """Names of the figures that only the task or the app of some run has."""
     names = dict.fromkeys(
         name for named_run in runs for name in named_run.run.view.figures.get("test", {})

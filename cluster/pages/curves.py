@@ -37,7 +37,7 @@ def precision_recall(run: StoredRun, unit: str) -> Chart:
 
 
 def _points(curve: Any) -> list[tuple[float, float]]:
-    """By rising recall; none where the numbers are not shares."""
+    """Return the points by rising recall; none if the numbers are not shares."""
     if not isinstance(curve, Mapping):
         return []
     recall = curve.get("recall")

@@ -19,7 +19,7 @@ LATEST_EVENTS = 60
 
 
 def environment() -> Environment:
-    """One for a process: it keeps the compiled templates."""
+    """Return the one of this process, which keeps the compiled templates."""
     templates = Environment(
         loader=PackageLoader("cluster.pages"),
         autoescape=True,
@@ -66,7 +66,7 @@ class Drawing:
     def __init__(self) -> None:
         self._environment = environment()
         self._written: dict[str, tuple[Chart, str]] = {}
-        self._parts: Any = self._environment.get_template("parts.html").module
+        self._macros: Any = self._environment.get_template("parts.html").module
 
     def page(self, view: RunView) -> str:
         """The whole document. What it needs besides lies in `static/`."""
@@ -94,7 +94,7 @@ class Drawing:
         return written_chart[1]
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
-        macros = self._parts
+        macros = self._macros
         if view.progress:
             stage = words.stage(view.progress.stage, unit_of(view))
         else:

@@ -44,7 +44,7 @@ class RoleCard:
     role: RoleView
     state: Meaning
     share: int
-    """Its speed beside the fastest worker's, in percent."""
+    """Percentage of the fastest worker's speed."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def tiles_of(view: RunView) -> list[Tile]:
 
 
 def _sweep_tiles(sweep: SweepView) -> list[Tile]:
-    """How many runs are where."""
+    """Return how many runs are where."""
     counts = sweep.counts
     total = sum(sweep.counts.values())
     early = f"{counts.get('pruned', 0)} ended early by the search"
@@ -285,6 +285,6 @@ def progress_words(view: RunView) -> str:
 
 
 def traffic(role: RoleView) -> list[str]:
-    """What a role receives and sends, for its card."""
+    """Return what a role receives and sends, for its card."""
     both = (("↓", role.received_bytes_per_second), ("↑", role.sent_bytes_per_second))
     return [f"{arrow} {amount(rate)}/s" for arrow, rate in both if rate is not None]

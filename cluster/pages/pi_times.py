@@ -9,7 +9,7 @@ from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.run_files import StoredRun, number_of
 
 SAMPLES = range(10_000_000, 110_000_000, 10_000_000)
-"""What a row has also where no run has just so many: those of the 2019 thesis."""
+"""Samples that have a row even without a run: those of the 2019 thesis."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class MeanTime:
     runs: int
     """Runs it is the mean of; 0 where a run passed it on the way to more samples."""
     speedup: float | None
-    """How many times as fast as one worker."""
+    """Speed as a multiple of one worker's."""
 
 
 @dataclass(frozen=True)

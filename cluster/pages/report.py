@@ -146,7 +146,7 @@ def _tested(view: RunView) -> list[Tile]:
 
 
 def settings_of(run: StoredRun) -> dict[str, str]:
-    """Everything the run was set to, by the key that the inventory has for it."""
+    """Return all settings of the run, by their keys in the inventory."""
     result = run.result
     settings = {key: part_of(result, *path) for key, path in ROWS["settings"].items()}
     settings |= dict(_flat(object_of(result, "settings")))
@@ -187,7 +187,7 @@ def wire_rows(run: StoredRun) -> list[Tile]:
 
 
 def survived_rows(run: StoredRun) -> list[Tile]:
-    """What went wrong without ending the run."""
+    """Return what went wrong without ending the run."""
     result = run.result
     view = run.view
     departures = sum(role.departures for node in view.nodes for role in node.roles)
@@ -215,7 +215,7 @@ def survived_rows(run: StoredRun) -> list[Tile]:
 
 
 def environment_rows(run: StoredRun) -> list[Tile]:
-    """What the run ran on, as far as it was written down."""
+    """Return what the run ran on, as far as it was written down."""
     tiles = _tiles("environment", run.environment)
     return [
         tile

@@ -34,7 +34,7 @@ def charts_of(view: RunView) -> list[Chart]:
         charts += [
             _loss(view, train),
             *_accuracy(view, train),
-            *_others(train, unit),
+            *_custom_charts(train, unit),
         ]
     if drawn is not None:
         charts += [_estimate(drawn), _error(drawn)]
@@ -80,7 +80,7 @@ def _by_epoch(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...
     return thinned([(epoch, value) for epoch, value in values if value is not None])
 
 
-def _others(train: TrainView, unit: str) -> list[Chart]:
+def _custom_charts(train: TrainView, unit: str) -> list[Chart]:
     """Return a chart for each of the first figures of only this task or app: their sizes differ."""
     charts = []
     for place, name in enumerate(others_of(train)[:MOST_OTHER_CHARTS]):
@@ -193,7 +193,7 @@ def _timeline(view: RunView) -> Chart:
 
 
 def worked(view: RunView) -> Chart:
-    """What each worker did in the whole run."""
+    """Return what each worker did in the whole run."""
     roles = [role for node in view.nodes for role in node.roles if role.task.startswith("worker:")]
     roles.sort(key=lambda role: place_of(role.task))
     unit = unit_of(view)
@@ -205,7 +205,7 @@ def worked(view: RunView) -> Chart:
 
 
 def _curve(view: PiView) -> tuple[PiPoint, ...]:
-    """Its points; a single one, all that a run without a history has, is no curve."""
+    """Return its points; a single one, all that a run without a history has, is no curve."""
     if len(view.points) > 1:
         return view.points
     return ()
@@ -265,7 +265,7 @@ def time_of(view: PiView) -> Chart:
 
 
 def unit_of(view: RunView) -> str:
-    """What its workers work off."""
+    """Return what its workers work off."""
     if view.job == "pi":
         return "samples"
     return view.unit

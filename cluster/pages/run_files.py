@@ -37,7 +37,7 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """Its id: the folder's name."""
+        """Return the id of the run, its folder's name."""
         return self.view.run or self.folder.name
 
 

@@ -74,7 +74,7 @@ def cell_text(entry: Mapping[str, Any], column: Column) -> str:
 
 
 def busy_table(run: StoredRun) -> Table | None:
-    """What ran where and how busy it was; None for a run that did not measure it."""
+    """Return what ran where and how busy it was; None for a run that did not measure it."""
     return _table_of(part_of(run.result, "busy", "tasks"), ROWS["busy"])
 
 

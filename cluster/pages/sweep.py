@@ -43,7 +43,7 @@ class SweepRow:
 
     settings: tuple[str, ...]
     ended: str
-    """How many of its runs have ended, and how many not well."""
+    """Count of its runs that have ended, and of those that failed."""
     state: str
     cells: tuple[TableEntry, ...]
 

@@ -71,7 +71,7 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
         series = [
             line
             for color, (title, groups) in enumerate(items[at : at + MOST_LINES])
-            for line in _ours(title, groups, across, name, color)
+            for line in _band_of(title, groups, across, name, color)
         ]
         charts.append(_titled(series, across, name, at // MOST_LINES))
     return charts
@@ -81,7 +81,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 
-def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: int) -> list[Series]:
+def _band_of(
+    title: str, groups: list[SweepGroup], across: str, name: str, color: int
+) -> list[Series]:
     """The mean over the seeds, in a band from the lowest to the highest where there are several."""
     points = sorted(
         (float(group.settings[across]), group.values(name))

@@ -51,7 +51,7 @@ class RunRecord:
     """
 
     id: Annotated[str, Field(pattern="^[0-9]{1,9}$")]
-    """It becomes the name of a folder."""
+    """Name of its folder."""
     settings: Settings
     seed: Count
     state: RunState = "waiting"
@@ -136,7 +136,7 @@ class SweepRecord:
         return replace(self, runs=runs if is_listed else (*runs, changed))
 
     def counts(self) -> dict[RunState, int]:
-        """How many runs are in each state."""
+        """Count the runs in each state."""
         runs_in_state = Counter(run.state for run in self.runs)
         return {state: runs_in_state[state] for state in RUN_STATES}
 
