@@ -42,10 +42,10 @@ def _version() -> int:
             f"jobs.train.arithmetic: {path()} cannot be loaded on this machine"
             f" ({str(problem).splitlines()[0]}): reinstall pscluster, or {REMEDY}"
         ) from None
-    wanted = os.environ.get(KIND, library.kind)
-    if library.kind != wanted:
+    kind = os.environ.get(KIND, library.kind)
+    if library.kind != kind:
         raise UsageError(
-            f"{KIND}: this processor has no kind {wanted!r}, it would compute as {library.kind}:"
+            f"{KIND}: this processor has no kind {kind!r}, it would compute as {library.kind}:"
             " unset it"
         )
     return library.version

@@ -32,22 +32,22 @@ class Band:
         self._counts.setdefault(int(time // self._seconds), [0] * self._labels)[label] += 1
         while len(self._counts) > MOST_STRETCHES:
             counts: dict[int, list[int]] = {}
-            for place, found in self._counts.items():
+            for place, stretch in self._counts.items():
                 both = counts.setdefault(place // 2, [0] * self._labels)
-                both[:] = [before + more for before, more in zip(both, found, strict=True)]
+                both[:] = [before + more for before, more in zip(both, stretch, strict=True)]
             self._seconds = 2 * self._seconds
             self._counts = counts
 
     def spans(self) -> Sequence[Span]:
         """Return the spans in the order of time; a stretch with no label ends a span."""
-        found: list[Span] = []
+        spans: list[Span] = []
         first = min(self._counts, default=0)
         for place in sorted(self._counts):
             counts = self._counts[place]
             label = counts.index(max(counts))
-            begin, end = ((each - first) * self._seconds for each in (place, place + 1))
-            if found and found[-1].label == label and found[-1].end == begin:
-                found[-1] = Span(label, found[-1].begin, end)
+            begin, end = ((edge - first) * self._seconds for edge in (place, place + 1))
+            if spans and spans[-1].label == label and spans[-1].end == begin:
+                spans[-1] = Span(label, spans[-1].begin, end)
             else:
-                found.append(Span(label, begin, end))
-        return found
+                spans.append(Span(label, begin, end))
+        return spans

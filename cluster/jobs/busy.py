@@ -50,7 +50,7 @@ class Share:
     node: str
     computes: bool
     device: str | None = None
-    """What computes, such as `gpu:1`; None for the processor."""
+    """Device that computes, such as `gpu:1`; None for the processor."""
     processor: str | None = None
     cores: int | None = None
     cpu_seconds: float | None = None
@@ -59,19 +59,21 @@ class Share:
 
 
 def read_role(task: Task, timeout_seconds: float) -> UsageSample | None:
-    """What a role process says in its metrics; None if it does not say in time."""
+    """Return what a role process says in its metrics; None if it does not answer in time."""
     try:
         samples = role_metrics(
             task.metrics_address, (CPU, CORES, BUILD, DEVICE, STARTED), timeout_seconds
         )
     except ClusterError:
         return None
-    found = {sample.name: sample for sample in samples}
-    if CPU not in found:
+    sample_of = {sample.name: sample for sample in samples}
+    if CPU not in sample_of:
         return None
-    cores, build, device, started = (found.get(name) for name in (CORES, BUILD, DEVICE, STARTED))
+    cores, build, device, started = (
+        sample_of.get(name) for name in (CORES, BUILD, DEVICE, STARTED)
+    )
     return UsageSample(
-        found[CPU].value,
+        sample_of[CPU].value,
         None if cores is None else int(cores.value),
         None if build is None else build.labels.get("processor"),
         None if device is None else device.labels.get("device"),
@@ -93,7 +95,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self._inventory = inventory
         self._tasks = tasks
         self._coordinator = inventory.task("coordinator", 0)
-        self._own = [_numbered(name, inventory) for name in devices]
+        self._devices = [_numbered(name, inventory) for name in devices]
         self._collectors: list[GpuCollector] = []
         self._before: Mapping[str, UsageSample | None] = {}
         self._began = time.monotonic()
@@ -101,7 +103,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self.shares: tuple[Share, ...] = ()
 
     def __enter__(self) -> "BusyMeter":
-        for name in self._own:
+        for name in self._devices:
             if name.startswith("gpu:"):
                 self._watch(int(name.removeprefix("gpu:")))
         self._before, self._began = self._read(), time.monotonic()
@@ -128,7 +130,7 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
         self._collectors.append(GpuCollector(Identity("coordinator", 0), gpu, f"gpu:{number}"))
 
     def _read(self) -> dict[str, UsageSample | None]:
-        found = dict[str, UsageSample | None](
+        usage = dict[str, UsageSample | None](
             zip(
                 (task.name for task in self._tasks),
                 of_all(self._tasks, read_role, READ_SECONDS, ALL_SECONDS),
@@ -140,37 +142,39 @@ class BusyMeter(AbstractContextManager["BusyMeter"]):
             busy = sum(seconds) / len(seconds)
         else:
             busy = None
-        if len(self._own) > 1 or not all(one == "cpu:0" for one in self._own):
-            device = "+".join(self._own)
+        if len(self._devices) > 1 or not all(name == "cpu:0" for name in self._devices):
+            device = "+".join(self._devices)
         else:
             device = None
-        found[self._coordinator.name] = UsageSample(
+        usage[self._coordinator.name] = UsageSample(
             time.process_time(), usable_cores(), processor(), device, busy
         )
-        return found
+        return usage
 
     def _share(self, task: Task, before: UsageSample | None, after: UsageSample | None) -> Share:
-        computes = task.role == "worker" or (task.role == "coordinator" and bool(self._own))
+        computes = task.role == "worker" or (task.role == "coordinator" and bool(self._devices))
         if after is None:
             return Share(task.name, task.node, computes)
-        known = Share(task.name, task.node, computes, after.device, after.processor, after.cores)
+        share = Share(task.name, task.node, computes, after.device, after.processor, after.cores)
         if before is None:  # its figures so far may be of days
-            return known
+            return share
         # One that was restarted in between counts from its new start.
         if before.started == after.started and before.cpu_seconds <= after.cpu_seconds:
-            kept = before
+            baseline = before
         else:
-            kept = UsageSample(0.0)
-        cpu = after.cpu_seconds - kept.cpu_seconds
+            baseline = UsageSample(0.0)
+        cpu = after.cpu_seconds - baseline.cpu_seconds
         seconds = max(1e-9, self.seconds)
         device_share = None
         if after.device_seconds is not None:
-            device_share = min(1.0, (after.device_seconds - (kept.device_seconds or 0.0)) / seconds)
+            device_share = min(
+                1.0, (after.device_seconds - (baseline.device_seconds or 0.0)) / seconds
+            )
         if after.cores is None:
             cpu_share = None
         else:
             cpu_share = min(1.0, cpu / (seconds * after.cores))
-        return replace(known, cpu_seconds=cpu, cpu_share=cpu_share, device_share=device_share)
+        return replace(share, cpu_seconds=cpu, cpu_share=cpu_share, device_share=device_share)
 
     def describe(self) -> dict[str, Any]:
         """The entry `busy` of `result.json`."""
@@ -183,8 +187,8 @@ def _numbered(name: str, inventory: Inventory) -> str:
     TensorFlow counts the devices that it sees from 0.
     """
     kind, _, place = name.rpartition("/device:")[2].lower().partition(":")
-    seen = inventory.jobs.train.device.ids or (visible_gpus() if kind == "gpu" else ())
-    return f"{kind}:{seen[int(place)] if kind != 'cpu' and int(place) < len(seen) else place}"
+    visible = inventory.jobs.train.device.ids or (visible_gpus() if kind == "gpu" else ())
+    return f"{kind}:{visible[int(place)] if kind != 'cpu' and int(place) < len(visible) else place}"
 
 
 def idle_lines(shares: Sequence[Share], seconds: float) -> list[str]:

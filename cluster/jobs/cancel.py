@@ -12,11 +12,11 @@ from types import FrameType
 from core.ground.errors import ExitCode
 
 CALLS_SECONDS = 25.0
-"""For the workers' calls under way after the request to stop: what they push until then is kept."""
+"""Time for the workers' calls under way after the request to stop; the run keeps their pushes."""
 
 GRACE_SECONDS = 40.0
-"""For the test of what there is: `fab` kills a job 60 s after it asked it to stop, and the result
-is to be written."""
+"""Time for the test of a cancelled run: `fab` kills a job 60 s after it asked it to stop, and the
+result is to be written."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 

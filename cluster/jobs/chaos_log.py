@@ -75,11 +75,11 @@ class ChaosLog:
                 f"{self._path}: cannot be read and appended to ({problem.strerror}): is there room,"
                 " and may you write there?"
             ) from None
-        known = [entry for line in lines if (entry := _entry(line)) is not None]
-        self.attempt = sum("attempt" in entry for entry in known)
+        entries = [entry for line in lines if (entry := _entry(line)) is not None]
+        self.attempt = sum("attempt" in entry for entry in entries)
         """Number of coordinators that wrote to it before."""
-        self._injected = Counter(str(entry["fault"]) for entry in known if "fault" in entry)
-        self._deadly = [float(entry["time"]) for entry in known if entry.get("fault") in deadly]
+        self._injected = Counter(str(entry["fault"]) for entry in entries if "fault" in entry)
+        self._deadly = [float(entry["time"]) for entry in entries if entry.get("fault") in deadly]
         self._write(attempt=self.attempt)
 
     def injected(self, strike: Strike) -> None:
@@ -130,7 +130,7 @@ class Hold:
         self._updates = updates
         self._record = record
         self._now = 0
-        """Where it holds now, or held before."""
+        """Update at which it holds now, or held before."""
 
     @classmethod
     def of(cls, plan: ChaosPlan | None, record: ChaosLog | None) -> "Hold | None":
@@ -163,9 +163,9 @@ class Hold:
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     try:
-        found = parsed_json(line)
+        entry = parsed_json(line)
     except ValueError:
         return None
-    if isinstance(found, dict) and "time" in found:
-        return found
+    if isinstance(entry, dict) and "time" in entry:
+        return entry
     return None

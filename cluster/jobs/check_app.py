@@ -48,16 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--environment", default="", metavar="KEY")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     if arguments is None:
-        words = sys.argv[1:]
+        command_line = sys.argv[1:]
     else:
-        words = list(arguments)
+        command_line = list(arguments)
     try:
-        if given.environment:
-            continue_in(local_environments(), given.environment, ["cluster.jobs.check_app", *words])
+        if options.environment:
+            continue_in(
+                local_environments(), options.environment, ["cluster.jobs.check_app", *command_line]
+            )
         # Everything happens on this machine, whatever machines the inventory names.
-        inventory = load(given.inventory, given.set, check_interfaces=False).model_copy(
+        inventory = load(options.inventory, options.set, check_interfaces=False).model_copy(
             update={"connection": "local"}
         )
         # What the app prints is none of the figures.
@@ -161,12 +163,12 @@ def _vectors(train: TrainJob, network: "AppNetwork") -> dict[str, int]:
     measured = network.layout.statistics_size
     slots = len(optimizer_of(train.optimizer).slot_names)
     if train.facts.batches(train.mode_options) > 1:
-        own = slots
+        inner_slots = slots
     else:
-        own = 0
+        inner_slots = 0
     return {
         "slots": slots,
-        "remembered": push.memory_rows + own,
+        "remembered": push.memory_rows + inner_slots,
         "pull_bytes": 4 * (pull.words(trained) + measured),
         "push_bytes": 4 * (push.words(trained) + measured),
     }
@@ -201,7 +203,7 @@ class _Steps:
         """The largest of the gradients so far; a step's comes with the next one."""
 
     def run(self) -> float:
-        """One step; its mean loss. Raises ClusterError."""
+        """Run one step and return its mean loss. Raises ClusterError."""
         from cluster.jobs.fit import Update
         from core.engine.lost import first_line
         from core.engine.messages import Outcome
@@ -217,13 +219,13 @@ class _Steps:
         except tf.errors.OpError as problem:
             raise ClusterError(f"a step of the app failed: {first_line(problem)}") from None
         value = tf.nest.map_structure(lambda tensor: tensor.numpy(), value)
-        found = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
+        reply = self._mode.read(grant, update, Outcome(item, 0, value, 0.0, 1), self._stretch)
         self._done += 1
-        self._gradient_seconds = found.seconds[1]
-        if found.step is None:
+        self._gradient_seconds = reply.seconds[1]
+        if reply.step is None:
             return float("nan")
-        self.norm = largest((self.norm, found.step.norm))
-        return sum(found.step.losses.values()) / len(found.step.losses)
+        self.norm = largest((self.norm, reply.step.norm))
+        return sum(reply.step.losses.values()) / len(reply.step.losses)
 
     def timed(self, cancel: Cancel) -> tuple[list[float], list[float]]:
         """The seconds of some steps, and of their gradients."""

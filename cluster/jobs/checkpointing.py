@@ -62,10 +62,10 @@ class Resumption:
     counts: Counts
     wire: WireMeter
     slots: int
-    """What the run's batches are cut into: `auto` means this number from now on, whatever the
+    """Slots of the run's batches: `auto` means this number from now on, whatever the
     cluster is now."""
     arithmetic: ArithmeticSetting
-    """What the run's gradients are computed by, likewise."""
+    """Arithmetic of the run's gradients, likewise."""
 
 
 def settings_of(job: TrainJob) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _renamed(then: dict[str, Any]) -> dict[str, Any]:
 
     Before there was a choice, TensorFlow computed, and slots were called micro_batches.
     """
-    found = {"arithmetic": TENSORFLOW, **then}
-    if "micro_batches" in found:
-        found["slots"] = found.pop("micro_batches")
-    return found
+    settings = {"arithmetic": TENSORFLOW, **then}
+    if "micro_batches" in settings:
+        settings["slots"] = settings.pop("micro_batches")
+    return settings
 
 
 def _completed(then: dict[str, Any]) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def _completed(then: dict[str, Any]) -> dict[str, Any]:
     What this version cannot read stays as it is.
     """
     try:
-        given = {
+        settings = {
             key: tuple(value) if isinstance(value, list) else value for key, value in then.items()
         }
-        return settings_of(TrainJob.model_validate(given))
+        return settings_of(TrainJob.model_validate(settings))
     except ValidationError:
         return then
 
@@ -131,11 +131,11 @@ def _resumption(
     now = settings_of(job)
     differing = sorted(key for key in {*now, *then} if now.get(key) != then.get(key))
     if differing:
-        shown = "; ".join(
+        changes = "; ".join(
             f"jobs.train.{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in differing
         )
         raise UsageError(
-            f"{run}: a resumed run keeps the settings it began with, but {shown}: give it those"
+            f"{run}: a resumed run keeps the settings it began with, but {changes}: give it those"
         )
     if facts["dataset_sha256"] != dataset_sha256:
         raise UsageError(
@@ -188,7 +188,7 @@ class Reached:
 
 
 def progress_of(run: Path) -> Reached:
-    """What the run's coordinators noted of their progress."""
+    """Return the progress that the run's coordinators noted."""
     try:
         numbers = map(int, (run / FOLDER / PROGRESS).read_bytes().split())
         return Reached(*list(numbers)[:3])
@@ -274,17 +274,17 @@ class RunKeeper(AbstractContextManager["RunKeeper"]):
     def _every_updates(self) -> float:
         return self._job.checkpoint.every_updates or inf
 
-    def progress(self, updates: int, lost: int = 0, held: int = 0) -> None:
+    def progress(self, updates: int, lost: int = 0, memories: int = 0) -> None:
         """Note that `updates` more are applied.
 
         It survives a SIGKILL of this process; no fsync is needed for that.
 
-        `lost` memories of workers were lost to this coordinator, which has `held` of them now.
+        `lost` memories of workers were lost to this coordinator, which has `memories` of them now.
         """
         self._updates += updates
         self._since += updates
         if self._progress is not None:
-            noted = Reached(self._updates, self._lost_before + lost, held)
+            noted = Reached(self._updates, self._lost_before + lost, memories)
             with self._comfort():
                 os.pwrite(self._progress, noted.to_bytes(), 0)
 

@@ -97,10 +97,10 @@ class CrossValidationRun(Job):
                 " fold to fold: name the weight of each label"
             )
         if CODECS[job.codec.name].keeps_back:
-            others = either(name for name, found in CODECS.items() if not found.keeps_back)
+            memoryless = either(name for name, codec in CODECS.items() if not codec.keeps_back)
             raise UsageError(
                 f"jobs.train.codec: {job.codec.name} keeps on each worker what it did not send, so"
-                f" that a fold would get what the one before it held out: take {others}"
+                f" that a fold would get what the one before it held out: take {memoryless}"
             )
         if job.facts.needs_roles() and job.facts.parameters == "workers":
             raise UsageError(
@@ -179,9 +179,9 @@ class CrossValidationRun(Job):
             what = "rows, whose groups are not known,"
         seeds = self.inventory.jobs.cv.seeds
         done = len(self.record.scores)
-        words = f"cv: {what} in {len(self.folds)} folds, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+        plan = f"cv: {what} in {len(self.folds)} folds, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
         self.display.say(
-            f"{words}, {done} of {self.record.planned} trainings done" if done else words
+            f"{plan}, {done} of {self.record.planned} trainings done" if done else plan
         )
         if not self.folds[0].groups:
             self.display.say(
@@ -230,7 +230,7 @@ class CrossValidationRun(Job):
         return self._run / FOLDS / f"seed-{seed}-fold-{fold.number + 1}"
 
     def _interrupted(self, fold: Fold, seed: int) -> Resumption | None:
-        """What the coordinator before this one left of the fold that it was training.
+        """Return what the coordinator before left of the fold that it was training.
 
         Raises UsageError.
         """
@@ -238,8 +238,10 @@ class CrossValidationRun(Job):
         assert self.network is not None
         job = self.job.model_copy(update={"seed": seed})
         folder = self._checkpoints(fold, seed)
-        found, _ = checkpointing.resume(folder, job, self.dataset.sha256, self.network.layout.size)
-        return found
+        resumption, _ = checkpointing.resume(
+            folder, job, self.dataset.sha256, self.network.layout.size
+        )
+        return resumption
 
     def _trained(
         self, placed: Placed, fold: Fold, seed: int, first_id: int, resumption: Resumption | None
@@ -266,11 +268,18 @@ class CrossValidationRun(Job):
             Noted("stage", f"fold {fold.number + 1} of {len(self.folds)}, seed {seed}")
         )
         self.stream.emit(StageBegan("train", plan.updates, "updates"))
-        kept = self._checkpoints(fold, seed)
+        checkpoints = self._checkpoints(fold, seed)
         wire = WireMeter()
         job = self.job.model_copy(update={"seed": seed})
         with RunKeeper(
-            kept, job, self.dataset.sha256, mode.shards, Counts, [fit], wire, self.stream.emit
+            checkpoints,
+            job,
+            self.dataset.sha256,
+            mode.shards,
+            Counts,
+            [fit],
+            wire,
+            self.stream.emit,
         ) as keeper:
             trainer = Trainer(
                 placed.runner,
@@ -301,7 +310,7 @@ class CrossValidationRun(Job):
                     seconds=time.monotonic() - begin,
                 )
             )
-            shutil.rmtree(kept, ignore_errors=True)
+            shutil.rmtree(checkpoints, ignore_errors=True)
         return following
 
     def _keep(self, score: FoldScore) -> None:
@@ -309,14 +318,14 @@ class CrossValidationRun(Job):
         self.record.add(score)
         name = self.record.headline
         value = score.figures[self.record.headline]
-        words = f"fold {score.fold + 1} of {len(self.folds)}, seed {score.seed}: {name} {value:.4f}"
+        line = f"fold {score.fold + 1} of {len(self.folds)}, seed {score.seed}: {name} {value:.4f}"
         if score.groups:
             held_out = f"{names_of(score.groups)}, "
         else:
             held_out = ""
-        words += f" on {held_out}{score.windows:,} {self.unit}, {score.seconds:.0f} s"
-        self.display.say(words)
-        self.stream.emit(Noted("stage", words))
+        line += f" on {held_out}{score.windows:,} {self.unit}, {score.seconds:.0f} s"
+        self.display.say(line)
+        self.stream.emit(Noted("stage", line))
 
     def _plan(self, fold: Fold, seed: int) -> Plan:
         return Plan.of_job(self.job.model_copy(update={"seed": seed}), fold.train)
@@ -339,7 +348,7 @@ class CrossValidationRun(Job):
         return self.record is not None and self.record.complete
 
     def result(self) -> dict[str, Any]:
-        """What there is so far; `cv.json` beside it has every fold."""
+        """Return the result so far; `cv.json` beside it has every fold."""
         job = self.inventory.jobs.train
         record = self.record
         described: dict[str, Any] = {**job.model.model_dump(), "parameters": None}

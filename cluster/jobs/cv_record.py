@@ -117,11 +117,11 @@ class CvRecord:
             ) from None
         differing = sorted(name for name in {*key, *then} if key.get(name) != then.get(name))
         if differing:
-            shown = "; ".join(
+            changes = "; ".join(
                 f"{name} was {then.get(name)!r} and is {key.get(name)!r}" for name in differing
             )
             raise UsageError(
-                f"{path}: a resumed run keeps the settings it began with, but {shown}: give it"
+                f"{path}: a resumed run keeps the settings it began with, but {changes}: give it"
                 " those"
             )
         return cls(path, key, planned, scores)
@@ -133,7 +133,7 @@ class CvRecord:
     def add(self, score: FoldScore) -> None:
         """Keep one more, on disk too: all of them or what was there before. Raises ClusterError."""
         self.scores.append(score)
-        folds = [asdict(each) for each in self.scores]
+        folds = [asdict(fold_score) for fold_score in self.scores]
         content = {
             "schema": SCHEMA,
             "key": self.key,
@@ -190,46 +190,48 @@ class CvRecord:
         return sorted({score.seed for score in self.scores})
 
     def _mean(self, name: str, part: str, value: int) -> float:
-        found = [score.figures[name] for score in self.scores if getattr(score, part) == value]
-        return statistics.fmean(found)
+        figures = [score.figures[name] for score in self.scores if getattr(score, part) == value]
+        return statistics.fmean(figures)
 
     def _by_group(self) -> dict[int, float]:
         right = dict[int, int]()
         windows = dict[int, int]()
-        for found in (
+        for tested_group in (
             group for score in self.scores for group in score.groups if group.right is not None
         ):
-            right[found.group] = right.get(found.group, 0) + (found.right or 0)
-            windows[found.group] = windows.get(found.group, 0) + found.windows
+            right[tested_group.group] = right.get(tested_group.group, 0) + (tested_group.right or 0)
+            windows[tested_group.group] = windows.get(tested_group.group, 0) + tested_group.windows
         return {group: right[group] / windows[group] for group in sorted(right) if windows[group]}
 
     def table(self) -> list[str]:
         """Return lines for a person: a row a fold, a column a seed, means, groups' accuracy."""
         seeds = self._seeds
-        known = {(score.fold, score.seed): score.figures[self.headline] for score in self.scores}
-        found = {score.fold: score for score in self.scores}
+        headlines = {
+            (score.fold, score.seed): score.figures[self.headline] for score in self.scores
+        }
+        score_of_fold = {score.fold: score for score in self.scores}
         summary = self.summary()
         lines = [_row(f"{self.headline}", [f"seed {seed}" for seed in seeds], "mean", "held out")]
-        for fold in sorted(found):
-            values = [_shown(known.get((fold, seed))) for seed in seeds]
-            held_out = found[fold].groups
+        for fold in sorted(score_of_fold):
+            values = [_figure_text(headlines.get((fold, seed))) for seed in seeds]
+            held_out = score_of_fold[fold].groups
             lines.append(
                 _row(
                     f"fold {fold + 1}",
                     values,
-                    _shown(summary["folds"][str(fold)]),
+                    _figure_text(summary["folds"][str(fold)]),
                     names_of(held_out),
                 )
             )
         spread = summary["spread_over_folds"]
         if spread is None:
-            words = ""
+            spreads = ""
         else:
-            words = f"+- {spread:.4f} over folds"
+            spreads = f"+- {spread:.4f} over folds"
         if summary["spread_over_seeds"] is not None:
-            words += f", +- {summary['spread_over_seeds']:.4f} over seeds"
-        means = [_shown(summary["seeds"].get(str(seed))) for seed in seeds]
-        lines.append(_row("mean", means, _shown(summary["mean"]), words))
+            spreads += f", +- {summary['spread_over_seeds']:.4f} over seeds"
+        means = [_figure_text(summary["seeds"].get(str(seed))) for seed in seeds]
+        lines.append(_row("mean", means, _figure_text(summary["mean"]), spreads))
         if groups := summary["groups"]:
             worst = sorted(groups, key=lambda group: (groups[group], int(group)))
             lines.append(
@@ -248,13 +250,15 @@ def names_of(groups: Sequence[GroupScore]) -> str:
     return f"group{'s' * (len(groups) > 1)} {names}"
 
 
-def _row(first: str, values: Sequence[str], last: str, words: str) -> str:
+def _row(first: str, values: Sequence[str], last: str, remark: str) -> str:
     return (
-        f"{first:<9}" + "".join(f"{value:>8}" for value in (*values, last)) + f"   {words}".rstrip()
+        f"{first:<9}"
+        + "".join(f"{value:>8}" for value in (*values, last))
+        + f"   {remark}".rstrip()
     )
 
 
-def _shown(value: float | None) -> str:
+def _figure_text(value: float | None) -> str:
     if value is None:
         return "-"
     if abs(value) < 100:

@@ -39,6 +39,6 @@ def describe_dataset(dataset: Dataset | None) -> dict[str, Any]:
         "format_sha256": dataset.signals.format_sha256,
         "held_out": asdict(dataset.held_out),
     }
-    others = [key for key in DATASET_KEYS if key not in listed]
-    found = {**listed, **{key: getattr(dataset, key) for key in others}}
-    return {key: found[key] for key in DATASET_KEYS}
+    attributes = [key for key in DATASET_KEYS if key not in listed]
+    entry = {**listed, **{key: getattr(dataset, key) for key in attributes}}
+    return {key: entry[key] for key in DATASET_KEYS}

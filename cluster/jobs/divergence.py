@@ -44,7 +44,7 @@ class LossCourse:
         self._before = inf
 
     def diverged(self, losses: Sequence[float]) -> str | None:
-        """What the loss did, if it rose and stays risen; None while it may come back.
+        """Return what the loss did, if it rose and stays risen; None while it may come back.
 
         `losses` are those of an epoch's batches, in order. It has diverged when it is far above
         guessing and either far above its lowest and not falling, or above its lowest at the ends of

@@ -8,7 +8,14 @@ from cluster.jobs.arithmetic import arithmetic_of_job
 from cluster.jobs.by_group import describe_groups, say_groups
 from cluster.jobs.chaos_log import sabotage
 from cluster.jobs.dataset_entry import describe_dataset
-from cluster.jobs.evaluation import Evaluation, Evaluator, Found, figures_computed, shown, tested
+from cluster.jobs.evaluation import (
+    Evaluation,
+    EvaluationResult,
+    Evaluator,
+    extent,
+    figures_computed,
+    tested,
+)
 from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder, model_run
 from cluster.jobs.session import Session
@@ -39,7 +46,7 @@ class EvaluateRun(Job):
     evaluated_run: Path | None = None
     dataset: Dataset | None = None
     model: StoredModel | None = None
-    found: Found | None = None
+    evaluation: EvaluationResult | None = None
 
     def prepare(self) -> None:
         """Load the model and the recordings.
@@ -64,9 +71,9 @@ class EvaluateRun(Job):
         expected = (problem.input_shape, problem.outputs, model.labels)
         if expected != (dataset.input_shape, dataset.outputs, dataset.labels):
             raise UsageError(
-                f"{run}: the model takes windows of {shown(problem.input_shape)} of the classes"
-                f" {', '.join(model.labels)}; {dataset.source} has {shown(dataset.input_shape)} of"
-                f" {', '.join(dataset.labels)}: evaluate it on data like that it was trained on"
+                f"{run}: the model takes windows of {extent(problem.input_shape)} of the classes"
+                f" {', '.join(model.labels)}; {dataset.source} has {extent(dataset.input_shape)}"
+                f" of {', '.join(dataset.labels)}: evaluate it on data like that it was trained on"
                 " (--data)"
             )
         refuse_other_windows(str(dataset.source), dataset.signals, model.signals)
@@ -75,8 +82,8 @@ class EvaluateRun(Job):
             and model.network.kind.target_shape != dataset.targets.shape
         ):
             raise UsageError(
-                f"{run}: the model is for targets of {shown(model.network.kind.target_shape)} an"
-                f" example; {dataset.source} has {shown(dataset.targets.shape)}: evaluate it on"
+                f"{run}: the model is for targets of {extent(model.network.kind.target_shape)} an"
+                f" example; {dataset.source} has {extent(dataset.targets.shape)}: evaluate it on"
                 " data like that it was trained on (--data)"
             )
         try:
@@ -109,46 +116,52 @@ class EvaluateRun(Job):
                 evaluation,
                 lambda task, windows, seconds: self.stream.emit(Evaluated(task, windows, seconds)),
             )
-            self.found = tested(
+            self.evaluation = tested(
                 evaluator,
                 self.dataset,
                 self.model.standardization,
                 self.stream.emit,
                 lambda: self.cancel.asked,
             )
-        if self.found.figures is not None:
-            self.stream.emit(figures_computed("test", self.found, self.dataset.labels, None))
-            say_groups(self.found.of_groups, self.dataset, self.display)
+        if self.evaluation.figures is not None:
+            self.stream.emit(figures_computed("test", self.evaluation, self.dataset.labels, None))
+            say_groups(self.evaluation.of_groups, self.dataset, self.display)
 
     def complete(self) -> bool:
         """Whether every test window was looked at."""
-        found = self.found
+        evaluation = self.evaluation
         dataset = self.dataset
-        return found is not None and dataset is not None and found.examples == dataset.test_windows
+        return (
+            evaluation is not None
+            and dataset is not None
+            and evaluation.examples == dataset.test_windows
+        )
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
-        found = self.found
+        """Return the result so far."""
+        evaluation = self.evaluation
         return {
             **super().result(),
             "evaluated_run": str(self.evaluated_run) if self.evaluated_run else None,
-            "evaluated_windows": found.examples if found else 0,
+            "evaluated_windows": evaluation.examples if evaluation else 0,
             "dataset": describe_dataset(self.dataset),
             "model": self.model.network.describe() if self.model else None,
-            "final": describe_figures(found.figures if found else None),
+            "final": describe_figures(evaluation.figures if evaluation else None),
             "by_group": (
-                describe_groups(found.of_groups, self.dataset.held_out.groups)
-                if found and self.dataset
+                describe_groups(evaluation.of_groups, self.dataset.held_out.groups)
+                if evaluation and self.dataset
                 else None
             ),
             "wrong": (
-                wrong_stretches(found.rows, found.named, self.dataset)
-                if found and self.dataset
+                wrong_stretches(evaluation.rows, evaluation.named, self.dataset)
+                if evaluation and self.dataset
                 else None
             ),
-            "confusion": found.confusion.tolist() if found else None,
+            "confusion": evaluation.confusion.tolist() if evaluation else None,
             "precision_recall": (
-                found.describe_curves(self.dataset.labels) if found and self.dataset else None
+                evaluation.describe_curves(self.dataset.labels)
+                if evaluation and self.dataset
+                else None
             ),
             "parameters_sha256": digest_of(self.model.vector) if self.model else None,
         }

@@ -40,7 +40,7 @@ CHUNK = 250
 to get some."""
 NO_ROWS = np.zeros(0, np.int32)
 LINGER_SECONDS = 5.0
-"""For the chunks under way once an evaluation is to end."""
+"""Time for the chunks under way once an evaluation is to end."""
 
 
 def answering(network: Network, job: TrainJob) -> Callable[..., Any]:
@@ -109,10 +109,10 @@ class Evaluation:
         ends = np.cumsum([prod(shape) for shape in self.shapes.values()])
         columns = zip(*(reply[: ends[-1]] for reply in replies), strict=True)
         whole = np.array([fsum(column) for column in columns])
-        parts = np.split(whole, ends[:-1])
+        sums = np.split(whole, ends[:-1])
         return {
             name: part.reshape(shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+            for (name, shape), part in zip(self.shapes.items(), sums, strict=True)
         }
 
     def named(self, reply: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -121,7 +121,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Found:
+class EvaluationResult:
     """What an evaluation found. `figures` is None if no example was looked at.
 
     `confusion` has shape (classes, classes), rows the true class; (0, 0) for a task without
@@ -143,12 +143,12 @@ class Found:
 
     def describe_curves(self, labels: Sequence[str]) -> dict[str, Any] | None:
         """The entry `precision_recall` of a result, by label; null without curves."""
-        found = {
+        curves = {
             label: asdict(curve)
             for label, curve in zip(labels, self.curves, strict=False)
             if curve is not None
         }
-        return found or None
+        return curves or None
 
 
 class Evaluator:
@@ -175,7 +175,7 @@ class Evaluator:
         advance: Callable[[], None] = lambda: None,
         stop: Callable[[], bool] = lambda: False,
         groups: NDArray[np.integer] | None = None,
-    ) -> Found:
+    ) -> EvaluationResult:
         """Figures over these rows of the data set, of each group too.
 
         Once `stop()` is true, over those that were on their way by then. `groups` has the group of
@@ -206,22 +206,22 @@ class Evaluator:
             self._reply(outcome.task, int(outcome.value[0]), outcome.seconds)
             advance()
         whole = replace(
-            self._found([reply for of_group in replies.values() for reply in of_group]),
+            self._result_of([reply for of_group in replies.values() for reply in of_group]),
             rows=np.concatenate([chunk for chunk, _ in named]),
             named=np.concatenate([classes for _, classes in named]),
         )
         if groups is None:
             return whole
-        found = {group: self._found(of) for group, of in replies.items()}
-        of_groups = {group: (of.examples, of.figures) for group, of in found.items()}
+        by_group = {group: self._result_of(of) for group, of in replies.items()}
+        of_groups = {group: (of.examples, of.figures) for group, of in by_group.items()}
         return replace(whole, of_groups=of_groups)
 
-    def _found(self, replies: Sequence[NDArray[np.float64]]) -> Found:
+    def _result_of(self, replies: Sequence[NDArray[np.float64]]) -> EvaluationResult:
         sums = self._evaluation.sums(replies)
         objective = self._evaluation.objective
         if not sums or not sums[EXAMPLES]:
-            return Found(None, objective.no_confusion(), 0)
-        return Found(
+            return EvaluationResult(None, objective.no_confusion(), 0)
+        return EvaluationResult(
             Figures(**objective.figures(sums)),
             objective.confusion(sums),
             int(sums[EXAMPLES]),
@@ -230,21 +230,24 @@ class Evaluator:
         )
 
 
-def shown(shape: Sequence[int]) -> str:
+def extent(shape: Sequence[int]) -> str:
     """A shape for a message: `128 x 9`."""
     return " x ".join(map(str, shape)) or "one number"
 
 
 def figures_computed(
-    split: str, found: Found, labels: Sequence[str], epoch: int | None
+    split: str, evaluation: EvaluationResult, labels: Sequence[str], epoch: int | None
 ) -> FiguresComputed:
     """The event of an evaluation that looked at something."""
-    assert found.figures is not None
+    assert evaluation.figures is not None
     counts = tuple(
-        ClassCount(label, *numbers) for label, numbers in zip(labels, found.by_label, strict=False)
+        ClassCount(label, *numbers)
+        for label, numbers in zip(labels, evaluation.by_label, strict=False)
     )
-    rows = tuple(map(tuple, found.confusion.tolist()))
-    return FiguresComputed(split, found.figures, tuple(labels) if rows else (), rows, epoch, counts)
+    rows = tuple(map(tuple, evaluation.confusion.tolist()))
+    return FiguresComputed(
+        split, evaluation.figures, tuple(labels) if rows else (), rows, epoch, counts
+    )
 
 
 def tested(
@@ -253,7 +256,7 @@ def tested(
     standardization: Standardization,
     emit: Consumer,
     stop: Callable[[], bool],
-) -> Found:
+) -> EvaluationResult:
     """The stage `test`: what the windows on their way until `stop()` is true showed."""
     rows = np.arange(
         dataset.train_windows, dataset.train_windows + dataset.test_windows, dtype=np.int32
@@ -265,11 +268,11 @@ def tested(
         sizes = np.unique(groups[rows], return_counts=True)[1]
     emit(StageBegan("test", int((-(-sizes // CHUNK)).sum()), "chunks"))
     done = count(1)
-    found = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
-    if found.figures is not None and not isfinite(found.figures.loss):
+    evaluation = evaluator(rows, standardization, lambda: emit(Advanced(next(done))), stop, groups)
+    if evaluation.figures is not None and not isfinite(evaluation.figures.loss):
         log.warning(
             "the loss over the test set is %s: some answers are no numbers, and the other figures"
             " mean nothing",
-            found.figures.loss,
+            evaluation.figures.loss,
         )
-    return found
+    return evaluation

@@ -99,5 +99,8 @@ def _record(writer: Any, **content: Any) -> None:
 
 
 def _scalars(figures: Figures) -> dict[str, float | None]:
-    known = {key: getattr(figures, key) for key in FIGURE_KEYS}
-    return {**known, **{f"figures/{name}": value for name, value in figures.others.items()}}
+    standard_figures = {key: getattr(figures, key) for key in FIGURE_KEYS}
+    return {
+        **standard_figures,
+        **{f"figures/{name}": value for name, value in figures.others.items()},
+    }

@@ -141,9 +141,9 @@ def chunks(rows: Rows, size: int) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
         yield np.resize(piece, size).astype(np.int32), weights
 
 
-def is_better(found: Figures, best: Figures | None, early: EarlyStopping | None) -> bool:
-    """Return whether an epoch with `found` replaces the selected one, by `min_delta`."""
-    return found.better_than(best, early.min_delta if early is not None else 0.0)
+def is_better(candidate: Figures, best: Figures | None, early: EarlyStopping | None) -> bool:
+    """Return whether an epoch with `candidate` replaces the selected one, by `min_delta`."""
+    return candidate.better_than(best, early.min_delta if early is not None else 0.0)
 
 
 def epochs_of_refit(job: TrainJob, chosen: "FitFacts") -> int:
@@ -193,9 +193,9 @@ class FitFacts:
         self.step_seconds = deque(self.step_seconds, LATEST)
 
     def facts(self) -> dict[str, Any]:
-        """Everything but the vector, as JSON."""
-        kept: dict[str, Any] = _FACTS.dump_python(self, mode="json")
-        return kept
+        """Return everything but the vector, as JSON."""
+        facts: dict[str, Any] = _FACTS.dump_python(self, mode="json")
+        return facts
 
     def stopped(self, early: EarlyStopping | None, epochs: int) -> bool:
         """Return whether the fit ends before `epochs` epochs: its validation got no better."""
@@ -227,11 +227,11 @@ class Fit(FitFacts):
 
     @classmethod
     def of(cls, facts: dict[str, Any], vector: Vector) -> "Fit":
-        """What `facts` were kept of.
+        """Return the fit of these `facts`.
 
         Raises TypeError or ValueError if they are not of this version.
         """
-        names = {each.name for each in fields(FitFacts)}
+        names = {fact.name for fact in fields(FitFacts)}
         if facts.keys() != names:
             raise ValueError(
                 f"expected the facts {', '.join(sorted(names))}, got {', '.join(sorted(facts))}"

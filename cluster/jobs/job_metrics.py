@@ -94,14 +94,14 @@ def _stage(state: RunState) -> str:
 
 def _workers(membership: Membership) -> Iterator[Metric]:
     state = family("worker_state")
-    left = family("worker_departures_total")
+    departures = family("worker_departures_total")
     for task, worker in membership.workers.items():
         present = worker.phase
         for phase in Phase:
             state.add_metric(["worker", str(task), phase.value], float(phase is present))
-        left.add_metric(["worker", str(task)], worker.departures)
+        departures.add_metric(["worker", str(task)], worker.departures)
     yield state
-    yield left
+    yield departures
 
 
 _OF_TRAINING: Mapping[str, Callable[[Training], float | None]] = {
@@ -114,7 +114,7 @@ _OF_TRAINING: Mapping[str, Callable[[Training], float | None]] = {
     "train_remaining_seconds": lambda training: training.latest.seconds_left,
     "train_checkpoint_bytes": lambda training: training.latest.checkpoint_bytes,
 }
-"""What shows a training once its epochs are planned; what is not known yet is left out."""
+"""Figures of a training once its epochs are planned; a figure that is None is left out."""
 _OF_SPLIT = {
     "train_loss": "loss",
     "train_accuracy_ratio": "accuracy",
@@ -142,7 +142,7 @@ class TrainingMetrics(Collector):
         self._now = now
         self._clock = clock
         self._written: float | None = None
-        """When the latest checkpoint was on disk."""
+        """Time at which the latest checkpoint was on disk."""
         self._codecs = (("pull", pull_codec), ("push", push_codec))
         self._steps = instruments.counter("train_steps_total", registry)
         self._windows = instruments.counter("train_windows_total", registry)
@@ -154,7 +154,7 @@ class TrainingMetrics(Collector):
         self._workers: dict[
             int, tuple[Counter, Counter, Histogram, Histogram, Mapping[str, Histogram]]
         ] = {}
-        """Each worker's series, looked up once: a step comes every few milliseconds."""
+        """Series of each worker, looked up once: a step comes every few milliseconds."""
         self._names: set[str] = set()
         """The first names of figures that only this task or app has: no others are exported."""
         self._dropped_before: int | None = None
@@ -179,23 +179,23 @@ class TrainingMetrics(Collector):
                     yield SELF.sample(short, value)
         yield from self._figures(state.figures())
 
-    def _figures(self, found: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    def _figures(self, figures_of: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
         for short, figure in _OF_SPLIT.items():
-            shown = family(short)
-            for split, figures in found.items():
+            gauge = family(short)
+            for split, figures in figures_of.items():
                 if figure in figures:
-                    shown.add_metric([*OURS, split], figures[figure])
-            yield shown
-        others = family("train_metric")
-        for split, figures in found.items():
+                    gauge.add_metric([*OURS, split], figures[figure])
+            yield gauge
+        custom_metrics = family("train_metric")
+        for split, figures in figures_of.items():
             for name, value in figures.items():
                 if name in FIGURE_KEYS:
                     continue
                 if len(self._names) < MOST_OTHERS:
                     self._names.add(name)
                 if name in self._names:
-                    others.add_metric([*OURS, split, name], value)
-        yield others
+                    custom_metrics.add_metric([*OURS, split, name], value)
+        yield custom_metrics
 
     def consume(self, event: Event) -> None:
         """Add what the event counts."""
@@ -222,13 +222,13 @@ class TrainingMetrics(Collector):
                 self._round_trip.labels(*labels),
                 {part: self._step_seconds.labels(*labels, part) for part in PARTS},
             )
-        steps, windows, staleness, round_trip, parts = self._workers[step.task]
+        steps, windows, staleness, round_trip, seconds_of_part = self._workers[step.task]
         steps.inc()
         windows.inc(step.windows)
         staleness.observe(step.staleness)
         round_trip.observe(step.round_trip_seconds)
         for part, value in step.part_seconds.items():
-            parts[part].observe(value)
+            seconds_of_part[part].observe(value)
 
     def _totals(self, totals: events.UpdatesCounted) -> None:
         if self._dropped_before is None:

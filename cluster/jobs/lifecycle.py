@@ -62,12 +62,12 @@ class Job(ABC):
     name: str
     app: AppOfRun | None = None
     unit = "windows"
-    """What its workers work off: `windows` of recordings, `examples` of other data. Known once it
+    """Unit of its work: `windows` of recordings, `examples` of other data. Known once it
     is prepared."""
     task_type = CLASSIFICATION
-    """What it learns."""
+    """Task that it learns."""
     result_path: Path | None = None
-    """Where the result of a job lies that leaves one for a person even when it fails."""
+    """Path of the result of a job that leaves one for a person even when it fails."""
 
     def __init__(self, context: JobContext) -> None:
         inventory = context.inventory
@@ -87,7 +87,7 @@ class Job(ABC):
         self.stream = EventStream(self.status.consume, Terminal(display, self.status.now).consume)
 
     def prepare(self) -> None:  # noqa: B027  some jobs have nothing to refuse
-        """All that can be refused before anything is started. Raises ClusterError, or Cancelled."""
+        """Refuse all that can be before anything is started. Raises ClusterError, or Cancelled."""
 
     @abstractmethod
     def run(self, folder: RunFolder) -> None:
@@ -110,7 +110,7 @@ class Job(ABC):
         }
 
     def elapsed_seconds(self) -> float:
-        """Since the job began."""
+        """Return the time since the job began."""
         return time.monotonic() - self.begin
 
 
@@ -147,17 +147,17 @@ def conduct(
     bad input; later with `status` failed and the `reason` in the result file.
     """
     watch = watch or Watch()
-    with ExitStack() as held:
+    with ExitStack() as resources:
         # Before anything is read or written: the run may be alive, and its files belong to the
         # process that has it.
         lock: WriterLock | None = None
         if resumed is not None:
             lock = WriterLock(resumed)
-            held.callback(lock.release)
+            resources.callback(lock.release)
             unfinished(resumed)  # its last holder may have finished it since it was chosen
-        held.enter_context(watch)
+        resources.enter_context(watch)
         job.stream.add(watch.consume)
-        return _conduct(job, runs, cancel, resumed, watch, held, lock)
+        return _conduct(job, runs, cancel, resumed, watch, resources, lock)
 
 
 def _conduct(
@@ -166,7 +166,7 @@ def _conduct(
     cancel: Cancel,
     resumed: Path | None,
     watch: Watch,
-    held: ExitStack,
+    resources: ExitStack,
     lock: WriterLock | None,
 ) -> tuple[Path, dict[str, Any]]:
     crash: Exception | None = None
@@ -182,7 +182,7 @@ def _conduct(
     folder = RunFolder(runs, job.name, resumed)
     if lock is None:
         lock = WriterLock(folder.path)
-        held.callback(lock.release)
+        resources.callback(lock.release)
     with (
         RunLog(folder.path / "coordinator.log") as run_log,
         reported(folder.path, environment),

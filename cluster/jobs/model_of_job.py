@@ -37,14 +37,14 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
                 "jobs.train.augment: is for built-in networks: set it to null, write augment() in"
                 " the app"
             )
-        own = network_of(app, Kind.of(dataset), job.seed)
-        if job.averaging is not None and own.layout.constrained:
+        model = network_of(app, Kind.of(dataset), job.seed)
+        if job.averaging is not None and model.layout.constrained:
             raise UsageError(
                 "jobs.train.averaging: the mean of a weight over epochs need not keep the"
-                f" constraint of {own.layout.constrained[0].spec.name}: set it to null, or leave"
+                f" constraint of {model.layout.constrained[0].spec.name}: set it to null, or leave"
                 " the constraint out"
             )
-        return own
+        return model
     if not dataset.holds_windows:
         raise UsageError(
             f"jobs.train.model: {job.model.name} takes standardized windows of (steps, channels),"
@@ -85,7 +85,7 @@ def as_compiled(inventory: Inventory, network: Network) -> Inventory:
         return inventory
     compiled = TrainJob.model_validate({"recipe": job.recipe, **stated})
     usual = TrainJob(recipe=job.recipe)
-    settings = [{key: getattr(one, key) for key in stated} for one in (compiled, job, usual)]
+    settings = [{key: getattr(train, key) for key in stated} for train in (compiled, job, usual)]
     if settings[1] not in (settings[0], settings[2]):
         from cluster.apps.compiled_optimizer import words_of  # imports Keras
 

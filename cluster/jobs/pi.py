@@ -104,10 +104,12 @@ class PiRun(Job):
             keep_calibration(Path(self.inventory.runs), self.inventory.cluster, self.speeds)
         if self.samples:
             estimate, error = estimate_of(self.inside, self.samples)
-            each = ", ".join(f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items())
+            speeds_text = ", ".join(
+                f"{task} {speed / 1e6:.1f} M/s" for task, speed in self.speeds.items()
+            )
             self.display.say(
                 f"pi: {estimate:.9f} +- {error:.9f} from {self.samples:,} samples"
-                + (each and f"; {each}")
+                + (speeds_text and f"; {speeds_text}")
             )
 
     def complete(self) -> bool:
@@ -115,7 +117,7 @@ class PiRun(Job):
         return self.samples == self.inventory.jobs.pi.samples
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
+        """Return the result so far."""
         job = self.inventory.jobs.pi
         so_far = estimate_of(self.inside, self.samples) if self.samples else None
         return {

@@ -69,18 +69,18 @@ def slots_of(job: TrainJob, session: Session | Solo, devices: int, begun: int | 
         return BatchSlots(job.slots, "set by jobs.train.slots")
     if begun is not None:
         return BatchSlots(begun, "the run began with it")
-    found = job.auto_slots(session.workers, session.worker_cores(), own_model=False)
+    suitable = job.auto_slots(session.workers, session.worker_cores(), own_model=False)
     if job.arithmetic == LIBRARY:
-        return found
+        return suitable
     if isinstance(session, Session):
         devices = session.workers
-    return on_devices(job.mode, job.device.kind, devices, job.batch_size, found)
+    return on_devices(job.mode, job.device.kind, devices, job.batch_size, suitable)
 
 
 def meter_training(run: Job, job: TrainJob) -> None:
     """Have the run's /metrics show the progress of a training."""
     pull, push = wire_codecs(job.codec)
-    shown = TrainingMetrics(
+    training_metrics = TrainingMetrics(
         run.metrics.registry, run.status.now, pull.name, push.name, job.checkpoint.every_seconds
     )
-    run.stream.add(run.metrics.metered(shown.consume))
+    run.stream.add(run.metrics.metered(training_metrics.consume))

@@ -65,17 +65,17 @@ def _facts(task: Task) -> Text:
     return text
 
 
-def _left(task: Task) -> Text:
+def _remaining_text(task: Task) -> Text:
     """`0:42`, the time left; nothing where it is unknown."""
-    left = task.fields["left"]
-    if left is None:
+    remaining_seconds = task.fields["left"]
+    if remaining_seconds is None:
         return Text()
-    minutes, seconds = divmod(int(left), 60)
+    minutes, seconds = divmod(int(remaining_seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    shown = f"{minutes}:{seconds:02}"
+    clock = f"{minutes}:{seconds:02}"
     if hours:
-        shown = f"{hours}:{minutes:02}:{seconds:02}"
-    return coloured(shown, "progress.remaining")
+        clock = f"{hours}:{minutes:02}:{seconds:02}"
+    return coloured(clock, "progress.remaining")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BarShown:
 
     done: int
     facts: str
-    left: float | None
+    remaining_seconds: float | None
     """Seconds."""
 
 
@@ -97,7 +97,7 @@ class _Bars(Progress):
             if task.fields["shown"] is not None:
                 now: BarShown = task.fields["shown"]()
                 task.completed = now.done  # not by `update`: it may be taken away meanwhile
-                task.fields.update(facts=now.facts, left=now.left)
+                task.fields.update(facts=now.facts, left=now.remaining_seconds)
         return super().get_renderables()
 
 
@@ -115,7 +115,7 @@ class Display:
             BarColumn(bar_width=8 if narrow else 24),
             _Column(_count),
             _Column(_facts, no_wrap=False),
-            _Column(_left),
+            _Column(_remaining_text),
             console=self.console,
             disable=quiet or not is_animated(sys.stderr),
             transient=True,
@@ -129,7 +129,7 @@ class Display:
         self._progress.stop()
 
     def say(self, line: str) -> None:
-        """One line that stays, in the run's log too."""
+        """Show one line that stays, in the run's log too."""
         log.info("%s", line)
         self.console.print(line)
 
@@ -142,27 +142,31 @@ class Display:
         finally:
             self._progress.remove_task(task)
 
-    def bar(self, name: str, total: int, shown: Callable[[], BarShown] | None = None) -> "Bar":
+    def bar(self, name: str, total: int, contents: Callable[[], BarShown] | None = None) -> "Bar":
         """Show a bar of `total` units: what `shown()` says, else what is set."""
-        return Bar(self._progress, name, total, shown)
+        return Bar(self._progress, name, total, contents)
 
 
 class Bar:
     """One progress bar."""
 
     def __init__(
-        self, progress: Progress, name: str, total: int, shown: Callable[[], BarShown] | None = None
+        self,
+        progress: Progress,
+        name: str,
+        total: int,
+        contents: Callable[[], BarShown] | None = None,
     ) -> None:
         self._progress = progress
         self._pace = Pace(total)
         self._facts = ""
         self._task: TaskID = progress.add_task(
-            name, total=total or None, facts="", left=None, shown=shown or self._shown
+            name, total=total or None, facts="", left=None, shown=contents or self._contents
         )
 
-    def _shown(self) -> BarShown:
-        left = self._pace.remaining_seconds(time.monotonic())
-        return BarShown(self._pace.done, self._facts, left)
+    def _contents(self) -> BarShown:
+        remaining_seconds = self._pace.remaining_seconds(time.monotonic())
+        return BarShown(self._pace.done, self._facts, remaining_seconds)
 
     def set(self, done: int, facts: str = "") -> None:
         """Set the units that are done, and words about them if there are new ones."""
@@ -215,14 +219,14 @@ def model_words(epoch: int | None, state: RunState) -> str:
 def epoch_line(event: events.EpochEnded, state: RunState) -> str:
     """Return the line that stays of an epoch."""
     planned = 0 if state.training is None else state.training.count.planned_epochs
-    shown = ""
+    figures = ""
     if event.accuracy is not None:
-        shown += f"  accuracy {event.accuracy:.4f}"
+        figures += f"  accuracy {event.accuracy:.4f}"
     if event.validation is not None:
-        shown += f"  validation {event.validation.headline()}"
+        figures += f"  validation {event.validation.headline()}"
     return (
         f"{event.stage}: epoch {event.epoch:>3}/{planned} "
-        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{shown} "
+        f" {event.windows_per_second:>6,.0f} {state.unit}/s  loss {written(event.loss)}{figures} "
         f" {event.seconds_left:.0f} s left"
     )
 
@@ -248,7 +252,7 @@ class Terminal:
             case events.StageBegan(name, total):
                 self._close()
                 self._total = total
-                self._bar = self._display.bar(name, total, self._shown)
+                self._bar = self._display.bar(name, total, self._contents)
             case events.Validating(begins):
                 self._busy.close()
                 if begins:
@@ -266,7 +270,7 @@ class Terminal:
             case events.Ended():
                 self._close()
 
-    def _shown(self) -> BarShown:
+    def _contents(self) -> BarShown:
         state, seconds = self._now()
         pace = Pace() if state.progress is None else state.progress.pace
         return BarShown(pace.done, bar_facts(state), pace.remaining_seconds(seconds))

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
 ALL_ANSWERS_SECONDS = 10.0
-"""What the job waits at most for what all roles say about themselves."""
+"""Time that the job waits at most for the answers of all roles."""
 _MOST_AT_ONCE = 16
 MOST_LINES = 10_000
 """A role writes some 150. Parsing this number takes a tenth of a second."""
@@ -50,7 +50,7 @@ READ_SECONDS = 1.0
 
 ANNOUNCED_SECONDS = 1.0
 ALL_ANNOUNCED_SECONDS = 4.0
-"""To announce a run to one task, and to all together: the end of a job waits for it."""
+"""Times to announce a run to one task, and to all together: the end of a job waits for it."""
 LOOK_SECONDS = 1.0
 
 _Answer = TypeVar("_Answer")
@@ -192,10 +192,10 @@ class RoleReader:
             (sample.labels.get("processor") for sample in samples if sample.name == BUILD), None
         )
         if memory is None:
-            known = None
+            memory_bytes = None
         else:
-            known = int(memory)
-        return RoleSeen(task.name, True, known, rates[0], rates[1], processor, rates[2])
+            memory_bytes = int(memory)
+        return RoleSeen(task.name, True, memory_bytes, rates[0], rates[1], processor, rates[2])
 
 
 COUNTERS = (
@@ -225,7 +225,7 @@ class RoleTraffic:
 
 
 def traffic_of(task: Task, timeout_seconds: float = ANSWER_SECONDS) -> RoleTraffic:
-    """What a role process has sent and received so far.
+    """Return what a role process has sent and received so far.
 
     Raises ClusterError if it does not say in time.
     """
@@ -254,7 +254,7 @@ class WireMeter:
 
     @classmethod
     def of(cls, counted: Mapping[str, int]) -> "WireMeter":
-        """One that continues from what was `counted`."""
+        """Return a meter that continues from what was `counted`."""
         return cls(
             RoleTraffic(counted["sent"], counted["received"], counted["packets"]), counted["steps"]
         )
@@ -301,7 +301,7 @@ class RunAnnouncer(AbstractContextManager["RunAnnouncer"]):
         self._tasks = tasks
         self._run = run
         self._announced: dict[str, float] = {}
-        """When a task that answered had joined; 0 for tasks that join nothing."""
+        """Time at which a task that answered had joined; 0 for tasks that join nothing."""
         self._membership: Membership | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep_announcing, name="run", daemon=True)

@@ -64,7 +64,7 @@ class RunFolder:
 
     @property
     def result_path(self) -> Path:
-        """Where the result goes."""
+        """Path of the result."""
         return self.path / "result.json"
 
     def write_result(self, result: dict[str, Any]) -> Path:
@@ -79,12 +79,12 @@ def newest_unfinished(runs: Path, job: str = "train") -> Path:
 
     Raises UsageError if there is none.
     """
-    found = [
+    unfinished_runs = [
         path.parent
         for path in runs.glob(f"*-{job}*/coordinator.log")
         if not is_finished(path.parent)
     ]
-    if not found:
+    if not unfinished_runs:
         if job == "train":
             what = "training run"
         else:
@@ -92,7 +92,7 @@ def newest_unfinished(runs: Path, job: str = "train") -> Path:
         raise UsageError(
             f"{runs}: expected an interrupted {what}, found none: start one without --resume"
         )
-    return _newest(found)
+    return _newest(unfinished_runs)
 
 
 def is_finished(run: Path) -> bool:
@@ -135,27 +135,27 @@ def newest_model(runs: Path) -> Path:
 
     Raises UsageError if there is none.
     """
-    found = [path.parent.parent for path in runs.glob("*-train*/model/model.json")]
-    if not found:
+    model_runs = [path.parent.parent for path in runs.glob("*-train*/model/model.json")]
+    if not model_runs:
         raise UsageError(
             f"{runs}: expected a training run with a model, found none: run `fab job train` first"
         )
-    return _newest(found)
+    return _newest(model_runs)
 
 
-def _newest(found: list[Path]) -> Path:
+def _newest(runs: list[Path]) -> Path:
     """The newest one of our own; each newer one is passed over with a line.
 
     Raises UsageError if there is none.
     """
-    found = sorted(found, key=_age, reverse=True)
-    for run in found:
+    runs = sorted(runs, key=_age, reverse=True)
+    for run in runs:
         why = why_foreign(run)
         if why is None:
             return run
         say(f"{run}: {why}: it is passed over, --run takes it", error=True)
     raise UsageError(
-        f"{found[0]}: is the newest run, but it {why_foreign(found[0])}: name the run with --run"
+        f"{runs[0]}: is the newest run, but it {why_foreign(runs[0])}: name the run with --run"
     )
 
 

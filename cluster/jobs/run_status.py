@@ -31,7 +31,7 @@ class RunClock:
     """Seconds since a run began, which a change of the machine's clock does not move."""
 
     def __init__(self, started: datetime, at_least: float = 0.0) -> None:
-        """At least `at_least` seconds have passed since `started`."""
+        """Begin at `started`, which was at least `at_least` seconds ago."""
         self.started = started
         passed = (datetime.now(UTC) - started).total_seconds()
         self._began = time.monotonic() - max(at_least, passed)
@@ -80,7 +80,7 @@ class RunStatus:
         self._first = first
         self._state = RunState()
         self._pending = deque[Stamped]()
-        self._kept: list[Stamped] = []
+        self._unwritten: list[Stamped] = []
         self._lock = threading.Lock()
         self.consume(first)
 
@@ -104,30 +104,32 @@ class RunStatus:
         state, seconds = self.now()
         return state.view(seconds)
 
-    def take_kept(self) -> list[Stamped]:
+    def take_unwritten(self) -> list[Stamped]:
         """Return the events for the history since the last call."""
         with self._lock:
             self._applied()
-            kept = self._kept
-            self._kept = []
-            return kept
+            unwritten = self._unwritten
+            self._unwritten = []
+            return unwritten
 
-    def resume(self, found: list[Stamped]) -> None:
+    def resume(self, history: list[Stamped]) -> None:
         """Continue the run of these events.
 
         Behind them comes what this coordinator has seen so far.
         """
-        earlier = replay(found)
-        latest = max(at for at, _ in found)
+        earlier = replay(history)
+        latest = max(at for at, _ in history)
         with self._lock:
             self._applied()
-            seen = [event for _, event in self._kept if not isinstance(event, events.Began)]
+            present_events = [
+                event for _, event in self._unwritten if not isinstance(event, events.Began)
+            ]
             self.clock = RunClock(earlier.started or self._first.started, latest)
             self._state = earlier
-            self._kept = []
+            self._unwritten = []
             now = self.clock()
             again = replace(self._first, started=self.clock.started)
-            for event in (again, events.Resumed(latest), *seen):
+            for event in (again, events.Resumed(latest), *present_events):
                 self._apply(event, now)
 
     def _applied(self) -> RunState:
@@ -146,5 +148,5 @@ class RunStatus:
     def _apply(self, event: Event, seconds: float) -> None:
         for at, follows in (*implied(self._state, event, seconds), (seconds, event)):
             self._state = apply(self._state, follows, at)
-            if is_kept(follows) and len(self._kept) < MOST_KEPT:
-                self._kept.append((at, follows))
+            if is_kept(follows) and len(self._unwritten) < MOST_KEPT:
+                self._unwritten.append((at, follows))

@@ -58,7 +58,7 @@ DRAIN_ANSWERS: Mapping[Drain, tuple[HTTPStatus, str]] = {
     Drain.LAST: (HTTPStatus.CONFLICT, "no other worker was there to take its work"),
     Drain.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "still at its work when the time was up"),
 }
-"""To `POST /drain/worker:3`."""
+"""Answers to `POST /drain/worker:3`."""
 
 SERVER_SECONDS = SILENT_SECONDS
 JOIN_SECONDS = 30.0
@@ -70,7 +70,7 @@ class Session(AbstractContextManager["Session"]):
     """A coordinator connected to its parameter servers. Trace functions, then `dispatch`."""
 
     computing: tuple[str, ...] = ()
-    """Its own devices that compute: none, as the workers compute."""
+    """Devices of this process that compute: none, as the workers compute."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Session(AbstractContextManager["Session"]):
         self.tasks = (*self.servers, *self._workers)
         self.places = tuple(device("ps", server.index) for server in self.servers)
         self._flag = f" --inventory {shlex.quote(os.path.relpath(inventory.path))}"
-        """For commands that a person may copy from a message."""
+        """Flag for commands that a person may copy from a message."""
         self._dispatcher: Dispatcher | None = None
         self._stack = ExitStack()
         with ExitStack() as stack, self._display.busy("connecting to the parameter servers"):
@@ -206,8 +206,8 @@ class Session(AbstractContextManager["Session"]):
         self._metrics.membership = dispatcher.membership
         self._announcer.watch(dispatcher.membership)
         joined = self._wait_for_workers(dispatcher)
-        here = [worker for worker in self._workers if worker.index in dispatcher.live]
-        refuse_workers_without(self._computes_on, here, self.runtime.has)
+        live_workers = [worker for worker in self._workers if worker.index in dispatcher.live]
+        refuse_workers_without(self._computes_on, live_workers, self.runtime.has)
         if joined < self.workers:
             log.warning("%d of %d workers answer: starting with those", joined, self.workers)
         if workers_hold_parameters:
@@ -249,10 +249,10 @@ class Session(AbstractContextManager["Session"]):
 
     def worker_cores(self) -> list[int]:
         """Cores that each worker has to itself, of those who say how many their nodes have."""
-        said = of_all(self._workers, cores_of)
+        core_counts = of_all(self._workers, cores_of)
         cores = {
             worker.node: count
-            for worker, count in zip(self._workers, said, strict=True)
+            for worker, count in zip(self._workers, core_counts, strict=True)
             if count is not None
         }
         return cores_of_workers(self._workers, cores)
@@ -313,7 +313,7 @@ class Solo(AbstractContextManager["Solo"]):
         """Nothing is held."""
 
     def require_library(self) -> None:
-        """This process has loaded the library by now."""
+        """Do nothing: this process has loaded the library by now."""
 
     def dispatch(
         self,
@@ -365,7 +365,7 @@ class Solo(AbstractContextManager["Solo"]):
 
 
 Runner = Dispatcher | Solo
-"""What runs items: the dispatcher over a cluster, or this process by itself."""
+"""Runner of items: the dispatcher over a cluster, or this process by itself."""
 
 
 def connected(
@@ -375,7 +375,7 @@ def connected(
     display: Display,
     computing: Sequence[str],
 ) -> Session | Solo:
-    """What runs the training of the inventory: its roles, or this process where the mode has none.
+    """Return what runs the training: the roles of the inventory, or this process without any.
 
     `computing` are the devices of this process. Raises what the two classes raise.
     """

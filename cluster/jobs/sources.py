@@ -32,7 +32,7 @@ from core.server.rights import prepared_folders
 from core.status.events import Advanced, Consumer, StageBegan
 
 UNITS = {"hashing": "bytes", "hashing files": "files"}
-"""What the stages of a preparation count; the others count parts."""
+"""Units that the stages of a preparation count; the others count parts."""
 
 
 def load_dataset(
@@ -41,13 +41,13 @@ def load_dataset(
     cancel: Cancel,
     emit: Consumer,
     app: App | None = None,
-    given: str | None = None,
+    default_source: str | None = None,
 ) -> Dataset:
     """Prepare what the app's data() answers, else the source of `jobs.train.data`.
 
-    Where that names no source the search order finds one. `given` is what data() gets where the job
-    names nothing. Announces the data set. Raises DataError, AppError, or Cancelled between two
-    steps of the preparation.
+    Where that names no source the search order finds one. `default_source` is what data() gets
+    where the job names nothing. Announces the data set. Raises DataError, AppError, or Cancelled
+    between two steps of the preparation.
     """
     cancel.check()
     begun = set[str]()
@@ -61,7 +61,7 @@ def load_dataset(
 
     if app is not None and app.has("data"):
         with cancel.at_once():
-            dataset = _of_app(app, inventory, given, display, progress)
+            dataset = _of_app(app, inventory, default_source, display, progress)
     else:
         dataset = _of_source(inventory, display, progress)
     if inventory.one_host and inventory.needs_roles("train"):
@@ -73,18 +73,18 @@ def load_dataset(
 
 
 def _of_app(
-    app: App, inventory: Inventory, given: str | None, display: Display, progress: Report
+    app: App, inventory: Inventory, default_source: str | None, display: Display, progress: Report
 ) -> Dataset:
     named = inventory.jobs.train.data.source
     if named is not None and not inventory.one_host and is_prepared(Path(named)):
         # windows, which `fab` brings to the nodes of a run where it does not know that it is of an
         # app
         named = None
-    given = named or given
-    if given is None:
+    default_source = named or default_source
+    if default_source is None:
         folder = app.folder
     else:
-        folder = Path(given)
+        folder = Path(default_source)
     if not folder.exists():
         raise DataError(
             f"jobs.train.data.source: expected a file or folder for data() of {app.file}, got"
@@ -97,9 +97,9 @@ def _of_app(
     cache = app_data_folder(inventory).absolute()
     most_bytes = int(inventory.jobs.train.data.most_gigabytes * GIGABYTE)
     bound = Bound(most_bytes, "jobs.train.data.most_gigabytes", cache)
-    found = app.call("data", given_folder)
+    examples = app.call("data", given_folder)
     with app.blamed("data"):  # iterators and lazy arrays of the app's run in here
-        batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
+        batches, labels = batches_of(examples, app.task or CLASSIFICATION, where)
         batches = bound.of(batches, where, display.say)
         dataset = write_examples(
             batches,
@@ -135,19 +135,19 @@ def _of_source(inventory: Inventory, display: Display, progress: Report) -> Data
     )
 
 
-def _published(inventory: Inventory, given: str | None) -> Source:
+def _published(inventory: Inventory, named: str | None) -> Source:
     if inventory.storage is not None:
         mount = inventory.storage.mount
     else:
         mount = "/mnt/pscluster"
-    if given is None:
+    if named is None:
         source = None
     else:
-        source = find_source(given, os.environ, PROJECT_ROOT, user_cache())
+        source = find_source(named, os.environ, PROJECT_ROOT, user_cache())
     if source is None or source.kind != "prepared":
         raise DataError(
             "jobs.train.data.source: with `connection: ssh` expected a prepared folder that every"
-            f" node sees, such as {mount}/shared/prepared/<key>, got {given or 'none'}; `fab deploy"
+            f" node sees, such as {mount}/shared/prepared/<key>, got {named or 'none'}; `fab deploy"
             " start` prepares the recordings on your machine, publishes them there and names the"
             " folder to the job"
         )
@@ -173,11 +173,11 @@ def handed_over(dataset: Dataset, account: int | None, folder: Path | None = Non
             _replace(copy, dataset, account)
     except OSError as problem:
         if account is None:
-            who = "are caged"
+            confinement = "are caged"
         else:
-            who = f"run as uid {account}"
+            confinement = f"run as uid {account}"
         raise DataError(
-            f"the roles {who}, which cannot read {dataset.folder}, and it cannot be"
+            f"the roles {confinement}, which cannot read {dataset.folder}, and it cannot be"
             f" copied to {place} ({problem.strerror}): set XDG_CACHE_HOME to a folder that every"
             " account may enter, or free some room"
         ) from None
@@ -195,7 +195,7 @@ def _roles_read(dataset: Dataset, account: int | None, folders: Sequence[str]) -
 
 def _everyone_reads(dataset: Dataset) -> bool:
     folder = dataset.folder.resolve()
-    entered = all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+    entered = all(parent.stat().st_mode & stat.S_IXOTH for parent in (folder, *folder.parents))
     return entered and all((folder / name).stat().st_mode & stat.S_IROTH for name in dataset.files)
 
 

@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 WRITE_SECONDS = 1.0
 COUNT_SECONDS = 10.0
-"""How old the numbers may be that a killed coordinator leaves behind."""
+"""Age of the numbers that a killed coordinator leaves behind, at most."""
 PATIENCE_SECONDS = 30.0
-"""After the disk took nothing."""
+"""Pause after the disk took nothing."""
 LAST_SECONDS = 5.0
 LOOPBACK = "127.0.0.1"
 
@@ -78,19 +78,19 @@ class RunHistory:
     def keep(self) -> bool:
         """Write what there is, from any thread; whether the disk took it."""
         with self._writing:
-            found = self._status.take_kept()
-            if any(isinstance(event, events.Restored) for _, event in found):
+            unwritten = self._status.take_unwritten()
+            if any(isinstance(event, events.Restored) for _, event in unwritten):
                 return self._file.rewrite()  # without the epochs that are trained again
             now = self._status.clock()
             state = self._status.state()
             due = now - self._counted >= max(COUNT_SECONDS, state.samples.interval_seconds)
-            if due or any(isinstance(event, CHANGES) for _, event in found):
-                found.append((now, counted(state)))
+            if due or any(isinstance(event, CHANGES) for _, event in unwritten):
+                unwritten.append((now, counted(state)))
                 self._counted = now
-            return self._file.write(found)
+            return self._file.write(unwritten)
 
     def _everything(self) -> list[Stamped]:
-        self._status.take_kept()  # they are in the state
+        self._status.take_unwritten()  # they are in the state
         return events_of(self._status.state(), self._status.clock())
 
     def _run(self) -> None:
@@ -152,11 +152,11 @@ class StatusWatch(Watch):
     @override
     def begun(self, job: Job, folder: Path, resumed: bool) -> None:
         if resumed:
-            found = list(read_events(folder))
+            history = list(read_events(folder))
         else:
-            found = []
-        if any(isinstance(event, events.Began) for _, event in found):
-            self.status.resume(found)
+            history = []
+        if any(isinstance(event, events.Began) for _, event in history):
+            self.status.resume(history)
         self._history = RunHistory(self.status, folder)
 
     def consume(self, event: Event) -> None:
@@ -174,7 +174,7 @@ class StatusWatch(Watch):
         pieces = 1 if training is None else training.slots
         self.status.consume(
             events.Looked(
-                {f"worker:{task}": _seen(worker, pieces) for task, worker in workers.items()}
+                {f"worker:{task}": _worker_view(worker, pieces) for task, worker in workers.items()}
             )
         )
         self.status.state()
@@ -184,7 +184,7 @@ class StatusWatch(Watch):
             self.look()
 
 
-def _seen(worker: Worker, slots: int) -> Seen:
+def _worker_view(worker: Worker, slots: int) -> Seen:
     item = worker.item
     if item is None:
         work = None
@@ -238,7 +238,7 @@ def open_page(
 
 
 def way_in(inventory: Inventory, host: str, port: int) -> str:
-    """What to type first on a machine that is not the coordinator's node."""
+    """Return what to type first on a machine that is not the coordinator's node."""
     if inventory.one_host or host != LOOPBACK:
         return ""
     node = inventory.node(inventory.task("coordinator", 0).node)

@@ -122,11 +122,11 @@ class TrainRun(Job):
         self.cancel.check()
 
     def _resumption(self, run: Path) -> Resumption | None:
-        found, refused = checkpointing.resume(
+        resumption, refused = checkpointing.resume(
             run, self.job, self.dataset.sha256, self.network.layout.size
         )
         self._notes += [(logging.WARNING, line) for line in refused]
-        if found is None:
+        if resumption is None:
             before = checkpointing.progress_of(run)
             self.report.before = Counts(
                 rolled_back=before.updates, memories_lost=before.memories_lost + before.memories
@@ -134,12 +134,14 @@ class TrainRun(Job):
             line = f"{run}: no checkpoint: {before.updates} updates run again, from the beginning"
             self._notes.append((logging.WARNING, line))
             return None
-        self._notes.append((logging.INFO, f"{run}: continues from update {found.state.next_id}"))
+        self._notes.append(
+            (logging.INFO, f"{run}: continues from update {resumption.state.next_id}")
+        )
         report = self.report
-        report.fits = [*found.fits]
-        report.wire = found.wire
-        report.before = found.counts
-        return found
+        report.fits = [*resumption.fits]
+        report.wire = resumption.wire
+        report.before = resumption.counts
+        return resumption
 
     def run(self, folder: RunFolder) -> None:
         """Train, choose, test, store.
@@ -267,30 +269,30 @@ class TrainRun(Job):
 
     def _test(self, evaluator: Evaluator, used: Fit) -> None:
         """Test a cancelled run too, which makes a result, but only while the person waits."""
-        found = tested(
+        evaluation = tested(
             evaluator, self.dataset, self.standardization, self.stream.emit, self.cancel.overdue
         )
-        if found.examples < self.dataset.test_windows:
+        if evaluation.examples < self.dataset.test_windows:
             self.display.say("test: interrupted, no figures; run `fab job evaluate`")
             return
-        self.report.final = found.figures
-        self.report.by_group = describe_groups(found.of_groups, self.dataset.held_out.groups)
-        self.report.wrong = wrong_stretches(found.rows, found.named, self.dataset)
-        self.report.confusion = found.confusion
-        self.report.precision_recall = found.describe_curves(self.dataset.labels)
-        if found.figures is not None:
-            self.stream.emit(figures_computed("test", found, self.dataset.labels, used.epoch))
-            say_groups(found.of_groups, self.dataset, self.display)
+        self.report.final = evaluation.figures
+        self.report.by_group = describe_groups(evaluation.of_groups, self.dataset.held_out.groups)
+        self.report.wrong = wrong_stretches(evaluation.rows, evaluation.named, self.dataset)
+        self.report.confusion = evaluation.confusion
+        self.report.precision_recall = evaluation.describe_curves(self.dataset.labels)
+        if evaluation.figures is not None:
+            self.stream.emit(figures_computed("test", evaluation, self.dataset.labels, used.epoch))
+            say_groups(evaluation.of_groups, self.dataset, self.display)
 
     def _cut(self, session: Session | Solo) -> None:
         """Set the number of slots: the user's, the run's, or a suitable one."""
         begun = None if self.resumption is None else self.resumption.slots
-        found = slots_of(self.job, session, len(self._devices), begun)
-        self.report.slots = found
-        if idle := without_part(self.job.mode, found.number, session.workers):
+        slots = slots_of(self.job, session, len(self._devices), begun)
+        self.report.slots = slots
+        if idle := without_part(self.job.mode, slots.number, session.workers):
             log.warning("%s", idle)
-        self.job = self.job.cut_into(found.number)
-        self.stream.emit(BatchesCut(found.number))
+        self.job = self.job.cut_into(slots.number)
+        self.stream.emit(BatchesCut(slots.number))
 
     def _count_updates(self) -> Counts:
         counts = self._counted()
@@ -318,11 +320,11 @@ class TrainRun(Job):
         return self.report.is_complete(self.job, validated=bool(len(self.validation_rows)))
 
     def elapsed_seconds(self) -> float:
-        """Since the run began, without the pauses between coordinators."""
+        """Return the time since the run began, without the pauses between coordinators."""
         return self.report.before.elapsed_seconds + super().elapsed_seconds()
 
     def result(self) -> dict[str, Any]:
-        """What there is so far."""
+        """Return the result so far."""
         return {**super().result(), **self.report.describe()}
 
     def _fits(self, trainer: Trainer, evaluator: Evaluator, shards: Any) -> Fit:
@@ -358,7 +360,7 @@ class TrainRun(Job):
         return refit
 
     def _initial(self, rows: Rows | Any) -> Vector:
-        """What a fit on these rows begins with. The standardization is theirs already."""
+        """Return what a fit on these rows begins with; the standardization is theirs already."""
         initial = self.network.initial(self.job.seed)
         if self.before is not None:
             return continued(initial, self.network, self.before, self.dataset.labels)
@@ -385,11 +387,11 @@ class TrainRun(Job):
     def _validate(self, evaluator: Evaluator, fit: Fit) -> Figures | None:
         """Figures of the parameters as they are on the held-out people."""
         self.stream.emit(Validating(True))
-        found = evaluator(
+        evaluation = evaluator(
             self.validation_rows, self.standardization, stop=lambda: self.cancel.asked
         )
-        if found.figures is not None and not self.cancel.asked:
+        if evaluation.figures is not None and not self.cancel.asked:
             epoch = fit.cursor.epoch + 1
-            self.stream.emit(figures_computed("validation", found, self.dataset.labels, epoch))
+            self.stream.emit(figures_computed("validation", evaluation, self.dataset.labels, epoch))
         self.stream.emit(Validating(False))
-        return found.figures
+        return evaluation.figures

@@ -56,7 +56,7 @@ class TrainReport:
     slots: BatchSlots | None = None
     arithmetic: ChosenArithmetic | None = None
     fits: list[Fit] = field(default_factory=list)
-    """Every fit that was begun: the one that chooses the epoch, then perhaps the refit."""
+    """Fits that were begun: the one that chooses the epoch, then perhaps the refit."""
     used: Fit | None = None
     """The fit whose parameters were tested and stored."""
     refitted: bool = False
@@ -70,7 +70,7 @@ class TrainReport:
     counts: Counts | None = None
     wire: WireMeter = field(default_factory=WireMeter)
     busy: BusyMeter | None = None
-    """What ran where, and how busy it was, since this coordinator began to train."""
+    """Load of each task since this coordinator began to train."""
     same_bits: bool | None = None
     """Whether this run again, on nodes of the same kind, would end with the same parameters, bit
     for bit."""
@@ -92,13 +92,13 @@ class TrainReport:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What a training adds to the result of any job."""
+        """Return what a training adds to the result of any job."""
         job = self.inventory.jobs.train
         if self.fits:
             chosen = self.fits[0]
         else:
             chosen = None
-        shown = self.used or chosen
+        described_fit = self.used or chosen
         counts = self.counts
         return {
             "mode": job.mode,
@@ -112,7 +112,7 @@ class TrainReport:
             "settings": job.model_dump(mode="json", by_alias=True),
             "slots": asdict(self.slots) if self.slots else None,
             "arithmetic": asdict(self.arithmetic) if self.arithmetic else None,
-            "epochs_done": shown.epochs_done if shown else 0,
+            "epochs_done": described_fit.epochs_done if described_fit else 0,
             "refit": self.refitted,
             "final": describe_figures(self.final),
             "selected": {
@@ -135,13 +135,13 @@ class TrainReport:
             "chaos": self.chaos.describe() if self.chaos else None,
             "wire": self.wire.describe(),
             "throughput": (
-                shown.throughput()
-                if shown
+                described_fit.throughput()
+                if described_fit
                 else dict.fromkeys(("windows_per_second", "step_seconds_p50"))
             ),
             "staleness": {
-                "mean": shown.staleness.mean() if shown else None,
-                "maximum": shown.staleness.maximum if shown else None,
+                "mean": described_fit.staleness.mean() if described_fit else None,
+                "maximum": described_fit.staleness.maximum if described_fit else None,
             },
             "calibration": latest_calibration(Path(self.inventory.runs), self.inventory.cluster),
             "busy": self.busy.describe() if self.busy else None,
@@ -187,7 +187,7 @@ class StoredModel:
     labels: tuple[str, ...]
     dataset_sha256: str = ""
     signals: Signals = UNKNOWN
-    """What its training says of the channels that it takes."""
+    """Signals of the channels that it takes, by its training."""
 
 
 def export_app(network: Network, vector: Vector, folder: Path) -> None:
@@ -240,7 +240,7 @@ def store(
 
 
 def _described(network: Network, folder: Path) -> dict[str, Any]:
-    """What it takes to build the network again; its constants are written beside the weights."""
+    """Describe what builds the network again; its constants are written beside the weights."""
     if isinstance(network, BuiltIn):
         problem = network.problem
         model = network.config.model_dump()

@@ -27,12 +27,12 @@ class TrainRows:
         notes = []
         if dataset.held_out.leak:
             notes.append(f"the test set: {dataset.held_out.leak}")
-        known = slice(dataset.train_windows)
+        training_part = slice(dataset.train_windows)
         classes = None
         if dataset.task == CLASSIFICATION and not dataset.targets.shape:  # one class an example
-            classes = dataset.classes()[known]
+            classes = dataset.classes()[training_part]
         train, validation = split_validation(
-            dataset.subjects()[known], job.validation_subjects, job.seed, classes
+            dataset.subjects()[training_part], job.validation_subjects, job.seed, classes
         )
         if classes is not None and (line := held_out_whole(classes, train, dataset.labels)):
             notes.append(line)

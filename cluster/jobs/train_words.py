@@ -62,8 +62,8 @@ def opening_lines(
     where += computing_words(job.device, on)
     if isinstance(network, AppNetwork):
         yield from network.notes()
-    if others := apart_from_recipe(job.recipe, job.model_dump(mode="json", by_alias=True)):
-        yield f"recipe {job.recipe} with other values: {', '.join(others)}"
+    if changed_values := apart_from_recipe(job.recipe, job.model_dump(mode="json", by_alias=True)):
+        yield f"recipe {job.recipe} with other values: {', '.join(changed_values)}"
     yield (
         f"model: {described['name']}, {described['parameters']:,} parameters {where},"
         f" {job.mode}, batch {job.batch_size} in {cut.number}"

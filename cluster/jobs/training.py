@@ -58,7 +58,7 @@ class Keeper(Protocol):
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
 
-    def progress(self, updates: int, lost: int, held: int) -> None:
+    def progress(self, updates: int, lost: int, memories: int) -> None:
         """Note that `updates` more are applied, and the memories that workers lost and hold."""
 
     def keep(self) -> None:
@@ -88,7 +88,7 @@ class Trainer:
         self._keeper = keeper
         self._objective = objective
         self.hold: Hold | None = None
-        """Where it waits until it is let go."""
+        """Point at which it waits until it is let go."""
         self._pace: float | None = None
         """Updates a second of the last stretch: workers come and go, so that no earlier one says
         anything."""
@@ -221,14 +221,14 @@ class Trainer:
         )
 
     def _epoch(self, plan: Plan, stretch: Stretch, fit: Fit) -> None:
-        """What is left of the present epoch."""
+        """Run what is left of the present epoch."""
         while True:
             cursor = fit.cursor
             # What was repeated already is none of the epoch's own batches.
             end = (cursor.epoch + 1) * plan.batches_per_epoch - plan.replayed
-            own = {batch: loss for batch, loss in fit.losses.items() if batch < end}
+            losses = {batch: loss for batch, loss in fit.losses.items() if batch < end}
             if cursor.replaying:
-                updates = plan.replay(cursor.epoch, own)
+                updates = plan.replay(cursor.epoch, losses)
             else:
                 updates = plan.fresh(cursor.epoch)
             self._stretches(plan, updates, stretch, fit)
@@ -244,7 +244,7 @@ class Trainer:
                     self._pace, self._keeper.every_seconds, self._keeper.seconds_left()
                 ),
                 self._keeper.updates_left(),
-                self._held(fit.first_id + updates[done].id),
+                self._wait_if_held(fit.first_id + updates[done].id),
             )
             before = self._wire.read()
             self._stretch(plan, updates[done : done + int(count)], stretch, fit)
@@ -255,13 +255,13 @@ class Trainer:
             if self.consistent and self._keeper.due() and fit.cursor.done < len(updates):
                 self._keeper.keep()
 
-    def _held(self, applied: int) -> float:
+    def _wait_if_held(self, applied: int) -> float:
         """Wait here if the run is to be held now; return the updates until it is."""
         if self.hold is None:
             return inf
-        left = self.hold.updates_left(applied)
-        if left > 0:
-            return left
+        updates_left = self.hold.updates_left(applied)
+        if updates_left > 0:
+            return updates_left
         self.hold.begin(applied)
         while not (self.hold.exhausted() or self._cancel.asked):
             for _ in self._runner.run(self.hold, lambda: self._cancel.asked, CALLS_SECONDS):
@@ -306,9 +306,9 @@ class Trainer:
         for outcome in self._runner.run(source, lambda: self._cancel.asked, CALLS_SECONDS):
             update, reply = source.read(outcome)
             windows += reply.windows
-            parts = parts_of(reply.seconds, outcome.seconds)
+            part_seconds = parts_of(reply.seconds, outcome.seconds)
             self._emit(
-                Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, parts)
+                Stepped(outcome.task, reply.windows, reply.staleness, outcome.seconds, part_seconds)
             )
             if reply.step is None:
                 continue
@@ -338,22 +338,22 @@ class Trainer:
     def _account(self, plan: Plan, update: Update, step: Step, fit: Fit) -> None:
         for batch, loss in step.losses.items():
             if not isfinite(step.norm) and (step.behind or isfinite(loss)):
-                words = f"the norm of the gradient is {step.norm}"
-                self._refuse(plan, update.id - step.behind, batch - step.behind, words)
+                reason = f"the norm of the gradient is {step.norm}"
+                self._refuse(plan, update.id - step.behind, batch - step.behind, reason)
             if not isfinite(loss):
                 self._refuse(plan, update.id, batch, f"the loss is {loss}")
         fit.windows += len(step.losses) * plan.batch_size
         fit.losses.update(step.losses)
         fit.hits += step.hits
 
-    def _refuse(self, plan: Plan, update: int, batch: int, words: str) -> None:
+    def _refuse(self, plan: Plan, update: int, batch: int, reason: str) -> None:
         raise DivergedError(
-            f"update {update} (epoch {update // plan.per_epoch + 1}): {words} at learning rate"
+            f"update {update} (epoch {update // plan.per_epoch + 1}): {reason} at learning rate"
             f" {self._rate(plan, batch):.3g}: {self._remedy(batch)}"
         )
 
     def _remedy(self, batch: int) -> str:
-        """What to do about a loss or gradient that is not finite."""
+        """Say what to do about a loss or gradient that is not finite."""
         if batch == 0:
             return "nothing was learnt before it, so look at the data, the model and its loss"
         if self._job.clip_norm is None:
@@ -363,7 +363,7 @@ class Trainer:
         return f"lower jobs.train.optimizer.learning_rate, or {clip} jobs.train.clip_norm"
 
     def _course(self) -> LossCourse | None:
-        """None where the loss of guessing is unknown, as with a loss of an app."""
+        """Return None if the loss of guessing is unknown, as with a loss of an app."""
         guessing = self._objective.loss_of_guessing
         if guessing is None:
             return None
@@ -374,14 +374,14 @@ class Trainer:
         end = (epoch + 1) * plan.batches_per_epoch
         losses = [fit.losses[batch] for batch in sorted(fit.losses) if batch < end - plan.replayed]
         if course is not None and losses:
-            said = course.diverged(losses)
+            reason = course.diverged(losses)
         else:
-            said = None
-        if said is not None:
+            reason = None
+        if reason is not None:
             last = (epoch + 1) * plan.per_epoch - 1
             rate = self._rate(plan, end - 1)
             raise DivergedError(
-                f"epoch {epoch + 1} (update {last}): {said}; the learning rate was {rate:.3g}:"
+                f"epoch {epoch + 1} (update {last}): {reason}; the learning rate was {rate:.3g}:"
                 " lower jobs.train.optimizer.learning_rate"
             )
 

@@ -10,7 +10,7 @@ from core.engine.messages import Item, Outcome
 from core.status.parts import PARTS
 
 CLOCK_ERROR_SECONDS = 0.01
-"""By how much the parts of a call may exceed it: clocks run at slightly different rates."""
+"""Excess of a call's parts over the call, at most: clocks run at slightly different rates."""
 
 
 class WorkSource:
@@ -54,7 +54,7 @@ class WorkSource:
         return []
 
     def read(self, outcome: Outcome) -> tuple[Update, ItemResult]:
-        """What an outcome says, and which update it belongs to."""
+        """Return what an outcome says, and which update it belongs to."""
         grant = self._grants.pop(outcome.item.id)
         update = self._updates[grant.update]
         return update, self._mode.read(grant, update, outcome, self._stretch)

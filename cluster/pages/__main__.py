@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help=f"the file to write; else {REPORT} in the run, or ./{COMPARISON}",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        say(f"report: {write(given.run, given.out)}")
+        say(f"report: {write(options.run, options.out)}")
     except ClusterError as problem:
         say(problem, error=True)
         return int(problem.exit_code)

@@ -77,7 +77,7 @@ class Chart:
     row_heads: tuple[str, str] = ("worker", "state")
     """The words of spans: what a row is, and what a series is."""
     y_range: tuple[float, float] | None = None
-    """What of the y axis is shown; all that there is if None."""
+    """Part of the y axis that is drawn; None for all of it."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,17 +86,17 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """What the picture shows in one sentence."""
+        """Say what the picture shows in one sentence."""
         if self.is_empty:
             return f"{self.title}: {self.empty}"
         if self.kind == "spans":
             return f"{self.title}: {len(self.labels)} rows; the table below has them"
-        parts = [
+        latest_values = [
             _latest(series, self)
             for series in self.series
             if series.points and series.look != "reference"
         ]
-        return f"{self.title}. {'; '.join(parts[:8])}"
+        return f"{self.title}. {'; '.join(latest_values[:8])}"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows of the table below the picture."""
@@ -110,26 +110,26 @@ class Chart:
                 : 4 * MOST_ROWS
             ]
         heads = [self.x_label]
-        found = dict[float | None, dict[int, str]]()
+        cells = dict[float | None, dict[int, str]]()
         for number, series in enumerate(self.series):
             band = series.look == "band"
             heads.append(f"{series.name}, lowest to highest" if band else series.name)
             for x, *values in series.points:
-                found.setdefault(x, {})[number] = " to ".join(
+                cells.setdefault(x, {})[number] = " to ".join(
                     written(value, self.y_unit) for value in values
                 )
-        places = sorted(found, key=lambda x: x or 0.0)
+        places = sorted(cells, key=lambda x: x or 0.0)
         rows = [
             [
                 self.labels[int(place or 0)] if self.labels else written(place, self.x_unit),
-                *(found[place].get(number, NOTHING) for number in range(len(self.series))),
+                *(cells[place].get(number, NOTHING) for number in range(len(self.series))),
             ]
             for place in _spread(places, MOST_ROWS)
         ]
         return heads, rows
 
     def data(self) -> dict[str, Any]:
-        """What the script draws."""
+        """Return what the script draws."""
         heads, rows = self.table()
         fields = {
             **vars(self),
@@ -168,21 +168,23 @@ def chart_of_figure(
 
     `place` is its number on the page.
     """
-    known = figure_word(figure)
-    if known.hint:
-        meaning = f"{known.hint[:1].upper()}{known.hint[1:]}."
+    meaning_of_figure = figure_word(figure)
+    if meaning_of_figure.hint:
+        meaning = f"{meaning_of_figure.hint[:1].upper()}{meaning_of_figure.hint[1:]}."
     else:
         meaning = ""
-    found = _definition(kind, unit, figure=known.word, meaning=meaning)
+    definition = _definition(kind, unit, figure=meaning_of_figure.word, meaning=meaning)
     return Chart(
-        id=f"{kind}-{place}", series=tuple(series), **{**found, "hint": found["hint"].strip()}
+        id=f"{kind}-{place}",
+        series=tuple(series),
+        **{**definition, "hint": definition["hint"].strip()},
     )
 
 
 def _definition(name: str, unit: str, **more: str) -> dict[str, Any]:
-    known = {**terms(unit), **more}
+    replacements = {**terms(unit), **more}
     return {
-        key: value.format(**known) if isinstance(value, str) else value
+        key: value.format(**replacements) if isinstance(value, str) else value
         for key, value in DEFINITIONS[name].items()
     }
 
@@ -239,12 +241,12 @@ def _spread(items: Sequence[Any], most: int) -> Sequence[Any]:
 
 def _latest(series: Series, chart: Chart) -> str:
     if chart.labels:
-        parts = [
+        bars = [
             f"{chart.labels[int(at or 0)]} {written(value, chart.y_unit)}"
             for at, value in series.points[:8]
         ]
-        more = len(series.points) - len(parts)
-        return f"{series.name}: {', '.join(parts)}" + (f" and {more} more" if more > 0 else "")
+        more = len(series.points) - len(bars)
+        return f"{series.name}: {', '.join(bars)}" + (f" and {more} more" if more > 0 else "")
     x, *values = series.points[-1]
-    words = " to ".join(written(value, chart.y_unit) for value in values)
-    return f"{series.name}: {words} at {written(x, chart.x_unit)}"
+    latest_value = " to ".join(written(value, chart.y_unit) for value in values)
+    return f"{series.name}: {latest_value} at {written(x, chart.x_unit)}"

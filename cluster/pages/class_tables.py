@@ -62,10 +62,10 @@ class ClassPanel:
     hint: str
     kind: str
     """`class` or `label`."""
-    words: Mapping[str, str]
+    terms: Mapping[str, str]
     """The terms of the run."""
     evaluated: str = ""
-    """What was evaluated, e.g. `Test set, after epoch 7`."""
+    """Split that was evaluated, e.g. `Test set, after epoch 7`."""
     cells: tuple[tuple[str, list[ConfusionCell]], ...] = ()
     """Rows of the matrix with their names; none where there is no matrix."""
     mix_ups: tuple[MixUp, ...] = ()
@@ -76,61 +76,68 @@ class ClassPanel:
 
 def class_panel(view: RunView) -> ClassPanel | None:
     """The part about classes; None where the task has none."""
-    found = view.confusion or view.classes
-    words = terms(unit_of(view))
+    evaluation = view.confusion or view.classes
+    run_terms = terms(unit_of(view))
     title, hint = TITLES["matrix"]
     if view.task_type == MULTILABEL:
         title, hint = TITLES["labels"]
     elif view.classes is not None:
         title, hint = TITLES["classes"]
-    panel = ClassPanel(title, hint, "label" if view.task_type == MULTILABEL else "class", words)
-    if found is None:
+    panel = ClassPanel(title, hint, "label" if view.task_type == MULTILABEL else "class", run_terms)
+    if evaluation is None:
         awaited = (
             view.job != "pi" and view.task_type in NAMING and not view.figures.keys() - {"train"}
         )
         if awaited:
             return panel
         return None
-    evaluated = {"test": "test set", "validation": words["held_out"]}.get(found.split, found.split)
+    evaluated = {"test": "test set", "validation": run_terms["held_out"]}.get(
+        evaluation.split, evaluation.split
+    )
     evaluated = f"{evaluated[:1].upper()}{evaluated[1:]}"
-    if found.epoch is not None:
-        evaluated += f", after epoch {found.epoch}"
-    if isinstance(found, ConfusionView):
+    if evaluation.epoch is not None:
+        evaluated += f", after epoch {evaluation.epoch}"
+    if isinstance(evaluation, ConfusionView):
         cells = tuple(
-            (label(name), row) for name, row in zip(found.labels, confusion_of(found), strict=True)
+            (label(name), row)
+            for name, row in zip(evaluation.labels, confusion_of(evaluation), strict=True)
         )
-        rows = tuple(map(row_of, counts_of(found.labels, found.rows)))
+        rows = tuple(map(row_of, counts_of(evaluation.labels, evaluation.rows)))
         return replace(panel, evaluated=evaluated, cells=cells, rows=rows)
-    rows = tuple(map(row_of, found.counts))
+    rows = tuple(map(row_of, evaluation.counts))
     if len(rows) > LARGEST_MATRIX:
         rows = tuple(sorted(rows, key=lambda row: (row.f1, -row.windows)))
     left_out = max(0, len(rows) - MOST_ROWS)
     return replace(
-        panel, evaluated=evaluated, mix_ups=found.mix_ups, rows=rows[:MOST_ROWS], left_out=left_out
+        panel,
+        evaluated=evaluated,
+        mix_ups=evaluation.mix_ups,
+        rows=rows[:MOST_ROWS],
+        left_out=left_out,
     )
 
 
-def confusion_of(found: ConfusionView) -> list[list[ConfusionCell]]:
+def confusion_of(confusion: ConfusionView) -> list[list[ConfusionCell]]:
     """The matrix with the shade of each cell."""
     cells = []
-    for true, row in enumerate(found.rows):
+    for true, row in enumerate(confusion.rows):
         total = sum(row)
         shares = [windows / total if total else 0.0 for windows in row]
         # A single window of many still shows.
         heats = [max(1, round(HEAT_STEPS * share)) if share > 0.0 else 0 for share in shares]
-        right = [true == given for given in range(len(row))]
+        right = [true == predicted for predicted in range(len(row))]
         cells.append(list(map(ConfusionCell, row, shares, heats, right)))
     return cells
 
 
 def row_of(count: ClassCount) -> ClassScores:
     """Precision, recall and F1 of a class; 0 where nothing was given, or deserves, the name."""
-    given = count.right + count.wrong
+    predicted = count.right + count.wrong
     deserve = count.right + count.missed
-    both = given + deserve
+    both = predicted + deserve
     return ClassScores(
         count.label,
-        count.right / given if given else 0.0,
+        count.right / predicted if predicted else 0.0,
         count.right / deserve if deserve else 0.0,
         2 * count.right / both if both else 0.0,
         deserve,

@@ -85,24 +85,27 @@ class Compared:
 
 def comparison(runs: Sequence[StoredRun]) -> str:
     """The whole file."""
-    found = named(runs)
-    groups = groups_of(found)
+    named_runs = named(runs)
+    groups = groups_of(named_runs)
     seeds = [group for group in groups if len(group.runs) > 1]
     times = times_of(runs)
-    charts = [*_curves(groups, _unit(found)), *([times_chart(times)] if times.measured else [])]
+    charts = [
+        *_curves(groups, _unit(named_runs)),
+        *([times_chart(times)] if times.measured else []),
+    ]
     return (
         environment()
         .get_template("compare.html")
         .render(
-            title=f"{len(found)} runs side by side",
-            runs=found,
+            title=f"{len(named_runs)} runs side by side",
+            runs=named_runs,
             groups=seeds,
             charts=[chart for chart in charts if not chart.is_empty],
-            figures=_figures(found, seeds),
-            settings=differences(found),
-            crosswise=len(found) > MOST_COLUMNS,
+            figures=_figures(named_runs, seeds),
+            settings=differences(named_runs),
+            crosswise=len(named_runs) > MOST_COLUMNS,
             times=times if times.measured else None,
-            glossary=glossary(_unit(found)),
+            glossary=glossary(_unit(named_runs)),
         )
     )
 
@@ -117,22 +120,22 @@ def named(runs: Sequence[StoredRun]) -> list[Named]:
 
 def groups_of(runs: Sequence[Named]) -> list[Replicates]:
     """The groups, in the order of their first runs."""
-    found: dict[tuple[str, frozenset[tuple[str, str]]], list[Named]] = {}
-    for one in runs:
+    members_of: dict[tuple[str, frozenset[tuple[str, str]]], list[Named]] = {}
+    for named_run in runs:
         alike = frozenset(
-            (key, value) for key, value in one.settings.items() if key not in OF_THE_SEED
+            (key, value) for key, value in named_run.settings.items() if key not in OF_THE_SEED
         )
-        found.setdefault((one.run.view.job, alike), []).append(one)
-    return [Replicates(tuple(members)) for members in found.values()]
+        members_of.setdefault((named_run.run.view.job, alike), []).append(named_run)
+    return [Replicates(tuple(members)) for members in members_of.values()]
 
 
 def differences(runs: Sequence[Named]) -> list[Difference]:
-    """Every setting, those that differ first."""
-    found = []
-    for key in dict.fromkeys(key for one in runs for key in one.settings):
-        values = tuple(one.settings.get(key, "not set") for one in runs)
-        found.append(Difference(key, values, len(set(values)) > 1))
-    return sorted(found, key=lambda difference: not difference.differs)
+    """Return every setting, those that differ first."""
+    compared_settings = []
+    for key in dict.fromkeys(key for named_run in runs for key in named_run.settings):
+        values = tuple(named_run.settings.get(key, "not set") for named_run in runs)
+        compared_settings.append(Difference(key, values, len(set(values)) > 1))
+    return sorted(compared_settings, key=lambda difference: not difference.differs)
 
 
 AFTER_OTHERS = 3
@@ -145,9 +148,15 @@ def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compar
     ) -> Compared:
         spreads = []
         for group in groups:
-            known = [value for value in (of(one.run) for one in group.runs) if value is not None]
-            spreads.append((fmean(known), stdev(known)) if len(known) > 1 else None)
-        return Compared(name, hint, written, tuple(of(one.run) for one in runs), tuple(spreads))
+            values = [
+                value
+                for value in (of(named_run.run) for named_run in group.runs)
+                if value is not None
+            ]
+            spreads.append((fmean(values), stdev(values)) if len(values) > 1 else None)
+        return Compared(
+            name, hint, written, tuple(of(named_run.run) for named_run in runs), tuple(spreads)
+        )
 
     time = line("time", "of the whole job", duration, lambda run: run.view.elapsed_seconds or None)
     unit = _unit(runs)
@@ -160,26 +169,30 @@ def _figures(runs: Sequence[Named], groups: Sequence[Replicates]) -> list[Compar
         )
         for row in ROWS["compared"]
     ]
-    words = {name: figure_word(name) for name in _others(runs)}
-    others = [
+    meanings = {name: figure_word(name) for name in _custom_names(runs)}
+    custom_figures = [
         line(word.word, word.hint or "on the test set", measure, _in_result("final", name))
-        for name, word in words.items()
+        for name, word in meanings.items()
     ]
-    found = [time, *usual[:AFTER_OTHERS], *others, *usual[AFTER_OTHERS:]]
-    return [one for one in found if any(value is not None for value in one.values)]
+    figures = [time, *usual[:AFTER_OTHERS], *custom_figures, *usual[AFTER_OTHERS:]]
+    return [compared for compared in figures if any(value is not None for value in compared.values)]
 
 
 def _unit(runs: Sequence[Named]) -> str:
-    """What the workers of these runs work off, in one word."""
-    units = {unit_of(one.run.view) for one in runs if one.run.view.job != "pi"} or {RECORDINGS}
+    """Return what the workers of these runs work off, in one word."""
+    units = {
+        unit_of(named_run.run.view) for named_run in runs if named_run.run.view.job != "pi"
+    } or {RECORDINGS}
     if len(units) == 1:
         return units.pop()
     return "examples"
 
 
-def _others(runs: Sequence[Named]) -> list[str]:
+def _custom_names(runs: Sequence[Named]) -> list[str]:
     """Names of the figures that only the task or the app of some run has."""
-    names = dict.fromkeys(name for one in runs for name in one.run.view.figures.get("test", {}))
+    names = dict.fromkeys(
+        name for named_run in runs for name in named_run.run.view.figures.get("test", {})
+    )
     return [name for name in names if name not in FIGURE_KEYS][:MOST_OTHERS]
 
 
@@ -189,10 +202,10 @@ def _in_result(*keys: str) -> Callable[[StoredRun], float | None]:
 
 def _curves(groups: Sequence[Replicates], unit: str) -> list[Chart]:
     trained = [group for group in groups if group.runs[0].run.view.train is not None]
-    single = [Replicates((one,)) for group in groups for one in group.runs]
-    views = [one.run.view for group in trained for one in group.runs]
+    single = [Replicates((named_run,)) for group in groups for named_run in group.runs]
+    views = [named_run.run.view for group in trained for named_run in group.runs]
     names = dict.fromkeys(name for view in views for name in others_of(view.train or NO_TRAINING))
-    others = [
+    custom_charts = [
         chart_of_figure(
             "compared-other",
             place,
@@ -205,7 +218,7 @@ def _curves(groups: Sequence[Replicates], unit: str) -> list[Chart]:
     unnamed = [
         group
         for group in trained
-        if all(one.run.view.task_type not in NAMING for one in group.runs)
+        if all(named_run.run.view.task_type not in NAMING for named_run in group.runs)
     ]
     usual = [
         chart(
@@ -218,7 +231,7 @@ def _curves(groups: Sequence[Replicates], unit: str) -> list[Chart]:
         for name, key in _CURVES.items()
     ]
     speeds = _laid_over(single if len(single) <= MOST_LINES else [], _speeds)
-    return [*usual, *others, chart("compared-throughput", *speeds, unit=unit)]
+    return [*usual, *custom_charts, chart("compared-throughput", *speeds, unit=unit)]
 
 
 _CURVES = {
@@ -254,7 +267,9 @@ def _laid_over(
 ) -> list[Series]:
     series: list[Series] = []
     for color, group in enumerate(groups):
-        lines = [points for points in (points_of(one.run) for one in group.runs) if points]
+        lines = [
+            points for points in (points_of(named_run.run) for named_run in group.runs) if points
+        ]
         if len(lines) < 2:
             series += [Series(group.name, thinned(points), color) for points in lines]
             continue

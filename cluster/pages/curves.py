@@ -19,9 +19,9 @@ EARLY_RECALL = 0.95
 
 def precision_recall(run: StoredRun, unit: str) -> Chart:
     """The chart; empty where the run has no such curves."""
-    found = part_of(run.result, "precision_recall")
+    curves = part_of(run.result, "precision_recall")
     series: list[Series] = []
-    for text, curve in list(found.items())[:MOST_CURVES] if isinstance(found, Mapping) else []:
+    for text, curve in list(curves.items())[:MOST_CURVES] if isinstance(curves, Mapping) else []:
         points = _points(curve)
         if isinstance(curve, Mapping):
             average = _number(part_of(curve, "average_precision"))
@@ -31,13 +31,13 @@ def precision_recall(run: StoredRun, unit: str) -> Chart:
             name = f"{label(str(text)[:LONGEST_LABEL])} ({average:.3f})"
             series.append(Series(name, thinned(points), len(series)))
     # Good curves would all lie along the top; each falls to the share of its class at the very end.
-    early = [y or 0.0 for one in series for x, y in one.points if (x or 0.0) <= EARLY_RECALL]
-    shown = (floor(20 * min([*early, 0.9])) / 20, 1.0)
-    return chart("precision_recall", *series, unit=unit, y_range=shown)
+    early = [y or 0.0 for line in series for x, y in line.points if (x or 0.0) <= EARLY_RECALL]
+    y_range = (floor(20 * min([*early, 0.9])) / 20, 1.0)
+    return chart("precision_recall", *series, unit=unit, y_range=y_range)
 
 
 def _points(curve: Any) -> list[tuple[float, float]]:
-    """By rising recall; none where the numbers are not shares."""
+    """Return the points by rising recall; none if the numbers are not shares."""
     if not isinstance(curve, Mapping):
         return []
     recall = curve.get("recall")
@@ -49,11 +49,11 @@ def _points(curve: Any) -> list[tuple[float, float]]:
     ):
         return []
     points = [(_number(x), _number(y)) for x, y in zip(recall, precision, strict=True)]
-    known = [
+    shares = [
         (x, y) for x, y in points if x is not None and y is not None and 0 <= x <= 1 and 0 <= y <= 1
     ]
-    if len(known) == len(points):
-        return sorted(known, key=lambda point: point[0])
+    if len(shares) == len(points):
+        return sorted(shares, key=lambda point: point[0])
     return []
 
 

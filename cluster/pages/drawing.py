@@ -19,8 +19,8 @@ LATEST_EVENTS = 60
 
 
 def environment() -> Environment:
-    """One for a process: it keeps the compiled templates."""
-    made = Environment(
+    """Return the one of this process, which keeps the compiled templates."""
+    templates = Environment(
         loader=PackageLoader("cluster.pages"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -28,15 +28,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals.update(inline=inline, words=words.WORDS)
+    templates.globals.update(inline=inline, words=words.WORDS)
     filters = (
         *(words.count, words.figure, words.percent, words.short, words.amount, words.duration),
         *(panels.remaining, panels.progress_percent, panels.progress_words, panels.traffic),
         *(words.label, moment),
     )
-    made.filters.update({each.__name__: each for each in filters})
-    made.filters.update(run_state=words.run_state, sweep_state=words.sweep_state)
-    return made
+    templates.filters.update({function.__name__: function for function in filters})
+    templates.filters.update(run_state=words.run_state, sweep_state=words.sweep_state)
+    return templates
 
 
 def moment(time: str) -> str:
@@ -54,8 +54,10 @@ def inline(name: str) -> Markup:
     """
     folder = next(folder for folder in (STATIC, web.STATIC) if (folder / name).is_file())
     text = (folder / name).read_text(encoding="utf-8")
-    kept = [line for line in text.splitlines() if not line.startswith("//# sourceMappingURL=")]
-    return Markup("\n".join(kept).replace("</script", r"<\/script").replace("</style", r"<\/style"))
+    lines = [line for line in text.splitlines() if not line.startswith("//# sourceMappingURL=")]
+    return Markup(
+        "\n".join(lines).replace("</script", r"<\/script").replace("</style", r"<\/style")
+    )
 
 
 class Drawing:
@@ -64,7 +66,7 @@ class Drawing:
     def __init__(self) -> None:
         self._environment = environment()
         self._written: dict[str, tuple[Chart, str]] = {}
-        self._parts: Any = self._environment.get_template("parts.html").module
+        self._macros: Any = self._environment.get_template("parts.html").module
 
     def page(self, view: RunView) -> str:
         """The whole document. What it needs besides lies in `static/`."""
@@ -81,48 +83,48 @@ class Drawing:
     def fragments(self, view: RunView) -> dict[str, str]:
         """Return what changes, by the name of its event; `chart-...` is JSON, the rest HTML."""
         charts = charts_of(view)
-        found = {name: str(text) for name, text in self._markup(view, charts).items()}
-        return {**found, **{f"chart-{chart.id}": self._json(chart) for chart in charts}}
+        markup = {name: str(text) for name, text in self._markup(view, charts).items()}
+        return {**markup, **{f"chart-{chart.id}": self._json(chart) for chart in charts}}
 
     def _json(self, chart: Chart) -> str:
         """Return the chart's JSON: most are as they were, and comparing costs less than writing."""
-        known = self._written.get(chart.id)
-        if known is None or known[0] != chart:
-            known = self._written[chart.id] = chart, str(chart.json())
-        return known[1]
+        written_chart = self._written.get(chart.id)
+        if written_chart is None or written_chart[0] != chart:
+            written_chart = self._written[chart.id] = chart, str(chart.json())
+        return written_chart[1]
 
     def _markup(self, view: RunView, charts: list[Chart]) -> dict[str, Any]:
-        parts = self._parts
+        macros = self._macros
         if view.progress:
             stage = words.stage(view.progress.stage, unit_of(view))
         else:
             stage = ""
-        made = {
-            "head": parts.head(view, stage, _layout(view, charts)),
-            "tiles": parts.tiles(panels.tiles_of(view)),
-            "picture": parts.picture(
+        fragments = {
+            "head": macros.head(view, stage, _layout(view, charts)),
+            "tiles": macros.tiles(panels.tiles_of(view)),
+            "picture": macros.picture(
                 panels.picture_of(view), unit_of(view), flows=view.job != "pi"
             ),
-            "log": parts.log(view.events[: -LATEST_EVENTS - 1 : -1]),
+            "log": macros.log(view.events[: -LATEST_EVENTS - 1 : -1]),
         }
         if view.sweep is not None:
             grid = panels.sweep_grid(view.sweep)
-            made["sweep"] = parts.table(grid.heads, grid.rows)
-        found = class_panel(view)
-        if found is not None:
-            made["confusion"] = parts.classes(found)
-        return made
+            fragments["sweep"] = macros.table(grid.heads, grid.rows)
+        classes = class_panel(view)
+        if classes is not None:
+            fragments["confusion"] = macros.classes(classes)
+        return fragments
 
 
 def _layout(view: RunView, charts: list[Chart]) -> str:
     """Changes when the page has other parts than it was made with."""
-    found = class_panel(view)
+    classes = class_panel(view)
     return " ".join(
         [
             view.run,
             view.job,
             *(chart.id for chart in charts),
-            found.title if found else "",
+            classes.title if classes else "",
             *(["sweep"] if view.sweep else []),
         ]
     )

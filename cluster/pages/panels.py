@@ -44,7 +44,7 @@ class RoleCard:
     role: RoleView
     state: Meaning
     share: int
-    """Its speed beside the fastest worker's, in percent."""
+    """Percentage of the fastest worker's speed."""
 
 
 @dataclass(frozen=True)
@@ -111,19 +111,19 @@ def _card(node: NodeView, fastest: float) -> NodeCard:
 
 
 def _total(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if known:
-        return sum(known)
+    numbers = [value for value in values if value is not None]
+    if numbers:
+        return sum(numbers)
     return None
 
 
 def tiles_of(view: RunView) -> list[Tile]:
     """The figures to look at first."""
-    found = picture_of(view)
+    picture = picture_of(view)
     unit = unit_of(view)
     train = view.train
-    if found.configured:
-        live = f"{found.live} of {found.configured}"
+    if picture.configured:
+        live = f"{picture.live} of {picture.configured}"
     else:
         live = NOTHING
     workers = Tile("Workers", live, "in the cluster now, of those in the inventory")
@@ -176,7 +176,7 @@ def tiles_of(view: RunView) -> list[Tile]:
 
 
 def _sweep_tiles(sweep: SweepView) -> list[Tile]:
-    """How many runs are where."""
+    """Return how many runs are where."""
     counts = sweep.counts
     total = sum(sweep.counts.values())
     early = f"{counts.get('pruned', 0)} ended early by the search"
@@ -202,13 +202,13 @@ class SweepGrid:
 def sweep_grid(sweep: SweepView) -> SweepGrid:
     """The grid, filled as far as it is."""
     seeds = list(dict.fromkeys(cell.seed for cell in sweep.cells))
-    found: dict[str, dict[int, str]] = {}
+    cells_of: dict[str, dict[int, str]] = {}
     for cell in sweep.cells:
-        found.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _cell_words(
+        cells_of.setdefault(cell.settings or "as the inventory says", {})[cell.seed] = _cell_words(
             cell
         )
     rows = tuple(
-        (settings, *(of.get(seed, "") for seed in seeds)) for settings, of in found.items()
+        (settings, *(of.get(seed, "") for seed in seeds)) for settings, of in cells_of.items()
     )
     return SweepGrid(("settings", *(f"seed {seed}" for seed in seeds)), rows)
 
@@ -229,19 +229,19 @@ def _learnt_tiles(view: RunView) -> list[Tile]:
     held_out = terms(unit_of(view))["held_out"]
     shares = {"test": f"share of the test {unit} named correctly", "validation": f"of {held_out}"}
     for split, hint in shares.items():
-        found = view.figures.get(split)
-        if found is not None:
-            made = other_tiles(
-                found, f"of the test {unit}" if split == "test" else hint, MOST_OTHER_TILES
+        figures = view.figures.get(split)
+        if figures is not None:
+            tiles = other_tiles(
+                figures, f"of the test {unit}" if split == "test" else hint, MOST_OTHER_TILES
             )
-            if "accuracy" in found:
-                made.insert(0, Tile("Accuracy", percent(found["accuracy"]), hint))
-            if made:
-                return made
+            if "accuracy" in figures:
+                tiles.insert(0, Tile("Accuracy", percent(figures["accuracy"]), hint))
+            if tiles:
+                return tiles
             return [
                 Tile(
                     f"{split} loss".capitalize(),
-                    measure(found.get("loss")),
+                    measure(figures.get("loss")),
                     f"{hint}; lower is better",
                 )
             ]
@@ -252,11 +252,11 @@ def _learnt_tiles(view: RunView) -> list[Tile]:
     return [Tile("Accuracy", percent(view.train.epochs[-1].accuracy), f"of the training {unit}")]
 
 
-def other_tiles(found: Mapping[str, float], of: str, most: int) -> list[Tile]:
+def other_tiles(figures: Mapping[str, float], of: str, most: int) -> list[Tile]:
     """Return the first figures that only this task or app has; `of`: what they are figures of."""
-    names = [name for name in found if name not in FIGURE_KEYS][:most]
-    known = [(figure_word(name), found[name]) for name in names]
-    return [Tile(word.word, measure(value), word.hint or of) for word, value in known]
+    names = [name for name in figures if name not in FIGURE_KEYS][:most]
+    meanings = [(figure_word(name), figures[name]) for name in names]
+    return [Tile(word.word, measure(value), word.hint or of) for word, value in meanings]
 
 
 def remaining(view: RunView) -> str:
@@ -270,21 +270,21 @@ def remaining(view: RunView) -> str:
 
 def progress_percent(view: RunView) -> float | None:
     """Return per cent of the present stage; None where it has no end that is known."""
-    found = view.progress
-    if found is None or found.total <= 0:
+    progress = view.progress
+    if progress is None or progress.total <= 0:
         return None
-    return 100 * min(1.0, found.done / found.total)
+    return 100 * min(1.0, progress.done / progress.total)
 
 
 def progress_words(view: RunView) -> str:
     """`1,204 of 2,220 updates`."""
-    found = view.progress
-    if found is None or found.total <= 0:
+    progress = view.progress
+    if progress is None or progress.total <= 0:
         return ""
-    return f"{count(found.done)} of {count(found.total)} {found.unit}"
+    return f"{count(progress.done)} of {count(progress.total)} {progress.unit}"
 
 
 def traffic(role: RoleView) -> list[str]:
-    """What a role receives and sends, for its card."""
+    """Return what a role receives and sends, for its card."""
     both = (("↓", role.received_bytes_per_second), ("↑", role.sent_bytes_per_second))
     return [f"{arrow} {amount(rate)}/s" for arrow, rate in both if rate is not None]

@@ -9,7 +9,7 @@ from cluster.pages.charts import Chart, Series, chart, thinned
 from cluster.pages.run_files import StoredRun, number_of
 
 SAMPLES = range(10_000_000, 110_000_000, 10_000_000)
-"""What a row has also where no run has just so many: those of the 2019 thesis."""
+"""Samples that have a row even without a run: those of the 2019 thesis."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class MeanTime:
     runs: int
     """Runs it is the mean of; 0 where a run passed it on the way to more samples."""
     speedup: float | None
-    """How many times as fast as one worker."""
+    """Speed as a multiple of one worker's."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def times_of(runs: Sequence[StoredRun]) -> Times:
         if any(seconds.values()):
             alone = seconds.get(1)
             rows[samples] = tuple(
-                found and _cell(found, alone) for workers, found in seconds.items()
+                mean_time and _cell(mean_time, alone) for workers, mean_time in seconds.items()
             )
     return Times(tuple(rows), tuple(sorted(by_workers)), tuple(rows.values()))
 
@@ -65,8 +65,8 @@ def _is_done(run: StoredRun) -> bool:
     return run.view.state == "done"
 
 
-def _cell(found: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
-    seconds, runs = found
+def _cell(mean_time: tuple[float, int], alone: tuple[float, int] | None) -> MeanTime:
+    seconds, runs = mean_time
     if alone and seconds > 0:
         speedup = alone[0] / seconds
     else:

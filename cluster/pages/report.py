@@ -49,23 +49,23 @@ EPOCHS_HINT = (
 def report(run: StoredRun) -> str:
     """The whole file."""
     view = run.view
-    made = environment()
-    found = charts_of(view)
+    templates = environment()
+    run_charts = charts_of(view)
     classes = class_panel(view)
     if view.pi:
         of_points = [time_of(view.pi)]
     else:
         of_points = []
-    drawn = [*found, *of_points, worked(view), precision_recall(run, unit_of(view))]
+    drawn = [*run_charts, *of_points, worked(view), precision_recall(run, unit_of(view))]
     charts = [chart for chart in drawn if not chart.is_empty]
-    return made.get_template("report.html").render(
+    return templates.get_template("report.html").render(
         title=f"{view.job} on {view.cluster}",
         view=view,
         name=run.name,
         tiles=summary_tiles(run),
         charts=[chart for chart in charts if chart.kind != "spans"],
         timeline=next((chart for chart in charts if chart.kind == "spans"), None),
-        absent=[chart.title for chart in found if chart.is_empty],
+        absent=[chart.title for chart in run_charts if chart.is_empty],
         classes=classes if classes is not None and classes.rows else None,
         glossary=glossary(unit_of(view)),
         unit=unit_of(view),
@@ -120,40 +120,41 @@ def summary_tiles(run: StoredRun) -> list[Tile]:
     ]
 
 
-def _tiles(name: str, values: Mapping[str, Any], **words: str) -> list[Tile]:
-    """Return the tiles of this name in `rows.yaml`; `words` stand for those in braces."""
+def _tiles(name: str, values: Mapping[str, Any], **phrases: str) -> list[Tile]:
+    """Return the tiles of this name in `rows.yaml`; `phrases` stand for those in braces."""
     return [
-        Tile(row["name"], cell_text(values, row), row["hint"].format(**words)) for row in ROWS[name]
+        Tile(row["name"], cell_text(values, row), row["hint"].format(**phrases))
+        for row in ROWS[name]
     ]
 
 
 def _tested(view: RunView) -> list[Tile]:
     """The figures of the test set that the task has."""
-    found = view.figures.get("test", {})
+    figures = view.figures.get("test", {})
     unit = unit_of(view)
     tiles = []
-    if view.task_type in NAMING or "accuracy" in found:
-        share = percent(found.get("accuracy"), 2)
+    if view.task_type in NAMING or "accuracy" in figures:
+        share = percent(figures.get("accuracy"), 2)
         tiles.append(Tile("Test accuracy", share, f"share of the test {unit} named correctly"))
-    if view.task_type in NAMING or "f1_macro" in found:
-        f1 = figure(found.get("f1_macro"))
+    if view.task_type in NAMING or "f1_macro" in figures:
+        f1 = figure(figures.get("f1_macro"))
         tiles.append(Tile("Macro F1", f1, "precision and recall in one, every class alike"))
     loss = Tile(
-        "Test loss", measure(found.get("loss")), "how wrong the answers are; lower is better"
+        "Test loss", measure(figures.get("loss")), "how wrong the answers are; lower is better"
     )
-    return [*tiles, loss, *other_tiles(found, f"of the test {unit}", MOST_OTHER_TILES)]
+    return [*tiles, loss, *other_tiles(figures, f"of the test {unit}", MOST_OTHER_TILES)]
 
 
 def settings_of(run: StoredRun) -> dict[str, str]:
-    """Everything the run was set to, by the key that the inventory has for it."""
+    """Return all settings of the run, by their keys in the inventory."""
     result = run.result
-    found = {key: part_of(result, *path) for key, path in ROWS["settings"].items()}
-    found |= dict(_flat(object_of(result, "settings")))
-    return {key: value_text(value) for key, value in found.items() if value is not None}
+    settings = {key: part_of(result, *path) for key, path in ROWS["settings"].items()}
+    settings |= dict(_flat(object_of(result, "settings")))
+    return {key: value_text(value) for key, value in settings.items() if value is not None}
 
 
-def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in found.items():
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{key}.")
         else:
@@ -186,7 +187,7 @@ def wire_rows(run: StoredRun) -> list[Tile]:
 
 
 def survived_rows(run: StoredRun) -> list[Tile]:
-    """What went wrong without ending the run."""
+    """Return what went wrong without ending the run."""
     result = run.result
     view = run.view
     departures = sum(role.departures for node in view.nodes for role in node.roles)
@@ -205,8 +206,8 @@ def survived_rows(run: StoredRun) -> list[Tile]:
     ]
     if view.train is not None:
         planned = number_of(result, "updates", "scheduled")
-        words = "in the whole history" if planned is None else f"of {count(planned)}"
-        rows += _tiles("survived", vars(view.train), planned=words)
+        scheduled = "in the whole history" if planned is None else f"of {count(planned)}"
+        rows += _tiles("survived", vars(view.train), planned=scheduled)
     injected = object_of(result, "chaos", "injected")
     return rows + [
         Tile(f"injected: {fault}", count(times), "by --chaos") for fault, times in injected.items()
@@ -214,7 +215,7 @@ def survived_rows(run: StoredRun) -> list[Tile]:
 
 
 def environment_rows(run: StoredRun) -> list[Tile]:
-    """What the run ran on, as far as it was written down."""
+    """Return what the run ran on, as far as it was written down."""
     tiles = _tiles("environment", run.environment)
     return [
         tile

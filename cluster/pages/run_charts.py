@@ -29,19 +29,19 @@ def charts_of(view: RunView) -> list[Chart]:
     drawn = view.pi or (PiView(0, ()) if view.job == "pi" else None)
     unit = unit_of(view)
     speed = smoothed([(sample.seconds, sample.windows_per_second) for sample in view.samples])
-    found = []
+    charts = []
     if train is not None:
-        found += [
+        charts += [
             _loss(view, train),
             *_accuracy(view, train),
-            *_others(train, unit),
+            *_custom_charts(train, unit),
         ]
     if drawn is not None:
-        found += [_estimate(drawn), _error(drawn)]
-    found += [chart("throughput", Series(f"{unit} a second", speed), unit=unit), _speeds(view)]
+        charts += [_estimate(drawn), _error(drawn)]
+    charts += [chart("throughput", Series(f"{unit} a second", speed), unit=unit), _speeds(view)]
     if train is not None:
-        found += [_anatomy(train), _staleness(train)]
-    return [*found, _timeline(view)]
+        charts += [_anatomy(train), _staleness(train)]
+    return [*charts, _timeline(view)]
 
 
 def _loss(view: RunView, train: TrainView) -> Chart:
@@ -69,10 +69,10 @@ def _accuracy(view: RunView, train: TrainView) -> list[Chart]:
         Series(name, _by_epoch(train, key), color)
         for color, (name, key) in enumerate(names.items())
     ]
-    made = chart("accuracy", *series, unit=unit_of(view))
-    if made.is_empty and view.task_type not in NAMING:
+    accuracy = chart("accuracy", *series, unit=unit_of(view))
+    if accuracy.is_empty and view.task_type not in NAMING:
         return []
-    return [made]
+    return [accuracy]
 
 
 def _by_epoch(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...]:
@@ -80,9 +80,9 @@ def _by_epoch(train: TrainView, key: str) -> tuple[tuple[float | None, ...], ...
     return thinned([(epoch, value) for epoch, value in values if value is not None])
 
 
-def _others(train: TrainView, unit: str) -> list[Chart]:
+def _custom_charts(train: TrainView, unit: str) -> list[Chart]:
     """Return a chart for each of the first figures of only this task or app: their sizes differ."""
-    found = []
+    charts = []
     for place, name in enumerate(others_of(train)[:MOST_OTHER_CHARTS]):
         values = [
             (epoch.seconds, epoch.validation_others[name])
@@ -90,8 +90,8 @@ def _others(train: TrainView, unit: str) -> list[Chart]:
             if name in epoch.validation_others
         ]
         series = Series(terms(unit)["held_out"], thinned(values), 1)
-        found.append(chart_of_figure("other", place, name, [series], unit))
-    return found
+        charts.append(chart_of_figure("other", place, name, [series], unit))
+    return charts
 
 
 def others_of(train: TrainView) -> list[str]:
@@ -140,28 +140,30 @@ def _speeds(view: RunView) -> Chart:
 
 
 def _anatomy(train: TrainView) -> Chart:
-    parts = [name for name in WORDS.step_parts if name in train.step_parts_seconds]
-    points = thinned([(place, train.step_parts_seconds[name]) for place, name in enumerate(parts)])
-    labels = (f"{name} ({WORDS.step_parts[name]})" for name in parts)
+    step_parts = [name for name in WORDS.step_parts if name in train.step_parts_seconds]
+    points = thinned(
+        [(place, train.step_parts_seconds[name]) for place, name in enumerate(step_parts)]
+    )
+    labels = (f"{name} ({WORDS.step_parts[name]})" for name in step_parts)
     return chart("anatomy", Series("seconds of a step", points), labels=labels)
 
 
 def _staleness(train: TrainView) -> Chart:
-    found = train.staleness
-    bounds = () if found is None else found.bounds
+    staleness = train.staleness
+    bounds = () if staleness is None else staleness.bounds
     lows = [0, *(bound + 1 for bound in bounds)]
     labels = [
         str(high) if low >= high else f"{low} to {high}"
         for low, high in zip(lows, bounds, strict=False)
     ]
-    if found is not None:
+    if staleness is not None:
         labels.append(f"over {bounds[-1]}" if bounds else "all")
-    counts = () if found is None or not any(found.counts) else found.counts
-    shown = 2 + max(
+    counts = () if staleness is None or not any(staleness.counts) else staleness.counts
+    bars = 2 + max(
         (place for place, count in enumerate(counts) if count), default=0
     )  # and one that is empty
-    points = tuple((place, float(count)) for place, count in enumerate(counts[:shown]))
-    return chart("staleness", Series("updates", points), labels=labels[:shown])
+    points = tuple((place, float(count)) for place, count in enumerate(counts[:bars]))
+    return chart("staleness", Series("updates", points), labels=labels[:bars])
 
 
 def _timeline(view: RunView) -> Chart:
@@ -180,7 +182,9 @@ def _timeline(view: RunView) -> Chart:
     series = (
         Series(
             state,
-            tuple((row, begin, end) for found, row, begin, end in spans if found == state),
+            tuple(
+                (row, begin, end) for span_state, row, begin, end in spans if span_state == state
+            ),
             color,
         )
         for state, color in WORDS.span_states.items()
@@ -189,7 +193,7 @@ def _timeline(view: RunView) -> Chart:
 
 
 def worked(view: RunView) -> Chart:
-    """What each worker did in the whole run."""
+    """Return what each worker did in the whole run."""
     roles = [role for node in view.nodes for role in node.roles if role.task.startswith("worker:")]
     roles.sort(key=lambda role: place_of(role.task))
     unit = unit_of(view)
@@ -200,15 +204,15 @@ def worked(view: RunView) -> Chart:
     return chart("worked", Series(unit, points), unit=unit, labels=labels)
 
 
-def _curve(found: PiView) -> tuple[PiPoint, ...]:
-    """Its points; a single one, all that a run without a history has, is no curve."""
-    if len(found.points) > 1:
-        return found.points
+def _curve(view: PiView) -> tuple[PiPoint, ...]:
+    """Return its points; a single one, all that a run without a history has, is no curve."""
+    if len(view.points) > 1:
+        return view.points
     return ()
 
 
-def _estimate(found: PiView) -> Chart:
-    points = _curve(found)
+def _estimate(view: PiView) -> Chart:
+    points = _curve(view)
     band = [
         (
             point.samples,
@@ -241,10 +245,10 @@ def _around_pi(points: tuple[PiPoint, ...]) -> tuple[float, float] | None:
     return pi - half, pi + half
 
 
-def _error(found: PiView) -> Chart:
-    expected = [(point.samples, point.standard_error) for point in _curve(found)]
+def _error(view: PiView) -> Chart:
+    expected = [(point.samples, point.standard_error) for point in _curve(view)]
     off = [
-        (point.samples, abs(point.estimate - pi)) for point in _curve(found) if point.estimate != pi
+        (point.samples, abs(point.estimate - pi)) for point in _curve(view) if point.estimate != pi
     ]
     return chart(
         "error",
@@ -253,15 +257,15 @@ def _error(found: PiView) -> Chart:
     )
 
 
-def time_of(found: PiView) -> Chart:
+def time_of(view: PiView) -> Chart:
     """Return how long each number of samples took in a pi run that has ended."""
     return chart(
-        "time", Series("time", thinned([(point.samples, point.seconds) for point in _curve(found)]))
+        "time", Series("time", thinned([(point.samples, point.seconds) for point in _curve(view)]))
     )
 
 
 def unit_of(view: RunView) -> str:
-    """What its workers work off."""
+    """Return what its workers work off."""
     if view.job == "pi":
         return "samples"
     return view.unit

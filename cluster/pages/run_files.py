@@ -37,7 +37,7 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """Its id: the folder's name."""
+        """Return the id of the run, its folder's name."""
         return self.view.run or self.folder.name
 
 
@@ -47,9 +47,9 @@ def run_of(folder: Path) -> StoredRun:
     return StoredRun(folder, view, result, json_object(folder / ENVIRONMENT) or {})
 
 
-def part_of(found: Mapping[str, Any], *keys: str) -> Any:
+def part_of(result: Mapping[str, Any], *keys: str) -> Any:
     """`found[first][second]...`, None where a key is missing, as in interrupted runs."""
-    value: Any = found
+    value: Any = result
     for key in keys:
         if not isinstance(value, Mapping):
             return None
@@ -57,17 +57,17 @@ def part_of(found: Mapping[str, Any], *keys: str) -> Any:
     return value
 
 
-def object_of(found: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+def object_of(result: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """Return the object at a place of a result, an empty one for anything else."""
-    value = part_of(found, *keys)
+    value = part_of(result, *keys)
     if isinstance(value, Mapping):
         return value
     return {}
 
 
-def number_of(found: Mapping[str, Any], *keys: str) -> float | None:
+def number_of(result: Mapping[str, Any], *keys: str) -> float | None:
     """Return the value at a place of a result if it is a number, else None."""
-    value = part_of(found, *keys)
+    value = part_of(result, *keys)
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         return float(value)
     return None

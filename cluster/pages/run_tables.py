@@ -40,20 +40,20 @@ def value_text(value: Any) -> str:
         case float():
             return f"{value:g}"
         case list():
-            return ", ".join(value_text(one) for one in value)
+            return ", ".join(value_text(element) for element in value)
         case _:
             return str(value)
 
 
-def _table_of(entries: Any, columns: Mapping[str, Column], **words: str) -> Table | None:
+def _table_of(entries: Any, columns: Mapping[str, Column], **terms: str) -> Table | None:
     """Return a row for each object of a list in a result, by its columns; None without any.
 
-    `words` stand for those in braces of the heads.
+    `terms` stand for those in braces of the heads.
     """
     if not isinstance(entries, list) or not entries:
         return None
     rows = [_row(entry, columns) for entry in entries if isinstance(entry, dict)]
-    return [head.format(**words) for head in columns], rows
+    return [head.format(**terms) for head in columns], rows
 
 
 def _row(entry: Mapping[str, Any], columns: Mapping[str, Column]) -> list[str]:
@@ -74,7 +74,7 @@ def cell_text(entry: Mapping[str, Any], column: Column) -> str:
 
 
 def busy_table(run: StoredRun) -> Table | None:
-    """What ran where and how busy it was; None for a run that did not measure it."""
+    """Return what ran where and how busy it was; None for a run that did not measure it."""
     return _table_of(part_of(run.result, "busy", "tasks"), ROWS["busy"])
 
 
@@ -153,12 +153,16 @@ def _shares(view: RunView, task: str) -> dict[str, float]:
 
 def epoch_table(train: TrainView) -> Table:
     """The table of all epochs."""
-    others = others_of(train)[:MOST_OTHER_COLUMNS]
+    custom_figures = others_of(train)[:MOST_OTHER_COLUMNS]
     columns = ROWS["epochs"] | {
         f"held-out {figure_word(name).word}": {"of": ["validation_others", name], "as": "measure"}
-        for name in others
+        for name in custom_figures
     }
     heads = [*columns, "learning rate"]
     rows = [[*_row(vars(epoch), columns), f"{epoch.learning_rate:.2g}"] for epoch in train.epochs]
-    kept = [place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)]
-    return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    filled_columns = [
+        place for place in range(len(heads)) if any(row[place] != NOTHING for row in rows)
+    ]
+    return [heads[place] for place in filled_columns], [
+        [row[place] for place in filled_columns] for row in rows
+    ]

@@ -41,7 +41,7 @@ STUCK_SECONDS = 15.0
 """A viewer that has taken nothing for so long is let go; until then it gets the latest of each
 fragment, once."""
 QUIET_SECONDS = 15.0
-"""After so long without a change a comment says that the connection lives."""
+"""Time without a change after which a comment says that the connection lives."""
 OPENING = b"retry: 2000\n\n"
 """Milliseconds after which a browser asks again: another coordinator may be there by then."""
 ALIVE = b": alive\n\n"
@@ -53,7 +53,7 @@ WATCHED_SECONDS = 15.0
 """A client that asked for the status this recently is looking."""
 CLOSE_SECONDS = 2.0
 STALL_MILLISECONDS = 20_000
-"""What the kernel waits for a viewer that takes nothing before it cuts the connection
+"""Time after which the kernel cuts the connection of a viewer that takes nothing
 (TCP_USER_TIMEOUT)."""
 MOST_CONNECTIONS = 2 * MOST_VIEWERS
 
@@ -70,14 +70,14 @@ class Viewer:
     waiting: dict[str, bytes] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """It is too slow, or the server ends without waiting any longer."""
-    taken: float = 0.0
-    """When it last took what there was."""
+    """Event of a viewer that is too slow, or of a server that ends without waiting any longer."""
+    taken_at: float = 0.0
+    """Time at which it last took what there was."""
     last: bool = False
     """Whether what is waiting is the last of it."""
 
     def give(self, fragments: dict[str, bytes], *, last: bool = False) -> None:
-        """These are newer than what it has."""
+        """Queue these, which are newer than what it has."""
         self.waiting.update(fragments)
         self.last = self.last or last
         if fragments or last:
@@ -105,13 +105,13 @@ class Viewers:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return len(self._viewers)
 
     def enter(self) -> Viewer:
-        """One more, who gets everything at once."""
+        """Add a viewer, which gets everything at once."""
         loop = asyncio.get_running_loop()
-        viewer = Viewer(taken=loop.time())
+        viewer = Viewer(taken_at=loop.time())
         if loop.time() - self._drawn_at >= EVERY_SECONDS:
             changed = self._draw(loop.time())
             for other in self._viewers:
@@ -132,8 +132,10 @@ class Viewers:
         See ASGI.
         """
         if self.full:
-            words = f"{self.count} viewers have this page open already: wait until one closes it\n"
-            await PlainTextResponse(words, 503, {"Retry-After": "30"})(scope, receive, send)
+            refusal = (
+                f"{self.count} viewers have this page open already: wait until one closes it\n"
+            )
+            await PlainTextResponse(refusal, 503, {"Retry-After": "30"})(scope, receive, send)
             return
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -164,11 +166,11 @@ class Viewers:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
-        """What the viewer is to be sent, until it is gone or the page ends."""
+        """Yield what the viewer is to be sent, until it is gone or the page ends."""
         loop = asyncio.get_running_loop()
         yield OPENING
         while not viewer.gone.is_set():
-            viewer.taken = loop.time()
+            viewer.taken_at = loop.time()
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await viewer.wake.wait()
@@ -204,7 +206,7 @@ class Viewers:
             await asyncio.sleep(max(0.0, self._drawn_at + EVERY_SECONDS - loop.time()))
             changed = self._draw(loop.time())
             for viewer in self._viewers:
-                if viewer.waiting and loop.time() - viewer.taken > STUCK_SECONDS:
+                if viewer.waiting and loop.time() - viewer.taken_at > STUCK_SECONDS:
                     viewer.gone.set()
                     viewer.wake.set()
                 else:
@@ -261,8 +263,8 @@ class PageServer:
         self.viewers = Viewers(view, renderer, self._door.most // 2)
         self._view = view
         self._renderer = renderer
-        self._given: dict[str, tuple[float, bytes]] = {}
-        self._asked = float("-inf")
+        self._drawn: dict[str, tuple[float, bytes]] = {}
+        self._status_read_at = float("-inf")
         application = Starlette(
             routes=[
                 Route("/", self._page),
@@ -297,7 +299,7 @@ class PageServer:
     @property
     def watched(self) -> bool:
         """Whether a viewer looks."""
-        return bool(self.viewers.count) or time.monotonic() - self._asked < WATCHED_SECONDS
+        return bool(self.viewers.count) or time.monotonic() - self._status_read_at < WATCHED_SECONDS
 
     def close(self) -> None:
         """Send every viewer the last picture, stop answering, free the port.
@@ -320,7 +322,7 @@ class PageServer:
         return HTMLResponse(self._fresh("page", lambda: self._renderer.page(self._view()).encode()))
 
     async def _status(self, _request: Request) -> Response:
-        self._asked = time.monotonic()
+        self._status_read_at = time.monotonic()
 
         def draw() -> bytes:
             return json.dumps(finite(described(self._view())), allow_nan=False).encode() + b"\n"
@@ -328,10 +330,10 @@ class PageServer:
         return Response(self._fresh("status", draw), media_type="application/json")
 
     def _fresh(self, name: str, draw: Callable[[], bytes]) -> bytes:
-        given, content = self._given.get(name, (float("-inf"), b""))
-        if time.monotonic() - given >= FRESH_SECONDS:
+        drawn_at, content = self._drawn.get(name, (float("-inf"), b""))
+        if time.monotonic() - drawn_at >= FRESH_SECONDS:
             content = draw()
-            self._given[name] = time.monotonic(), content
+            self._drawn[name] = time.monotonic(), content
         return content
 
     def _run(self) -> None:

@@ -43,7 +43,7 @@ class SweepRow:
 
     settings: tuple[str, ...]
     ended: str
-    """How many of its runs have ended, and how many not well."""
+    """Count of its runs that have ended, and of those that failed."""
     state: str
     cells: tuple[TableEntry, ...]
 
@@ -73,7 +73,7 @@ def sweep_page(folder: Path) -> str:
             sweep=sweep,
             tiles=tiles_of_sweep(sweep),
             table=table_of_sweep(sweep),
-            charts=[one for one in charts_of_sweep(sweep) if not one.is_empty],
+            charts=[chart for chart in charts_of_sweep(sweep) if not chart.is_empty],
             failed=[(run, settings_text(run.settings)) for run in failed[:MOST_FAILED]],
             left_out=max(0, len(failed) - MOST_FAILED),
         )
@@ -95,23 +95,21 @@ def tiles_of_sweep(sweep: SweepRecord) -> list[Tile]:
     ]
     means = [mean for group in sweep.groups if (mean := group.mean("accuracy")) is not None]
     if means:
-        words = "lowest and highest mean of the settings; the test set chooses none"
-        tiles.append(
-            Tile("Test accuracy", f"{percent(min(means))} to {percent(max(means))}", words)
-        )
+        hint = "lowest and highest mean of the settings; the test set chooses none"
+        tiles.append(Tile("Test accuracy", f"{percent(min(means))} to {percent(max(means))}", hint))
     held_out = [group for group in sweep.groups if group.values(HELD_OUT)]
     if held_out:
         best = max(held_out, key=lambda group: group.mean(HELD_OUT) or 0.0)
         test = percent(best.mean("accuracy"), 2)
-        words = f"highest mean on what was held out; test {test}: {settings_text(best.settings)}"
-        tiles.append(Tile("Chosen", percent(best.mean(HELD_OUT), 2), words))
+        hint = f"highest mean on what was held out; test {test}: {settings_text(best.settings)}"
+        tiles.append(Tile("Chosen", percent(best.mean(HELD_OUT), 2), hint))
     nodes = {run.node for run in sweep.runs if run.node}
     if sweep.placement == "node":
-        words = "trained one run each at a time"
+        hint = "trained one run each at a time"
     else:
-        words = "trained the runs"
+        hint = "trained the runs"
     if nodes:
-        tiles.append(Tile("Nodes", count(len(nodes)), words))
+        tiles.append(Tile("Nodes", count(len(nodes)), hint))
     return tiles
 
 
@@ -120,10 +118,10 @@ def figures_of_sweep(sweep: SweepRecord) -> list[str]:
     had = dict.fromkeys(
         name for run in sweep.runs for name, value in (run.final or {}).items() if value is not None
     )
-    known = {*had, "seconds"}
+    columns = {*had, "seconds"}
     if any(group.values(HELD_OUT) for group in sweep.groups):
-        known.add(HELD_OUT)
-    usual = [name for name in _NAMES if name in known]
+        columns.add(HELD_OUT)
+    usual = [name for name in _NAMES if name in columns]
     return [*usual, *[name for name in had if name not in FIGURE_KEYS][:MOST_OTHERS]]
 
 
@@ -131,10 +129,10 @@ def table_of_sweep(sweep: SweepRecord) -> SweepTable:
     """The table of the page: a row for each choice of settings."""
     keys = [axis.key for axis in sweep.varied]
     figures = figures_of_sweep(sweep)
-    shown = sweep.groups[:MOST_ROWS]
+    groups = sweep.groups[:MOST_ROWS]
     heads = tuple(_NAMES.get(name) or figure_word(name).word for name in figures)
-    rows = tuple(_row(group, keys, figures) for group in shown)
-    return SweepTable(tuple(map(short_key, keys)), heads, rows, len(sweep.groups) - len(shown))
+    rows = tuple(_row(group, keys, figures) for group in groups)
+    return SweepTable(tuple(map(short_key, keys)), heads, rows, len(sweep.groups) - len(groups))
 
 
 def _row(group: SweepGroup, keys: Sequence[str], figures: Sequence[str]) -> SweepRow:
@@ -147,12 +145,14 @@ def _row(group: SweepGroup, keys: Sequence[str], figures: Sequence[str]) -> Swee
             beside = written_figure(name, spread)
         cells.append(TableEntry(written_figure(name, group.mean(name)), beside))
     states = Counter[str](run.state for run in group.runs)
-    words = [f"{len(group.ended)} of {len(group.runs)}"]
-    words += [f"{states[each]} {each}" for each in ("failed", "pruned", "running") if states[each]]
+    counts = [f"{len(group.ended)} of {len(group.runs)}"]
+    counts += [
+        f"{states[state]} {state}" for state in ("failed", "pruned", "running") if states[state]
+    ]
     settings = tuple(
         value_text(group.settings[key]) if key in group.settings else NOTHING for key in keys
     )
-    return SweepRow(settings, ", ".join(words), _state(group, states), tuple(cells))
+    return SweepRow(settings, ", ".join(counts), _state(group, states), tuple(cells))
 
 
 def _state(group: SweepGroup, states: Counter[str]) -> str:

@@ -63,50 +63,52 @@ def charts_of_sweep(sweep: SweepRecord) -> list[Chart]:
     lines: dict[str, list[SweepGroup]] = {}
     for group in sweep.groups:
         if _is_number(group.settings.get(across)):
-            others = {key: value for key, value in group.settings.items() if key != across}
-            lines.setdefault(settings_text(others) if others else "all runs", []).append(group)
-    found = []
+            settings = {key: value for key, value in group.settings.items() if key != across}
+            lines.setdefault(settings_text(settings) if settings else "all runs", []).append(group)
+    charts = []
     items = [*lines.items()]
     for at in range(0, min(len(items), MOST_LINES * MOST_CHARTS), MOST_LINES):
         series = [
-            one
+            line
             for color, (title, groups) in enumerate(items[at : at + MOST_LINES])
-            for one in _ours(title, groups, across, name, color)
+            for line in _band_of(title, groups, across, name, color)
         ]
-        found.append(_titled(series, across, name, at // MOST_LINES))
-    return found
+        charts.append(_titled(series, across, name, at // MOST_LINES))
+    return charts
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 
-def _ours(title: str, groups: list[SweepGroup], across: str, name: str, color: int) -> list[Series]:
+def _band_of(
+    title: str, groups: list[SweepGroup], across: str, name: str, color: int
+) -> list[Series]:
     """The mean over the seeds, in a band from the lowest to the highest where there are several."""
-    found = sorted(
+    points = sorted(
         (float(group.settings[across]), group.values(name))
         for group in groups
         if group.values(name)
     )
-    mean = Series(title, thinned([(x, sum(values) / len(values)) for x, values in found]), color)
-    if not any(len(values) > 1 for _, values in found):
+    mean = Series(title, thinned([(x, sum(values) / len(values)) for x, values in points]), color)
+    if not any(len(values) > 1 for _, values in points):
         return [mean]
-    band = thinned([(x, min(values), max(values)) for x, values in found])
+    band = thinned([(x, min(values), max(values)) for x, values in points])
     return [Series(f"{title}: lowest to highest", band, color, "band"), mean]
 
 
 def _titled(series: list[Series], across: str, name: str, place: int) -> Chart:
     head = f"{name.capitalize()} by {short_key(across)}"
-    made = _chart("", place, name, series)
-    return replace(made, title=head, x_label=short_key(across))
+    chart = _chart("", place, name, series)
+    return replace(chart, title=head, x_label=short_key(across))
 
 
 def _bars(sweep: SweepRecord, name: str) -> Chart:
     groups = [group for group in sweep.groups if group.values(name)][:MOST_BARS]
-    ours = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]), 0)
+    bars = Series("ours", thinned([(at, group.mean(name)) for at, group in enumerate(groups)]), 0)
     labels = tuple(settings_text(group.settings) for group in groups)
-    made = _chart("-bars", 0, name, [ours])
-    return replace(made, title=name.capitalize(), labels=labels)
+    chart = _chart("-bars", 0, name, [bars])
+    return replace(chart, title=name.capitalize(), labels=labels)
 
 
 def _chart(kind: str, place: int, name: str, series: list[Series]) -> Chart:
@@ -115,5 +117,5 @@ def _chart(kind: str, place: int, name: str, series: list[Series]) -> Chart:
         kind = f"sweep-share{kind}"
     else:
         kind = f"sweep-value{kind}"
-    made = chart_of_figure(kind, place, name, series, "windows")
-    return replace(made, id=f"sweep-{place}", hint=f"{HINTS[name][:1].upper()}{HINTS[name][1:]}.")
+    chart = chart_of_figure(kind, place, name, series, "windows")
+    return replace(chart, id=f"sweep-{place}", hint=f"{HINTS[name][:1].upper()}{HINTS[name][1:]}.")

@@ -50,7 +50,7 @@ class RunRecord:
     """
 
     id: Annotated[str, Field(pattern="^[0-9]{1,9}$")]
-    """It becomes the name of a folder."""
+    """Name of its folder."""
     settings: Settings
     seed: Count
     state: RunState = "waiting"
@@ -98,10 +98,10 @@ class SweepGroup:
         if figure == "seconds":
             return [run.seconds for run in self.ended if run.seconds]
         if figure == HELD_OUT:
-            found = [(run.selected or {}).get("accuracy") for run in self.ended]
-            return [value for value in found if value is not None]
-        found = [(run.final or {}).get(figure) for run in self.ended]
-        return [value for value in found if value is not None]
+            figures = [(run.selected or {}).get("accuracy") for run in self.ended]
+            return [value for value in figures if value is not None]
+        figures = [(run.final or {}).get(figure) for run in self.ended]
+        return [value for value in figures if value is not None]
 
     def mean(self, figure: str) -> float | None:
         """Over the seeds."""
@@ -130,14 +130,14 @@ class SweepRecord:
 
     def with_run(self, changed: RunRecord) -> Self:
         """Return the record with one run changed, or added behind the others."""
-        known = any(run.id == changed.id for run in self.runs)
+        is_listed = any(run.id == changed.id for run in self.runs)
         runs = tuple(changed if run.id == changed.id else run for run in self.runs)
-        return replace(self, runs=runs if known else (*runs, changed))
+        return replace(self, runs=runs if is_listed else (*runs, changed))
 
     def counts(self) -> dict[RunState, int]:
-        """How many runs are in each state."""
-        found = Counter(run.state for run in self.runs)
-        return {state: found[state] for state in RUN_STATES}
+        """Count the runs in each state."""
+        runs_in_state = Counter(run.state for run in self.runs)
+        return {state: runs_in_state[state] for state in RUN_STATES}
 
     def to_json(self) -> dict[str, Any]:
         """The content of `sweep.json`."""
@@ -151,21 +151,21 @@ class SweepRecord:
     @cached_property
     def groups(self) -> tuple[SweepGroup, ...]:
         """The runs by their settings, in the order of the sweep."""
-        found: dict[str, list[RunRecord]] = {}
+        runs_of: dict[str, list[RunRecord]] = {}
         for run in self.runs:
-            found.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
-        return tuple(SweepGroup(runs[0].settings, tuple(runs)) for runs in found.values())
+            runs_of.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
+        return tuple(SweepGroup(runs[0].settings, tuple(runs)) for runs in runs_of.values())
 
     @property
     def varied(self) -> tuple[Axis, ...]:
         """The axes; of a sweep without them, what its runs set, with the values of each."""
         if self.axes:
             return self.axes
-        found = []
+        axes = []
         for key in dict.fromkeys(key for run in self.runs for key in run.settings):
             values = [run.settings.get(key) for run in self.runs]
-            found.append(Axis(key, tuple({json.dumps(one): one for one in values}.values())))
-        return tuple(found)
+            axes.append(Axis(key, tuple({json.dumps(value): value for value in values}.values())))
+        return tuple(axes)
 
 
 _SWEEP = TypeAdapter(SweepRecord)

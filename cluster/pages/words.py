@@ -55,9 +55,9 @@ WORDS = TypeAdapter(Words).validate_python(
 )
 
 
-def state_in(known: Mapping[str, Meaning], state: str) -> Meaning:
+def state_in(meanings: Mapping[str, Meaning], state: str) -> Meaning:
     """The state of a run, a sweep or a role; an unknown one appears as it is."""
-    return known.get(state, Meaning(state, "off", ""))
+    return meanings.get(state, Meaning(state, "off", ""))
 
 
 run_state = partial(state_in, WORDS.run_states)
@@ -66,17 +66,17 @@ role_state = partial(state_in, WORDS.role_states)
 
 
 RECORDINGS = "windows"
-"""What the workers work off where people were recorded."""
+"""Unit of work where people were recorded."""
 
 
 def terms(unit: str) -> dict[str, str]:
     """Return words for what a run is about, which texts have in braces: `unit`, `held_out` ..."""
     if unit == RECORDINGS:
-        words = WORDS.of_recordings
+        templates = WORDS.of_recordings
     else:
-        words = WORDS.of_other_data
-    known = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
-    return {**known, **{name: text.format(**known) for name, text in words.items()}}
+        templates = WORDS.of_other_data
+    units = {"unit": unit, "Unit": unit[:1].upper() + unit[1:]}
+    return {**units, **{name: text.format(**units) for name, text in templates.items()}}
 
 
 def stage(name: str, unit: str) -> str:
@@ -88,12 +88,12 @@ def stage(name: str, unit: str) -> str:
 
 def glossary(unit: str) -> dict[str, str]:
     """The words of a page about such data, with what they mean."""
-    words = dict(WORDS.glossary)
+    meanings = dict(WORDS.glossary)
     if unit == RECORDINGS:
-        words |= WORDS.glossary_of_recordings
+        meanings |= WORDS.glossary_of_recordings
     else:
-        del words["window"]
-    return {word: meaning.format(**terms(unit)) for word, meaning in words.items()}
+        del meanings["window"]
+    return {word: meaning.format(**terms(unit)) for word, meaning in meanings.items()}
 
 
 def figure_word(name: str) -> FigureWords:
@@ -108,27 +108,27 @@ _TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def _known(value: float | None) -> TypeGuard[float]:
+def _is_number(value: float | None) -> TypeGuard[float]:
     return isinstance(value, int | float) and -1e300 < value < 1e300
 
 
 def count(value: float | None) -> str:
     """A whole number with thin groups: `12,345`."""
-    if _known(value):
+    if _is_number(value):
         return f"{round(value):,}"
     return NOTHING
 
 
 def figure(value: float | None, digits: int = 4) -> str:
     """A loss or a share: `0.8132`."""
-    if _known(value):
+    if _is_number(value):
         return f"{value:.{digits}f}"
     return NOTHING
 
 
 def measure(value: float | None) -> str:
     """A figure of any size: `0.8132`, `12345.68`."""
-    if _known(value):
+    if _is_number(value):
         return written(value)
     return NOTHING
 
@@ -140,14 +140,14 @@ def give_or_take(error: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as `81.3 %`."""
-    if _known(value):
+    if _is_number(value):
         return f"{100 * value:.{digits}f} %"
     return NOTHING
 
 
 def short(value: float | None) -> str:
     """Three digits that matter, with k, M or G: `1.25 M`."""
-    if not _known(value):
+    if not _is_number(value):
         return NOTHING
     for size, letter in _DECIMAL:
         if abs(value) >= size:
@@ -165,7 +165,7 @@ def rate(value: float | None) -> str:
 
 def amount(value: float | None) -> str:
     """Bytes, decimal: `1.25 MB`."""
-    if not _known(value):
+    if not _is_number(value):
         return NOTHING
     text = short(value)
     if text[-1].isalpha():
@@ -175,7 +175,7 @@ def amount(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """`850 ms`, `12.5 s`, `3 min 20 s`, `2 h 5 min`."""
-    if not _known(seconds) or seconds < 0:
+    if not _is_number(seconds) or seconds < 0:
         return NOTHING
     if seconds < 1:
         return f"{round(1000 * seconds)} ms"
@@ -194,10 +194,10 @@ def duration(seconds: float | None) -> str:
 
 def label(text: str) -> str:
     """The name of a class as words: `WALKING_UPSTAIRS` is `Walking upstairs`."""
-    words = text.replace("_", " ").strip()
-    if words.isupper():
-        return words.capitalize()
-    return words
+    spaced = text.replace("_", " ").strip()
+    if spaced.isupper():
+        return spaced.capitalize()
+    return spaced
 
 
 _WRITERS: Mapping[str, Callable[..., str]] = {
@@ -217,7 +217,7 @@ def significant(value: float | None, digits: int = 5) -> float | None:
 
     None for what JSON has no word for.
     """
-    if not _known(value):
+    if not _is_number(value):
         return None
     return float(f"{value:.{digits}g}")
 

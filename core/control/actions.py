@@ -48,7 +48,7 @@ class Actions:
     end_run: Callable[[str], None] | None = None
 
     def begin(self, request: Request) -> Callable[[], Reply | Computation] | None:
-        """What an allowed request has this process do; None if it does no such thing."""
+        """Return what an allowed request has this process do; None if it does no such thing."""
         target = request.target
         if (drain := self.drain) is not None and target.startswith(DRAIN):
             return lambda: Computation(Pool.ACT, lambda: Reply.words(*_drained(drain, target)))
@@ -73,11 +73,11 @@ class Actions:
 def _drained(drain: Callable[[str, float], Answer], target: str) -> Answer:
     path, _, query = target.removeprefix(DRAIN).partition("?")
     try:
-        given = dict(
+        parameters = dict(
             urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
         )
-        seconds = float(given.pop("seconds", USUAL_SECONDS))
-        if given or not 0.0 <= seconds <= LONGEST_SECONDS:
+        seconds = float(parameters.pop("seconds", USUAL_SECONDS))
+        if parameters or not 0.0 <= seconds <= LONGEST_SECONDS:
             raise ValueError(query)
     except ValueError:
         return (

@@ -9,7 +9,7 @@ from core.control.client import proof, same
 
 NONCE = re.compile(r"[0-9a-f]{32,64}")
 VALID_SECONDS = 30.0
-"""From the challenge to the request that answers it."""
+"""Time from the challenge to the request that answers it."""
 
 
 class Challenges:
@@ -41,6 +41,6 @@ class Challenges:
         """Accept this open challenge no more."""
         now = self._clock()
         self._spent = {
-            each: since for each, since in self._spent.items() if now - since <= VALID_SECONDS
+            spent: since for spent, since in self._spent.items() if now - since <= VALID_SECONDS
         }
         self._spent[challenge] = now

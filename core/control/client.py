@@ -21,20 +21,20 @@ MOST_HEAD_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
 """A role exports some 10 KB, a coordinator of 64 workers some 300 KB."""
 MARK_HEADER = "X-PSCluster-Request"
-"""In every request that changes something. A page of another site cannot send it without
+"""Header of every request that changes something. A page of another site cannot send it without
 permission."""
 NONCE_HEADER = "X-PSCluster-Nonce"
 CHALLENGE_HEADER = "X-PSCluster-Challenge"
 PROOF_HEADER = "X-PSCluster-Proof"
-"""How both ends prove that they know a key, which itself never crosses (docs/control.md)."""
+"""Header in which both ends prove that they know a key, which never crosses (docs/control.md)."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
 class NoAnswerError(OSError):
     """No usable answer came; says what was asked, and why. `refused`: no process listens there."""
 
-    def __init__(self, words: str, refused: bool = False) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
         self.refused = refused
 
 
@@ -52,14 +52,14 @@ class Answer:
         return self.body.decode(errors="replace")
 
 
-def proof(key: str, *words: str) -> str:
-    """Return what only a process that knows `key` can say about `words`."""
-    return hmac.new(key.encode(), "\n".join(words).encode(errors="replace"), "sha256").hexdigest()
+def proof(key: str, *fields: str) -> str:
+    """Return what only a process that knows `key` can say about `fields`."""
+    return hmac.new(key.encode(), "\n".join(fields).encode(errors="replace"), "sha256").hexdigest()
 
 
-def same(one: str, other: str) -> bool:
+def same(received: str, expected: str) -> bool:
     """Return whether two proofs are equal, in a time that says nothing about them."""
-    return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+    return hmac.compare_digest(received.encode(errors="replace"), expected.encode(errors="replace"))
 
 
 def key_of(token: str | None, name: str) -> str | None:
@@ -120,9 +120,9 @@ def ask(
             f"{what}: expected the whole answer within {deadline_seconds:g} s"
         ) from None
     except (OSError, http.client.HTTPException, ValueError) as problem:
-        words = str(problem) or type(problem).__name__
+        reason = str(problem) or type(problem).__name__
         raise NoAnswerError(
-            f"{what}: {words}", isinstance(problem, ConnectionRefusedError)
+            f"{what}: {reason}", isinstance(problem, ConnectionRefusedError)
         ) from None
 
 
@@ -134,7 +134,7 @@ def _exchange(
         if method == "POST":
             lines.append("Content-Length: 0")
         lines += [f"{name}: {value}" for name, value in marks.items()]
-        connection.settimeout(_left(end))
+        connection.settimeout(_seconds_until(end))
         connection.sendall(
             "\r\n".join(lines).encode("ascii") + _END_OF_HEAD
         )  # its timeout is that of all of it
@@ -150,7 +150,7 @@ def _connected(address: str, end: float) -> socket.socket:
     )[0]
     connection = socket.socket(family, kind, protocol)
     try:
-        connection.settimeout(_left(end))
+        connection.settimeout(_seconds_until(end))
         connection.connect(where)
     except BaseException:
         connection.close()
@@ -158,11 +158,11 @@ def _connected(address: str, end: float) -> socket.socket:
     return connection
 
 
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
+def _seconds_until(end: float) -> float:
+    remaining_seconds = end - time.monotonic()
+    if remaining_seconds <= 0:
         raise TimeoutError
-    return left
+    return remaining_seconds
 
 
 class Received(RawIOBase):
@@ -178,7 +178,7 @@ class Received(RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Receive some bytes. Raises TimeoutError and other OSErrors."""
-        self._connection.settimeout(_left(self.end))
+        self._connection.settimeout(_seconds_until(self.end))
         return self._connection.recv_into(buffer)
 
 
@@ -207,16 +207,16 @@ def _answer(received: BufferedReader, most_bytes: int) -> Answer:
     parsed.begin()  # at most 100 headers
     if parsed.chunked or parsed.status < 200:
         raise ValueError("expected an answer in one piece, as HTTP/1.0 has it")
-    wanted = parsed.length
-    too_long = wanted is not None and wanted > most_bytes
+    body_bytes = parsed.length
+    too_long = body_bytes is not None and body_bytes > most_bytes
     if too_long:
         body = b""
     else:
-        body = received.read(most_bytes + 1 if wanted is None else wanted)
+        body = received.read(most_bytes + 1 if body_bytes is None else body_bytes)
     if too_long or len(body) > most_bytes:
         raise ValueError(f"expected an answer of at most {most_bytes} bytes, got more")
-    if wanted is not None and len(body) < wanted:
-        raise ValueError(f"the connection ended after {len(body)} of {wanted} bytes")
+    if body_bytes is not None and len(body) < body_bytes:
+        raise ValueError(f"the connection ended after {len(body)} of {body_bytes} bytes")
     return Answer(parsed.status, body, {name.lower(): value for name, value in parsed.getheaders()})
 
 

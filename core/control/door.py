@@ -15,7 +15,7 @@ AT_ONCE = 32
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 MOST_DESCRIPTORS = 65_536
-"""Also `LimitNOFILE` of our units. No cluster needs more, and a table of a million costs memory."""
+"""Open files, as `LimitNOFILE` of our units. No cluster needs more, and a million costs memory."""
 SHARE = 8
 """A server takes at most one descriptor in 8; files and TensorFlow's own connections keep the
 others."""
@@ -28,13 +28,13 @@ def raise_limit() -> int:
     """Raise the soft limit of open files to the hard one, at most 65,536; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
-        wanted = MOST_DESCRIPTORS
+        limit = MOST_DESCRIPTORS
     else:
-        wanted = min(hard, MOST_DESCRIPTORS)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        limit = min(hard, MOST_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
         return soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 def share_of(most: int) -> int:
@@ -67,8 +67,8 @@ class RateLimitedLog:
         self._begun = float("-inf")
         self._written = self._left_out = 0
 
-    def say(self, words: str) -> None:
-        """Write `words`, or count them."""
+    def say(self, message: str) -> None:
+        """Write `message`, or count it."""
         now = self._clock()
         if now - self._begun >= EVERY_SECONDS:
             self._begun = now
@@ -82,7 +82,7 @@ class RateLimitedLog:
             more = ""
         self._written = self._written + 1
         self._left_out = 0
-        self._log.log(self._level, "%s%s", words, more)
+        self._log.log(self._level, "%s%s", message, more)
 
 
 class Door:
@@ -117,7 +117,7 @@ class Door:
 
     @property
     def pause_seconds(self) -> float:
-        """How long it accepts nothing from now on; usually 0."""
+        """Return how long it accepts nothing from now on; usually 0."""
         return max(0.0, self.closed_until - self._clock())
 
     def accept(self) -> tuple[socket.socket, str] | None:
@@ -143,12 +143,12 @@ class Door:
         return connection, str(client[0])
 
     def newcomers(
-        self, held: Collection[object], evict: Callable[[], bool]
+        self, connections: Collection[object], evict: Callable[[], bool]
     ) -> Iterator[tuple[socket.socket, str]]:
         """Yield the connections to take in this turn, and the addresses of their clients.
 
-        `held` are those of the server. Where they are too many, or descriptors are too few, `evict`
-        closes one of them and returns whether it did; a newcomer without room is closed.
+        `connections` are those of the server. Where they are too many, or descriptors are too few,
+        `evict` closes one of them and returns whether it did; a newcomer without room is closed.
         """
         for _ in range(self.at_once):
             accepted = self.accept()
@@ -157,7 +157,7 @@ class Door:
                     evict()  # frees a descriptor for the next connection
                 return
             connection, client = accepted
-            if len(held) >= self.most:
+            if len(connections) >= self.most:
                 self.full(client)
                 if not evict():
                     connection.close()

@@ -13,7 +13,7 @@ class Waiting(Protocol):
 
     @property
     def since(self) -> float:
-        """When its present wait began."""
+        """Return the time at which its present wait began."""
 
 
 class Timed(Protocol):
@@ -21,7 +21,7 @@ class Timed(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When its time is up; infinity for one whose answer is under way."""
+        """Return when its time is up; infinity for one whose answer is under way."""
 
 
 Idle = TypeVar("Idle", bound=Waiting)

@@ -16,14 +16,14 @@ END_OF_HEAD = b"\r\n\r\n"
 class Request:
     """The head of a request.
 
-    `target` is the path with its query; `client` and `own` are addresses without ports.
+    `target` is the path with its query; `client` and `local_address` are addresses without ports.
     """
 
     method: str
     target: str
     headers: Message
     client: str
-    own: str
+    local_address: str
 
     @property
     def path(self) -> str:
@@ -63,9 +63,9 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def words(cls, status: int, words: str, then: Callable[[], None] | None = None) -> "Reply":
+    def words(cls, status: int, message: str, then: Callable[[], None] | None = None) -> "Reply":
         """A reply of one line of text."""
-        return cls(status, f"{words}\n".encode(), then=then)
+        return cls(status, f"{message}\n".encode(), then=then)
 
     def encoded(self, *headers: tuple[str, str]) -> bytes:
         """The bytes on the wire. The connection ends with them."""
@@ -83,17 +83,17 @@ class Reply:
 class BadRequestError(Exception):
     """The head of a request is invalid; `reply` says why."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.reply = Reply.words(status, words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.reply = Reply.words(status, message)
 
 
-def parse(head: bytes, client: str, own: str) -> Request:
+def parse(head: bytes, client: str, local_address: str) -> Request:
     """The request with this head, the empty line included. Raises BadRequestError."""
     parsed = _Head(head)
     if not parsed.whole:
-        raise BadRequestError(parsed.status, parsed.words)
-    return Request(parsed.command, parsed.path, parsed.headers, client, own)
+        raise BadRequestError(parsed.status, parsed.message)
+    return Request(parsed.command, parsed.path, parsed.headers, client, local_address)
 
 
 class _Head(BaseHTTPRequestHandler):
@@ -101,7 +101,7 @@ class _Head(BaseHTTPRequestHandler):
 
     def __init__(self, head: bytes) -> None:
         self.status = int(HTTPStatus.BAD_REQUEST)
-        self.words = "expected a request of HTTP"
+        self.message = "expected a request of HTTP"
         self.close_connection = True
         self.rfile = BytesIO(head)
         self.raw_requestline = self.rfile.readline()
@@ -109,4 +109,4 @@ class _Head(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         self.status = int(code)
-        self.words = f"expected a request of HTTP: {message or explain or 'this is none'}"
+        self.message = f"expected a request of HTTP: {message or explain or 'this is none'}"

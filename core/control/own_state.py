@@ -12,7 +12,7 @@ from core.control.token import VARIABLE, own_token, read_token
 from core.ground.errors import ClusterError, reason_of
 
 OTHERWISE = "set XDG_STATE_HOME to a folder that you may write to"
-"""What else helps where the state cannot be kept."""
+"""Remedy where the state cannot be kept."""
 
 
 def user_state() -> Path:
@@ -54,8 +54,8 @@ def state_of_services(project: Path) -> Path:
 
 def make(folder: Path) -> None:
     """Make `folder` and what is missing above it, for this account alone. Raises OSError."""
-    for each in (*reversed(folder.parents), folder):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for ancestor in (*reversed(folder.parents), folder):
+        ancestor.mkdir(mode=0o700, exist_ok=True)
 
 
 def adopt(inventory: Path, cluster: str) -> None:
@@ -67,7 +67,7 @@ def adopt(inventory: Path, cluster: str) -> None:
         os.environ[VARIABLE] = token
 
 
-def _refuse_shared(folder: Path, others: int) -> None:
+def _refuse_shared(folder: Path, forbidden_bits: int) -> None:
     try:
         status = os.lstat(folder)
     except FileNotFoundError:
@@ -83,5 +83,5 @@ def _refuse_shared(folder: Path, others: int) -> None:
             f"{folder}: belongs to another account (uid {status.st_uid}): {OTHERWISE}, or work as"
             " that account"
         )
-    if status.st_mode & others:
+    if status.st_mode & forbidden_bits:
         raise ClusterError(f"{folder}: open to other accounts: `chmod 700 {folder}`")

@@ -28,9 +28,9 @@ RUN = "/run/"
 OWN_PAGE = (None, "none", "same-origin")
 """Values of Sec-Fetch-Site by which a browser says that no other site's page asks."""
 OF_BROWSERS = "Accept-Language"
-"""Every browser sends it, no script of a page can leave it out, and no Prometheus has it."""
+"""Header that every browser sends, no script of a page can leave out and no Prometheus has."""
 BY_TOKEN = "token"
-"""In the place of the coordinator's address: its pod has none that is known before it starts."""
+"""Word in the place of the coordinator's address: its pod has none before it starts."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Rules:
     challenges: Challenges = field(default_factory=Challenges)
 
     def refusal(self, request: Request) -> Reply | None:
-        """Why this request is refused; None if it is allowed.
+        """Return why this request is refused; None if it is allowed.
 
         Every caller that reaches the port may read, under any name: a Prometheus may know this
         machine by a name that this process does not. A browser may under a name of ours alone, and
@@ -68,22 +68,22 @@ class Rules:
         coordinator = () if self.coordinator is None else (self.coordinator,)
         if self.coordinator == BY_TOKEN:
             coordinator = () if key is None else (request.client,)
-        known: tuple[str, ...]
+        allowed: tuple[str, ...]
         if request.method == "GET":
             is_safe = is_ours_by_name or request.header(OF_BROWSERS) is None
             return None if is_safe else misdirected
         elif request.path.startswith(DRAIN):
-            known = ()
+            allowed = ()
             only = "only the coordinator's node may have a worker drained"
         elif request.path == RESTART:
-            known = coordinator
+            allowed = coordinator
             only = "only the coordinator's node may restart this process"
         elif request.path.startswith(RUN):
-            known = coordinator
+            allowed = coordinator
             only = "only the coordinator's node may say which run this is"
         else:
             return Reply.words(HTTPStatus.FORBIDDEN, "no caller may do this")
-        if not may_ask(request.client, request.own, *known):
+        if not may_ask(request.client, request.local_address, *allowed):
             return Reply.words(HTTPStatus.FORBIDDEN, only)
         if not is_ours_by_name:
             return misdirected
@@ -103,9 +103,9 @@ class Rules:
 
     def _proven(self, request: Request, key: str) -> bool:
         challenge = request.header(CHALLENGE_HEADER) or ""
-        given = request.header(PROOF_HEADER) or ""
+        received = request.header(PROOF_HEADER) or ""
         expected = proof(key, "client", challenge, request.method, request.target)
-        if not same(given, expected) or not self.challenges.is_open(challenge):
+        if not same(received, expected) or not self.challenges.is_open(challenge):
             return False
         self.challenges.spend(challenge)
         return True
@@ -113,13 +113,15 @@ class Rules:
     def _challenged(self, request: Request, key: str) -> Reply:
         """Return the refusal that lets a caller prove itself, after this process has."""
         nonce = request.header(NONCE_HEADER) or ""
-        words = f"expected a caller that knows the cluster's token ({PROOF_HEADER})"
-        refusal = Reply.words(HTTPStatus.FORBIDDEN, words)
+        message = f"expected a caller that knows the cluster's token ({PROOF_HEADER})"
+        refusal = Reply.words(HTTPStatus.FORBIDDEN, message)
         if not NONCE.fullmatch(nonce):
             return refusal
         challenge = self.challenges.issue()
-        ours = proof(key, "server", nonce, challenge)
-        return replace(refusal, headers=((CHALLENGE_HEADER, challenge), (PROOF_HEADER, ours)))
+        server_proof = proof(key, "server", nonce, challenge)
+        return replace(
+            refusal, headers=((CHALLENGE_HEADER, challenge), (PROOF_HEADER, server_proof))
+        )
 
 
 def is_ours(host: str, names: Collection[str]) -> bool:
@@ -140,7 +142,7 @@ def is_ours(host: str, names: Collection[str]) -> bool:
     return True
 
 
-def may_ask(client: str, own: str, *known: str) -> bool:
-    """Return whether `client` is this machine, at `own`, or has an address of `known`."""
+def may_ask(client: str, local_address: str, *allowed: str) -> bool:
+    """Return whether `client` is this machine, at `local_address`, or is among the `allowed`."""
     asking = plain_address(client)
-    return asking.is_loopback or asking in map(plain_address, (own, *known))
+    return asking.is_loopback or asking in map(plain_address, (local_address, *allowed))

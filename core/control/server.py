@@ -40,9 +40,9 @@ may repeat."""
 
 MOST_CONNECTIONS = 128
 REQUEST_SECONDS = 5.0
-"""From the connection to the last byte of the request."""
+"""Time from the connection to the last byte of the request."""
 ANSWER_SECONDS = 10.0
-"""From the first byte of the answer to the last one."""
+"""Time from the first byte of the answer to the last one."""
 _CLOSE_SECONDS = 2.0
 
 
@@ -82,7 +82,7 @@ class _Connection:
     request: Request | None = None
     whole_bytes: int = 0
     """Length of head and body, known once the head is there."""
-    left: memoryview = field(default_factory=lambda: memoryview(b""))
+    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     then: Callable[[], None] | None = None
 
     @property
@@ -189,7 +189,7 @@ class Server:
         self._hears = hears
 
     def _patience(self, now: float) -> float | None:
-        ends = [one.deadline for one in self._connections if one.idle]
+        ends = [connection.deadline for connection in self._connections if connection.idle]
         if not self._hears:
             ends.append(self._door.closed_until)
         if ends:
@@ -306,7 +306,7 @@ class Server:
             self._selector.unregister(connection.socket)
         connection.state = _State.SENDING
         connection.then = reply.then
-        connection.left = memoryview(reply.encoded((PROCESS_HEADER, self._process)))
+        connection.unsent = memoryview(reply.encoded((PROCESS_HEADER, self._process)))
         connection.deadline = time.monotonic() + ANSWER_SECONDS
         self._selector.register(connection.socket, selectors.EVENT_WRITE, connection)
         try:
@@ -316,11 +316,11 @@ class Server:
 
     def _send(self, connection: _Connection) -> None:
         try:
-            sent = connection.socket.send(connection.left)
+            sent = connection.socket.send(connection.unsent)
         except (BlockingIOError, InterruptedError):
             return
-        connection.left = connection.left[sent:]
-        if connection.left:
+        connection.unsent = connection.unsent[sent:]
+        if connection.unsent:
             return
         self._close(connection)
         if connection.then is not None:

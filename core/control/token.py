@@ -27,7 +27,7 @@ _LONGEST = 4096
 
 
 _taken: dict[str, str] = {}
-"""What `take` took, by its variable."""
+"""Secrets that `take` took, by their variables."""
 
 
 def take() -> None:
@@ -52,8 +52,8 @@ def own_token() -> str | None:
 
 def own_key(name: str) -> str | None:
     """The key of this process, whose name in the cluster is `name`; None without one."""
-    given = os.environ.get(KEY_VARIABLE) or _credential(KEY_NAME)
-    return given or key_of(own_token(), name)
+    key = os.environ.get(KEY_VARIABLE) or _credential(KEY_NAME)
+    return key or key_of(own_token(), name)
 
 
 def coordinator_key() -> str | None:
@@ -79,9 +79,9 @@ def _credential(name: str) -> str | None:
 
 def kept_token(folder: Path, name: str = NAME) -> str:
     """The token in `folder`; makes one if there is none. Raises OSError."""
-    found = read_token(folder, name)
-    if found is not None:
-        return found
+    token = read_token(folder, name)
+    if token is not None:
+        return token
     fresh = secrets.token_hex(32)
     new = folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

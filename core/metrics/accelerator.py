@@ -62,15 +62,15 @@ class Gpu:
 
     def busy_share(self) -> float:
         """Return the share of the past instant, 0 to 1. Raises OSError."""
-        found = _Utilization()
-        self._ask("nvmlDeviceGetUtilizationRates", self._handle, ctypes.byref(found))
-        return float(min(100, found.gpu)) / 100.0
+        utilization = _Utilization()
+        self._ask("nvmlDeviceGetUtilizationRates", self._handle, ctypes.byref(utilization))
+        return float(min(100, utilization.gpu)) / 100.0
 
     def used_bytes(self) -> int:
         """Return the bytes of its memory that all processes use. Raises OSError."""
-        found = _Memory()
-        self._ask("nvmlDeviceGetMemoryInfo", self._handle, ctypes.byref(found))
-        return int(found.used)
+        memory = _Memory()
+        self._ask("nvmlDeviceGetMemoryInfo", self._handle, ctypes.byref(memory))
+        return int(memory.used)
 
 
 class GpuCollector(Collector):
@@ -113,7 +113,7 @@ class GpuCollector(Collector):
                 self._cost.so_far("gpu")
 
     def collect(self) -> Iterator[Metric]:
-        """One sample of each figure."""
+        """Yield one sample of each figure."""
         yield self._identity.sample("device_busy_seconds_total", self.busy_seconds, self._name)
         try:
             yield self._identity.sample(

@@ -35,12 +35,12 @@ class Metric:
     """Labels beside `role` and `task`, with all values they can have; empty where the values are
     facts of the run."""
     subject: Literal["itself", "worker"] = "itself"
-    """What `role` and `task` name: the process that exports it, or a worker that the coordinator
+    """Process that `role` and `task` name: the exporting one, or a worker that the coordinator
     reports on."""
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram's buckets, without the infinite one."""
     where: str = ""
-    """Where or when it exists, if not always."""
+    """Condition under which it exists, if not always."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Metric:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """All labels in the order in which values are given."""
+        """Return all labels in the order of their values."""
         return (*LABELS, *self.labels)
 
 

@@ -124,15 +124,17 @@ def type_of(folder: str, mounts: str) -> str | None:
 
     Of several mounts at one place the last is on top.
     """
-    found: tuple[int, str] | None = None
+    topmost: tuple[int, str] | None = None
     for line in mounts.splitlines():
-        words, _, source = line.partition(" - ")
-        point = PurePosixPath(_ESCAPE.sub(lambda escape: chr(int(escape[1], 8)), words.split()[4]))
+        mount_fields, _, source = line.partition(" - ")
+        point = PurePosixPath(
+            _ESCAPE.sub(lambda escape: chr(int(escape[1], 8)), mount_fields.split()[4])
+        )
         depth = len(point.parts)
-        if PurePosixPath(folder).is_relative_to(point) and (found is None or depth >= found[0]):
-            found = (depth, source.split()[0])
-    if found:
-        return found[1]
+        if PurePosixPath(folder).is_relative_to(point) and (topmost is None or depth >= topmost[0]):
+            topmost = (depth, source.split()[0])
+    if topmost:
+        return topmost[1]
     return None
 
 
@@ -174,17 +176,17 @@ class FilesystemCollector(Collector):
         available = family("node_filesystem_available_bytes")
         up = family("node_nfs_up")
         seconds = family("node_nfs_probe_seconds")
-        found = {"root": self._ask("/")}
+        filesystems = {"root": self._ask("/")}
         if self._shared is not None:
             remote = is_remote(type_of(self._shared, self._mounts.read_text()))
             answer = self._probe()
             if answer.value is not None:
-                found["shared"] = answer.value
+                filesystems["shared"] = answer.value
             if remote and not answer.waiting:
                 labels = [*self._identity.values, "shared"]
                 up.add_metric(labels, float(answer.value is not None))
                 seconds.add_metric(labels, answer.seconds)
-        for mount, room in found.items():
+        for mount, room in filesystems.items():
             size.add_metric([*self._identity.values, mount], room.f_blocks * room.f_frsize)
             available.add_metric([*self._identity.values, mount], room.f_bavail * room.f_frsize)
-        yield from (each for each in (size, available, up, seconds) if each.samples)
+        yield from (metric for metric in (size, available, up, seconds) if metric.samples)

@@ -69,9 +69,9 @@ class Identity:
 
         `labels` are the values of its further labels.
         """
-        made = family(short)
-        made.add_metric([*self.values, *labels], value)
-        return made
+        metric_family = family(short)
+        metric_family.add_metric([*self.values, *labels], value)
+        return metric_family
 
 
 class KeptCounters(Collector):
@@ -92,9 +92,9 @@ class KeptCounters(Collector):
         self.set(short, self._values.get(short, {}).get(labels, 0.0) + value, *labels)
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each metric with values."""
+        """Yield one family for each metric with values."""
         for short, values in list(self._values.items()):
-            made = family(short)
+            metric_family = family(short)
             for labels, value in values.items():
-                made.add_metric(labels, value)
-            yield made
+                metric_family.add_metric(labels, value)
+            yield metric_family

@@ -24,10 +24,10 @@ from core.metrics.catalogue import metric
 from core.metrics.instruments import Identity, family
 
 CONDITIONS, SINCE = metric("node_throttled").labels.values()
-"""What a Raspberry Pi's firmware reports, from its lowest bit up, and since when."""
+"""Conditions that a Raspberry Pi's firmware reports, from its lowest bit up, and since when."""
 
 TIME_ERROR = 5
-"""What adjtimex returns for an unsynchronized clock, under STA_UNSYNC too (adjtimex(2))."""
+"""Answer of adjtimex for an unsynchronized clock, under STA_UNSYNC too (adjtimex(2))."""
 
 
 class _Timex(ctypes.Structure):
@@ -37,7 +37,7 @@ class _Timex(ctypes.Structure):
 
 
 TIMESYNC = Path("/run/systemd/timesync")
-"""Where systemd's time service marks that the clock was set since the node's start."""
+"""Folder in which systemd's time service marks that the clock was set since the node's start."""
 
 
 def clock_synchronized(timesync: Path = TIMESYNC) -> bool | None:
@@ -82,9 +82,9 @@ def conditions(bits: int) -> dict[tuple[str, str], bool]:
 
 def parse(answer: str) -> int | None:
     """The word in `throttled=0x50005` (vcgencmd) or `50005` (sysfs); None for any other text."""
-    found = ANSWER.match(answer)
-    if found:
-        return int(found[1], 16)
+    match = ANSWER.match(answer)
+    if match:
+        return int(match[1], 16)
     return None
 
 
@@ -97,7 +97,7 @@ class Throttling:
 
     def __init__(self, ask: Callable[[], str | None]) -> None:
         self._ask = ask
-        self._seen = 0
+        self._reported_bits = 0
 
     def __call__(self) -> dict[tuple[str, str], bool]:
         """Ask the firmware, see `conditions`; empty if the firmware does not answer."""
@@ -108,8 +108,8 @@ class Throttling:
             bits = None
         if bits is None:
             return {}
-        self._seen |= bits | (bits & ((1 << STICKY_SHIFT) - 1)) << STICKY_SHIFT
-        return conditions(bits | self._seen >> STICKY_SHIFT << STICKY_SHIFT)
+        self._reported_bits |= bits | (bits & ((1 << STICKY_SHIFT) - 1)) << STICKY_SHIFT
+        return conditions(bits | self._reported_bits >> STICKY_SHIFT << STICKY_SHIFT)
 
 
 def firmware(sysfs: Path = SYSFS, vcio: Path = VCIO) -> Throttling | None:
@@ -188,7 +188,7 @@ class NodeCollector(Collector):
         self._sensors = sensors if processor_celsius(sensors()) is not None else None
 
     def collect(self) -> Iterator[Metric]:
-        """One sample of each figure."""
+        """Yield one sample of each figure."""
         sample = self._identity.sample
         memory = psutil.virtual_memory()
         yield sample("node_memory_total_bytes", memory.total)

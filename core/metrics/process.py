@@ -40,7 +40,7 @@ class ProcessCollector(Collector):
         self._start_seconds = psutil.Process().create_time()
 
     def collect(self) -> Iterator[Metric]:
-        """One sample of each figure."""
+        """Yield one sample of each figure."""
         sample = self._identity.sample
         status = STATUS.read_text()
         memory = memory_bytes(status)

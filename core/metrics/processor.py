@@ -64,7 +64,7 @@ def _quotas(own_group: Path, groups: Path) -> list[float]:
         return []
     name = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
     folder = groups / name.strip("/")
-    found = []
+    quotas = []
     for group in (folder, *folder.parents):
         if not group.is_relative_to(groups):
             break
@@ -73,5 +73,5 @@ def _quotas(own_group: Path, groups: Path) -> list[float]:
         ):  # no such file at the root, or another kernel's format
             most, period = (group / "cpu.max").read_text().split()
             if most != "max":
-                found.append(int(most) / int(period))
-    return found
+                quotas.append(int(most) / int(period))
+    return quotas

@@ -22,7 +22,7 @@ class Scrapes:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One scrape, from before it takes its figures until they are sent."""
+        """Count one scrape, from before it takes its figures until they are sent."""
         begun = self._clock()
         yield
         with self._changed:
@@ -45,12 +45,12 @@ class Scrapes:
         if not self.watched:
             return False
         while not stop():
-            left = began + longest_seconds - self._clock()
-            if left <= 0:
+            remaining_seconds = began + longest_seconds - self._clock()
+            if remaining_seconds <= 0:
                 return False
             with self._changed:
                 if self._changed.wait_for(
-                    lambda: (self._latest or 0.0) >= began, min(left, LOOK_UP_SECONDS)
+                    lambda: (self._latest or 0.0) >= began, min(remaining_seconds, LOOK_UP_SECONDS)
                 ):
                     return True
         return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 DESCRIPTORS = Path("/proc/self/fd")
 LISTENING_STATE = 1
-"""What SO_ACCEPTCONN answers for a listening socket."""
+"""Answer of SO_ACCEPTCONN for a listening socket."""
 
 
 def own_sockets() -> Iterator[tuple[int, int]]:
@@ -20,11 +20,11 @@ def own_sockets() -> Iterator[tuple[int, int]]:
     for name in os.listdir(DESCRIPTORS):
         descriptor = int(name)
         try:
-            found = os.fstat(descriptor)  # a tenth of the cost of reading the link
+            status = os.fstat(descriptor)  # a tenth of the cost of reading the link
         except OSError:  # closed since it was listed
             continue
-        if stat.S_ISSOCK(found.st_mode):
-            yield descriptor, found.st_ino
+        if stat.S_ISSOCK(status.st_mode):
+            yield descriptor, status.st_ino
 
 
 @contextmanager

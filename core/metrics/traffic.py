@@ -81,11 +81,11 @@ class TrafficMeter(Collector):
     def total(self) -> Traffic:
         """The traffic until now."""
         with self._lock:
-            seen = dict(self._connections())
-            for inode in self._open.keys() - seen.keys():
+            connections = dict(self._connections())
+            for inode in self._open.keys() - connections.keys():
                 self._closed += self._open[inode]
-            self._open = seen
-            return sum(seen.values(), self._closed)
+            self._open = connections
+            return sum(connections.values(), self._closed)
 
     def close(self) -> None:
         """End the sampling thread."""

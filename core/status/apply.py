@@ -24,13 +24,13 @@ from core.status.training_events import TrainingEvent
 from core.status.view import NodeView, SampleView
 
 
-def replay(found: Iterable[Stamped], state: RunState = RunState()) -> RunState:  # noqa: B008  it is frozen
+def replay(history: Iterable[Stamped], state: RunState = RunState()) -> RunState:  # noqa: B008  it is frozen
     """Return the state after all of these events.
 
     Steps and updates that follow one another are applied together.
     """
     for busy, group in groupby(
-        found, lambda stamped: isinstance(stamped[1], events.Stepped | events.Updated)
+        history, lambda stamped: isinstance(stamped[1], events.Stepped | events.Updated)
     ):
         if busy:
             state = _worked_on(state, group)
@@ -65,12 +65,16 @@ def apply(state: RunState, event: Event, seconds: float) -> RunState:
             worker = f"worker:{event.task}"
             state = roles.worked(state, worker, event.samples, [event.round_trip_seconds])
             latest = state.point(event, seconds)
-            return replace(state, estimates=Estimates(state.estimates.kept, latest))
+            return replace(state, estimates=Estimates(state.estimates.milestones, latest))
         case events.Estimated(point):
             return replace(state, estimates=state.estimates.with_one(point))
         case events.FiguresComputed(split):
-            others = {known: found for known, found in state.evaluations.items() if known != split}
-            return replace(state, evaluations={**others, split: (seconds, event)})
+            evaluations = {
+                other_split: evaluation
+                for other_split, evaluation in state.evaluations.items()
+                if other_split != split
+            }
+            return replace(state, evaluations={**evaluations, split: (seconds, event)})
         case events.Calibrated(speeds) | events.SpeedsRead(speeds):
             return replace(state, speeds=dict(speeds))
         case events.Noted() | events.FaultInjected():
@@ -129,7 +133,7 @@ def _at_stage(state: RunState, **changes: Any) -> RunState:
     return replace(state, progress=replace(state.progress, **changes))
 
 
-def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
+def _worked_on(state: RunState, work: Iterable[Stamped]) -> RunState:
     """Return the state after steps and updates.
 
     They come thousands of times a second: each is added up in place, all make one state.
@@ -137,27 +141,27 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
     training = state.training
     alone = training is not None and training.alone
     windows = Counter[int]()
-    taken = defaultdict[int, list[float]](list)
-    parts = list[Mapping[str, float]]()
+    round_trips = defaultdict[int, list[float]](list)
+    step_parts = list[Mapping[str, float]]()
     stale = list[float]()
     losses = list[float]()
     pace = _pace(state)
     latest: events.Updated | None = None
-    for seconds, event in found:
+    for seconds, event in work:
         if isinstance(event, events.Stepped):
             windows[event.task] += event.windows
-            taken[event.task].append(event.round_trip_seconds)
+            round_trips[event.task].append(event.round_trip_seconds)
             if event.part_seconds:  # none where the worker's clock was set meanwhile
-                parts.append(event.part_seconds)
+                step_parts.append(event.part_seconds)
             stale.append(event.staleness)
         elif isinstance(event, events.Updated):
             pace = pace.advanced(event.done, seconds)
             latest = event
             if isfinite(event.loss):
                 losses.append(event.loss)
-    for task, found_seconds in taken.items():
+    for task, seconds_of_task in round_trips.items():
         worker = COORDINATOR if alone else f"worker:{task}"
-        state = roles.worked(state, worker, windows[task], found_seconds)
+        state = roles.worked(state, worker, windows[task], seconds_of_task)
     sums = SampleSums(
         state.sums.since,
         state.sums.loss + sum(losses),
@@ -166,7 +170,7 @@ def _worked_on(state: RunState, found: Iterable[Stamped]) -> RunState:
         state.sums.steps + len(stale),
     )
     if training is not None:
-        training = training.worked(parts, stale, latest)
+        training = training.worked(step_parts, stale, latest)
     state = replace(state, sums=sums, training=training)
     if latest is None:
         return state
@@ -186,13 +190,13 @@ def _trained(state: RunState, event: TrainingEvent, seconds: float) -> RunState:
 def _surviving(lines: Iterable[Stamped], restored: events.Restored) -> Iterator[Stamped]:
     """Yield the lines of the event log; those of epochs that never happened as mere words."""
     for at, line in lines:
-        words = None
+        noted = None
         if isinstance(line, events.EpochEnded | events.StoppedEarly) and restored.loses(line):
-            words = line_of(line, at)
-        if words is None:
+            noted = line_of(line, at)
+        if noted is None:
             yield at, line
         else:
-            yield at, events.Noted(*words)
+            yield at, events.Noted(*noted)
 
 
 def _began(state: RunState, event: events.Began) -> RunState:
@@ -201,11 +205,11 @@ def _began(state: RunState, event: events.Began) -> RunState:
     What its tasks did before stays.
     """
     processors = {node.name: node.processor for node in state.nodes}
-    known = {
+    records = {
         task: state.roles.get(task, RoleRecord(task)) for node in event.nodes for task in node.tasks
     }
-    if COORDINATOR in known:
-        known[COORDINATOR] = replace(known[COORDINATOR], state=UP)
+    if COORDINATOR in records:
+        records[COORDINATOR] = replace(records[COORDINATOR], state=UP)
     training = state.training
     if training is None and event.mode is not None:
         training = Training(event.mode, event.model or "", alone=event.alone)
@@ -218,7 +222,7 @@ def _began(state: RunState, event: events.Began) -> RunState:
             NodeView(node.name, node.address, (), processors.get(node.name)) for node in event.nodes
         ),
         places={task: node.name for node in event.nodes for task in node.tasks},
-        roles=known,
+        roles=records,
         training=training,
         planned_samples=event.planned_samples,
     )
@@ -240,7 +244,7 @@ def _resumed(state: RunState, last: float) -> RunState:
 
 def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
     def at_rest(role: RoleRecord) -> Mapping[str, Any]:
-        rates = [sample.workers.get(role.task, 0.0) for sample in state.samples.kept]
+        rates = [sample.workers.get(role.task, 0.0) for sample in state.samples.series]
         return {"work": None, "windows_per_second": mean(rate for rate in rates if rate > 0)}
 
     return replace(
@@ -254,8 +258,8 @@ def _ended(state: RunState, event: events.Ended, seconds: float) -> RunState:
 
 def _counted(state: RunState, event: events.Counted) -> RunState:
     progress = state.progress
-    if (found := event.progress) is not None:
-        progress = PresentStage(found.stage, found.unit, Pace(found.total, found.done))
+    if (present := event.progress) is not None:
+        progress = PresentStage(present.stage, present.unit, Pace(present.total, present.done))
     interval = max(state.samples.interval_seconds, event.interval_seconds)
     state = replace(
         state,
@@ -270,4 +274,4 @@ def _counted(state: RunState, event: events.Counted) -> RunState:
         state = replace(state, estimates=state.estimates.with_one(event.estimate))
     if event.train is None or state.training is None:
         return state
-    return replace(state, training=replace(state.training, count=event.train, parts=()))
+    return replace(state, training=replace(state.training, count=event.train, step_parts=()))

@@ -46,8 +46,8 @@ def by_class(
             f"expected {len(labels)} rows and columns, got {[len(row) for row in rows]}"
         )
     if not rows:
-        known = tuple(replace(each, label=plain(each.label)) for each in counts[:MOST_COUNTED])
-        return Classes(counts=known, mix_ups=mix_ups[:MOST_MIX_UPS])
+        counted = tuple(replace(count, label=plain(count.label)) for count in counts[:MOST_COUNTED])
+        return Classes(counts=counted, mix_ups=mix_ups[:MOST_MIX_UPS])
     labels = tuple(map(plain, labels))
     if len(rows) <= LARGEST_MATRIX:
         return Classes(labels, tuple(map(tuple, rows)))
@@ -82,13 +82,13 @@ def counts_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[Cla
 
 def mix_ups_of(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> tuple[MixUp, ...]:
     """The most frequent mistakes, the most frequent first."""
-    found = (
-        (examples, -true, -given)
+    mistakes = (
+        (examples, -true, -predicted)
         for true, row in enumerate(rows)
-        for given, examples in enumerate(row)
-        if examples and given != true
+        for predicted, examples in enumerate(row)
+        if examples and predicted != true
     )
     return tuple(
-        MixUp(labels[-true][:LONGEST_LABEL], labels[-given][:LONGEST_LABEL], examples)
-        for examples, true, given in nlargest(MOST_MIX_UPS, found)
+        MixUp(labels[-true][:LONGEST_LABEL], labels[-predicted][:LONGEST_LABEL], examples)
+        for examples, true, predicted in nlargest(MOST_MIX_UPS, mistakes)
     )

@@ -53,9 +53,9 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
         state.planned_samples,
         bool(training and training.alone),
     )
-    found: list[Stamped] = list(state.lines)
-    if state.run and not any(isinstance(event, events.Opened) for _, event in found):
-        found.append(
+    history: list[Stamped] = list(state.lines)
+    if state.run and not any(isinstance(event, events.Opened) for _, event in history):
+        history.append(
             (
                 0.0,
                 events.Opened(
@@ -67,22 +67,22 @@ def events_of(state: RunState, seconds: float) -> list[Stamped]:
                 ),
             )
         )
-    shown = {
+    logged_epochs = {
         (at, event.stage, event.epoch)
-        for at, event in found
+        for at, event in history
         if isinstance(event, events.EpochEnded)
     }
     for at, epoch in training.epochs if training else ():
-        if (at, epoch.stage, epoch.epoch) not in shown:
-            found.append((at, epoch))
-    if training and training.stopped and training.stopped not in found:
-        found.append(training.stopped)
-    found += state.evaluations.values()
-    found += [(sample.seconds, sample) for sample in state.samples.kept]
+        if (at, epoch.stage, epoch.epoch) not in logged_epochs:
+            history.append((at, epoch))
+    if training and training.stopped and training.stopped not in history:
+        history.append(training.stopped)
+    history += state.evaluations.values()
+    history += [(sample.seconds, sample) for sample in state.samples.series]
     # An estimate has the second at which it was drawn; only their order counts.
-    found += [(point.seconds, events.Estimated(point)) for point in state.estimates.kept]
-    found.sort(key=lambda stamped: stamped[0])
-    found += [
+    history += [(point.seconds, events.Estimated(point)) for point in state.estimates.milestones]
+    history.sort(key=lambda stamped: stamped[0])
+    history += [
         (seconds, events.TimelineKept(task, spans)) for task, spans in state.spans.by_task.items()
     ]
-    return [(0.0, began), *found, (seconds, counted(state))]
+    return [(0.0, began), *history, (seconds, counted(state))]

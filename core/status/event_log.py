@@ -24,10 +24,10 @@ def line_of(event: Event, seconds: float) -> tuple[str, str] | None:
             return "stage", f"{name}: {total:,} {unit}" if total else name
         case events.EpochEnded(stage, epoch, loss, validation=held_out):
             if held_out is None:
-                shown = ""
+                headline = ""
             else:
-                shown = f", validation {held_out.headline()}"
-            return "stage", f"{stage}: epoch {epoch}, loss {written(loss)}{shown}"
+                headline = f", validation {held_out.headline()}"
+            return "stage", f"{stage}: epoch {epoch}, loss {written(loss)}{headline}"
         case events.StoppedEarly(stage, epoch):
             return "stage", f"{stage}: stopped early after epoch {epoch}: {event.why()}"
         case events.CheckpointWritten(taken, size, updates):

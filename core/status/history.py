@@ -36,7 +36,7 @@ NAME = "history.jsonl"
 LARGEST_BYTES = 4_000_000
 """A larger file is rewritten, without what was thinned out since."""
 MOST_BYTES = 64_000_000
-"""What is read of a file."""
+"""Bytes that are read of a file."""
 LONGEST_LINE = 1_000_000
 
 KEPT: Mapping[str, type[Event]] = {
@@ -140,7 +140,7 @@ def read_events(folder: Path) -> Iterator[Stamped]:
 
 def events_in(lines: Iterable[bytes]) -> Iterator[Stamped]:
     """The events of these lines."""
-    return (found for line in lines if (found := event_of(line)) is not None)
+    return (stamped for line in lines if (stamped := event_of(line)) is not None)
 
 
 class HistoryFile:
@@ -156,7 +156,7 @@ class HistoryFile:
         everything: Callable[[], Sequence[Stamped]],
         largest: int = LARGEST_BYTES,
     ) -> None:
-        """`everything()`: the events of the whole file, for when it is rewritten."""
+        """Begin a history; `everything()` has the events of the whole file for a rewrite."""
         self.path = folder / NAME
         self._started = started
         self._everything = everything
@@ -166,16 +166,16 @@ class HistoryFile:
         self._size = 0
         self._floor = 0
 
-    def write(self, found: Sequence[Stamped]) -> bool:
+    def write(self, stamped_events: Sequence[Stamped]) -> bool:
         """Append these events; whether the disk took them.
 
         What it refuses comes with the rest once it takes some.
         """
         if not self._whole or self._size > max(self._largest, 2 * self._floor):
             return self.rewrite()
-        if not found:
+        if not stamped_events:
             return True
-        content = self._lines(found)
+        content = self._lines(stamped_events)
         try:
             descriptor = os.open(
                 self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
@@ -201,7 +201,8 @@ class HistoryFile:
         self._whole, self._size, self._floor = True, len(content), len(content)
         return True
 
-    def _lines(self, found: Sequence[Stamped]) -> bytes:
+    def _lines(self, stamped_events: Sequence[Stamped]) -> bytes:
         return b"".join(
-            line_of(event, at, self._started + timedelta(seconds=at)) for at, event in found
+            line_of(event, at, self._started + timedelta(seconds=at))
+            for at, event in stamped_events
         )

@@ -17,28 +17,28 @@ def implied(state: RunState, event: Event, seconds: float) -> Iterator[Stamped]:
     """Yield what follows from `event` and has to be applied before it."""
     match event:
         case events.Looked(workers):
-            for task, seen in workers.items():
+            for task, worker in workers.items():
                 if task in state.roles:
-                    for change in changes_of(state, task, seen):
+                    for change in changes_of(state, task, worker):
                         yield seconds, change
             since = state.sums.since
             if since is not None and seconds - since >= state.samples.interval_seconds:
                 yield seconds, _sample(state, workers, seconds, seconds - since)
-        case events.Resumed(last) if state.samples.kept:
-            idle = dict.fromkeys(state.samples.kept[-1].workers, 0.0)
+        case events.Resumed(last) if state.samples.series:
+            idle = dict.fromkeys(state.samples.series[-1].workers, 0.0)
             yield last, SampleView(last, None, 0.0, None, idle, 0)
             yield seconds, SampleView(seconds, None, 0.0, None, idle, 0)
         case events.PointsDrawn() if state.estimates.keeps(event.drawn):
             yield seconds, events.Estimated(state.point(event, seconds))
 
 
-def changes_of(state: RunState, task: str, seen: Seen) -> Iterator[events.WorkerChanged]:
-    """What has happened to a worker since the look before."""
+def changes_of(state: RunState, task: str, worker: Seen) -> Iterator[events.WorkerChanged]:
+    """Yield what has happened to a worker since the look before."""
     role = state.roles[task]
     before = SPAN_OF_PHASE.get(role.state, AWAY)
-    after = SPAN_OF_PHASE.get(seen.phase, AWAY)
-    departures = role.departures_before + seen.departures
-    if seen.phase == "drained" and role.state != "drained":
+    after = SPAN_OF_PHASE.get(worker.phase, AWAY)
+    departures = role.departures_before + worker.departures
+    if worker.phase == "drained" and role.state != "drained":
         yield events.WorkerChanged(task, "drained", departures)
     elif departures > role.departures and before != AWAY:
         yield events.WorkerChanged(task, "left", departures)
@@ -52,7 +52,7 @@ def changes_of(state: RunState, task: str, seen: Seen) -> Iterator[events.Worker
         yield events.WorkerChanged(task, "suspected", departures)
     elif before == SUSPECTED and after == WORKING:
         yield events.WorkerChanged(task, "answers", departures)
-    elif before != AWAY and after == AWAY and seen.phase != "drained":
+    elif before != AWAY and after == AWAY and worker.phase != "drained":
         yield events.WorkerChanged(task, "absent", departures)
 
 

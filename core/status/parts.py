@@ -42,7 +42,7 @@ FIGURE_KEYS = (
 MOST_OTHERS = 32
 LONGEST_OTHER = 100
 """Characters of the name of another figure."""
-_TAKEN = frozenset({*FIGURE_KEYS, "epoch"})
+_RESERVED = frozenset({*FIGURE_KEYS, "epoch"})
 _IN_A_LINE = 4
 
 
@@ -68,8 +68,8 @@ class Figures:
     def __post_init__(self) -> None:
         """Raises ValueError for a name in `others` that `refuse_names` refuses."""
         refuse_names(self.others)
-        known = {name: float(value) for name, value in self.others.items() if isfinite(value)}
-        object.__setattr__(self, "others", known)
+        finite = {name: float(value) for name, value in self.others.items() if isfinite(value)}
+        object.__setattr__(self, "others", finite)
 
     def describe(self) -> dict[str, float | None]:
         """Return the entry of `result.json`.
@@ -84,15 +84,15 @@ class Figures:
         Then the first of the others follow.
         """
         usual = {"accuracy": self.accuracy, "macro F1": self.f1_macro}
-        known = {name: value for name, value in usual.items() if value is not None} or {
+        figures = {name: value for name, value in usual.items() if value is not None} or {
             "loss": self.loss
         }
         more = len(self.others) - _IN_A_LINE
-        shown = [
+        texts = [
             f"{name} {written(value)}"
-            for name, value in (*known.items(), *[*self.others.items()][:_IN_A_LINE])
+            for name, value in (*figures.items(), *[*self.others.items()][:_IN_A_LINE])
         ]
-        return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])])
+        return ", ".join([*texts, *([f"{more} more"] if more > 0 else [])])
 
     def headline(self) -> str:
         """The accuracy alone, which stands for all; the whole line where there is none."""
@@ -119,9 +119,11 @@ class Figures:
 
 def refuse_names(names: Collection[str]) -> None:
     """Raises ValueError if further figures cannot have these names."""
-    taken = sorted(_TAKEN.intersection(names))
-    if taken:
-        raise ValueError(f"expected other figures under names of their own, got {', '.join(taken)}")
+    reserved = sorted(_RESERVED.intersection(names))
+    if reserved:
+        raise ValueError(
+            f"expected other figures under names of their own, got {', '.join(reserved)}"
+        )
     if len(names) > MOST_OTHERS:
         raise ValueError(f"expected at most {MOST_OTHERS} other figures, got {len(names)}")
     wrong = [name for name in names if not (0 < len(name) <= LONGEST_OTHER and name.isprintable())]
@@ -170,11 +172,11 @@ class MixUp:
     """Examples of one class that were taken for another."""
 
     true: Name
-    """What they are."""
+    """Class that they are of."""
     predicted: Name
-    """What they were taken for."""
+    """Class that they were taken for."""
     examples: Count
-    """How many."""
+    """Number of them."""
 
 
 @dataclass(frozen=True)
@@ -205,19 +207,21 @@ class StalenessCount:
     total: Number = 0.0
     maximum: Number | None = None
 
-    def added(self, found: Sequence[float]) -> "StalenessCount":
-        """With these steps too."""
+    def added(self, step_staleness: Sequence[float]) -> "StalenessCount":
+        """Return the count with these steps too."""
         counts = list(self.counts)
-        for staleness in found:
+        for staleness in step_staleness:
             counts[bisect_left(STALENESS_BOUNDS, staleness)] += 1
         if self.maximum is None:
-            known = found
+            values = step_staleness
         else:
-            known = (self.maximum, *found)
-        return StalenessCount(tuple(counts), self.total + sum(found), max(known, default=None))
+            values = (self.maximum, *step_staleness)
+        return StalenessCount(
+            tuple(counts), self.total + sum(step_staleness), max(values, default=None)
+        )
 
     def mean(self) -> float | None:
-        """In updates; None before the first step."""
+        """Return the mean in updates; None before the first step."""
         if any(self.counts):
             return self.total / sum(self.counts)
         return None

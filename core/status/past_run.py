@@ -44,21 +44,21 @@ def read_with_result(folder: Path) -> tuple[RunView, Mapping[str, Any]]:
 
     Raises as `read_run` does.
     """
-    found = json_object(folder / RESULT)
+    result = json_object(folder / RESULT)
     try:
-        return _read_run(folder, found)
+        return _read_run(folder, result)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        if found is None:
+        if result is None:
             raise
         return _read_run(folder, None)  # the result is no job's
 
 
 def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Mapping[str, Any]]:
-    found = list(read_events(folder))
-    if any(isinstance(event, events.Began) for _, event in found):
-        state = replay(found)
-        seconds = max(at for at, _ in found)
-        result = _newer(folder, result, found)
+    history = list(read_events(folder))
+    if any(isinstance(event, events.Began) for _, event in history):
+        state = replay(history)
+        seconds = max(at for at, _ in history)
+        result = _newer(folder, result, history)
     elif result is not None or (folder / LOG).is_file():
         state, seconds = _without_history(folder, result or {})
     else:
@@ -79,14 +79,14 @@ def _read_run(folder: Path, result: dict[str, Any] | None) -> tuple[RunView, Map
 
 
 def _newer(
-    folder: Path, result: dict[str, Any] | None, found: list[Stamped]
+    folder: Path, result: dict[str, Any] | None, history: list[Stamped]
 ) -> dict[str, Any] | None:
     """The result, unless another coordinator has continued since and left none."""
-    resumed = [at for at, event in found if isinstance(event, events.Resumed)]
+    resumed = [at for at, event in history if isinstance(event, events.Resumed)]
     if result is None or not resumed:
         return result
     written = datetime.fromtimestamp((folder / RESULT).stat().st_mtime, UTC)
-    if written >= replay(found).moment(resumed[-1]):
+    if written >= replay(history).moment(resumed[-1]):
         return result
     return None
 
@@ -124,23 +124,25 @@ def _without_history(folder: Path, result: Mapping[str, Any]) -> tuple[RunState,
 def _with_result(view: RunView, result: Mapping[str, Any]) -> RunView:
     """The picture with the figures of the result, which count more than those of the history."""
     final = result.get("final") or {}
-    found = _classes_of(result)
+    classes = _classes_of(result)
     before = view.confusion or view.classes
     if before is not None and before.split == "test":
         epoch = before.epoch
     else:
         epoch = None
-    if found.rows:
+    if classes.rows:
         view = replace(
-            view, confusion=ConfusionView("test", found.labels, found.rows, epoch), classes=None
+            view, confusion=ConfusionView("test", classes.labels, classes.rows, epoch), classes=None
         )
-    elif found.counts:
+    elif classes.counts:
         view = replace(
-            view, confusion=None, classes=ClassesView("test", found.counts, found.mix_ups, epoch)
+            view,
+            confusion=None,
+            classes=ClassesView("test", classes.counts, classes.mix_ups, epoch),
         )
-    known = {str(key): float(value) for key, value in final.items() if _is_number(value)}
-    if "loss" in known:
-        view = replace(view, figures={**view.figures, "test": known})
+    figures = {str(key): float(value) for key, value in final.items() if _is_number(value)}
+    if "loss" in figures:
+        view = replace(view, figures={**view.figures, "test": figures})
     if view.train is not None:
         view = replace(view, train=_train(view.train, result))
     if (
@@ -160,7 +162,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _classes_of(result: Mapping[str, Any]) -> Classes:
-    """What the result says of the classes; nothing if that is not a matrix of their counts."""
+    """Return what the result says of the classes; nothing without a matrix of their counts."""
     try:
         labels = _LABELS.validate_python((result.get("dataset") or {}).get("labels"))
         return by_class(labels, _ROWS.validate_python(result.get("confusion")))
@@ -169,18 +171,18 @@ def _classes_of(result: Mapping[str, Any]) -> Classes:
 
 
 def _stopped_early(result: Mapping[str, Any]) -> str | None:
-    """Why the training stopped early, by its result."""
+    """Say why the training stopped early, by its result."""
     early = result.get("stopped_early")
     selected = result.get("selected")
     if not isinstance(early, dict) or not isinstance(selected, dict):
         return None
     try:
-        found = _STOPPED.validate_python(
+        stopped = _STOPPED.validate_python(
             {"stage": "train", **early, "best_epoch": selected.get("epoch")}
         )
     except ValidationError:
         return None
-    return found.why()
+    return stopped.why()
 
 
 def _train(train: TrainView, result: Mapping[str, Any]) -> TrainView:

@@ -23,11 +23,11 @@ class RoleRecord(RoleView):
 
     state: str = UNKNOWN
     departures_before: int = 0
-    """In the time of earlier coordinators."""
+    """Departures in the time of earlier coordinators."""
     sampled_windows: int = 0
     """Windows when the latest sample was taken."""
     latest_seconds: tuple[float, ...] = ()
-    """How long its latest steps took."""
+    """Times of its latest steps."""
     marks: tuple[tuple[float, int], ...] = ()
     """Windows at times within the latest RATE_SECONDS."""
 
@@ -58,7 +58,7 @@ class RoleRecord(RoleView):
 
     def view(self) -> RoleView:
         """The entry of the picture."""
-        known = {shown.name: getattr(self, shown.name) for shown in fields(RoleView)}
+        values = {field.name: getattr(self, field.name) for field in fields(RoleView)}
         return RoleView(
-            **{**known, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
+            **{**values, "windows_per_second": self.rate(), "step_seconds": self.median_seconds()}
         )

@@ -25,27 +25,27 @@ def after(state: RunState, event: RoleEvent, seconds: float) -> RunState:
             spans = state.spans.entered(task, SPAN_OF_CHANGE.get(change, AWAY), seconds)
             return _changed(replace(state, spans=spans), task, departures=departures)
         case events.RoleSeen():
-            return _seen(state, event)
+            return _after_answer(state, event)
         case events.Evaluated(task_number, windows, taken):
             return worked(state, f"worker:{task_number}", windows, [taken])
     assert_never(event)
 
 
-def worked(state: RunState, task: str, windows: int, taken: Sequence[float]) -> RunState:
+def worked(state: RunState, task: str, windows: int, step_seconds: Sequence[float]) -> RunState:
     """Return the state after steps of this task, which took so many seconds each."""
     role = state.roles.get(task)
     if role is None:
         return state
-    steps = (*role.latest_seconds, *taken)[-LATEST_STEPS:]
+    steps = (*role.latest_seconds, *step_seconds)[-LATEST_STEPS:]
     return _changed(state, task, windows=role.windows + windows, latest_seconds=steps)
 
 
 def without_coordinator(state: RunState, last: float) -> RunState:
     """Return the state in which nothing is known of the roles since second `last`."""
     spans = state.spans.ended(last)
-    known = dict[str, RoleRecord]()
+    records = dict[str, RoleRecord]()
     for task, role in state.roles.items():
-        known[task] = replace(
+        records[task] = replace(
             role,
             departures_before=role.departures,
             state=UP if task == COORDINATOR else UNKNOWN,
@@ -56,7 +56,7 @@ def without_coordinator(state: RunState, last: float) -> RunState:
         )
         if task.startswith("worker:"):
             spans = spans.entered(task, AWAY, last)
-    return replace(state, roles=known, spans=spans)
+    return replace(state, roles=records, spans=spans)
 
 
 def counted(
@@ -64,19 +64,19 @@ def counted(
 ) -> Iterator[tuple[str, RoleRecord]]:
     """Yield each role with what an earlier coordinator had counted of it."""
     for task, role in roles.items():
-        known = counts.get(task)
-        if known is None:
+        count = counts.get(task)
+        if count is None:
             yield task, role
             continue
-        steps = () if known.step_seconds is None else (known.step_seconds,)
+        steps = () if count.step_seconds is None else (count.step_seconds,)
         yield (
             task,
             replace(
                 role,
-                windows=known.windows,
-                sampled_windows=known.windows,
-                departures=known.departures,
-                memory_bytes=known.memory_bytes,
+                windows=count.windows,
+                sampled_windows=count.windows,
+                departures=count.departures,
+                memory_bytes=count.memory_bytes,
                 latest_seconds=steps,
             ),
         )
@@ -90,12 +90,12 @@ def _changed(state: RunState, task: str, /, **changes: Any) -> RunState:
 
 
 def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
-    known: dict[str, RoleRecord] = {}
+    records: dict[str, RoleRecord] = {}
     for task, role in state.roles.items():
-        seen = event.workers.get(task)
-        if seen is not None:
-            role = replace(role, state=seen.phase, work=seen.work)
-        known[task] = role.marked(seconds)
+        worker = event.workers.get(task)
+        if worker is not None:
+            role = replace(role, state=worker.phase, work=worker.work)
+        records[task] = role.marked(seconds)
     live = state.live
     sums = state.sums
     spans = state.spans
@@ -104,13 +104,15 @@ def _looked(state: RunState, event: events.Looked, seconds: float) -> RunState:
     elif state.run and state.training is not None and state.training.alone:
         live = 1
         spans = spans.entered(COORDINATOR, WORKING, seconds)
-    if sums.since is None and any(role.windows > role.sampled_windows for role in known.values()):
+    if sums.since is None and any(role.windows > role.sampled_windows for role in records.values()):
         sums = SampleSums(seconds)  # the work so far took an unknown time
-        known = {task: replace(role, sampled_windows=role.windows) for task, role in known.items()}
-    return replace(state, roles=known, live=live, sums=sums, spans=spans)
+        records = {
+            task: replace(role, sampled_windows=role.windows) for task, role in records.items()
+        }
+    return replace(state, roles=records, live=live, sums=sums, spans=spans)
 
 
-def _seen(state: RunState, event: events.RoleSeen) -> RunState:
+def _after_answer(state: RunState, event: events.RoleSeen) -> RunState:
     role = state.roles.get(event.task)
     if role is None or (event.task == COORDINATOR and not event.answers):
         return state

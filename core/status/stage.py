@@ -36,8 +36,8 @@ class Pace:
         """Return the time left at the mean speed so far; None before there is one."""
         if self.first_done is None or self.done <= self.first_done or seconds <= self.first_seconds:
             return None
-        each = (seconds - self.first_seconds) / (self.done - self.first_done)
-        return each * max(0, self.total - self.done)
+        seconds_per_unit = (seconds - self.first_seconds) / (self.done - self.first_done)
+        return seconds_per_unit * max(0, self.total - self.done)
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class PresentStage:
     loss: float | None = None
     """The loss of its latest update."""
     epoch: EpochEnded | None = None
-    """Its latest epoch."""
+    """Epoch that ended last."""
 
     @property
     def name(self) -> str:
-        """Its name, or that of the validation within it."""
+        """Return its name, or that of the validation within it."""
         if self.validating:
             return VALIDATION
         return self.stage

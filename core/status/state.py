@@ -36,7 +36,7 @@ class SampleSums:
     """Sums since the latest sample, of which the next one is made."""
 
     since: float | None = None
-    """When that sample was taken; None before the first work."""
+    """Time of that sample; None before the first work."""
     loss: float = 0.0
     losses: int = 0
     staleness: float = 0.0
@@ -52,10 +52,10 @@ class RunState:
     started: datetime | None = None
     run: str = ""
     unit: str = "windows"
-    """What the workers work off, and what is learnt."""
+    """Unit of work; `task_type` is what is learnt."""
     task_type: str = CLASSIFICATION
     nodes: tuple[NodeView, ...] = ()
-    """Without their roles."""
+    """Nodes without their roles."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     """Node by task."""
@@ -66,7 +66,7 @@ class RunState:
     planned_samples: int | None = None
     progress: PresentStage | None = None
     drawing_since: float | None = None
-    """When the stage of the pi job began."""
+    """Time at which the stage of the pi job began."""
     samples: Samples = field(default_factory=Samples)
     sums: SampleSums = field(default_factory=SampleSums)
     estimates: Estimates = field(default_factory=Estimates)
@@ -107,12 +107,12 @@ class RunState:
         if self.state in ENDED:
             return mean(
                 sample.windows_per_second
-                for sample in self.samples.kept
+                for sample in self.samples.series
                 if sample.windows_per_second > 0
             )
-        known = [rate for role in self.roles.values() if (rate := role.rate()) is not None]
-        if known:
-            return sum(known)
+        rates = [rate for role in self.roles.values() if (rate := role.rate()) is not None]
+        if rates:
+            return sum(rates)
         return None
 
     def figures(self) -> dict[str, dict[str, float]]:
@@ -122,22 +122,27 @@ class RunState:
         else:
             epochs = ()
         figures = {
-            split: found.figures.describe() for split, (_, found) in self.evaluations.items()
+            split: evaluated.figures.describe()
+            for split, (_, evaluated) in self.evaluations.items()
         }
         if epochs:
             figures["train"] = {"loss": epochs[-1][1].loss, "accuracy": epochs[-1][1].accuracy}
         return {
-            split: {name: value for name, value in found.items() if value is not None}
-            for split, found in figures.items()
+            split: {name: value for name, value in evaluated.items() if value is not None}
+            for split, evaluated in figures.items()
         }
 
     def by_class(self) -> tuple[ConfusionView | None, ClassesView | None]:
         """The matrix of the latest evaluation, or what is known of its classes without one."""
-        for _, found in reversed(self.evaluations.values()):
-            if found.rows:
-                return ConfusionView(found.split, found.labels, found.rows, found.epoch), None
-            if found.counts:
-                return None, ClassesView(found.split, found.counts, found.mix_ups, found.epoch)
+        for _, evaluation in reversed(self.evaluations.values()):
+            if evaluation.rows:
+                return ConfusionView(
+                    evaluation.split, evaluation.labels, evaluation.rows, evaluation.epoch
+                ), None
+            if evaluation.counts:
+                return None, ClassesView(
+                    evaluation.split, evaluation.counts, evaluation.mix_ups, evaluation.epoch
+                )
             break
         return None, None
 
@@ -146,13 +151,13 @@ class RunState:
         for seconds, event in self.lines:
             kind, text = line_of(event, seconds) or ("", "")
             if len(text) <= LONGEST_TEXT:
-                shown = text
+                cut_text = text
             else:
-                shown = f"{text[: LONGEST_TEXT - 1]}…"
-            yield EventView(iso(self.moment(seconds)), seconds, kind, shown)
+                cut_text = f"{text[: LONGEST_TEXT - 1]}…"
+            yield EventView(iso(self.moment(seconds)), seconds, kind, cut_text)
 
     def view(self, seconds: float) -> RunView:
-        """All of it, as it is now."""
+        """Return all of it, as it is now."""
         if self.ended_seconds is None:
             elapsed = seconds
         else:
@@ -182,7 +187,7 @@ class RunState:
             windows_per_second=self.rate(),
             progress=self.progress.view() if self.progress is not None else None,
             nodes=nodes,
-            samples=self.samples.kept,
+            samples=self.samples.series,
             spans=self.spans.all(),
             events=tuple(self.event_log()),
             confusion=confusion,

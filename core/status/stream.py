@@ -33,4 +33,4 @@ class EventStream:
                 owner = getattr(consumer, "__self__", consumer)
                 name = getattr(owner, "__name__", type(owner).__name__)
                 log.warning("%s failed and gets no more events", name, exc_info=True)
-                self._consumers = tuple(kept for kept in self._consumers if kept != consumer)
+                self._consumers = tuple(other for other in self._consumers if other != consumer)

@@ -15,7 +15,7 @@ MOST_EPOCHS = 1000
 SHORTEST_SECONDS = 1.0
 """Between two samples of a run's first ten minutes."""
 GROWTH = 1.02
-"""From one kept estimate of pi to the next, in samples: about 350 of them over three decades."""
+"""Factor from one kept estimate of pi to the next, in samples: about 350 over three decades."""
 MOST_SPANS = 64
 """The most spans of one worker.
 
@@ -44,8 +44,8 @@ SPAN_OF_PHASE = {
 
 
 def live_workers(workers: Mapping[str, Seen]) -> int:
-    """How many of them are in the cluster."""
-    return sum(SPAN_OF_PHASE.get(seen.phase, AWAY) != AWAY for seen in workers.values())
+    """Count those that are in the cluster."""
+    return sum(SPAN_OF_PHASE.get(worker.phase, AWAY) != AWAY for worker in workers.values())
 
 
 StampedEpoch = tuple[float, EpochEnded]
@@ -56,14 +56,14 @@ class Samples:
     """Samples at equal distances, which double whenever there are too many."""
 
     interval_seconds: float = SHORTEST_SECONDS
-    kept: tuple[SampleView, ...] = ()
+    series: tuple[SampleView, ...] = ()
 
     def with_one(self, sample: SampleView) -> "Samples":
-        """One more; too many become half as many."""
-        kept = (*self.kept, sample)
-        if len(kept) <= MOST_SAMPLES:
-            return replace(self, kept=kept)
-        return Samples(self.interval_seconds * 2, halved(kept))
+        """Add a sample; too many become half as many."""
+        series = (*self.series, sample)
+        if len(series) <= MOST_SAMPLES:
+            return replace(self, series=series)
+        return Samples(self.interval_seconds * 2, halved(series))
 
 
 def halved(samples: Sequence[SampleView]) -> tuple[SampleView, ...]:
@@ -93,9 +93,9 @@ def _merged(first: SampleView, second: SampleView) -> SampleView:
 
 def mean(values: Iterable[float]) -> float | None:
     """Return the mean of the values, or None where there are none."""
-    known = list(values)
-    if known:
-        return sum(known) / len(known)
+    numbers = list(values)
+    if numbers:
+        return sum(numbers) / len(numbers)
     return None
 
 
@@ -103,22 +103,26 @@ def mean(values: Iterable[float]) -> float | None:
 class Estimates:
     """Estimates of pi at sample counts that grow by GROWTH, and the latest one."""
 
-    kept: tuple[PiPoint, ...] = ()
+    milestones: tuple[PiPoint, ...] = ()
     latest: PiPoint | None = None
 
     def keeps(self, samples: int) -> bool:
         """Whether an estimate after this many samples is kept for good."""
-        return not self.kept or samples >= self.kept[-1].samples * GROWTH
+        return not self.milestones or samples >= self.milestones[-1].samples * GROWTH
 
     def with_one(self, point: PiPoint) -> "Estimates":
-        """One more, which is the latest."""
-        return Estimates((*self.kept, point) if self.keeps(point.samples) else self.kept, point)
+        """Add an estimate, which is the latest."""
+        return Estimates(
+            (*self.milestones, point) if self.keeps(point.samples) else self.milestones, point
+        )
 
     def points(self) -> tuple[PiPoint, ...]:
-        """All there are to draw."""
-        if self.latest is None or (self.kept and self.kept[-1].samples >= self.latest.samples):
-            return self.kept
-        return (*self.kept, self.latest)
+        """Return all there are to draw."""
+        if self.latest is None or (
+            self.milestones and self.milestones[-1].samples >= self.latest.samples
+        ):
+            return self.milestones
+        return (*self.milestones, self.latest)
 
 
 def with_epoch(epochs: Sequence[StampedEpoch], added: StampedEpoch) -> tuple[StampedEpoch, ...]:
@@ -134,11 +138,11 @@ def with_epoch(epochs: Sequence[StampedEpoch], added: StampedEpoch) -> tuple[Sta
         for at, epoch in epochs[begins:]
         if epoch.stage == new.stage and epoch.epoch < new.epoch
     ]
-    kept = (*epochs[:begins], *again, added)
+    all_epochs = (*epochs[:begins], *again, added)
     # the newest one stays
-    if len(kept) > MOST_EPOCHS:
-        return kept[::-2][::-1]
-    return kept
+    if len(all_epochs) > MOST_EPOCHS:
+        return all_epochs[::-2][::-1]
+    return all_epochs
 
 
 def with_line(lines: tuple[Stamped, ...], added: Stamped) -> tuple[Stamped, ...]:
@@ -149,10 +153,10 @@ def with_line(lines: tuple[Stamped, ...], added: Stamped) -> tuple[Stamped, ...]
             break
         if other == event:
             return lines
-    kept = (*lines, added)
-    if len(kept) <= FIRST_LINES + LATEST_LINES:
-        return kept
-    return (*kept[:FIRST_LINES], *kept[FIRST_LINES + 1 :])
+    all_lines = (*lines, added)
+    if len(all_lines) <= FIRST_LINES + LATEST_LINES:
+        return all_lines
+    return (*all_lines[:FIRST_LINES], *all_lines[FIRST_LINES + 1 :])
 
 
 @dataclass(frozen=True)
@@ -177,15 +181,15 @@ class Spans:
         return self.of(task, (*before, SpanView(task, state, begin, None)))
 
     def of(self, task: str, spans: Sequence[SpanView]) -> "Spans":
-        """With these spans of the task."""
+        """Return the spans with these of the task."""
         return Spans({**self.by_task, task: tuple(spans)})
 
     def ended(self, seconds: float) -> "Spans":
-        """All spans end, with the run or with its coordinator."""
+        """End all spans, with the run or with its coordinator."""
         return Spans({task: _ended(spans, seconds) for task, spans in self.by_task.items()})
 
     def all(self) -> tuple[SpanView, ...]:
-        """By task in the order they came, then by time."""
+        """Return all spans by task in the order they came, then by time."""
         return tuple(span for spans in self.by_task.values() for span in spans)
 
 
@@ -209,13 +213,13 @@ def without_shortest(spans: Sequence[SpanView]) -> tuple[SpanView, ...]:
     """
     lengths = [(span.end_seconds or span.begin_seconds) - span.begin_seconds for span in spans[1:]]
     place = 1 + min(range(len(lengths)), key=lengths.__getitem__)
-    kept = [
+    remaining_spans = [
         *spans[: place - 1],
         replace(spans[place - 1], end_seconds=spans[place].end_seconds),
         *spans[place + 1 :],
     ]
-    joined = kept[:1]
-    for span in kept[1:]:
+    joined = remaining_spans[:1]
+    for span in remaining_spans[1:]:
         last = joined[-1]
         if last.state == span.state and last.end_seconds == span.begin_seconds:
             joined[-1] = replace(last, end_seconds=span.end_seconds)

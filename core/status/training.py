@@ -38,7 +38,7 @@ class LatestReport:
     windows_per_second: float | None = None
     """The speed at the latest update, or over the epoch that ended after it."""
     seconds_left: float | None = None
-    """After the latest epoch."""
+    """Time left after the latest epoch."""
     checkpoint_bytes: int | None = None
     """The size of the latest checkpoint."""
 
@@ -51,11 +51,11 @@ class Training:
     model: str
     parameters: int | None = None
     alone: bool = False
-    """Without workers."""
+    """Whether it has no workers."""
     slots: int = 1
     epochs: tuple[StampedEpoch, ...] = ()
-    parts: tuple[Mapping[str, float], ...] = ()
-    """How long the parts of this coordinator's latest steps took."""
+    step_parts: tuple[Mapping[str, float], ...] = ()
+    """Seconds of the parts of this coordinator's latest steps."""
     count: TrainCount = field(default_factory=TrainCount)
     stopped: tuple[float, StoppedEarly] | None = None
     latest: LatestReport = field(default_factory=LatestReport)
@@ -70,24 +70,24 @@ class Training:
 
     def worked(
         self,
-        parts: Sequence[Mapping[str, float]],
+        step_parts: Sequence[Mapping[str, float]],
         staleness: Sequence[float],
         latest: Updated | None,
     ) -> "Training":
         """Return the training after steps and updates, the last of which is `latest`."""
-        made = self.counted(staleness=self.count.staleness.added(staleness))
-        made = replace(made, parts=(*self.parts, *parts)[-LATEST_PARTS:])
+        training = self.counted(staleness=self.count.staleness.added(staleness))
+        training = replace(training, step_parts=(*self.step_parts, *step_parts)[-LATEST_PARTS:])
         if latest is None:
-            return made
-        return made.counted(learning_rate=latest.rate).reported(
+            return training
+        return training.counted(learning_rate=latest.rate).reported(
             loss=latest.loss, windows_per_second=latest.windows_per_second
         )
 
-    def restored(self, kept: Restored) -> "Training":
+    def restored(self, checkpoint: Restored) -> "Training":
         """Return the training without the epochs behind the checkpoint: they never happened."""
-        epochs = tuple(epoch for epoch in self.epochs if not kept.loses(epoch[1]))
+        epochs = tuple(epoch for epoch in self.epochs if not checkpoint.loses(epoch[1]))
         stopped = self.stopped
-        if stopped is not None and kept.loses(stopped[1]):
+        if stopped is not None and checkpoint.loses(stopped[1]):
             stopped = None
         return replace(self, epochs=epochs, stopped=stopped)
 
@@ -132,10 +132,10 @@ class Training:
 
     def part_seconds(self) -> Mapping[str, float]:
         """Means of the latest steps."""
-        if not self.parts:
+        if not self.step_parts:
             return self.count.part_seconds
         return {
-            part: sum(step.get(part, 0.0) for step in self.parts) / len(self.parts)
+            part: sum(step.get(part, 0.0) for step in self.step_parts) / len(self.step_parts)
             for part in PARTS
         }
 
@@ -173,7 +173,7 @@ class Training:
 def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
     """The entry of the picture for an epoch that ended at this second."""
     of = event.validation
-    made = EpochView(
+    view = EpochView(
         event.stage,
         event.epoch,
         event.loss,
@@ -183,9 +183,9 @@ def epoch_view(seconds: float, event: EpochEnded) -> EpochView:
         seconds,
     )
     if of is None:
-        return made
+        return view
     return replace(
-        made,
+        view,
         validation_loss=of.loss,
         validation_accuracy=of.accuracy,
         validation_f1_macro=of.f1_macro,

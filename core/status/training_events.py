@@ -20,10 +20,10 @@ class Restored:
     train_epochs: Count
     refit_epochs: Count
 
-    def loses(self, found: "EpochEnded | StoppedEarly") -> bool:
+    def loses(self, event: "EpochEnded | StoppedEarly") -> bool:
         """Whether that epoch lies behind the checkpoint."""
-        kept = {"train": self.train_epochs, "refit": self.refit_epochs}
-        return found.epoch > kept.get(found.stage, 0)
+        epochs_of_stage = {"train": self.train_epochs, "refit": self.refit_epochs}
+        return event.epoch > epochs_of_stage.get(event.stage, 0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class StoppedEarly:
     patience: Count
 
     def why(self) -> str:
-        """In words."""
+        """Say why in words."""
         return (
             f"no better for {self.patience} epoch{'s' * (self.patience != 1)} (best: epoch"
             f" {self.best_epoch})"

@@ -38,9 +38,9 @@ class RoleView:
     step_seconds: float | None = None
     """Median over its latest steps."""
     sent_bytes_per_second: float | None = None
-    """Over its own sockets, metrics apart."""
+    """Bytes over its own sockets, metrics apart."""
     received_bytes_per_second: float | None = None
-    """Over the same sockets."""
+    """Bytes over the same sockets."""
     memory_bytes: int | None = None
     """Anonymous memory of the process."""
     departures: int = 0
@@ -58,7 +58,7 @@ class NodeView:
     address: str
     """IPv4, as the other nodes reach it."""
     roles: tuple[RoleView, ...]
-    """What runs on it."""
+    """Roles on it."""
     processor: str | None = None
     """Its kind, as the role processes name it."""
 
@@ -88,13 +88,13 @@ class EpochView:
     loss: float
     """Mean training loss."""
     accuracy: float | None
-    """On the training windows, while they were trained on; null where the task has none."""
+    """Share of the training windows in this epoch; null where the task has none."""
     learning_rate: float
     """The learning rate of its last update."""
     windows_per_second: float
-    """Over the epoch, without its validation."""
+    """Speed over the epoch, without its validation."""
     seconds: float
-    """Since the run began."""
+    """Seconds since the run began."""
     validation_loss: float | None = None
     """The mean loss of the held-out windows."""
     validation_accuracy: float | None = None
@@ -117,7 +117,7 @@ class SampleView:
     """
 
     seconds: Seconds
-    """Since the run began."""
+    """Seconds since the run began."""
     loss: Number | None
     """Mean loss of the updates since the sample before."""
     windows_per_second: Number
@@ -139,9 +139,9 @@ class SpanView:
     state: str
     """`working`, `away` (absent, joining, drained) or `suspected` (suspect, slow, fenced)."""
     begin_seconds: float
-    """Since the run began."""
+    """Seconds since the run began."""
     end_seconds: float | None
-    """Since the run began; null while it lasts."""
+    """Seconds since the run began; null while it lasts."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,12 @@ class EventView:
     time: str
     """ISO 8601, UTC, milliseconds."""
     seconds: float
-    """Since the run began."""
+    """Seconds since the run began."""
     kind: str
     """`run`, `stage`, `checkpoint`, `resumed`, `fault`, `warning`; of a worker `joined`,
     `suspected`, `answers`, `left` or `drained`; at the end `done`, `cancelled` or `failed`."""
     text: str
-    """What happened, in words."""
+    """Event in words."""
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ class StalenessView:
     """
 
     bounds: tuple[int, ...]
-    """In updates."""
+    """Upper bounds in updates."""
     counts: tuple[int, ...]
-    """One longer than `bounds`: the last is what lies above all."""
+    """Updates of each range, one more than `bounds`: the last is above all."""
     mean: float | None
-    """In updates."""
+    """Mean in updates."""
     maximum: float | None
-    """In updates."""
+    """Maximum in updates."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class TrainView:
     """What only a training has."""
 
     mode: str
-    """How the workers agree, e.g. `async`."""
+    """Mode, e.g. `async`."""
     model: str
     """Name of the network."""
     parameters: int | None
@@ -226,15 +226,15 @@ class TrainView:
     step_parts_seconds: dict[str, float]
     """Mean seconds of the latest steps in `pull`, `compute`, `push` and `wait`."""
     epochs: tuple[EpochView, ...] = ()
-    """One entry for each that is finished."""
+    """Entries of the finished epochs."""
     staleness: StalenessView | None = None
-    """Over all updates."""
+    """Staleness of all updates."""
     pull_bytes_per_step: float | None = None
     """Bytes that the parameter servers sent for a step, as their sockets count them."""
     push_bytes_per_step: float | None = None
     """Bytes that they received for a step."""
     updates_applied: int | None = None
-    """In the whole surviving history."""
+    """Updates in the whole surviving history."""
     duplicates_dropped: int | None = None
     """Updates that came twice and counted once."""
     rolled_back: int = 0
@@ -244,7 +244,7 @@ class TrainView:
     checkpoints: int = 0
     """Checkpoints that were written."""
     stopped_early: str | None = None
-    """Why a fit ended before its last epoch, e.g. `no better for 5 epochs (best: epoch 7)`."""
+    """Reason for a fit's early end, e.g. `no better for 5 epochs (best: epoch 7)`."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class PiPoint:
     samples: int
     """Points drawn by then."""
     seconds: float
-    """Since the first of them was asked for."""
+    """Seconds since the first of them was asked for."""
     estimate: float
     """The estimate of pi."""
     standard_error: float
@@ -278,7 +278,7 @@ class SweepCellView:
     id: str
     """Its id in `sweep.json`."""
     settings: str
-    """What it has of its own, in words; the seed left out."""
+    """Settings of its own, in words, without the seed."""
     seed: int
     """The seed of its training."""
     state: str
@@ -286,9 +286,9 @@ class SweepCellView:
     node: str | None
     """The worker that has it, or had it last."""
     share: float
-    """How much of it is done, from 0 to 1."""
+    """Share that is done, 0 to 1."""
     accuracy: float | None
-    """On the test set, of a finished run."""
+    """Accuracy on the test set, of a finished run."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class SweepView:
     counts: dict[str, int]
     """Runs by state."""
     remaining_seconds: float | None
-    """Until all runs are over, at the speed so far."""
+    """Time until all runs are over, at the speed so far."""
     cells: tuple[SweepCellView, ...]
     """The runs: at most 1,000 of them."""
 
@@ -320,13 +320,13 @@ class RunView:
     state: JobState
     """`preparing`, `running`, `done`, `cancelled` or `failed`."""
     reason: str | None
-    """Why it failed."""
+    """Reason of a failure."""
     time: str
     """The moment of this picture: ISO 8601, UTC."""
     started: str
-    """When its first coordinator began: ISO 8601, UTC."""
+    """Start of its first coordinator: ISO 8601, UTC."""
     elapsed_seconds: float
-    """Since then."""
+    """Seconds since then."""
     remaining_seconds: float | None
     """The time left of the present stage, at its pace so far."""
     windows_per_second: float | None
@@ -335,9 +335,9 @@ class RunView:
     Once the run has ended, it is the mean while workers worked.
     """
     progress: ProgressView | None
-    """How far the present stage is."""
+    """Progress of the present stage."""
     nodes: tuple[NodeView, ...]
-    """Every machine of the inventory."""
+    """Machines of the inventory."""
     samples: tuple[SampleView, ...]
     """The run over time: at most 600."""
     spans: tuple[SpanView, ...]
@@ -354,9 +354,9 @@ class RunView:
     pi: PiView | None
     """Null of other jobs."""
     unit: str = "windows"
-    """What its workers work off: `windows`, `examples` ...; of pi `samples`."""
+    """Unit of work: `windows`, `examples` ...; of pi `samples`."""
     task_type: str = CLASSIFICATION
-    """What is learnt: `classification`, `multilabel` or `regression`."""
+    """Task that is learnt: `classification`, `multilabel` or `regression`."""
     classes: ClassesView | None = None
     """The classes of the latest evaluation, where there is no confusion matrix."""
     sweep: SweepView | None = None

@@ -20,14 +20,14 @@ from core.control.door import Door
 from core.control.eviction import expired, oldest_idle
 
 REQUEST_SECONDS = 5.0
-"""From the connection, or the end of the answer before, to the end of a request's head."""
+"""Time from the connection, or the end of the answer before, to the end of a request's head."""
 ANSWER_SECONDS = 30.0
-"""For an answer that is no stream to be taken."""
+"""Time for a client to take an answer that is no stream."""
 SWEEP_SECONDS = 0.5
 HANDSHAKE_SECONDS = 5.0
-"""For the whole handshake of TLS, from the connection."""
+"""Time for the whole handshake of TLS, from the connection."""
 GOODBYE_SECONDS = 2.0
-"""How long a client of TLS may take to answer the end of its connection."""
+"""Time for a client of TLS to answer the end of its connection."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Patience:
     request: float = REQUEST_SECONDS
     answer: float = ANSWER_SECONDS
     between: float = REQUEST_SECONDS
-    """From an answer to the first byte of the next request."""
+    """Time from an answer to the first byte of the next request."""
 
 
 USUAL = Patience()
@@ -51,15 +51,15 @@ class HttpConnection(H11Protocol):
     """
 
     def __init__(
-        self, forget: Callable[["HttpConnection"], None], since: float, **given: Any
+        self, forget: Callable[["HttpConnection"], None], since: float, **settings: Any
     ) -> None:
-        """`forget` is called when it is lost; uvicorn takes what is `given`."""
-        super().__init__(**given)
+        """`forget` is called when it is lost; uvicorn takes the `settings`."""
+        super().__init__(**settings)
         self.forget = forget
         self.since = since
-        """When its present phase began, in the loop's time."""
+        """Time at which its present phase began, by the loop's clock."""
         self.deadline = math.inf
-        """When its present phase must have ended."""
+        """Time at which its present phase must have ended."""
         self._phase: tuple[bool, bool, object] = (True, False, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -203,8 +203,12 @@ class Entrance:
 
     def _evict(self) -> bool:
         """Close the oldest connection without a request; return whether there was one."""
-        known = (one for one in self._connections if one.is_connected or one in self._opening)
-        oldest = oldest_idle(known)
+        candidates = (
+            connection
+            for connection in self._connections
+            if connection.is_connected or connection in self._opening
+        )
+        oldest = oldest_idle(candidates)
         if oldest is None:
             return False
         self._end(oldest)
@@ -221,7 +225,7 @@ class Entrance:
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        connected = [one for one in self._connections if one.is_connected]
+        connected = [connection for connection in self._connections if connection.is_connected]
         for connection in connected:
             connection.observe(now, self._patience, self._endless)
         for connection in expired(connected, now):

@@ -14,7 +14,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Every answer has these; each guard adds the policy for its own content."""
+"""Headers of every answer; each guard adds the policy for its own content."""
 
 
 class RequestGuard(ABC):
@@ -73,17 +73,17 @@ class PageGuard(RequestGuard):
         A person may follow a link from there. None lets it through.
         """
         if scope["method"] not in SAFE_METHODS:
-            words = "this page can only be looked at: expected GET or HEAD\n"
-            return PlainTextResponse(words, 405, {"Allow": ", ".join(SAFE_METHODS)})
+            refusal = "this page can only be looked at: expected GET or HEAD\n"
+            return PlainTextResponse(refusal, 405, {"Allow": ", ".join(SAFE_METHODS)})
         if not self.is_for_us(scope):
-            words = "this page answers to localhost, to its address and to its node's name only\n"
-            return PlainTextResponse(words, 421)
+            refusal = "this page answers to localhost, to its address and to its node's name only\n"
+            return PlainTextResponse(refusal, 421)
         headers = Headers(scope=scope)
         if (
             headers.get("sec-fetch-site") not in OWN_PAGE
             and headers.get("sec-fetch-mode") != "navigate"
         ):
             # It could read nothing, but hold a place of those who look.
-            words = "this is not for the pages of other sites: open it in a tab of its own\n"
-            return PlainTextResponse(words, 403)
+            refusal = "this is not for the pages of other sites: open it in a tab of its own\n"
+            return PlainTextResponse(refusal, 403)
         return None

@@ -76,31 +76,31 @@ class AllreduceMode(Mode):
             rows_of = tf.split(rows, shares, num=len(shares))
             vectors = shards.gather(tuple(working))
             pulled = time_after(*(tensor for vector in vectors for tensor in vector))
-            parts: list[PartialSum] = []
+            partial_sums: list[PartialSum] = []
             figures: list[Any] = []
-            for (place, run), mine, (trained, statistics) in zip(
+            for (place, run), device_rows, (trained, statistics) in zip(
                 working.items(), rows_of, vectors, strict=True
             ):
                 with tf.device(host_of(place)):  # only a processor maps files
-                    inputs, classes = windows.gather(mine, standardization)
-                    weights = windows.gather_weights(mine)
+                    inputs, classes = windows.gather(device_rows, standardization)
+                    weights = windows.gather_weights(device_rows)
                 with tf.device(place):
-                    own = sizes[run.start : run.stop]
-                    found = gradient_of.of_fit(standardization).sums(
+                    device_sizes = sizes[run.start : run.stop]
+                    gradients = gradient_of.of_fit(standardization).sums(
                         (trained, statistics),
-                        LabelledExamples(inputs, classes, own, weights),
+                        LabelledExamples(inputs, classes, device_sizes, weights),
                         (run.start, len(run)),
                         seed,
                         shards.nodes,
                     )
                     subtrees = nodes_of(run.start, len(run))
-                    parts += [
+                    partial_sums += [
                         PartialSum(first, place, node)
-                        for (first, _), node in zip(subtrees, found.nodes, strict=True)
+                        for (first, _), node in zip(subtrees, gradients.nodes, strict=True)
                     ]
-                    figures.append(tf.stack([found.losses, found.hits], 1))
-            computed = time_after(*(part.node for part in parts))
-            norm = shards.reduce_and_apply(parts, rate, generation)
+                    figures.append(tf.stack([gradients.losses, gradients.hits], 1))
+            computed = time_after(*(part.node for part in partial_sums))
+            norm = shards.reduce_and_apply(partial_sums, rate, generation)
             pushed = time_after(norm)
             reply = tf.concat([[norm], tf.reshape(tf.concat(figures, 0), [-1])], 0)
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])

@@ -71,8 +71,8 @@ class LocalMode(Mode):
             begin = tf.timestamp()
             begun = sender.begin(owner)
             pulled, pulled_statistics, versions = shards.pull()
-            kept = begun.settled
-            arrived = time_after(pulled, pulled_statistics, kept.rows)
+            memory = begun.settled
+            arrived = time_after(pulled, pulled_statistics, memory.rows)
 
             def step(
                 k: Any, trained: Any, statistics: Any, slots: Any, figures: Any
@@ -83,7 +83,7 @@ class LocalMode(Mode):
                     trained, statistics, inputs, classes, seeds[k], weights
                 )
                 after, moved = inner.stepped(
-                    trained, slots, batch.gradient, rates[k], kept.count + tf.cast(k, tf.int64)
+                    trained, slots, batch.gradient, rates[k], memory.count + tf.cast(k, tf.int64)
                 )
                 if constraints:
                     after = constraints.applied(after)
@@ -98,7 +98,7 @@ class LocalMode(Mode):
                     tf.constant(0),
                     pulled,
                     pulled_statistics,
-                    kept.rows[: sender.caller_row_count],
+                    memory.rows[: sender.caller_row_count],
                     tf.zeros([self._options.steps, 3]),
                 ],
                 parallel_iterations=1,

@@ -95,7 +95,7 @@ class Memories:
 
     @property
     def held(self) -> int:
-        """How many workers remember something of the present fit."""
+        """Number of workers that remember something of the present fit."""
         return len(self._holders)
 
 
@@ -111,7 +111,7 @@ class Mode(ABC):
         self.weights = setup.weights
         self.policy = setup.policy
         self.memories = Memories()
-        """What workers keep between pushes: a codec's residual, an inner optimizer's slots."""
+        """State of workers between pushes: a codec's residual, an inner optimizer's slots."""
 
     def begin_again(self, vector: Vector, seed: int) -> None:
         """Train from `vector` with fresh optimizer slots; ids of updates continue. See `of_fit`."""
@@ -175,12 +175,12 @@ class Setup:
     owner: int = field(default_factory=_own_number)
     """A number of this run: a worker ignores what it remembers of another run."""
     weights: LossWeights = field(default_factory=LossWeights)
-    """How much examples count in the loss."""
+    """Weights of examples in the loss."""
     devices_that_compute: tuple[str, ...] = ()
-    """Where these are others than `places`, which hold the parameters."""
+    """Devices that compute, if they are not `places`, which hold the parameters."""
     updates_an_epoch: int = 1
     threads: int = OWN_THREADS
-    """Of one call of the library."""
+    """Threads of one call of the library."""
 
     @property
     def policy(self) -> Policy:
@@ -195,12 +195,12 @@ class Setup:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """What computes sums, norms and updates."""
+        """Return what computes sums, norms and updates."""
         return arithmetic_of(self.job.arithmetic)
 
     @property
     def step_recipe(self) -> StepRecipe:
-        """How a step is made of its slots."""
+        """Return how a step is made of its slots."""
         job = self.job
         return StepRecipe(job.pieces, job.clip_norm, job.l2, self.arithmetic)
 

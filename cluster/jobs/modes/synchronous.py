@@ -104,14 +104,14 @@ class SynchronousMode(Mode):
             inputs, classes = windows.gather(rows, standardization)
             count = slots or tf.shape(sizes)[0]
             examples = LabelledExamples(inputs, classes, sizes, windows.gather_weights(rows))
-            found = gradient_of.of_fit(standardization).sums(
+            gradients = gradient_of.of_fit(standardization).sums(
                 (now.trained, now.statistics), examples, (first, count), seed, shards.nodes
             )
-            (node,) = found.nodes
+            (node,) = gradients.nodes
             computed = time_after(node)
             pushed = time_after(shards.contribute(node, step, first, generation))
             times = tf.stack([pulled - begin, computed - pulled, pushed - computed])
-            figures = tf.concat([[now.norm], found.losses, found.hits], 0)
+            figures = tf.concat([[now.norm], gradients.losses, gradients.hits], 0)
             reply = tf.cast(figures, tf.float64)
             return tf.concat([reply[:1], times, reply[1:]], 0)
 

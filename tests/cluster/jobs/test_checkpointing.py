@@ -153,11 +153,11 @@ def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path) -> None:
 def test_memories_that_workers_hold_are_lost_with_the_coordinator(run: Path) -> None:
     """A worker, then the coordinator was killed: one memory, then those of both workers."""
     with keeper(run, 10) as kept:
-        kept.progress(1, lost=0, held=2)
-        kept.progress(1, lost=1, held=2)
+        kept.progress(1, lost=0, memories=2)
+        kept.progress(1, lost=1, memories=2)
     assert resumed(run).counts.memories_lost == 3
     with keeper(run, 10, memories_lost=3) as kept:
-        kept.progress(1, lost=0, held=1)
+        kept.progress(1, lost=0, memories=1)
         kept.keep()
     assert resumed(run).counts.memories_lost == 4
     (run / FOLDER / checkpointing.PROGRESS).write_bytes(b"%020d" % 12)

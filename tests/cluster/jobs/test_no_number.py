@@ -13,7 +13,7 @@ from cluster.export.formats.format import ExportRefused
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
 from cluster.jobs.divergence import DivergedError, LossCourse
-from cluster.jobs.evaluation import Found
+from cluster.jobs.evaluation import EvaluationResult
 from cluster.jobs.fit import Fit, Plan, is_better
 from cluster.jobs.fold_judge import judged
 from cluster.jobs.roles import WireMeter
@@ -149,7 +149,7 @@ def test_an_epoch_with_numbers_replaces_one_without_and_never_the_other_way() ->
 def test_a_fold_without_a_loss_is_no_score() -> None:
     rows = np.arange(4)
     fold = Fold(0, (1,), rows, rows)
-    found = Found(Figures(loss=nan, accuracy=0.25), np.zeros((4, 4), np.int64), 4)
+    found = EvaluationResult(Figures(loss=nan, accuracy=0.25), np.zeros((4, 4), np.int64), 4)
     evaluator: Any = lambda *_, **__: found  # noqa: E731
     with pytest.raises(DivergedError, match="the loss over what was held out is nan"):
         judged(evaluator, fold, np.ones(4, int), evaluator, lambda: False)

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster.jobs.evaluation import Found, figures_computed
+from cluster.jobs.evaluation import EvaluationResult, figures_computed
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.status_watch import StatusWatch, way_in
 from core.engine.membership import Membership, Phase
@@ -81,7 +81,7 @@ def train(job: Played) -> None:
         emit(event)
     found = Figures(accuracy=7 / 8, f1_macro=0.87, loss=0.5)
     confusion = np.array([[3, 1], [0, 4]])
-    emit(figures_computed("validation", Found(found, confusion, 8), ["sit", "walk"], 1))
+    emit(figures_computed("validation", EvaluationResult(found, confusion, 8), ["sit", "walk"], 1))
     emit(EpochEnded("train", 1, 0.5, 0.9, 0.01, 100.0, 0.0, found))
     emit(CheckpointWritten(0.1, 1_000_000, 4))
     membership.workers[1].phase = Phase.ABSENT

@@ -219,7 +219,7 @@ def test_the_file_stays_small(tmp_path: Path) -> None:
         assert file.write(taken(played))
         state = [line_of(event, at, STARTED) for at, event in events_of(played.state, 0.0)]
         assert (tmp_path / NAME).stat().st_size < 2 * sum(map(len, state)) + 20_000
-    assert replay(read_events(tmp_path)).samples.kept == played.state.samples.kept
+    assert replay(read_events(tmp_path)).samples.series == played.state.samples.series
 
 
 def test_a_disk_that_takes_nothing_for_a_while_costs_nothing_in_the_end(
@@ -241,7 +241,7 @@ def test_a_disk_that_takes_nothing_for_a_while_costs_nothing_in_the_end(
             played.work(second + 1, second + 2)
             assert not file.write(taken(played))
     assert file.write([])
-    assert replay(read_events(tmp_path)).samples.kept == played.state.samples.kept
+    assert replay(read_events(tmp_path)).samples.series == played.state.samples.series
 
 
 def test_half_a_write_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,11 +40,11 @@ def test_samples_of_a_run_of_any_length_fit_and_do_not_lie(count: int) -> None:
     for _ in range(count):
         samples = samples.with_one(sample(second, rate=10.0 + second % 2))
         second += samples.interval_seconds
-    assert len(samples.kept) <= MOST_SAMPLES
-    times = [found.seconds for found in samples.kept]
+    assert len(samples.series) <= MOST_SAMPLES
+    times = [found.seconds for found in samples.series]
     assert times == sorted(times)
     assert second - times[-1] <= samples.interval_seconds
-    assert all(10.0 <= found.windows_per_second <= 11.0 for found in samples.kept)
+    assert all(10.0 <= found.windows_per_second <= 11.0 for found in samples.series)
     assert samples.interval_seconds <= max(1.0, second / (MOST_SAMPLES // 2))
 
 
