@@ -39,7 +39,7 @@ def show(line: str) -> None:
 
 
 def run(
-    words: Sequence[str],
+    arguments: Sequence[str],
     report: Callable[[str], None] = show,
     accept: Sequence[int] = (0,),
     variables: Mapping[str, str] = MappingProxyType({}),
@@ -55,7 +55,7 @@ def run(
     with (
         tempfile.TemporaryFile() as answer,
         Child(
-            module_command("pscluster", *words),
+            module_command("pscluster", *arguments),
             environment={**environment_for_any_folder(), **variables},
             stdout=answer,
             stderr=subprocess.PIPE,
@@ -73,7 +73,9 @@ def run(
     if interrupted and code == ExitCode.CANCELLED:
         raise Cancelled(last, printed)
     if code not in accept:
-        raise _error(code, last or f"pscluster {' '.join(words[:2])}: exit code {code}", printed)
+        raise _error(
+            code, last or f"pscluster {' '.join(arguments[:2])}: exit code {code}", printed
+        )
     return printed
 
 

@@ -28,14 +28,14 @@ class CrossValidation:
         """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
         file = self.folder / NAME
         try:
-            found = read_json(file)
-            if not isinstance(found["summary"], dict) or not isinstance(found["folds"], list):
+            record = read_json(file)
+            if not isinstance(record["summary"], dict) or not isinstance(record["folds"], list):
                 raise TypeError("summary or folds")
         except (ValueError, KeyError, TypeError) as problem:
             raise ClusterError(
                 f"{file}: expected the folds of a cross-validation: {problem!r:.100}"
             ) from problem
-        return dict(found)
+        return dict(record)
 
     @property
     def mean(self) -> float:

@@ -21,8 +21,8 @@ class Sweep:
     @property
     def runs(self) -> list[dict[str, Any]]:
         """The runs of `sweep.json`, whose keys docs/sweeps.md explains."""
-        found: list[dict[str, Any]] = self._record.to_json()["runs"]
-        return found
+        runs: list[dict[str, Any]] = self._record.to_json()["runs"]
+        return runs
 
     @property
     def table(self) -> list[list[str]]:

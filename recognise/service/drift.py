@@ -58,9 +58,9 @@ class Recent:
         self._clock, self._lock = clock, threading.Lock()
         self._least = least_confidence(description.output.classes)
         self.channels = _measured(description)
-        known = description.standardization
-        self._mean = np.array(known.mean[: len(self.channels)], np.float32)
-        deviation = np.maximum(known.std[: len(self.channels)], _LEAST_DEVIATION)
+        moments = description.standardization
+        self._mean = np.array(moments.mean[: len(self.channels)], np.float32)
+        deviation = np.maximum(moments.std[: len(self.channels)], _LEAST_DEVIATION)
         self._scale = (1 / deviation).astype(np.float32)
         self._average = np.full(
             description.input.shape[0], 1 / description.input.shape[0], np.float32

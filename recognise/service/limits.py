@@ -6,17 +6,17 @@ MEBIBYTE = 1 << 20
 
 
 class RequestError(Exception):
-    """A request that is refused with an HTTP status; the client reads `words`."""
+    """A request that is refused with an HTTP status; the client reads `message`."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-        self.words = words
+        self.message = message
 
 
-def bad(words: str) -> RequestError:
+def bad(message: str) -> RequestError:
     """Return the error for a request that is wrong (400)."""
-    return RequestError(400, words)
+    return RequestError(400, message)
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,9 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
     """Have the port of metrics and probes, which has threads and connections of its own."""
     host = options.metrics_host or options.host
     try:
-        found = exporter.serve(metrics.registry, host, options.metrics_port, pulse.is_felt)
+        metrics_exporter = exporter.serve(
+            metrics.registry, host, options.metrics_port, pulse.is_felt
+        )
     except OSError as problem:
         raise ClusterError(
             f"port {options.metrics_port} of {host} cannot be opened"
@@ -211,9 +213,9 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
             " --metrics-port"
         ) from None
     try:
-        yield found.port
+        yield metrics_exporter.port
     finally:
-        found.close()
+        metrics_exporter.close()
 
 
 def _configuration(application: ServiceGuard, limits: Limits, sockets: Sockets) -> uvicorn.Config:

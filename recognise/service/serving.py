@@ -64,7 +64,9 @@ class Serving:
         self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
         metrics.drift(self._drift)
-        metrics.waiting(lambda: sum(one.batcher.waiting_windows for one in self._open.values()))
+        metrics.waiting(
+            lambda: sum(served.batcher.waiting_windows for served in self._open.values())
+        )
 
     @property
     def current(self) -> Served:
@@ -76,7 +78,7 @@ class Serving:
         """Return the open version that a path names; the current one for None."""
         if text is None:
             return self.current
-        return next((one for one in self._open.values() if str(one.number) == text), None)
+        return next((served for served in self._open.values() if str(served.number) == text), None)
 
     @property
     def numbers(self) -> list[int]:
@@ -99,8 +101,8 @@ class Serving:
         """End the processes of all versions: the service ends as it was asked to."""
         for task in self._leaving:
             task.cancel()
-        for one in self._open.values():
-            one.computer.close()
+        for served in self._open.values():
+            served.computer.close()
 
     async def watch(self) -> None:
         """Start each process again that ended, until this is cancelled."""
@@ -198,13 +200,13 @@ class Serving:
         batcher = Batcher(compute, computer.pool, self.limits, self.metrics.batch)
         following = Served(number, computer.description, batcher, computer, recent)
         before = self._current
-        kept = {number: following}
+        open_versions = {number: following}
         if before is not None and before.number < number:
-            kept[before.number] = before
-        for one in self._open.values():
-            if one not in kept.values() and one.computer is not computer:
-                self._leave(one)
-        self._open = dict(sorted(kept.items()))
+            open_versions[before.number] = before
+        for served in self._open.values():
+            if served not in open_versions.values() and served.computer is not computer:
+                self._leave(served)
+        self._open = dict(sorted(open_versions.items()))
         self._current = following
         self._refused = None
         self.metrics.version(number)
