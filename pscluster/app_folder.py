@@ -29,7 +29,7 @@ from pscluster.function_source import ModuleCode, source_of
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
 NEEDED = ARRAYS[:4]
 COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
-"""An app takes these along of what a model is compiled with."""
+"""Arguments of a model's `compile` that an app takes along."""
 FUTURE = "from __future__ import annotations  # what a function says of its types stays behind\n"
 IN_APP_BYTES = 48 << 20
 """Arrays of so many bytes lie in the app's folder, which may have 64 MiB; more lie beside it."""
@@ -117,7 +117,7 @@ def app_flags(arguments: AppParts, cache: Path | None = None) -> tuple[str, ...]
 
 
 def arrays_of(data: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays by name, from a dict, a `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
+    """Return arrays by name, of a dict, `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
 
     Raises DataError: an array is missing, unknown, empty, of objects, or as long as no other.
     """
@@ -161,7 +161,7 @@ def arrays_of(data: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _refuse_unfit(arrays: dict[str, np.ndarray[Any, Any]], task: str | None) -> None:
-    """What the job would refuse, before one is begun. Raises DataError with its words."""
+    """Refuse what the job would, before one is begun. Raises DataError with its words."""
     batches, labels = batches_of(arrays, task or CLASSIFICATION, "data")
     gate = BatchValidator("data", task or CLASSIFICATION, labels)
     for batch in batches:
@@ -210,7 +210,7 @@ def _written(
 
 
 def _write_model(model: Any, app: Path) -> None:
-    """The model and what it is compiled with.
+    """Write the model and what it is compiled with.
 
     Raises UsageError for what Keras cannot write, or the job not open.
     """
@@ -243,7 +243,7 @@ def _write_model(model: Any, app: Path) -> None:
 
 
 def _own_objects(compiled: Any) -> Iterator[str]:
-    """Names of the functions and classes in a loss or in metrics that are none of Keras's."""
+    """Yield names of functions and classes in a loss or in metrics that are none of Keras's."""
     if compiled is None or isinstance(compiled, str):
         return
     if isinstance(compiled, Mapping | list | tuple):
@@ -274,7 +274,7 @@ def _moved(folder: Path, apps: Path, name: str) -> Path:
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """What a Keras model says of its training: keys of `jobs.train`.
+    """Return what a Keras model says of its training: keys of `jobs.train`.
 
     Raises UsageError for what no job can do.
     """
@@ -295,7 +295,7 @@ def callable_alone(model: Any) -> bool:
 
 
 def _text(arguments: AppParts, arrays: object) -> str:
-    """`app.py`. Raises UsageError for a function without a source or with more than its source."""
+    """Return `app.py`. Raises UsageError for a function without a source or with more than it."""
     pieces = ModuleCode()
     if callable_alone(arguments.model):
         pieces = pieces.merged(source_of(arguments.model, "model", ("input_shape", "outputs")))

@@ -91,7 +91,7 @@ class Cluster:
         self._run("deploy", "stop", "--yes")
 
     def status(self) -> dict[str, Any]:
-        """What `deploy status --json` says: `state` and the roles.
+        """Return what `deploy status --json` says: `state` and the roles.
 
         Raises UsageError for a wrong inventory.
         """
@@ -192,7 +192,7 @@ class Cluster:
         flags: Sequence[str],
         settings: dict[str, Any],
     ) -> Path:
-        """The folder of a job on the model and data; `flags` are flags of this job alone."""
+        """Return the folder of a job on the model and data; `flags` are those of this job alone."""
         app_settings = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
         if "optimizer" not in settings:
             settings = settings_of(model) | settings

@@ -34,7 +34,7 @@ class Cancelled(ClusterError):
 
 
 def show(line: str) -> None:
-    """A line of progress, on standard error: below the cell in a notebook."""
+    """Print a line of progress on standard error: below the cell in a notebook."""
     say(line, error=True)
 
 
@@ -89,7 +89,7 @@ def _answer(printed: str) -> Any:
 
 
 def _watched(child: Child, lines: Iterable[str], report: Callable[[str], None]) -> tuple[str, bool]:
-    """Report all lines until the child ends; the last one, and whether Ctrl-C came meanwhile."""
+    """Report lines until the child ends; return the last, and whether Ctrl-C came meanwhile."""
     last = ""
     interrupted = False
     while True:

@@ -39,7 +39,7 @@ class CrossValidation:
 
     @property
     def mean(self) -> float:
-        """Over seeds and folds, of the accuracy, or of the loss where the task has none."""
+        """Mean over seeds and folds of the accuracy, or of the loss where the task has none."""
         return float(self.record["summary"]["mean"])
 
     @property

@@ -23,7 +23,7 @@ class ModuleCode:
     definitions: dict[str, str] = field(default_factory=dict)
 
     def merged(self, other: Self) -> "ModuleCode":
-        """Both. Raises UsageError where they mean different things by one name."""
+        """Return both. Raises UsageError where they mean different things by one name."""
         for code, other_code in (
             (self.imports, other.imports),
             (self.definitions, other.definitions),
@@ -134,7 +134,7 @@ def _constant(value: Any) -> bool:
 
 
 def _names(function: FunctionType) -> set[str]:
-    """Global names of the function and of those inside it."""
+    """Return global names of the function and of those inside it."""
     codes = [function.__code__]
     names = set[str]()
     while codes:

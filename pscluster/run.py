@@ -79,7 +79,7 @@ class Run:
             ) from problem
 
     def report(self) -> "Report":
-        """`report.html`, which a notebook shows below the cell.
+        """Return `report.html`, which a notebook shows below the cell.
 
         Raises ClusterError where the job wrote none.
         """

@@ -30,7 +30,7 @@ class Sweep:
         return text_table(self._record)
 
     def run(self, name: str) -> Run:
-        """The training of one run, e.g. `sweep.run("0001")`.
+        """Return the training of one run, e.g. `sweep.run("0001")`.
 
         Raises UsageError where it has left none.
         """

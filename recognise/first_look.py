@@ -28,7 +28,7 @@ from recognise.recordings import blocks_of
 from recognise.stream import Settings
 
 FIRST_LOOK = 4096
-"""Readings that the look is at."""
+"""Readings that are looked at."""
 _FEWEST = 3
 _WHOLE = ", gravity included"
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 COLUMNS = ("t", "ax", "ay", "az", "gx", "gy", "gz")
 """Seconds; acceleration; angular velocity."""
 _KNOWN = re.compile(r"(?P<time>t|time|timestamp)|(?P<kind>a|acc_?|g|gyro?_?)(?P<axis>[xyz])")
-"""What a column may be called, in small letters."""
+"""Names that a column may have, in small letters."""
 LONGEST_LINE_BYTES = 4096
 COMMENT = "#"
 _SHOWN = 60
@@ -34,7 +34,7 @@ _NOT_TEXT = {
     b"{": "JSON; write a line a reading",
     b"[": "JSON; write a line a reading",
 }
-"""What a file is that begins so, and what to do."""
+"""The kind of a file by its first bytes, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _DIGITS = 6
 
 
 Writer = Callable[[dict[str, Any]], None]
-"""Prints one event, with `source` beside what `as_json` gives: `say_json`, or a row of CSV."""
+"""A printer of one event, `source` beside `as_json`'s keys: `say_json`, or a row of CSV."""
 
 
 class CsvWriter:
@@ -68,9 +68,9 @@ class Summary:
     changes: int = 0
     bad_lines: int = 0
     details: dict[str, str] = field(default_factory=dict)
-    """What the first fault of each kind said."""
+    """The text of the first fault of each kind."""
     nothing: str = ""
-    """Why there is no window at all."""
+    """The reason why there is no window at all."""
 
     def count(self, event: Mapping[str, Any]) -> None:
         """Add one event, as JSON has it."""

@@ -37,7 +37,7 @@ _HAPT_FORMAT = {
     "label": {"column": "none"},
     "person": {"name": "none"},
 }
-"""As `formats/hapt.yaml`: a machine that only recognises has no YAML."""
+"""The format of `formats/hapt.yaml`: a machine that only recognises has no YAML."""
 
 
 def is_windows(name: str) -> bool:

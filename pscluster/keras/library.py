@@ -14,7 +14,7 @@ from kernels.library import can_be_loaded, operations
 from kernels.program import Program
 
 SLOTS = 16
-"""Into which a batch is cut: as many threads compute at most, and the bits follow from it."""
+"""Slots of a batch: as many threads compute at most, and the bits follow from it."""
 WIDEST = 4096
 """Units of the widest LSTM that the library computes."""
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from recognise.service.limits import Limits, RequestError
 
 IDLE_SECONDS = 0.05
-"""How often it is looked at whether a version that goes has answered all."""
+"""The interval of looks whether a version that goes has answered all."""
 
 Windows = NDArray[np.float32]
 Compute = Callable[[Windows], Windows]
 """Logits (n, classes) of windows (n, samples, channels); runs in a thread of the pool."""
 
 Computed = Callable[[int], None]
-"""Gets the number of windows of a batch."""
+"""A callback that gets the number of windows of a batch."""
 
 
 @dataclass(frozen=True, eq=False)

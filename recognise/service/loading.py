@@ -29,7 +29,7 @@ class Computer:
 
     @property
     def lost(self) -> str:
-        """Why its process has ended, or an empty text while it runs."""
+        """The reason why its process has ended, or an empty text while it runs."""
         return self._process.lost
 
     def logits(self, windows: Floats) -> Floats:

@@ -15,7 +15,7 @@ MOST_UNPROVEN = 128
 SHARE = 4
 """One address has at most one place in 4."""
 PROVE = "prove"
-"""In the state of a request (ASGI): called once the client has named the token."""
+"""A key of the state of a request (ASGI): called once the client has named the token."""
 _NETWORK_BITS = 64
 """A client of IPv6 has a whole network of addresses."""
 

@@ -27,11 +27,11 @@ from recognise.service.versions import Versions
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
-"""How often the pointer is read."""
+"""The interval at which the pointer is read."""
 MEND_SECONDS = 1.0
-"""Between two processes of one version."""
+"""Time between two processes of one version."""
 MOST_ENDS = 2
-"""A promoted version whose process ends so often while it is watched is taken back."""
+"""Ends of a promoted version's process, while it is watched, after which it is taken back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Serving:
         self._refused: int | None = None
         self._watched_until = -math.inf
         self._ends = 0
-        """How often the process of the current version has ended while it was watched."""
+        """Count of ends of the current version's process while it was watched."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
         metrics.drift(self._drift)

@@ -37,7 +37,7 @@ _FLOAT_BYTES = 4
 _MICROSECONDS = 1e6
 _SPARE_BRACKETS = 256
 _SPARE_COMMAS = 1024
-"""What a request has besides its numbers: outputs, parameters, a shape."""
+"""Commas of a request besides its numbers: outputs, parameters, a shape."""
 
 Text = Annotated[str, StringConstraints(max_length=256)]
 

@@ -29,7 +29,7 @@ from recognise.stream.resampling import ResumableResampler
 from recognise.stream.settings import Settings
 
 MOST_READINGS = 4096
-"""One call brings so many at most, which bounds what it may return."""
+"""Readings of one call at most, which bounds what it may return."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Cutter:
 
     @property
     def rows(self) -> int:
-        """How many rows came."""
+        """The number of rows that came."""
         return self._first + len(self._rest)
 
     def state(self) -> dict[str, Part]:

@@ -38,7 +38,7 @@ class Merging:
         self._rows: dict[str, Rows] = {}
         self._has_total = False
         self._until = -np.inf
-        """No reading before this is taken any more."""
+        """The time before which no reading is taken any more."""
 
     @property
     def _base(self) -> str:

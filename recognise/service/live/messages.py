@@ -19,7 +19,7 @@ _COMMAS = 2 * MOST_READINGS
 MOST_CHANNELS = 256
 _MOST_KEYS = 64
 _MOST_COLONS = _MOST_KEYS + 2 * MOST_CHANNELS
-"""One behind each key; names and units of channels may have some."""
+"""Colons, one behind each key; names and units of channels may have some."""
 
 Word = Annotated[str, StringConstraints(max_length=256)]
 Value = float | None
@@ -126,19 +126,18 @@ def readings(text: str, channels: int = 6) -> Readings:
     _count(text, channels)
     _count_keys(text)
     try:
-        message = Readings.model_validate_json(text)
+        batch = Readings.model_validate_json(text)
     except ValidationError as problem:
         raise bad(
             f"expected readings (times, acceleration, rotation): {_reason(problem)}"
         ) from None
-    if message.values and len(message.values) != len(message.times):
-        counts = f"{len(message.times)} and {len(message.values)}"
+    if batch.values and len(batch.values) != len(batch.times):
+        counts = f"{len(batch.times)} and {len(batch.values)}"
         raise bad(f"expected as many times as values, got {counts}")
-    times, acceleration, rotation = message.times, message.acceleration, message.rotation
-    if not message.values and not len(times) == len(acceleration) == len(rotation):
-        counts = f"{len(times)}, {len(acceleration)} and {len(rotation)}"
+    if not batch.values and not len(batch.times) == len(batch.acceleration) == len(batch.rotation):
+        counts = f"{len(batch.times)}, {len(batch.acceleration)} and {len(batch.rotation)}"
         raise bad(f"expected as many times as acceleration and rotation, got {counts}")
-    return message
+    return batch
 
 
 def _reason(problem: ValidationError) -> str:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 POSTS_TO_BEGIN = 3
 MOST_EVENTS = 1024
-"""One recording keeps so many events until its client takes them; the oldest go."""
+"""Events that one recording keeps until its client takes them; the oldest go."""
 
 
 class PhoneRecording:
@@ -42,7 +42,7 @@ class PhoneRecording:
         names = [sensor_logger.BESIDE[kind][0] for kind in beside]
         self.merging = Merging(sign, session.settings.longest_gap_seconds, names)
         self.source: str | None = None
-        """Whose sensors the recording is of, `phone` or `watch`: those that came first."""
+        """The owner of the recording's sensors, `phone` or `watch`: that of the first ones."""
         self._of_watch = of_watch
         self._posts = 0
         self._hearing = asyncio.ensure_future(self._hear())

@@ -36,20 +36,20 @@ BESIDE: Mapping[str, tuple[str, str]] = {
     ROTATION: (GYROSCOPE, "rad/s"),
     MAGNETIC: (MAGNETOMETER, "uT"),
 }
-"""By what a sensor measures beside acceleration: its name, and the unit of its values."""
+"""Sensors by what they measure beside acceleration: the name, and the unit of the values."""
 WRIST = "wristmotion"
-"""Without its space, as in the app's files."""
+"""The name without its space, as in the app's files."""
 PHONE = "phone"
 WATCH = "watch"
 _OF_WATCH = {ACCELEROMETER: "acceleration", GRAVITY: "gravity", GYROSCOPE: "rotationRate"}
 """The names of a watch's values begin so; X, Y and Z follow."""
 LARGEST_VALUE = 10 * intake.LARGEST_VALUE
-"""In the app's units, of which ten are more than one of the stream's, which refuses what is
+"""Value in the app's units, ten of which are more than one of the stream's, which refuses what is
 between.
 
 JSON's 1e999 is infinite, and what takes the sensors together would compute with it."""
 MOST_ENTRIES = 16_384
-"""One post has so many entries at most, with those of other sensors."""
+"""Entries of one post at most, with those of other sensors."""
 NANOSECONDS = 1e-9
 _APPLE = ("CFNetwork", "Darwin", "iPhone")
 """Words in the header User-Agent of a program on an iPhone."""
@@ -95,7 +95,7 @@ class Post(_Part):
 
     @property
     def source(self) -> str | None:
-        """Whose sensors these are, `phone` or `watch`; None without sensors of ours.
+        """The owner of these sensors, `phone` or `watch`; None without sensors of ours.
 
         Where both are, it is the phone.
         """

@@ -184,7 +184,7 @@ class LiveSession:
         self._turn = asyncio.Semaphore(streams.computing)
         self._tasks: set[asyncio.Task[Windows]] = set()
         self._late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when an answer is too late, because the service ends."""
+        """A future, done when an answer is too late, because the service ends."""
         self._unanswered: list[Window | InputFault] = []
         self._metrics.session(kind, 1)
         for item in self._core.waiting:  # no more than there is room for

@@ -27,7 +27,7 @@ SERVICE_ENDS = "the service ends".ljust(124)
 """Reason by which a session learns that no more readings come. A client's reason has at most 123
 bytes."""
 CLOSE_SECONDS = 1.0
-"""From our close frame to the end of the connection."""
+"""Time from our close frame to the end of the connection."""
 MOST_FRAGMENTS = 1024
 """Frames of one message."""
 SMALL_BYTES = 1 << 14
@@ -36,12 +36,12 @@ MOST_SMALL = 8
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
 MOST_UNPROVEN_BYTES = 320 << 10
-"""What a client may send before the token: the largest state to resume, and the rest of a message.
+"""Bytes that a client may send before the token: the largest state to resume, and a message's rest.
 """
 UNPROVEN_BYTES = 4 << 20
-"""What all clients before the token may have sent."""
+"""Bytes that all clients before the token may have sent."""
 READ_BYTES = 1 << 16
-"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each
+"""Bytes of one read. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each
 message."""
 
 

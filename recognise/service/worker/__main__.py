@@ -47,7 +47,7 @@ SYSTEM = (
     "/proc/meminfo",
     "/sys/devices",
 )
-"""What the runtimes read after their import: libraries, and which processor this is."""
+"""Paths that the runtimes read after their import: libraries, and which processor this is."""
 
 
 def main(
@@ -88,7 +88,7 @@ def main(
 
 
 def _give_up_rights(memory_bytes: int) -> None:
-    """From here on this process computes: it reads its packages, and writes and asks nothing.
+    """Give up all but computing: this process reads its packages, and writes and asks nothing.
 
     The kernel takes it first where memory is short. Kernels without Landlock forbid calls alone.
     """

@@ -26,7 +26,7 @@ from recognise.service.worker import __main__ as worker
 from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY
 
 MOST_DESCRIPTORS = 80
-"""More than the life, two files and a channel for each of the service's threads."""
+"""Descriptors, more than the life, two files and a channel for each thread of the service."""
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 

@@ -51,7 +51,7 @@ class ModelProcess:
         self._description = description
         self._limits = limits
         self._idle: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
-        """None once the process has ended: who holds a channel closes it."""
+        """Idle channels, and None once the process has ended: who holds a channel closes it."""
         self._lock = threading.Lock()
         self._why = ""
         with ExitStack() as until_started:
@@ -82,7 +82,7 @@ class ModelProcess:
 
     @property
     def lost(self) -> str:
-        """Why it has ended, or an empty text while it runs."""
+        """The reason why it has ended, or an empty text while it runs."""
         if not self._why and self._process.poll() is not None:
             self._end("")
         return self._why

@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 READY = b"R"
 CODE = struct.Struct("=i")
-"""How a process of the nursery has ended, as `subprocess` says it."""
+"""The exit code of a process of the nursery, as `subprocess` says it."""
 LONGEST_REQUEST = 16 << 10
 START_SECONDS = 60.0
 _ROOT = Path(__file__).resolve().parents[3]
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV")
-"""Of the environment, which may hold secrets."""
+"""Variables of the environment, which may hold secrets."""
 
 
 class Forked:
@@ -135,7 +135,7 @@ class Nursery:
 
 
 _nurseries: list[Nursery] = []
-"""The one of this process, once it has given up its own rights."""
+"""The nursery of this process, once it has given up its own rights."""
 
 
 def start_through(nursery: Nursery) -> None:
