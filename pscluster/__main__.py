@@ -21,14 +21,14 @@ def main() -> None:
         sys.exit(_code(sys.argv[1:]))
 
 
-def _code(words: Sequence[str]) -> int:
-    if not words or words[0] in ("--list", "-l"):
-        say(help_for(words[1:], PROGRAM))
+def _code(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in ("--list", "-l"):
+        say(help_for(arguments[1:], PROGRAM))
         return 0
-    if words[0] in ("--version", "-V"):
+    if arguments[0] in ("--version", "-V"):
         say(f"{PROGRAM} {own_version()}")
         return 0
-    return run(words, PROGRAM)
+    return run(arguments, PROGRAM)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from pscluster.function_source import ModuleCode, source_of
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "groups", "labels", "weights")
 NEEDED = ARRAYS[:4]
 COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly")
-"""An app takes these along of what a model is compiled with."""
+"""Arguments of a model's `compile` that an app takes along."""
 FUTURE = "from __future__ import annotations  # what a function says of its types stays behind\n"
 IN_APP_BYTES = 48 << 20
 """Arrays of so many bytes lie in the app's folder, which may have 64 MiB; more lie beside it."""
@@ -78,74 +78,72 @@ class AppParts:
     task: str | None = None
 
 
-def app_flags(parts: AppParts, cache: Path | None = None) -> tuple[str, ...]:
+def app_flags(arguments: AppParts, cache: Path | None = None) -> tuple[str, ...]:
     """Return the flags that name these parts.
 
     What is no path or name is written below `cache`, the user's by default.
 
     Raises UsageError, or DataError for arrays that cannot be stored.
     """
-    named = isinstance(parts.model, str | Path) or parts.model is None
+    named = isinstance(arguments.model, str | Path) or arguments.model is None
     extras = [
-        name for name in ("loss", "metrics", "augment", "task") if getattr(parts, name) is not None
+        name
+        for name in ("loss", "metrics", "augment", "task")
+        if getattr(arguments, name) is not None
     ]
     if named and extras:
         raise UsageError(
             f"{extras[0]}: belongs to a model that is a function; an app has it in its app.py"
         )
-    if parts.data is None or isinstance(parts.data, str | Path):
+    if arguments.data is None or isinstance(arguments.data, str | Path):
         arrays = None
     else:
-        arrays = arrays_of(parts.data)
+        arrays = arrays_of(arguments.data)
     if arrays is not None:
-        _refuse_unfit(arrays, parts.task)
-    if parts.data is None or arrays is not None:
+        _refuse_unfit(arrays, arguments.task)
+    if arguments.data is None or arrays is not None:
         place = []
     else:
-        place = ["--data", os.fspath(parts.data)]
+        place = ["--data", os.fspath(arguments.data)]
     if named:
         if arrays is not None:
             raise UsageError(
                 "data: arrays go with a model that is a function; give a path to a model that is"
                 " named"
             )
-        return (*_named(parts.model), *place)
-    folder, beside = _written(parts, arrays, (cache or user_cache()) / "apps")
+        return (*_named(arguments.model), *place)
+    folder, beside = _written(arguments, arrays, (cache or user_cache()) / "apps")
     return ("--app", str(folder), *place, *([] if beside is None else ["--data", str(beside)]))
 
 
-def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays by name, from a dict, a `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
+def arrays_of(data: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return arrays by name, of a dict, `Data` or Keras's ((x_train, y_train), (x_test, y_test)).
 
     Raises DataError: an array is missing, unknown, empty, of objects, or as long as no other.
     """
-    if (
-        isinstance(given, tuple | list)
-        and len(given) == 2
-        and all(len(part) == 2 for part in given)
-    ):
-        given = dict(zip(NEEDED, [array for part in given for array in part], strict=True))
-    if not isinstance(given, Mapping):
-        given = {
-            name: getattr(given, name) for name in ARRAYS if getattr(given, name, None) is not None
+    if isinstance(data, tuple | list) and len(data) == 2 and all(len(part) == 2 for part in data):
+        data = dict(zip(NEEDED, [array for part in data for array in part], strict=True))
+    if not isinstance(data, Mapping):
+        data = {
+            name: getattr(data, name) for name in ARRAYS if getattr(data, name, None) is not None
         }
-    unknown = sorted(set(map(str, given)) - set(ARRAYS))
-    missing = [name for name in NEEDED if given.get(name) is None]
+    unknown = sorted(set(map(str, data)) - set(ARRAYS))
+    missing = [name for name in NEEDED if data.get(name) is None]
     if unknown or missing:
         if unknown:
-            words = f"found {unknown[0]!r}"
+            problem = f"found {unknown[0]!r}"
         else:
-            words = f"{missing[0]} is missing"
+            problem = f"{missing[0]} is missing"
         raise DataError(
             f"data: expected arrays named {', '.join(NEEDED)} and perhaps {', '.join(ARRAYS[4:])};"
-            f" {words}"
+            f" {problem}"
         )
     arrays = {
-        name: plain(value, f"data: {name}") for name, value in given.items() if value is not None
+        name: plain(value, f"data: {name}") for name, value in data.items() if value is not None
     }
     for first, second in (("x_train", "y_train"), ("x_test", "y_test")):
-        refuse_other_rows(given[first], given[second], f"data: {first} and {second}")
-    refuse_other_columns(given["x_train"], given["x_test"], "data: x_train and x_test")
+        refuse_other_rows(data[first], data[second], f"data: {first} and {second}")
+    refuse_other_columns(data["x_train"], data["x_test"], "data: x_train and x_test")
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise DataError(
@@ -163,7 +161,7 @@ def arrays_of(given: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _refuse_unfit(arrays: dict[str, np.ndarray[Any, Any]], task: str | None) -> None:
-    """What the job would refuse, before one is begun. Raises DataError with its words."""
+    """Refuse what the job would, before one is begun. Raises DataError with its words."""
     batches, labels = batches_of(arrays, task or CLASSIFICATION, "data")
     gate = BatchValidator("data", task or CLASSIFICATION, labels)
     for batch in batches:
@@ -185,10 +183,10 @@ def _named(model: str | Path | None) -> list[str]:
 
 
 def _written(
-    parts: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, apps: Path
+    arguments: AppParts, arrays: dict[str, np.ndarray[Any, Any]] | None, apps: Path
 ) -> tuple[Path, Path | None]:
     """Return the app's folder and that of large arrays; equal content is used again."""
-    text = _text(parts, arrays)
+    text = _text(arguments, arrays)
     apps.mkdir(parents=True, exist_ok=True)
     large = arrays is not None and sum(array.nbytes for array in arrays.values()) > IN_APP_BYTES
     with tempfile.TemporaryDirectory(prefix="partial-", dir=apps) as workshop:
@@ -196,21 +194,23 @@ def _written(
         store = Path(workshop, "arrays") if large else Path(workshop, "app", "arrays")
         app.mkdir()
         (app / "app.py").write_text(text, encoding="utf-8")
-        if not callable_alone(parts.model):
-            _write_model(parts.model, app)
+        if not callable_alone(arguments.model):
+            _write_model(arguments.model, app)
         if arrays is not None:
             store.mkdir()
             for name, array in arrays.items():
                 np.save(store / f"{name}.npy", array, allow_pickle=False)
         name = re.sub(
-            r"[^A-Za-z0-9_]", "", str(getattr(parts.model, "__name__", None) or parts.model.name)
+            r"[^A-Za-z0-9_]",
+            "",
+            str(getattr(arguments.model, "__name__", None) or arguments.model.name),
         )[:40]
         folder = _moved(app, apps, name or "app")
         return folder, _moved(store, apps, "arrays") if large else None
 
 
 def _write_model(model: Any, app: Path) -> None:
-    """The model and what it is compiled with.
+    """Write the model and what it is compiled with.
 
     Raises UsageError for what Keras cannot write, or the job not open.
     """
@@ -229,52 +229,52 @@ def _write_model(model: Any, app: Path) -> None:
         ) from problem
     if compiled is None:
         return
-    given = model._compile_config.config
+    configuration = model._compile_config.config
     for name, key in (("loss", "loss"), ("metrics", "metrics"), ("weighted_metrics", "metrics")):
-        own = next(_own_objects(given.get(name)), None)
-        if own is not None:
+        object_name = next(_own_objects(configuration.get(name)), None)
+        if object_name is not None:
             raise UsageError(
-                f"model: it is compiled with {own}, which is none of Keras's, so the job would not"
-                f" find it or take another of this name: give train a function, as {key}=, and"
-                " leave it out of compile()"
+                f"model: it is compiled with {object_name}, which is none of Keras's, so the job"
+                " would not find it or take another of this name: give train a function, as"
+                f" {key}=, and leave it out of compile()"
             )
     stated = {name: compiled[name] for name in COMPILED}
     (app / "compiled.json").write_text(json.dumps(stated), encoding="utf-8")
 
 
-def _own_objects(given: Any) -> Iterator[str]:
-    """Names of the functions and classes in a loss or in metrics that are none of Keras's."""
-    if given is None or isinstance(given, str):
+def _own_objects(compiled: Any) -> Iterator[str]:
+    """Yield names of functions and classes in a loss or in metrics that are none of Keras's."""
+    if compiled is None or isinstance(compiled, str):
         return
-    if isinstance(given, Mapping | list | tuple):
-        for one in given.values() if isinstance(given, Mapping) else given:
-            yield from _own_objects(one)
+    if isinstance(compiled, Mapping | list | tuple):
+        for entry in compiled.values() if isinstance(compiled, Mapping) else compiled:
+            yield from _own_objects(entry)
         return
-    if not str(getattr(given, "__module__", "")).startswith("keras."):
-        yield getattr(given, "__name__", type(given).__name__)
+    if not str(getattr(compiled, "__module__", "")).startswith("keras."):
+        yield getattr(compiled, "__name__", type(compiled).__name__)
     for inside in ("fn", "_fn"):  # of a loss, and of a metric that is a mean
-        yield from _own_objects(getattr(given, inside, None))
+        yield from _own_objects(getattr(compiled, inside, None))
 
 
-def _moved(made: Path, apps: Path, name: str) -> Path:
+def _moved(folder: Path, apps: Path, name: str) -> Path:
     digest = hashlib.sha256()
-    for file in sorted(path for path in made.rglob("*") if path.is_file()):
-        digest.update(f"{file.relative_to(made)} {file.stat().st_size}\n".encode())
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(folder)} {file.stat().st_size}\n".encode())
         with file.open("rb") as stream:
             while piece := stream.read(1 << 20):
                 digest.update(piece)
     place = apps / f"{name}-{digest.hexdigest()[:16]}"  # a run shows it as the model's name
     try:
-        made.rename(place)
+        folder.rename(place)
     except OSError:
         if not place.is_dir():
             raise
-        shutil.rmtree(made)
+        shutil.rmtree(folder)
     return place
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """What a Keras model says of its training: keys of `jobs.train`.
+    """Return what a Keras model says of its training: keys of `jobs.train`.
 
     Raises UsageError for what no job can do.
     """
@@ -283,9 +283,9 @@ def settings_of(model: Any) -> dict[str, Any]:
     from cluster.apps.compiled_optimizer import optimizer_settings
     from cluster.apps.own_steps import own_step
 
-    own = own_step(model)
-    if own is not None:
-        raise UsageError(own)
+    problem = own_step(model)
+    if problem is not None:
+        raise UsageError(problem)
     return optimizer_settings(model) or {}
 
 
@@ -294,22 +294,22 @@ def callable_alone(model: Any) -> bool:
     return not hasattr(model, "save")
 
 
-def _text(parts: AppParts, arrays: object) -> str:
-    """`app.py`. Raises UsageError for a function without a source or with more than its source."""
+def _text(arguments: AppParts, arrays: object) -> str:
+    """Return `app.py`. Raises UsageError for a function without a source or with more than it."""
     pieces = ModuleCode()
-    if callable_alone(parts.model):
-        pieces = pieces.merged(source_of(parts.model, "model", ("input_shape", "outputs")))
+    if callable_alone(arguments.model):
+        pieces = pieces.merged(source_of(arguments.model, "model", ("input_shape", "outputs")))
     for name, positional in (
         ("loss", ("y", "outputs")),
         ("metrics", ("y", "outputs")),
         ("augment", ("x", "y", "seed")),
     ):
-        if (function := getattr(parts, name)) is not None:
+        if (function := getattr(arguments, name)) is not None:
             pieces = pieces.merged(source_of(function, name, positional))
     blocks = ['"""Written by pscluster from what `train` was given."""\n', FUTURE, pieces.text()]
-    blocks += [OPENS_MODEL] if not callable_alone(parts.model) else []
+    blocks += [OPENS_MODEL] if not callable_alone(arguments.model) else []
     blocks += [READS_ARRAYS] if arrays is not None else []
-    blocks += [f"\ntask = {parts.task!r}\n"] if parts.task is not None else []
+    blocks += [f"\ntask = {arguments.task!r}\n"] if arguments.task is not None else []
     text = "\n".join(blocks)
     try:
         compile(text, "app.py", "exec")

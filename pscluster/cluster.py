@@ -77,7 +77,11 @@ class Cluster:
         if self.status()["state"] == "stopped":
             self._ends.callback(self.stop)
             try:
-                run(self._words("deploy", "start", "--no-jobs"), self._report, variables=variables)
+                run(
+                    self._arguments("deploy", "start", "--no-jobs"),
+                    self._report,
+                    variables=variables,
+                )
             except BaseException:
                 self._ends.close()
                 raise
@@ -87,17 +91,19 @@ class Cluster:
         self._run("deploy", "stop", "--yes")
 
     def status(self) -> dict[str, Any]:
-        """What `deploy status --json` says: `state` and the roles.
+        """Return what `deploy status --json` says: `state` and the roles.
 
         Raises UsageError for a wrong inventory.
         """
-        found = run([*self._words("deploy", "status"), "--json"], lambda line: None, STATUS_KNOWN)
-        if not isinstance(found, dict) or "state" not in found:
+        answer = run(
+            [*self._arguments("deploy", "status"), "--json"], lambda line: None, STATUS_KNOWN
+        )
+        if not isinstance(answer, dict) or "state" not in answer:
             raise ClusterError(
                 f"{self.inventory}: deploy status: expected an object with `state`, found"
-                f" {found!r:.200}"
+                f" {answer!r:.200}"
             )
-        return found
+        return answer
 
     def train(
         self,
@@ -122,11 +128,11 @@ class Cluster:
         (`with` starts one), or when the job fails.
         """
         if chaos is None:
-            own = []
+            flags = []
         else:
-            own = ["--chaos", chaos]
+            flags = ["--chaos", chaos]
         try:
-            return Run(self._job("train", model, data, resume, own, settings))
+            return Run(self._job("train", model, data, resume, flags, settings))
         except Cancelled as ended:
             if isinstance(ended.answer, dict) and "result_path" in ended.answer:
                 ended.run = Run(_folder(ended.answer))
@@ -141,15 +147,15 @@ class Cluster:
         Raises UsageError for a file that cannot be used, Cancelled on Ctrl-C, and ClusterError
         where a run failed: the results of the others are in the folder.
         """
-        words = [*self._words("sweep", str(file)), "--json"]
-        words += (
+        arguments = [*self._arguments("sweep", str(file)), "--json"]
+        arguments += (
             []
             if not resume
             else ["--resume"]
             if resume is True
             else ["--resume", "--run", str(resume)]
         )
-        return Sweep(_folder(run(words, self._report)))
+        return Sweep(_folder(run(arguments, self._report)))
 
     def cross_validate(
         self,
@@ -174,8 +180,8 @@ class Cluster:
         folder.
         """
         which = seeds if isinstance(seeds, int) else list(seeds)
-        own = ["--set", f"jobs.cv.folds={_text(folds)}", "--set", f"jobs.cv.seeds={_text(which)}"]
-        return CrossValidation(self._job("cv", model, data, resume, own, settings))
+        flags = ["--set", f"jobs.cv.folds={_text(folds)}", "--set", f"jobs.cv.seeds={_text(which)}"]
+        return CrossValidation(self._job("cv", model, data, resume, flags, settings))
 
     def _job(
         self,
@@ -183,20 +189,20 @@ class Cluster:
         model: Any,
         data: Any,
         resume: bool | str | Path,
-        own: Sequence[str],
+        flags: Sequence[str],
         settings: dict[str, Any],
     ) -> Path:
-        """The folder of a job on the model and data; `own` are flags of this job alone."""
-        parts = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
+        """Return the folder of a job on the model and data; `flags` are those of this job alone."""
+        app_settings = {name: settings.pop(name) for name in FUNCTIONS if name in settings}
         if "optimizer" not in settings:
             settings = settings_of(model) | settings
-        app = app_flags(AppParts(model, data, **parts))
-        words = [*self._words("job", job), *app, "--json"]
-        words += [
+        app = app_flags(AppParts(model, data, **app_settings))
+        arguments = [*self._arguments("job", job), *app, "--json"]
+        arguments += [
             word for key, value in settings.items() for word in ("--set", _override(key, value))
         ]
-        words += [
-            *own,
+        arguments += [
+            *flags,
             *(
                 []
                 if not resume
@@ -205,15 +211,15 @@ class Cluster:
                 else ["--resume", "--run", str(resume)]
             ),
         ]
-        return _folder(run(words, self._report))
+        return _folder(run(arguments, self._report))
 
     def __repr__(self) -> str:
         return f"Cluster({str(self.inventory)!r})"
 
     def _run(self, *command: str) -> Any:
-        return run(self._words(*command), self._report)
+        return run(self._arguments(*command), self._report)
 
-    def _words(self, *command: str) -> list[str]:
+    def _arguments(self, *command: str) -> list[str]:
         settings = [
             word
             for key, value in self._settings.items()

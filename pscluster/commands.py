@@ -34,12 +34,12 @@ class Cancelled(ClusterError):
 
 
 def show(line: str) -> None:
-    """A line of progress, on standard error: below the cell in a notebook."""
+    """Print a line of progress on standard error: below the cell in a notebook."""
     say(line, error=True)
 
 
 def run(
-    words: Sequence[str],
+    arguments: Sequence[str],
     report: Callable[[str], None] = show,
     accept: Sequence[int] = (0,),
     variables: Mapping[str, str] = MappingProxyType({}),
@@ -55,7 +55,7 @@ def run(
     with (
         tempfile.TemporaryFile() as answer,
         Child(
-            module_command("pscluster", *words),
+            module_command("pscluster", *arguments),
             environment={**environment_for_any_folder(), **variables},
             stdout=answer,
             stderr=subprocess.PIPE,
@@ -73,7 +73,9 @@ def run(
     if interrupted and code == ExitCode.CANCELLED:
         raise Cancelled(last, printed)
     if code not in accept:
-        raise _error(code, last or f"pscluster {' '.join(words[:2])}: exit code {code}", printed)
+        raise _error(
+            code, last or f"pscluster {' '.join(arguments[:2])}: exit code {code}", printed
+        )
     return printed
 
 
@@ -87,7 +89,7 @@ def _answer(printed: str) -> Any:
 
 
 def _watched(child: Child, lines: Iterable[str], report: Callable[[str], None]) -> tuple[str, bool]:
-    """Report all lines until the child ends; the last one, and whether Ctrl-C came meanwhile."""
+    """Report lines until the child ends; return the last, and whether Ctrl-C came meanwhile."""
     last = ""
     interrupted = False
     while True:

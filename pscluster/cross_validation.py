@@ -28,18 +28,18 @@ class CrossValidation:
         """`cv.json`, whose keys docs/jobs.md explains. Raises ClusterError for a damaged file."""
         file = self.folder / NAME
         try:
-            found = read_json(file)
-            if not isinstance(found["summary"], dict) or not isinstance(found["folds"], list):
+            record = read_json(file)
+            if not isinstance(record["summary"], dict) or not isinstance(record["folds"], list):
                 raise TypeError("summary or folds")
         except (ValueError, KeyError, TypeError) as problem:
             raise ClusterError(
                 f"{file}: expected the folds of a cross-validation: {problem!r:.100}"
             ) from problem
-        return dict(found)
+        return dict(record)
 
     @property
     def mean(self) -> float:
-        """Over seeds and folds, of the accuracy, or of the loss where the task has none."""
+        """Mean over seeds and folds of the accuracy, or of the loss where the task has none."""
         return float(self.record["summary"]["mean"])
 
     @property

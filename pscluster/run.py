@@ -33,12 +33,12 @@ class Run:
         """
         file = self.folder / "result.json"
         try:
-            found = read_json(file)
+            result = read_json(file)
         except ValueError as problem:
             raise ClusterError(f"{file}: expected JSON: {problem}") from problem
-        if not isinstance(found, dict):
-            raise ClusterError(f"{file}: expected an object, found {type(found).__name__}")
-        return found
+        if not isinstance(result, dict):
+            raise ClusterError(f"{file}: expected an object, found {type(result).__name__}")
+        return result
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class Run:
             ) from problem
 
     def report(self) -> "Report":
-        """`report.html`, which a notebook shows below the cell.
+        """Return `report.html`, which a notebook shows below the cell.
 
         Raises ClusterError where the job wrote none.
         """
@@ -116,9 +116,9 @@ class Report:
 
 def _event(line: str) -> dict[str, Any]:
     try:
-        found = parsed_json(line)
+        event = parsed_json(line)
     except ValueError:  # the last line of a coordinator that was killed
         return {}
-    if isinstance(found, dict):
-        return found
+    if isinstance(event, dict):
+        return event
     return {}

@@ -21,8 +21,8 @@ class Sweep:
     @property
     def runs(self) -> list[dict[str, Any]]:
         """The runs of `sweep.json`, whose keys docs/sweeps.md explains."""
-        found: list[dict[str, Any]] = self._record.to_json()["runs"]
-        return found
+        runs: list[dict[str, Any]] = self._record.to_json()["runs"]
+        return runs
 
     @property
     def table(self) -> list[list[str]]:
@@ -30,7 +30,7 @@ class Sweep:
         return text_table(self._record)
 
     def run(self, name: str) -> Run:
-        """The training of one run, e.g. `sweep.run("0001")`.
+        """Return the training of one run, e.g. `sweep.run("0001")`.
 
         Raises UsageError where it has left none.
         """

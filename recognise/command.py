@@ -44,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Label recordings or a live stream with an exported model.",
         longest_gap=LONGEST_GAP_SECONDS,
     )
-    given = parser.parse_args(arguments)
+    flags = parser.parse_args(arguments)
     try:
-        return _run(given)
+        return _run(flags)
     except ClusterError as problem:
         say(one_line(str(problem)), error=True)
         return int(problem.exit_code)
@@ -63,34 +63,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(ExitCode.FAILED)
 
 
-def _run(given: argparse.Namespace) -> int:
-    if not 1 <= given.threads <= MOST_THREADS:
+def _run(flags: argparse.Namespace) -> int:
+    if not 1 <= flags.threads <= MOST_THREADS:
         raise UsageError(
-            f"--threads: expected 1 to {MOST_THREADS}, got {given.threads}; correct it"
+            f"--threads: expected 1 to {MOST_THREADS}, got {flags.threads}; correct it"
         )
-    in_g = (given.acceleration, given.rotation) == ("g", "rad/s")
-    if given.format is not None and (not in_g or STANDARD_INPUT in given.files):
+    in_g = (flags.acceleration, flags.rotation) == ("g", "rad/s")
+    if flags.format is not None and (not in_g or STANDARD_INPUT in flags.files):
         raise UsageError(
             "--format: the format says the units, and is of files: expected no --acceleration, no"
             " --rotation and no standard input; leave them out"
         )
-    model = open_model(given.model, threads=given.threads)
-    streams = [name for name in given.files if given.format or not is_windows(name)]
-    settings = _settings(model, given) if streams else None
+    model = open_model(flags.model, threads=flags.threads)
+    streams = [name for name in flags.files if flags.format or not is_windows(name)]
+    settings = _settings(model, flags) if streams else None
     if streams and (warning := filter_warning(model.description)):
         say(f"warning: {one_line(warning)}", error=True)
-    if given.to == "json":
+    if flags.to == "json":
         write: Writer = say_json
     else:
         write = CsvWriter()
     code = ExitCode.DONE
-    for name in given.files:
+    for name in flags.files:
         summary = Summary("standard input" if name == STANDARD_INPUT else name)
         try:
             if settings is None or name not in streams:
                 _label_windows(model, name, write, summary)
             else:
-                _label_readings(model, settings, name, given.format, write, summary)
+                _label_readings(model, settings, name, flags.format, write, summary)
         except KeyboardInterrupt:
             say(one_line(summary.line()), error=True)
             raise
@@ -106,26 +106,26 @@ def _run(given: argparse.Namespace) -> int:
     return int(code)
 
 
-def _settings(model: Model, given: argparse.Namespace) -> Settings:
-    votes, slash, of = given.smooth.partition("/")
-    if not (slash and votes.isdecimal() and of.isdecimal() and len(given.smooth) <= 7):
+def _settings(model: Model, flags: argparse.Namespace) -> Settings:
+    votes, slash, of = flags.smooth.partition("/")
+    if not (slash and votes.isdecimal() and of.isdecimal() and len(flags.smooth) <= 7):
         raise UsageError(
-            f"--smooth: expected K/N such as 2/3, got {given.smooth!r:.40}; correct it"
+            f"--smooth: expected K/N such as 2/3, got {flags.smooth!r:.40}; correct it"
         )
     described_so = None
-    if given.format is not None:
+    if flags.format is not None:
         described_so = inputs_of(signals_of(model.description))
     return settings_of(
         model.description,
         given=described_so,
-        hop=given.hop,
+        hop=flags.hop,
         votes=int(votes),
         of=int(of),
-        least_confidence=given.least_confidence,
-        acceleration_unit=given.acceleration,
-        rotation_unit=given.rotation,
-        source_hz=given.source_hz,
-        longest_gap_seconds=given.longest_gap,
+        least_confidence=flags.least_confidence,
+        acceleration_unit=flags.acceleration,
+        rotation_unit=flags.rotation,
+        source_hz=flags.source_hz,
+        longest_gap_seconds=flags.longest_gap,
     )
 
 
@@ -153,9 +153,9 @@ def _label_readings(
         for start in range(0, len(block.readings), MOST_READINGS):
             rows = block.readings[start : start + MOST_READINGS]
             for event in recogniser.push_values(rows[:, 0], rows[:, 1:]):
-                found: dict[str, Any] = {"source": name, **as_json(event)}
-                summary.count(found)
-                write(found)
+                record: dict[str, Any] = {"source": name, **as_json(event)}
+                summary.count(record)
+                write(record)
             summary.windows = recogniser.windows
             summary.milliseconds = recogniser.model_seconds * 1000
     if not summary.windows:
@@ -182,24 +182,25 @@ def _tell_rate(hertz: float | None, settings: Settings, source: str) -> None:
 
 
 def _label_windows(model: Model, name: str, write: Writer, summary: Summary) -> None:
-    found = windows_in(name)
+    recordings = windows_in(name)
     labels = labels_of(model.description)
     shape = model.description.input.shape
-    if found.windows.shape[1:] != shape:
+    if recordings.windows.shape[1:] != shape:
         raise UsageError(
-            f"{name}: expected windows of {shape}, as the model has, got {found.windows.shape[1:]}"
+            f"{name}: expected windows of {shape}, as the model has, got"
+            f" {recordings.windows.shape[1:]}"
         )
     signals = signals_of(model.description)
-    refuse_other_windows(name, found.signals, signals)
-    expected = [found.labels[number] for number in found.classes]
-    if set(found.labels) <= set(labels):
+    refuse_other_windows(name, recordings.signals, signals)
+    expected = [recordings.labels[number] for number in recordings.classes]
+    if set(recordings.labels) <= set(labels):
         summary.right = 0
-    for start in range(0, len(found.windows), WINDOWS_AT_ONCE):
+    for start in range(0, len(recordings.windows), WINDOWS_AT_ONCE):
         began = perf_counter()
-        logits = model.logits(found.windows[start : start + WINDOWS_AT_ONCE])
+        logits = model.logits(recordings.windows[start : start + WINDOWS_AT_ONCE])
         summary.milliseconds += (perf_counter() - began) * 1000
         for row, answer in enumerate(logits, start=start):
-            problem = window_problem(found.windows[row], signals)
+            problem = window_problem(recordings.windows[row], signals)
             line: dict[str, Any] = {"source": name}
             if problem is not None:
                 detail = f"{problem} (no label)"

@@ -28,7 +28,7 @@ from recognise.recordings import blocks_of
 from recognise.stream import Settings
 
 FIRST_LOOK = 4096
-"""Readings that the look is at."""
+"""Readings that are looked at."""
 _FEWEST = 3
 _WHOLE = ", gravity included"
 
@@ -39,15 +39,15 @@ Rows = NDArray[np.float64]
 class FirstReadings:
     """The first readings, their time first, and the first line that was no reading."""
 
-    parts: list[Rows] = field(default_factory=list)
+    chunks: list[Rows] = field(default_factory=list)
     count: int = 0
     problem: str = ""
 
     def take(self, block: Block) -> None:
         """Add what there is room for."""
         if self.count < FIRST_LOOK:
-            self.parts.append(block.readings[: FIRST_LOOK - self.count])
-            self.count += len(self.parts[-1])
+            self.chunks.append(block.readings[: FIRST_LOOK - self.count])
+            self.count += len(self.chunks[-1])
         if not self.problem and block.problems:
             number, reason = block.problems[0]
             self.problem = f"line {number}: {reason}"
@@ -55,9 +55,9 @@ class FirstReadings:
     @property
     def rows(self) -> Rows:
         """All readings that were kept, (n, 1 + channels)."""
-        if not self.parts:
+        if not self.chunks:
             return np.empty((0, len(COLUMNS)))
-        return np.concatenate(self.parts)
+        return np.concatenate(self.chunks)
 
 
 def looked_at(name: str, settings: Settings, format_name: str | None = None) -> float:
@@ -93,17 +93,19 @@ def judged(name: str, first: FirstReadings, settings: Settings) -> float:
     hertz = rate_of(finite[:, 0])
     _refuse_times(name, finite[:, 0], hertz, settings)
     assert hertz is not None
-    given = settings.readings
-    for sensor in given.sensors:
-        look = _LOOKS.get(sensor.kind)
-        if look is not None:
-            places = [given.channels.index(channel) for channel in sensor.channels]
-            _refuse_unit(name, look, given.units[places[0]], _size(finite[:, 1:][:, places]))
+    reading_signals = settings.readings
+    for sensor in reading_signals.sensors:
+        check = _UNIT_CHECKS.get(sensor.kind)
+        if check is not None:
+            places = [reading_signals.channels.index(channel) for channel in sensor.channels]
+            _refuse_unit(
+                name, check, reading_signals.units[places[0]], _size(finite[:, 1:][:, places])
+            )
     return hertz
 
 
-class _Look(NamedTuple):
-    """A look at one kind of sensor: who judges its values, their units, and the flag of one."""
+class _UnitCheck(NamedTuple):
+    """The check of one kind of sensor: the judge of its values, their units, and the flag."""
 
     judge: Callable[[float], str | None]
     units: Mapping[str, float]
@@ -111,13 +113,13 @@ class _Look(NamedTuple):
     included: str = ""
 
 
-_LOOKS = {
-    ACCELERATION: _Look(acceleration_problem, ACCELERATION_UNITS, "--acceleration", _WHOLE),
-    ROTATION: _Look(rotation_problem, ROTATION_UNITS, "--rotation"),
+_UNIT_CHECKS = {
+    ACCELERATION: _UnitCheck(acceleration_problem, ACCELERATION_UNITS, "--acceleration", _WHOLE),
+    ROTATION: _UnitCheck(rotation_problem, ROTATION_UNITS, "--rotation"),
 }
 
 
-def _refuse_unit(name: str, sensor: _Look, unit: str, size: float) -> None:
+def _refuse_unit(name: str, sensor: _UnitCheck, unit: str, size: float) -> None:
     """Raise DataError where values of this median length cannot have this unit."""
     problem = sensor.judge(size * sensor.units[unit])
     if problem is None:

@@ -30,10 +30,10 @@ def refuse_unfit(signals: Signals, mean: Sequence[float], std: Sequence[float]) 
         )
     is_as_given = signals.filters == UNFILTERED and bool(signals.units)
     if signals.channels != CHANNELS and not is_as_given:
-        shown = ", ".join(signals.channels)
+        channel_names = ", ".join(signals.channels)
         raise UsageError(
-            f"expected a model of {_NINE} in this order, got {shown:.200}; give it windows that are"
-            " cut already, in an .npz"
+            f"expected a model of {_NINE} in this order, got {channel_names:.200}; give it windows"
+            " that are cut already, in an .npz"
         )
     if signals.channels == CHANNELS and signals.units not in ((), UNITS):
         raise UsageError(
@@ -56,10 +56,10 @@ def refuse_other_windows(name: str, windows: Signals, model: Signals) -> None:
     """Raise UsageError where windows and model state different facts."""
     for fact in ("channels", "units", "sampling_hz", "sensors"):
         stated = getattr(windows, fact)
-        taken = getattr(model, fact)
-        if stated and taken and stated != taken:
+        expected = getattr(model, fact)
+        if stated and expected and stated != expected:
             raise UsageError(
-                f"{name}: {fact}: expected those of the model, {_shown(taken)}, got"
+                f"{name}: {fact}: expected those of the model, {_shown(expected)}, got"
                 f" {_shown(stated)}; give it windows that are like its training's"
             )
 
@@ -67,5 +67,7 @@ def refuse_other_windows(name: str, windows: Signals, model: Signals) -> None:
 def _shown(fact: object) -> str:
     if not isinstance(fact, tuple):
         return str(fact)
-    words = [f"{one.name}: {one.kind}" if isinstance(one, Sensor) else str(one) for one in fact]
-    return f"{', '.join(words):.120}"
+    texts = [
+        f"{entry.name}: {entry.kind}" if isinstance(entry, Sensor) else str(entry) for entry in fact
+    ]
+    return f"{', '.join(texts):.120}"

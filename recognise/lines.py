@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 COLUMNS = ("t", "ax", "ay", "az", "gx", "gy", "gz")
 """Seconds; acceleration; angular velocity."""
 _KNOWN = re.compile(r"(?P<time>t|time|timestamp)|(?P<kind>a|acc_?|g|gyro?_?)(?P<axis>[xyz])")
-"""What a column may be called, in small letters."""
+"""Names that a column may have, in small letters."""
 LONGEST_LINE_BYTES = 4096
 COMMENT = "#"
 _SHOWN = 60
@@ -34,7 +34,7 @@ _NOT_TEXT = {
     b"{": "JSON; write a line a reading",
     b"[": "JSON; write a line a reading",
 }
-"""What a file is that begins so, and what to do."""
+"""The kind of a file by its first bytes, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ReadingParser:
     def take(self, content: bytes) -> Block:
         """Return the readings of the next bytes."""
         *whole, rest = (self._rest + content).split(b"\n")
-        found = self._block(whole)
+        block = self._block(whole)
         self._rest = rest
         if len(rest) > LONGEST_LINE_BYTES:
             # The line is not complete: what is kept stays small, and its end is not taken for a
@@ -80,7 +80,7 @@ class ReadingParser:
             self._refuse_other_content(rest)
             self._rest = b""
             self._skipping = True
-        return found
+        return block
 
     def end(self) -> Block:
         """Return the last line, where no newline ends it."""
@@ -115,22 +115,22 @@ class ReadingParser:
             )
         text = line.decode("utf-8", "replace").lstrip("\ufeff").strip()
         is_comment = text.startswith(COMMENT)
-        words = _cells(text.lstrip(COMMENT))
-        if not text or (is_comment and not _may_be_names(words)):
+        cells = _cells(text.lstrip(COMMENT))
+        if not text or (is_comment and not _may_be_names(cells)):
             return []
         is_first = self._first
         self._first = False
         # pandas numbers columns without names: whose they are is unknown.
-        is_numbered = is_first and words == [str(place) for place in range(len(words))]
-        are_numbers = len(words) == len(COLUMNS) and None not in map(_number, words)
+        is_numbered = is_first and cells == [str(place) for place in range(len(cells))]
+        are_numbers = len(cells) == len(COLUMNS) and None not in map(_number, cells)
         if are_numbers and not is_comment and not is_numbered:
-            return [[float(words[place]) for place in self._order]]
-        if not is_numbered and not _is_header(words, is_first):
-            shown = text[:_SHOWN]
+            return [[float(cells[place]) for place in self._order]]
+        if not is_numbered and not _is_header(cells, is_first):
+            excerpt = text[:_SHOWN]
             raise _NoReading(
-                f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}{_separator(text)}"
+                f"expected seven numbers {','.join(COLUMNS)}, got {excerpt!r}{_separator(text)}"
             )
-        self._header(words, is_first)
+        self._header(cells, is_first)
         return []
 
     def _refuse_other_content(self, line: bytes) -> None:
@@ -140,23 +140,23 @@ class ReadingParser:
         what = next(
             (what for begin, what in _NOT_TEXT.items() if line.lstrip().startswith(begin)), None
         )
-        seen = line[:LONGEST_LINE_BYTES]
-        if what is None and b"\0" in seen:
+        beginning = line[:LONGEST_LINE_BYTES]
+        if what is None and b"\0" in beginning:
             what = "bytes that are no text; write its readings as text"
-        if what is None and len(line) > LONGEST_LINE_BYTES and b"\r" in seen:
+        if what is None and len(line) > LONGEST_LINE_BYTES and b"\r" in beginning:
             what = "the line ends of an old Mac; save it with those of Unix"
         if what is not None:
             self._refusal = f"expected lines of text, {','.join(COLUMNS)}, got {what}"
 
-    def _header(self, words: Sequence[str], is_first: bool) -> None:
+    def _header(self, cells: Sequence[str], is_first: bool) -> None:
         """Take the names of columns. Raises _NoReading for those that are here already."""
-        names = tuple(map(_known, words))
-        shown = ",".join(words)[:_SHOWN]
+        names = tuple(map(_known, cells))
+        excerpt = ",".join(cells)[:_SHOWN]
         if sorted(names) != sorted(COLUMNS):
-            why = _separator(shown) or (_odd_names(words) if is_first else _BEHIND)
+            why = _separator(excerpt) or (_odd_names(cells) if is_first else _BEHIND)
             self._refusal = (
                 f"line {self._number}: expected the names {','.join(COLUMNS)} in any order, got"
-                f" {shown!r}{why}"
+                f" {excerpt!r}{why}"
             )
         elif is_first:
             self._names = names
@@ -164,45 +164,45 @@ class ReadingParser:
         elif names != self._names:
             self._refusal = (
                 f"line {self._number}: expected the columns in one order, got other names,"
-                f" {shown!r}, behind readings; give each recording a file of its own"
+                f" {excerpt!r}, behind readings; give each recording a file of its own"
             )
         else:
-            raise _NoReading(f"expected seven numbers {','.join(COLUMNS)}, got {shown!r}")
+            raise _NoReading(f"expected seven numbers {','.join(COLUMNS)}, got {excerpt!r}")
 
 
-def _is_header(words: Sequence[str], is_first: bool) -> bool:
-    """Return whether these words are names of columns.
+def _is_header(cells: Sequence[str], is_first: bool) -> bool:
+    """Return whether these cells are names of columns.
 
     The first line is one of names if it has a word that is no number. A later one has words alone,
     at least as many as a reading. A first line of numbers alone may be the end of a line, as a live
     sensor gives it.
     """
-    numbers = [_number(word) for word in words]
-    has_words = any(word and number is None for word, number in zip(words, numbers, strict=True))
-    are_words = len(words) >= len(COLUMNS) and set(numbers) == {None}
+    numbers = [_number(word) for word in cells]
+    has_words = any(word and number is None for word, number in zip(cells, numbers, strict=True))
+    are_words = len(cells) >= len(COLUMNS) and set(numbers) == {None}
     return has_words and (is_first or are_words)
 
 
 def _known(name: str) -> str:
     """Return which of the columns has this name; empty where none has."""
-    found = _KNOWN.fullmatch(name.lower())
-    if found is None:
+    match = _KNOWN.fullmatch(name.lower())
+    if match is None:
         return ""
-    return "t" if found["time"] else f"{found['kind'][0]}{found['axis']}"
+    return "t" if match["time"] else f"{match['kind'][0]}{match['axis']}"
 
 
 def _cells(text: str) -> list[str]:
     """Return the words between commas, without the quotes around them."""
-    words = text.split(",")
+    cells = text.split(",")
     with suppress(csv.Error):
-        words = next(csv.reader([text], skipinitialspace=True), words)
-    return [word.strip() for word in words]
+        cells = next(csv.reader([text], skipinitialspace=True), cells)
+    return [word.strip() for word in cells]
 
 
-def _may_be_names(words: Sequence[str]) -> bool:
+def _may_be_names(cells: Sequence[str]) -> bool:
     """Return whether a comment is a line of names, as numpy.savetxt writes them."""
-    are_words = all(word and " " not in word and _number(word) is None for word in words)
-    return are_words and len(words) >= len(COLUMNS)
+    are_words = all(word and " " not in word and _number(word) is None for word in cells)
+    return are_words and len(cells) >= len(COLUMNS)
 
 
 def _number(word: str) -> float | None:
@@ -227,17 +227,17 @@ def _separator(text: str) -> str:
     return ""
 
 
-def _odd_names(words: Sequence[str]) -> str:
+def _odd_names(cells: Sequence[str]) -> str:
     """Return what to do about names that are not the seven."""
-    if not words[-1] and len(words) == len(COLUMNS) + 1:
+    if not cells[-1] and len(cells) == len(COLUMNS) + 1:
         return "; remove the comma at the end of each line"
-    if list(words) == [str(place) for place in range(len(words))]:
+    if list(cells) == [str(place) for place in range(len(cells))]:
         return ", the numbers of columns; write their names"
-    if "" in words and len(words) >= len(COLUMNS):
+    if "" in cells and len(cells) >= len(COLUMNS):
         return "; remove the column without a name"
-    if any(_number(word) is not None for word in words):
+    if any(_number(word) is not None for word in cells):
         return "; a reading is seven numbers, its time in seconds"
-    names = [word.lower() for word in words]
+    names = [word.lower() for word in cells]
     twice = next((word for word in names if names.count(word) > 1), None)
     if twice is not None:
         return f", {twice!r:.40} twice; keep these seven columns, each once"

@@ -15,7 +15,7 @@ _DIGITS = 6
 
 
 Writer = Callable[[dict[str, Any]], None]
-"""Prints one event, with `source` beside what `as_json` gives: `say_json`, or a row of CSV."""
+"""A printer of one event, `source` beside `as_json`'s keys: `say_json`, or a row of CSV."""
 
 
 class CsvWriter:
@@ -68,9 +68,9 @@ class Summary:
     changes: int = 0
     bad_lines: int = 0
     details: dict[str, str] = field(default_factory=dict)
-    """What the first fault of each kind said."""
+    """The text of the first fault of each kind."""
     nothing: str = ""
-    """Why there is no window at all."""
+    """The reason why there is no window at all."""
 
     def count(self, event: Mapping[str, Any]) -> None:
         """Add one event, as JSON has it."""
@@ -88,12 +88,12 @@ class Summary:
         if self.nothing:
             return (self.nothing,)
         count = self.faults["implausible"]
-        words = (
+        remark = (
             f"{count:,} of {count + self.windows:,} windows got no label:"
             f" {self.details.get('implausible', '')}"
         )
         if count:
-            return (f"warning: {self.source}: {words}",)
+            return (f"warning: {self.source}: {remark}",)
         return ()
 
     @property
@@ -109,12 +109,12 @@ class Summary:
         shares = ", ".join(
             f"{label} {100 * count / total:.1f} %" for label, count in self.labels.most_common()
         )
-        words = [f"{self.windows:,} windows" + (f" ({shares})" if shares else "")]
+        figures = [f"{self.windows:,} windows" + (f" ({shares})" if shares else "")]
         if self.right is not None and self.windows:
-            words.append(f"{self.right / self.windows:.4f} right")
+            figures.append(f"{self.right / self.windows:.4f} right")
         else:
-            words.append(f"{self.changes:,} changes")
-        words += [f"{count:,} {kind}" for kind, count in sorted(self.faults.items())]
-        words += [f"{self.bad_lines:,} bad lines"] if self.bad_lines else []
-        words += [f"{self.milliseconds / self.windows:.3f} ms a window"] if self.windows else []
-        return f"{self.source}: {'; '.join(words)}"
+            figures.append(f"{self.changes:,} changes")
+        figures += [f"{count:,} {kind}" for kind, count in sorted(self.faults.items())]
+        figures += [f"{self.bad_lines:,} bad lines"] if self.bad_lines else []
+        figures += [f"{self.milliseconds / self.windows:.3f} ms a window"] if self.windows else []
+        return f"{self.source}: {'; '.join(figures)}"

@@ -13,7 +13,7 @@ from core.data.signals import ACCELERATION, SIZE_PROBLEMS, Sensor, Signals
 from core.ground.plausible import axis_problem, direction_problem, mean_magnitude
 
 SILENT = 1e-6
-"""Below it a filtered signal is what is left of an earlier one: in g and rad/s, far below the noise
+"""A filtered signal below it is what is left of an earlier one: in g and rad/s, far below the noise
 of a sensor."""
 
 

@@ -16,20 +16,22 @@ from recognise.signals import signals_of
 from recognise.stream import Event, Settings, Smoothing, Stream, Window
 
 
-def settings_of(description: Description, **asked: Any) -> Settings:
+def settings_of(description: Description, **settings: Any) -> Settings:
     """Return the settings of a stream for this model.
 
-    `asked` are settings by name; without a `hop` it is the stride of the training.
+    `settings` are settings by name; without a `hop` it is the stride of the training.
 
     Raises UsageError for a model that no stream of readings can feed.
     """
-    given = description.input
-    known = description.standardization
-    refuse_unfit(signals_of(description), known.mean, known.std)
-    hop = asked.pop("hop", None)
+    model_input = description.input
+    moments = description.standardization
+    refuse_unfit(signals_of(description), moments.mean, moments.std)
+    hop = settings.pop("hop", None)
     if hop is None:
         hop = description.stride or description.input.samples
-    return Settings(window_steps=given.samples, hop=hop, signals=signals_of(description), **asked)
+    return Settings(
+        window_steps=model_input.samples, hop=hop, signals=signals_of(description), **settings
+    )
 
 
 def filter_warning(description: Description) -> str | None:
@@ -72,14 +74,14 @@ class Recogniser:
 
         `Stream.push_values` describes the arguments, and what it raises.
         """
-        found: list[Event] = []
+        events: list[Event] = []
         for item in self._stream.push_values(seconds, values):
             if not isinstance(item, Window):
-                found.append(item)
+                events.append(item)
                 continue
             began = perf_counter()
             logits = self._model.logits(item.channels[None])[0]
             self.model_seconds += perf_counter() - began
             self.windows += 1
-            found += self._smoothing.take(item, logits)
-        return found
+            events += self._smoothing.take(item, logits)
+        return events

@@ -37,7 +37,7 @@ _HAPT_FORMAT = {
     "label": {"column": "none"},
     "person": {"name": "none"},
 }
-"""As `formats/hapt.yaml`: a machine that only recognises has no YAML."""
+"""The format of `formats/hapt.yaml`: a machine that only recognises has no YAML."""
 
 
 def is_windows(name: str) -> bool:
@@ -75,8 +75,8 @@ def blocks_of(
 
 
 def _blocks(name: str) -> Iterator[Block]:
-    if name != STANDARD_INPUT and (found := _HAPT.fullmatch(Path(name).name)):
-        yield _hapt(Path(name), found)
+    if name != STANDARD_INPUT and (match := _HAPT.fullmatch(Path(name).name)):
+        yield _hapt(Path(name), match)
         return
     if name.lower().endswith(".npz"):
         yield from npz_recording.blocks(Path(name))
@@ -104,14 +104,14 @@ def _opened(name: str) -> FileIO:
     return open(name, "rb", buffering=0)
 
 
-def _hapt(path: Path, found: re.Match[str]) -> Block:
+def _hapt(path: Path, match: re.Match[str]) -> Block:
     """Return one of HAPT's recordings, whose companion lies beside it, at 50 Hz."""
-    if found[1] != "acc":
+    if match[1] != "acc":
         raise DataError(
-            f"{path}: expected the acceleration, acc{found[2]}; its companion is found beside it"
+            f"{path}: expected the acceleration, acc{match[2]}; its companion is found beside it"
         )
-    pair = (path, path.with_name(f"gyro{found[2]}"))
-    files = [member for each in pair for member in members_of(each)]
-    form = RecordingFormat.model_validate({**_HAPT_FORMAT, "files": f"{{sensor}}{found[2]}"})
+    pair = (path, path.with_name(f"gyro{match[2]}"))
+    files = [member for sensor_path in pair for member in members_of(sensor_path)]
+    form = RecordingFormat.model_validate({**_HAPT_FORMAT, "files": f"{{sensor}}{match[2]}"})
     rows = list(readings(path, form, NINE_CHANNELS, Damage(), files))
     return Block(np.concatenate(rows), (), 1.0)

@@ -41,9 +41,11 @@ class Dense(keras.layers.Dense):
         if has_relu:
             program.add("unary", [outputs], UNARIES.index("relu"))
         rows = tf.reshape(inputs, [sizes[0], steps, features])
-        found = computed(program, weights, rows, steps * self.units, training=bool(training))
-        found = tf.reshape(found, tf.concat([sizes[:-1], [self.units]], 0))
-        found = tf.ensure_shape(found, [*inputs.shape[:-1], self.units])
+        layer_outputs = computed(
+            program, weights, rows, steps * self.units, training=bool(training)
+        )
+        layer_outputs = tf.reshape(layer_outputs, tf.concat([sizes[:-1], [self.units]], 0))
+        layer_outputs = tf.ensure_shape(layer_outputs, [*inputs.shape[:-1], self.units])
         if self.activation is None or has_relu:
-            return found
-        return self.activation(found)
+            return layer_outputs
+        return self.activation(layer_outputs)

@@ -14,7 +14,7 @@ from kernels.library import can_be_loaded, operations
 from kernels.program import Program
 
 SLOTS = 16
-"""Into which a batch is cut: as many threads compute at most, and the bits follow from it."""
+"""Slots of a batch: as many threads compute at most, and the bits follow from it."""
 WIDEST = 4096
 """Units of the widest LSTM that the library computes."""
 
@@ -48,24 +48,29 @@ def computed(
     needs; else a gradient computes it again. It can be differentiated once.
     """
     settings = tf.stack([SLOTS, OWN_THREADS, floats, int(training)])
-    words = tf.stack(program.words)
+    program_words = tf.stack(program.words)
 
     # autograph would look through custom_gradient at the bare function
     @tf.autograph.experimental.do_not_convert
     @tf.custom_gradient
     def layer(vector: tf.Tensor, windows: tf.Tensor) -> Any:
-        given = {"program": words, "trained": vector, "windows": windows, "settings": settings}
-        run = operations().pscluster_layer(**given)
+        arguments = {
+            "program": program_words,
+            "trained": vector,
+            "windows": windows,
+            "settings": settings,
+        }
+        run = operations().pscluster_layer(**arguments)
 
         def gradient(by_results: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            found = operations().pscluster_layer_gradient(
-                **given, kept=run.kept, by_results=by_results
+            gradients = operations().pscluster_layer_gradient(
+                **arguments, kept=run.kept, by_results=by_results
             )
-            return found.by_trained, tf.reshape(found.by_windows, tf.shape(windows))
+            return gradients.by_trained, tf.reshape(gradients.by_windows, tf.shape(windows))
 
         return run.results, gradient
 
-    vector = tf.concat([tf.reshape(each, [-1]) for each in weights], 0)
+    vector = tf.concat([tf.reshape(weight, [-1]) for weight in weights], 0)
     return layer(vector, rows)
 
 

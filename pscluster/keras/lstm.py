@@ -93,11 +93,11 @@ class LSTM(keras.layers.LSTM):
         has_output = read > 0
         if self.zero_output_for_mask:
             has_output = mask > 0
-        found = tf.gather(outputs, tf.maximum(read - 1, 0), batch_dims=1)
-        found = tf.where(has_output[:, :, None], found, 0.0)
+        step_outputs = tf.gather(outputs, tf.maximum(read - 1, 0), batch_dims=1)
+        step_outputs = tf.where(has_output[:, :, None], step_outputs, 0.0)
         if self.return_sequences:
-            return found
-        return found[:, 0]
+            return step_outputs
+        return step_outputs[:, 0]
 
     def _read(self, sequences: Any, training: Any, *, backward: bool, every_step: bool) -> Any:
         """Return the output that belongs to each step, or that of the step that is read last."""
@@ -122,7 +122,7 @@ class LSTM(keras.layers.LSTM):
             weights.append(value_of(self.cell.bias))
         else:
             weights.append(tf.zeros([4 * units]))
-        found = computed(program, weights, sequences, floats, training=bool(training))
+        layer_outputs = computed(program, weights, sequences, floats, training=bool(training))
         if every_step:
-            found = tf.reshape(found, [-1, steps, units])
-        return tf.ensure_shape(found, shape)
+            layer_outputs = tf.reshape(layer_outputs, [-1, steps, units])
+        return tf.ensure_shape(layer_outputs, shape)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until Ctrl-C or SIGTERM; return the exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+    command_line = sys.argv[1:] if arguments is None else arguments
     begin(Speaker("service"), LogSettings())
     logging.getLogger("recognise").setLevel(logging.INFO)
     raise_limit()
@@ -41,18 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # uvicorn raises it once more when it has ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        refuse_former(words)
-        given = parser("recognise.service", "Serve a model over HTTP.").parse_args(words)
-        limits = limits_of(given)
-        refuse_unusable(given)
-        folder = state.folder_of(given.state)
+        refuse_former(command_line)
+        flags = parser("recognise.service", "Serve a model over HTTP.").parse_args(command_line)
+        limits = limits_of(flags)
+        refuse_unusable(flags)
+        folder = state.folder_of(flags.state)
         versions = Versions(
-            state.versions_of(Path(given.versions or folder / state.MODELS), given.name), limits
+            state.versions_of(Path(flags.versions or folder / state.MODELS), flags.name), limits
         )
         state.made(folder)
-        if given.model:
-            versions.promote(Path(given.model))
-        return _serve(given, folder, versions, limits)
+        if flags.model:
+            versions.promote(Path(flags.model))
+        return _serve(flags, folder, versions, limits)
     except ClusterError as problem:
         say(str(problem), error=True)
         return problem.exit_code
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
 
 
-def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: Limits) -> int:
+def _serve(flags: argparse.Namespace, folder: Path, versions: Versions, limits: Limits) -> int:
     try:
         from recognise.service.server import ServiceOptions, bound, serve
     except ModuleNotFoundError as problem:
@@ -68,70 +68,70 @@ def _serve(given: argparse.Namespace, folder: Path, versions: Versions, limits: 
             f"expected the package {problem.name}: pip install {problem.name}"
         ) from None
 
-    token = _token(given, folder)
+    token = _token(flags, folder)
     host = socket.gethostname()
-    names = host, f"{host}.local", *given.host_name
-    tls = _tls(given, folder, names)
-    authority = _authority(given, folder)
-    metrics_host = given.metrics_listen or HOST
-    if given.metrics_port is not None and not given.metrics_listen:
-        metrics_host = given.listen.replace("localhost", HOST)
+    names = host, f"{host}.local", *flags.host_name
+    tls = _tls(flags, folder, names)
+    authority = _authority(flags, folder)
+    metrics_host = flags.metrics_listen or HOST
+    if flags.metrics_port is not None and not flags.metrics_listen:
+        metrics_host = flags.listen.replace("localhost", HOST)
     options = ServiceOptions(
-        host=given.listen.replace("localhost", HOST),
-        port=given.port,
+        host=flags.listen.replace("localhost", HOST),
+        port=flags.port,
         names=names,
-        given_names=given.host_name,
+        given_names=flags.host_name,
         token=token,
         tls=tls,
         authority=authority,
-        metrics_port=given.metrics_port or 0,
+        metrics_port=flags.metrics_port or 0,
         metrics_host=metrics_host,
-        waits=given.wait,
+        waits=flags.wait,
     )
     scheme = "http" if tls is None else "https"
     if token is None:
         access = "no token is asked"
     else:
-        access = f"token: {given.token_file or folder / 'token'}"
+        access = f"token: {flags.token_file or folder / 'token'}"
 
     with ExitStack() as until_the_end:
         listener = None
-        if not given.wait:
+        if not flags.wait:
             listener = until_the_end.enter_context(bound(options))
         start_through(until_the_end.enter_context(closing(Nursery())))
-        renewed = rights.around((given.certificate, given.key, given.authority))
+        renewed = rights.around((flags.certificate, flags.key, flags.authority))
         rights.enter_cage(options, renewed, (folder, versions.folder.parent))
 
         def ready(port: int, version: int, metrics_port: int) -> None:
             address = f"[{options.host}]" if ":" in options.host else options.host
             url = f"{scheme}://{address}:{port}"
             # The port without a token: once this service is killed, another program may take it.
-            if not given.token_file:
+            if not flags.token_file:
                 host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
                 figures = f"http://{host}:{metrics_port}"
-                until_the_end.enter_context(announced(folder / TARGETS, given.name, figures))
-            say(f"serving {given.name} version {version} at {url} ({access}; Ctrl-C ends it)")
-            if given.link:
+                until_the_end.enter_context(announced(folder / TARGETS, flags.name, figures))
+            say(f"serving {flags.name} version {version} at {url} ({access}; Ctrl-C ends it)")
+            if flags.link:
                 base = f"{scheme}://{reachable(options.host)}:{port}"
                 _say_links(base, token, authority)
 
-        asyncio.run(serve(given.name, versions.folder, options, limits, ready, listener))
+        asyncio.run(serve(flags.name, versions.folder, options, limits, ready, listener))
     return ExitCode.DONE
 
 
-def _token(given: argparse.Namespace, folder: Path) -> str | None:
-    if given.no_token:
+def _token(flags: argparse.Namespace, folder: Path) -> str | None:
+    if flags.no_token:
         return None
-    if given.token_file:
-        return state.token_in(Path(given.token_file))
+    if flags.token_file:
+        return state.token_in(Path(flags.token_file))
     return state.token(folder)
 
 
-def _authority(given: argparse.Namespace, folder: Path) -> Path | None:
+def _authority(flags: argparse.Namespace, folder: Path) -> Path | None:
     """Return the certificate that phones may install, or None."""
-    if given.authority:
-        return Path(given.authority)
-    if given.tls and not given.certificate:
+    if flags.authority:
+        return Path(flags.authority)
+    if flags.tls and not flags.certificate:
         return folder / "authority.crt"
     return None
 
@@ -145,8 +145,8 @@ def _say_links(base: str, token: str | None, authority: Path | None) -> None:
         say(f"certificate for phones: {base}/authority.crt (SHA-256 {fingerprint(authority)})")
 
 
-def _tls(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tls | None":
-    if not (given.tls or given.certificate):
+def _tls(flags: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tls | None":
+    if not (flags.tls or flags.certificate):
         return None
     try:
         from recognise.service import tls
@@ -154,8 +154,8 @@ def _tls(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> "Tl
         raise UsageError(
             f"--tls: expected the package {problem.name}: pip install cryptography psutil"
         ) from None
-    if given.certificate:
-        return tls.given(given.certificate, given.key)
+    if flags.certificate:
+        return tls.given(flags.certificate, flags.key)
     return tls.own(folder, names)
 
 

@@ -29,14 +29,14 @@ def private_addresses() -> list[Address]:
     """Return this machine's private addresses, IPv4 first and loopback last."""
     kinds = (socket.AF_INET, socket.AF_INET6)
     texts = {
-        one.address
-        for found in psutil.net_if_addrs().values()
-        for one in found
-        if one.family in kinds
+        address.address
+        for interface in psutil.net_if_addrs().values()
+        for address in interface
+        if address.family in kinds
     }
     addresses = {ipaddress.ip_address(text) for text in texts if "%" not in text}
-    private = [one for one in addresses if any(one in network for network in PRIVATE)]
-    return sorted(private, key=lambda one: (one.is_loopback, one.version, int(one)))
+    private = [address for address in addresses if any(address in network for network in PRIVATE)]
+    return sorted(private, key=lambda address: (address.is_loopback, address.version, int(address)))
 
 
 def reachable(listen: str) -> str:
@@ -46,9 +46,11 @@ def reachable(listen: str) -> str:
     """
     address = ipaddress.ip_address(listen)
     if address.is_unspecified:
-        own = [one for one in private_addresses() if one.version == address.version]
-        if own:
-            address = own[0]
+        candidates = [
+            candidate for candidate in private_addresses() if candidate.version == address.version
+        ]
+        if candidates:
+            address = candidates[0]
     if address.version == 6:
         return f"[{address}]"
     return str(address)

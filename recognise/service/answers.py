@@ -18,7 +18,7 @@ BINARY = "application/octet-stream"
 
 
 def answer(
-    asked: Question, logits: NDArray[np.float32], labels: Sequence[str], model: str, version: int
+    question: Question, logits: NDArray[np.float32], labels: Sequence[str], model: str, version: int
 ) -> tuple[bytes, dict[str, str]]:
     """Return the body of the answer and its headers. `logits` has the shape (windows, classes).
 
@@ -31,7 +31,7 @@ def answer(
         )
     outputs: list[dict[str, Any]] = []
     binary: list[bytes] = []
-    for output in asked.wanted:
+    for output in question.outputs:
         datatype, shape, data, raw = _tensor(output.name, logits, labels)
         described: dict[str, Any] = {"name": output.name, "datatype": datatype, "shape": shape}
         if output.binary:
@@ -40,10 +40,10 @@ def answer(
         else:
             described["data"] = data
         outputs.append(described)
-    found: dict[str, Any] = {"model_name": model, "model_version": str(version)}
-    if asked.id is not None:
-        found["id"] = asked.id
-    head = pydantic_core.to_json({**found, "outputs": outputs})
+    document: dict[str, Any] = {"model_name": model, "model_version": str(version)}
+    if question.id is not None:
+        document["id"] = question.id
+    head = pydantic_core.to_json({**document, "outputs": outputs})
     if not binary:
         return head, {"content-type": JSON}
     return b"".join((head, *binary)), {"content-type": BINARY, HEADER_LENGTH: str(len(head))}
@@ -63,8 +63,8 @@ def _tensor(
 ) -> tuple[str, Sequence[int], list[Any], bytes]:
     """Return the datatype of an output, its shape, its values, and these as a binary tensor."""
     if name == LABELS:
-        words = [labels[index] for index in logits.argmax(axis=1)]
-        return "BYTES", [len(words)], words, b"".join(map(_counted, words))
+        window_labels = [labels[index] for index in logits.argmax(axis=1)]
+        return "BYTES", [len(window_labels)], window_labels, b"".join(map(_counted, window_labels))
     values = logits
     if name == PROBABILITIES:
         values = softmax(logits)

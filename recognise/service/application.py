@@ -99,7 +99,7 @@ class Application:
                 Route(f"{path}/ready", self._ready),
                 Route(f"{path}/infer", self._infer, methods=["POST"]),
             ]
-        made = Starlette(
+        application = Starlette(
             routes=routes,
             exception_handlers={
                 RequestError: _refused,
@@ -108,8 +108,8 @@ class Application:
             },
         )
         # a redirect would repeat the Host that a client made up
-        made.router.redirect_slashes = False
-        return made
+        application.router.redirect_slashes = False
+        return application
 
     async def _server(self, _request: Request) -> Response:
         return JSONResponse(
@@ -170,27 +170,27 @@ class Application:
     ) -> tuple[bytes, dict[str, str]]:
         shape = served.description.input.shape
         if len(body) <= _INLINE_BYTES:
-            asked = question(body, header_bytes, shape, self._limits)
+            inference = question(body, header_bytes, shape, self._limits)
         else:
             loop = asyncio.get_running_loop()
-            asked = await loop.run_in_executor(
+            inference = await loop.run_in_executor(
                 self._parser, question, body, header_bytes, shape, self._limits
             )
-        problem = windows_problem(asked.windows, signals_of(served.description))
+        problem = windows_problem(inference.windows, signals_of(served.description))
         if problem is not None:
             raise bad(f"input {WINDOWS}: {problem} (the model takes g, rad/s and g)")
         seconds = min(
-            self._limits.compute_seconds, asked.timeout_seconds or self._limits.compute_seconds
+            self._limits.compute_seconds, inference.timeout_seconds or self._limits.compute_seconds
         )
         try:
             async with asyncio.timeout(seconds):
-                logits = await served.batcher.logits(asked.windows, of)
+                logits = await served.batcher.logits(inference.windows, of)
         except TimeoutError:
             raise RequestError(
                 504, f"no answer within {seconds:g} s: send fewer windows, or ask again later"
             ) from None
         labels = labels_of(served.description)
-        return answer(asked, logits, labels, self._serving.name, served.number)
+        return answer(inference, logits, labels, self._serving.name, served.number)
 
     async def _stream(self, websocket: WebSocket) -> None:
         """Take a WebSocket; its handshake ends first, because the import may take seconds.
@@ -261,22 +261,27 @@ def _live() -> "tuple[type[LiveStreams], type[Phones]]":
 
 
 def _header_bytes(request: Request) -> int | None:
-    given = request.headers.getlist(HEADER_LENGTH)
-    if not given:
+    lengths = request.headers.getlist(HEADER_LENGTH)
+    if not lengths:
         return None
-    if len(given) > 1 or not given[0].isascii() or not given[0].isdecimal() or len(given[0]) > 9:
-        raise bad(f"{HEADER_LENGTH}: expected one number, got {', '.join(given)!r:.60}")
-    return int(given[0])
+    if (
+        len(lengths) > 1
+        or not lengths[0].isascii()
+        or not lengths[0].isdecimal()
+        or len(lengths[0]) > 9
+    ):
+        raise bad(f"{HEADER_LENGTH}: expected one number, got {', '.join(lengths)!r:.60}")
+    return int(lengths[0])
 
 
 async def _refused(_request: Request, problem: Any) -> Response:
     return JSONResponse(
-        {"error": problem.words}, problem.status, RETRY if problem.status == 503 else None
+        {"error": problem.message}, problem.status, RETRY if problem.status == 503 else None
     )
 
 
 async def _http(_request: Request, problem: Any) -> Response:
-    words = {
+    messages = {
         404: (
             "expected /v2, /v2/health/live, /v2/health/ready,"
             " /v2/models/MODEL[/versions/VERSION][/ready|/infer], /metrics, /v1/sensor-logger or a"
@@ -285,7 +290,7 @@ async def _http(_request: Request, problem: Any) -> Response:
         405: f"expected another method: {(problem.headers or {}).get('Allow', 'GET')}",
     }
     return JSONResponse(
-        {"error": words.get(problem.status_code, problem.detail)},
+        {"error": messages.get(problem.status_code, problem.detail)},
         problem.status_code,
         problem.headers,
     )

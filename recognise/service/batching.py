@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from recognise.service.limits import Limits, RequestError
 
 IDLE_SECONDS = 0.05
-"""How often it is looked at whether a version that goes has answered all."""
+"""The interval of looks whether a version that goes has answered all."""
 
 Windows = NDArray[np.float32]
 Compute = Callable[[Windows], Windows]
 """Logits (n, classes) of windows (n, samples, channels); runs in a thread of the pool."""
 
 Computed = Callable[[int], None]
-"""Gets the number of windows of a batch."""
+"""A callback that gets the number of windows of a batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,21 +147,21 @@ class Batcher:
             if len(batch) == 1:
                 windows = batch[0].windows
             else:
-                windows = np.concatenate([one.windows for one in batch])
+                windows = np.concatenate([request.windows for request in batch])
             logits = await asyncio.get_running_loop().run_in_executor(
                 self._pool, self._compute, windows
             )
         except Exception as problem:
-            for one in batch:
-                if not one.answer.done():
-                    one.answer.set_exception(problem)
+            for request in batch:
+                if not request.answer.done():
+                    request.answer.set_exception(problem)
         else:
             self._computed(len(windows))
             start = 0
-            for one in batch:
-                end = start + len(one.windows)
-                if not one.answer.done():
-                    one.answer.set_result(logits[start:end])
+            for request in batch:
+                end = start + len(request.windows)
+                if not request.answer.done():
+                    request.answer.set_result(logits[start:end])
                 start = end
         finally:
             self._running -= 1

@@ -39,7 +39,7 @@ async def whole_body(request: Request, budget: Budget, limits: Limits) -> AsyncI
     if announced > limits.body_bytes:
         raise _too_long(limits)
     budget.take(announced)
-    taken = announced
+    reserved_bytes = announced
     try:
         # one block that the system gets back, where a list of chunks would be left in pieces
         body = bytearray()
@@ -49,9 +49,9 @@ async def whole_body(request: Request, budget: Budget, limits: Limits) -> AsyncI
                     size = len(body) + len(chunk)
                     if size > limits.body_bytes:
                         raise _too_long(limits)
-                    if size > taken:  # sent in chunks, without a length
-                        budget.take(size - taken)
-                        taken = size
+                    if size > reserved_bytes:  # sent in chunks, without a length
+                        budget.take(size - reserved_bytes)
+                        reserved_bytes = size
                     body += chunk
         except TimeoutError:
             raise RequestError(
@@ -62,7 +62,7 @@ async def whole_body(request: Request, budget: Budget, limits: Limits) -> AsyncI
             raise RequestError(400, "the connection ended within the body") from None
         yield body
     finally:
-        budget.give(taken)
+        budget.give(reserved_bytes)
 
 
 def _too_long(limits: Limits) -> RequestError:

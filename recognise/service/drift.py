@@ -16,14 +16,14 @@ from core.exported.description import Description
 MOST_WINDOWS = 1000
 LONGEST_SECONDS = 600.0
 LEAST_WINDOWS = 100
-"""Fewer of them give no figure: one person who sits down is no drift."""
+"""The fewest that give a figure: one person who sits down is no drift."""
 CLIPPED_AT = 20.0
 """Deviations at which a standardized sample is cut off, so that one damaged window among a hundred
 raises no alarm."""
 MOST_CHANNELS = 64
-"""The first ones are measured, the others not: each is a series for Prometheus."""
+"""Channels that are measured, the first ones: each is a series for Prometheus."""
 _LEAST_DEVIATION = 1e-30
-"""One over a smaller one is no float32."""
+"""The smallest deviation: one over a smaller one is no float32."""
 
 Floats = NDArray[np.float32]
 Clock = Callable[[], float]
@@ -58,9 +58,9 @@ class Recent:
         self._clock, self._lock = clock, threading.Lock()
         self._least = least_confidence(description.output.classes)
         self.channels = _measured(description)
-        known = description.standardization
-        self._mean = np.array(known.mean[: len(self.channels)], np.float32)
-        deviation = np.maximum(known.std[: len(self.channels)], _LEAST_DEVIATION)
+        moments = description.standardization
+        self._mean = np.array(moments.mean[: len(self.channels)], np.float32)
+        deviation = np.maximum(moments.std[: len(self.channels)], _LEAST_DEVIATION)
         self._scale = (1 / deviation).astype(np.float32)
         self._average = np.full(
             description.input.shape[0], 1 / description.input.shape[0], np.float32

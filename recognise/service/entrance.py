@@ -37,10 +37,10 @@ class ServiceConnection(HttpConnection):
         sockets = cast(Sockets, self.ws_protocol_class)
         if sockets.full or sockets.ending:
             if sockets.ending:
-                words = "the service ends"
+                reason = "the service ends"
             else:
-                words = "too many sessions are open already"
-            self._close_with(503, f"{words}: come again later")
+                reason = "too many sessions are open already"
+            self._close_with(503, f"{reason}: come again later")
             return
         self.forget(self)
         super().handle_websocket_upgrade(event)
@@ -56,8 +56,8 @@ class ServiceConnection(HttpConnection):
             and self._get_upgrade() == b"websocket"
         )
 
-    def _close_with(self, status: int, words: str) -> None:
-        body = json.dumps({"error": words}).encode()
+    def _close_with(self, status: int, message: str) -> None:
+        body = json.dumps({"error": message}).encode()
         headers = [
             ("content-type", "application/json"),
             ("content-length", str(len(body))),
@@ -78,9 +78,11 @@ class ServiceEntrance(Entrance):
     The name `app_state` is uvicorn's.
     """
 
-    def __init__(self, *given: Any, places: UnprovenPlaces, most_proven: int, **more: Any) -> None:
+    def __init__(
+        self, *arguments: Any, places: UnprovenPlaces, most_proven: int, **options: Any
+    ) -> None:
         """`places` are those of clients that have not named the token."""
-        super().__init__(*given, **more)
+        super().__init__(*arguments, **options)
         self._places = places
         self._most_proven = most_proven
         self._proven: dict[HttpConnection, None] = {}

@@ -56,16 +56,16 @@ class ServiceGuard(RequestGuard):
         names: Collection[str],
         token: str | None,
         metrics: ServiceMetrics,
-        given: Collection[str] = (),
+        operator_names: Collection[str] = (),
     ) -> None:
         """`names`: hosts that the service answers to besides `localhost` and any address.
 
-        Without a token (None) none is asked. The operator gave the names `given`. A page of one of
+        Without a token (None) none is asked. The operator gave `operator_names`. A page of one of
         them is ours whatever Host says, which a proxy may have changed.
         """
         super().__init__(application, names)
         self._token = token
-        self._given = {name.lower() for name in given}
+        self._operator_names = {name.lower() for name in operator_names}
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,8 +151,8 @@ class ServiceGuard(RequestGuard):
                     return None
                 return _error(401, NO_TOKEN_IN_ADDRESS)
         bearers = []
-        for given in headers.getlist("authorization"):
-            kind, _, word = given.partition(" ")
+        for credential in headers.getlist("authorization"):
+            kind, _, word = credential.partition(" ")
             bearers.append(word.strip() if kind.lower() == "bearer" else "")
         if _is_one(bearers, self._token):
             prove(scope)
@@ -175,7 +175,7 @@ class ServiceGuard(RequestGuard):
         """
         try:
             page = urlsplit(origin)
-            asked = urlsplit(f"//{host}")
+            destination = urlsplit(f"//{host}")
             port = page.port or _PORTS.get(page.scheme)
             if (
                 page.scheme not in _PORTS
@@ -184,15 +184,15 @@ class ServiceGuard(RequestGuard):
             ):
                 return False
             # A Host without a port is that of a proxy: a browser leaves out only the usual one.
-            same_place = asked.hostname == page.hostname and asked.port in (None, port)
+            same_place = destination.hostname == page.hostname and destination.port in (None, port)
         except ValueError:
             return False
-        return same_place or page.hostname.rstrip(".") in self._given
+        return same_place or page.hostname.rstrip(".") in self._operator_names
 
 
-def _is_one(given: list[str], token: str) -> bool:
+def _is_one(tokens: list[str], token: str) -> bool:
     """Return whether exactly this token was given, compared in constant time."""
-    return len(given) == 1 and hmac.compare_digest(given[0].encode(), token.encode())
+    return len(tokens) == 1 and hmac.compare_digest(tokens[0].encode(), token.encode())
 
 
 class _Body:
@@ -243,14 +243,14 @@ def _unknown_host(hosts: list[str]) -> str:
 def _foreign(origins: list[str], host: str, is_socket: bool) -> str:
     """Return why a page may not ask, and what its operator does if it is ours."""
     origin = ", ".join(origins)[:_LONGEST_SHOWN]
-    words = f"this is not for the pages of other sites: got a page of {origin!r}"
+    reason = f"this is not for the pages of other sites: got a page of {origin!r}"
     if not is_socket:
-        return f"{words}; ask from a program, without Origin"
+        return f"{reason}; ask from a program, without Origin"
     return (
-        f"{words}, asked as {host[:_LONGEST_SHOWN]!r}. Behind a proxy: have it pass Host on as the"
+        f"{reason}, asked as {host[:_LONGEST_SHOWN]!r}. Behind a proxy: have it pass Host on as the"
         " browser wrote it, or start the service with --host-name and the page's name"
     )
 
 
-def _error(status: int, words: str, headers: dict[str, str] | None = None) -> ASGIApp:
-    return JSONResponse({"error": words}, status, headers)
+def _error(status: int, message: str, headers: dict[str, str] | None = None) -> ASGIApp:
+    return JSONResponse({"error": message}, status, headers)

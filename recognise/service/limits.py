@@ -6,17 +6,17 @@ MEBIBYTE = 1 << 20
 
 
 class RequestError(Exception):
-    """A request that is refused with an HTTP status; the client reads `words`."""
+    """A request that is refused with an HTTP status; the client reads `message`."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-        self.words = words
+        self.message = message
 
 
-def bad(words: str) -> RequestError:
+def bad(message: str) -> RequestError:
     """Return the error for a request that is wrong (400)."""
-    return RequestError(400, words)
+    return RequestError(400, message)
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class StreamLimits:
     """What live sessions take."""
 
     sessions: int = 128
-    """Open at one time; of each kind."""
+    """Sessions that are open at one time, of each kind."""
     message_bytes: int = MEBIBYTE
     """One message of a session."""
     queued: int = 64
     """Messages of one session that came and are not read yet; the kernel holds the others back."""
     hello_seconds: float = 5.0
-    """From the connection to the first message."""
+    """Time from the connection to the first message."""
     idle_seconds: float = 60.0
-    """From one message to the next."""
+    """Time from one message to the next."""
     readings_per_second: float = 500.0
     burst_readings: int = 16_384
     """Four of the largest messages: what a phone collected while its network was away."""
@@ -49,10 +49,9 @@ class StreamLimits:
     waiting: int = 64
     """Windows and faults of one session that wait for their answer."""
     room_seconds: float = 5.0
-    """How long one more may wait for room."""
+    """Time that one more may wait for room."""
     leave_seconds: float = 2.0
-    """How long windows may still be computed when the service ends; the others go into the state of
-    the session."""
+    """Time to compute windows when the service ends; the others go into the session's state."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +73,19 @@ class Limits:
     batch_windows: int = 64
     """Windows that are computed together, so that a runtime keeps memory for no more of them."""
     batch_seconds: float = 0.002
-    """How long a request waits for others to be computed with."""
+    """Time that a request waits for others to be computed with."""
     threads: int = 2
     """Batches that are computed at one time, each with one thread of the runtime."""
     body_seconds: float = 10.0
-    """From the head of a request to the end of its body."""
+    """Time from the head of a request to the end of its body."""
     compute_seconds: float = 10.0
-    """From the body to the answer."""
+    """Time from the body to the answer."""
     memory_megabytes: int = 384
-    """What the service may take; `service.memory_megabytes` of an inventory."""
+    """Memory that the service may take; `service.memory_megabytes` of an inventory."""
     open_seconds: float = 60.0
-    """For a model's process to open it; a Raspberry Pi 3 takes a third."""
+    """Time for a model's process to open it; a Raspberry Pi 3 takes a third."""
     watch_seconds: float = 60.0
-    """A version whose process ends twice so soon after its promotion is taken back."""
+    """Time after a promotion in which a version whose process ends twice is taken back."""
     connections: int = 128
     """Open connections; the oldest one without a request makes room for the next."""
     streams: StreamLimits = field(default_factory=StreamLimits)
@@ -94,5 +93,5 @@ class Limits:
 
     @property
     def model_bytes(self) -> int:
-        """What the process of one model may take: the service itself needs the other third."""
+        """Memory that the process of one model may take: the service needs the other third."""
         return self.memory_megabytes * MEBIBYTE * 2 // 3

@@ -29,7 +29,7 @@ class Computer:
 
     @property
     def lost(self) -> str:
-        """Why its process has ended, or an empty text while it runs."""
+        """The reason why its process has ended, or an empty text while it runs."""
         return self._process.lost
 
     def logits(self, windows: Floats) -> Floats:
@@ -64,43 +64,43 @@ def described(folder: Path) -> Description:
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder that `fab export` wrote")
     description = read(folder, check_model=False)
-    given = description.input
-    if len(given.shape) != 2 or given.dtype != "float32":
+    model_input = description.input
+    if len(model_input.shape) != 2 or model_input.dtype != "float32":
         raise UsageError(
             f"{folder}: expected a model of windows (samples, channels) in float32, got"
-            f" {given.shape} in {given.dtype}: the service takes no other; ask an export --to onnx"
-            " with onnxruntime"
+            f" {model_input.shape} in {model_input.dtype}: the service takes no other; ask an"
+            " export --to onnx with onnxruntime"
         )
-    if 4 * math.prod(given.shape) > Limits.body_bytes:
+    if 4 * math.prod(model_input.shape) > Limits.body_bytes:
         raise UsageError(
             f"{folder}: expected windows of at most {Limits.body_bytes} bytes, the largest body of"
-            f" a request, got {given.shape} in float32: train on shorter windows"
+            f" a request, got {model_input.shape} in float32: train on shorter windows"
         )
     return description
 
 
 def _opened(folder: Path, description: Description, limits: Limits) -> ModelProcess:
-    made = ModelProcess(folder, description, limits)
+    process = ModelProcess(folder, description, limits)
     try:
-        _warm(made, folder, description, limits)
+        _warm(process, folder, description, limits)
     except BaseException:
-        made.close()
+        process.close()
         raise
-    return made
+    return process
 
 
-def _warm(made: ModelProcess, folder: Path, description: Description, limits: Limits) -> None:
+def _warm(process: ModelProcess, folder: Path, description: Description, limits: Limits) -> None:
     """Compute windows as clients send them, one and many. Raises UsageError."""
     shape = description.input.shape
     noise = np.random.default_rng(0).normal(size=(limits.batch_windows, *shape))
-    known = description.standardization
-    if len(known.mean) == shape[1]:
-        noise = noise * np.array(known.std) + np.array(known.mean)
+    moments = description.standardization
+    if len(moments.mean) == shape[1]:
+        noise = noise * np.array(moments.std) + np.array(moments.mean)
     zeros = np.zeros((limits.batch_windows, *shape), np.float32)
     for what, windows in (("zeros", zeros), ("noise", noise.astype(np.float32))):
         for count in (1, limits.batch_windows):
             try:
-                answer = made.logits(windows[:count])
+                answer = process.logits(windows[:count])
             except ModelLostError as problem:
                 raise UsageError(
                     f"{folder}: {count} windows of {what} end the model's process ({problem.why};"
@@ -121,7 +121,7 @@ def _warm(made: ModelProcess, folder: Path, description: Description, limits: Li
 
 def compatible(now: Description, following: Description, export: Path) -> None:
     """Refuse a version that would break the clients of the one before it. Raises UsageError."""
-    for what, one, other in (
+    for what, served, promoted in (
         ("windows", now.input.shape, following.input.shape),
         ("channels", now.input.channels, following.input.channels),
         ("units", now.input.units, following.input.units),
@@ -129,10 +129,10 @@ def compatible(now: Description, following: Description, export: Path) -> None:
         ("sampling rate", now.sampling_hz, following.sampling_hz),
         ("labels", labels_of(now), labels_of(following)),
     ):
-        if one != other:
+        if served != promoted:
             raise UsageError(
-                f"{export}: expected the {what} of the served version, {_short(one)}, got"
-                f" {_short(other)}: serve it under another --name"
+                f"{export}: expected the {what} of the served version, {_short(served)}, got"
+                f" {_short(promoted)}: serve it under another --name"
             )
 
 

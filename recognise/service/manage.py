@@ -21,30 +21,30 @@ ROW = "{:>7}  {:<7}  {:<12}  {:>12}  {}"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Change or show the versions of one model; returns the exit code."""
-    given = parser("recognise.service.manage", "Versions of a model.").parse_args(arguments)
+    flags = parser("recognise.service.manage", "Versions of a model.").parse_args(arguments)
     try:
-        folder = state.folder_of(given.state)
+        folder = state.folder_of(flags.state)
         versions = Versions(
-            state.versions_of(Path(given.versions or folder / state.MODELS), given.name),
-            replace(Limits(), memory_megabytes=memory_of(given)),
+            state.versions_of(Path(flags.versions or folder / state.MODELS), flags.name),
+            replace(Limits(), memory_megabytes=memory_of(flags)),
         )
-        if given.action == "list":
-            _list(versions.listed(), as_json=given.json)
+        if flags.action == "list":
+            _list(versions.listed(), as_json=flags.json)
             return ExitCode.DONE
-        if given.action == "promote" and not given.model:
+        if flags.action == "promote" and not flags.model:
             raise UsageError("promote: expected --model EXPORT or --run RUN")
-        if given.action == "token" or (given.action == "promote" and not given.versions):
+        if flags.action == "token" or (flags.action == "promote" and not flags.versions):
             state.made(folder)
-        if given.action == "token":
+        if flags.action == "token":
             say(state.token(folder))
             return ExitCode.DONE
-        if given.action == "promote":
-            version = _promoted(versions, given.model)
+        if flags.action == "promote":
+            version = _promoted(versions, flags.model)
         else:
             version = versions.rollback()
         run = f" (run {version.description.run.folder})" if version.description else ""
         say(
-            f"{given.name}: version {version.number}{run} is to be served; a service that runs"
+            f"{flags.name}: version {version.number}{run} is to be served; a service that runs"
             " takes it over"
         )
         return ExitCode.DONE
@@ -60,36 +60,40 @@ def _promoted(versions: Versions, model: str) -> Version:
         return versions.promote(received(sys.stdin.buffer, Path(folder)))
 
 
-def _list(found: Sequence[Version], *, as_json: bool) -> None:
+def _list(versions: Sequence[Version], *, as_json: bool) -> None:
     if as_json:
-        say_json({"versions": [_described(version) for version in found]})
+        say_json({"versions": [_described(version) for version in versions]})
         return
-    if not found:
+    if not versions:
         say("no version yet: `fab service promote --model EXPORT` makes the first one")
         return
     say(ROW.format("version", "", "sha256", "bytes", "run"))
-    for version in found:
+    for version in versions:
         if version.description is None:
             say(f"{version.number:>7}  damaged: {version.problem}")
             continue
-        known = version.description
+        description = version.description
         served = "current" if version.current else ""
         say(
             ROW.format(
-                version.number, served, known.sha256[:_SHORT], f"{known.bytes:,}", known.run.folder
+                version.number,
+                served,
+                description.sha256[:_SHORT],
+                f"{description.bytes:,}",
+                description.run.folder,
             )
         )
 
 
 def _described(version: Version) -> dict[str, object]:
-    known = version.description
+    description = version.description
     return {
         "version": version.number,
         "current": version.current,
         "folder": os.path.abspath(version.folder),
-        "sha256": None if known is None else known.sha256,
-        "bytes": None if known is None else known.bytes,
-        "run": None if known is None else known.run.folder,
+        "sha256": None if description is None else description.sha256,
+        "bytes": None if description is None else description.bytes,
+        "run": None if description is None else description.run.folder,
         "problem": version.problem or None,
     }
 

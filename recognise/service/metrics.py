@@ -17,15 +17,15 @@ IDENTITY = Identity("service", 0)
 class Labelled:
     """An instrument with one label, each of whose values begins at zero."""
 
-    def __init__(self, made: Counter | Gauge, short: str, label: str) -> None:
-        self._made = made
+    def __init__(self, instrument: Counter | Gauge, short: str, label: str) -> None:
+        self._instrument = instrument
         # A rate counts the first one only from a zero on.
         for value in metric(short).labels[label]:
             self(value, 0)
 
     def __call__(self, value: object, more: float = 1) -> None:
         """Count this many with this value of the label."""
-        self._made.labels(*IDENTITY.values, str(value)).inc(more)
+        self._instrument.labels(*IDENTITY.values, str(value)).inc(more)
 
 
 class ServiceMetrics:

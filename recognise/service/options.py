@@ -39,51 +39,51 @@ def parser(program: str, purpose: str) -> argparse.ArgumentParser:
     )
 
 
-def memory_of(given: argparse.Namespace) -> int:
+def memory_of(flags: argparse.Namespace) -> int:
     """Return the megabytes of the service. Raises UsageError."""
-    wanted: int = given.memory_megabytes
-    return _within("--memory-megabytes", wanted, LEAST_MEGABYTES, MOST_MEGABYTES)
+    megabytes: int = flags.memory_megabytes
+    return _within("--memory-megabytes", megabytes, LEAST_MEGABYTES, MOST_MEGABYTES)
 
 
-def limits_of(given: argparse.Namespace) -> Limits:
+def limits_of(flags: argparse.Namespace) -> Limits:
     """Return the limits that the options name. Raises UsageError."""
-    threads = _within("--threads", given.threads, 1, MOST_THREADS)
-    milliseconds = _within("--batch-milliseconds", given.batch_milliseconds, 0, 1000)
+    threads = _within("--threads", flags.threads, 1, MOST_THREADS)
+    milliseconds = _within("--batch-milliseconds", flags.batch_milliseconds, 0, 1000)
     return replace(
         Limits(),
         threads=threads,
         batch_seconds=milliseconds / 1000,
-        memory_megabytes=memory_of(given),
+        memory_megabytes=memory_of(flags),
     )
 
 
-def refuse_former(words: Sequence[str]) -> None:
+def refuse_former(command_line: Sequence[str]) -> None:
     """Raise UsageError for a flag of earlier versions."""
-    for word in words:
+    for word in command_line:
         flag = word.partition("=")[0]
         if flag in gone.FLAGS:
             raise UsageError(f"{flag} is gone: {gone.FLAGS[flag]}")
 
 
-def refuse_unusable(given: argparse.Namespace) -> None:
+def refuse_unusable(flags: argparse.Namespace) -> None:
     """Raise UsageError for addresses, names and keys that no service can have."""
-    _within("--port", given.port, 0, 65_535)
-    _within("--metrics-port", given.metrics_port or 0, 0, 65_535)
-    if given.no_token and given.token_file:
+    _within("--port", flags.port, 0, 65_535)
+    _within("--metrics-port", flags.metrics_port or 0, 0, 65_535)
+    if flags.no_token and flags.token_file:
         raise UsageError("--no-token and --token-file: expected one of them")
-    if given.no_token and given.listen not in _LOOPBACK:
-        raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {given.listen}")
-    if bool(given.certificate) != bool(given.key):
+    if flags.no_token and flags.listen not in _LOOPBACK:
+        raise UsageError(f"--no-token: expected it with {HOST} alone, got --listen {flags.listen}")
+    if bool(flags.certificate) != bool(flags.key):
         raise UsageError(
             "--certificate and --key: expected both or neither; --tls alone makes them"
         )
-    if given.authority and not given.certificate:
+    if flags.authority and not flags.certificate:
         raise UsageError("--authority: expected it with --certificate; --tls makes its own")
-    for name in given.host_name:
+    for name in flags.host_name:
         if not is_host_name(name):
             raise UsageError(f"--host-name: expected the name of a host, got {name!r:.80}")
-    if not is_ours(given.listen, _LOOPBACK):
-        raise UsageError(f"--listen: expected an address of this machine, got {given.listen!r:.80}")
+    if not is_ours(flags.listen, _LOOPBACK):
+        raise UsageError(f"--listen: expected an address of this machine, got {flags.listen!r:.80}")
 
 
 def _within(flag: str, value: Number, low: int, high: int) -> Number:

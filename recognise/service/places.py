@@ -15,7 +15,7 @@ MOST_UNPROVEN = 128
 SHARE = 4
 """One address has at most one place in 4."""
 PROVE = "prove"
-"""In the state of a request (ASGI): called once the client has named the token."""
+"""A key of the state of a request (ASGI): called once the client has named the token."""
 _NETWORK_BITS = 64
 """A client of IPv6 has a whole network of addresses."""
 
@@ -71,7 +71,11 @@ class SessionPlaces:
             busiest, most = counts.most_common(1)[0]
             if counts[address] + 1 >= most:
                 raise RequestError(503, f"{self._most} sessions are open already: come again later")
-            newest = next(one for one in reversed(self._held) if self._held[one][0] == busiest)
+            newest = next(
+                candidate
+                for candidate in reversed(self._held)
+                if self._held[candidate][0] == busiest
+            )
             self._held.pop(newest)[1]()
         self._held[session] = (address, end)
 
@@ -95,18 +99,18 @@ def address_of(scope: MutableMapping[str, Any]) -> str:
 
 def prove(scope: MutableMapping[str, Any]) -> None:
     """Count the connection of this request (ASGI) among those of clients with the token."""
-    found = scope.get("state", {}).get(PROVE)
-    if found is not None:
-        found()
+    callback = scope.get("state", {}).get(PROVE)
+    if callback is not None:
+        callback()
 
 
 def _network(address: str) -> str:
     try:
-        found = ipaddress.ip_address(address)
+        client_address = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
+    if isinstance(client_address, ipaddress.IPv4Address):
         return address
-    if found.ipv4_mapped is not None:  # a client of IPv4 at a socket of both
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
+    if client_address.ipv4_mapped is not None:  # a client of IPv4 at a socket of both
+        return str(client_address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(client_address), _NETWORK_BITS), strict=False))

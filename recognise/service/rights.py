@@ -74,7 +74,7 @@ def _there(folder: Path) -> Path:
 
 
 def _end_idle_threads() -> None:
-    """OpenBLAS ends its threads at each fork, and starts them again inside the cage."""
+    """End the threads of OpenBLAS by a fork; they start again inside the cage."""
     if not os.fork():
         os._exit(0)
     os.wait()

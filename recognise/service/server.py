@@ -39,9 +39,9 @@ KEEP_SECONDS = 75
 """A connection may stay without a request for so long: clients keep theirs, and a race with the end
 costs a request."""
 STALL_MILLISECONDS = 20_000
-"""What the kernel waits for a client that takes nothing (TCP_USER_TIMEOUT)."""
+"""Time that the kernel waits for a client that takes nothing (TCP_USER_TIMEOUT)."""
 LONGEST_ANSWER_SECONDS = 60.0
-"""From the head of a request to the end of its answer; the limits of the parts end before."""
+"""Time from a request's head to its answer's end; the limits of the parts end before."""
 CLOSE_SECONDS = 5
 PULSE_SECONDS = 10.0
 """A service whose event loop stood still for so long is not ready."""
@@ -92,7 +92,7 @@ class ServiceOptions:
     metrics_port: int = 0
     """The port of `/metrics` over plain HTTP without a token; 0 is any free one."""
     metrics_host: str = ""
-    """Where that port listens; empty is `host`."""
+    """The address of that port; empty is `host`."""
     waits: bool = False
     """Whether it waits for the first promotion, with its port closed, rather than end without one.
     """
@@ -203,7 +203,9 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
     """Have the port of metrics and probes, which has threads and connections of its own."""
     host = options.metrics_host or options.host
     try:
-        found = exporter.serve(metrics.registry, host, options.metrics_port, pulse.is_felt)
+        metrics_exporter = exporter.serve(
+            metrics.registry, host, options.metrics_port, pulse.is_felt
+        )
     except OSError as problem:
         raise ClusterError(
             f"port {options.metrics_port} of {host} cannot be opened"
@@ -211,9 +213,9 @@ def _exporter(options: ServiceOptions, metrics: ServiceMetrics, pulse: Pulse) ->
             " --metrics-port"
         ) from None
     try:
-        yield found.port
+        yield metrics_exporter.port
     finally:
-        found.close()
+        metrics_exporter.close()
 
 
 def _configuration(application: ServiceGuard, limits: Limits, sockets: Sockets) -> uvicorn.Config:

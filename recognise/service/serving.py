@@ -27,11 +27,11 @@ from recognise.service.versions import Versions
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
-"""How often the pointer is read."""
+"""The interval at which the pointer is read."""
 MEND_SECONDS = 1.0
-"""Between two processes of one version."""
+"""Time between two processes of one version."""
 MOST_ENDS = 2
-"""A promoted version whose process ends so often while it is watched is taken back."""
+"""Ends of a promoted version's process, while it is watched, after which it is taken back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,13 @@ class Serving:
         self._refused: int | None = None
         self._watched_until = -math.inf
         self._ends = 0
-        """How often the process of the current version has ended while it was watched."""
+        """Count of ends of the current version's process while it was watched."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._log = RateLimitedLog(log)
         metrics.drift(self._drift)
-        metrics.waiting(lambda: sum(one.batcher.waiting_windows for one in self._open.values()))
+        metrics.waiting(
+            lambda: sum(served.batcher.waiting_windows for served in self._open.values())
+        )
 
     @property
     def current(self) -> Served:
@@ -76,7 +78,7 @@ class Serving:
         """Return the open version that a path names; the current one for None."""
         if text is None:
             return self.current
-        return next((one for one in self._open.values() if str(one.number) == text), None)
+        return next((served for served in self._open.values() if str(served.number) == text), None)
 
     @property
     def numbers(self) -> list[int]:
@@ -99,8 +101,8 @@ class Serving:
         """End the processes of all versions: the service ends as it was asked to."""
         for task in self._leaving:
             task.cancel()
-        for one in self._open.values():
-            one.computer.close()
+        for served in self._open.values():
+            served.computer.close()
 
     async def watch(self) -> None:
         """Start each process again that ended, until this is cancelled."""
@@ -198,13 +200,13 @@ class Serving:
         batcher = Batcher(compute, computer.pool, self.limits, self.metrics.batch)
         following = Served(number, computer.description, batcher, computer, recent)
         before = self._current
-        kept = {number: following}
+        open_versions = {number: following}
         if before is not None and before.number < number:
-            kept[before.number] = before
-        for one in self._open.values():
-            if one not in kept.values() and one.computer is not computer:
-                self._leave(one)
-        self._open = dict(sorted(kept.items()))
+            open_versions[before.number] = before
+        for served in self._open.values():
+            if served not in open_versions.values() and served.computer is not computer:
+                self._leave(served)
+        self._open = dict(sorted(open_versions.items()))
         self._current = following
         self._refused = None
         self.metrics.version(number)

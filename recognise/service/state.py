@@ -12,7 +12,7 @@ from core.control.token import kept_token
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 OTHERWISE = "work in another folder"
-"""What else helps where the state cannot be written."""
+"""A remedy where the state cannot be written."""
 MODELS = "models"
 """The folder in it that holds the versions, unless they lie elsewhere."""
 _OWN_TOKEN = re.compile(r"[!-~]{16,512}")

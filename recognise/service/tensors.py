@@ -37,7 +37,7 @@ _FLOAT_BYTES = 4
 _MICROSECONDS = 1e6
 _SPARE_BRACKETS = 256
 _SPARE_COMMAS = 1024
-"""What a request has besides its numbers: outputs, parameters, a shape."""
+"""Commas of a request besides its numbers: outputs, parameters, a shape."""
 
 Text = Annotated[str, StringConstraints(max_length=256)]
 
@@ -101,7 +101,7 @@ class Question:
     """One request: its windows (n, samples, channels), float32 and finite, and what it wants."""
 
     windows: NDArray[np.float32]
-    wanted: tuple[RequestedOutput, ...]
+    outputs: tuple[RequestedOutput, ...]
     id: str | None = None
     timeout_seconds: float | None = None
 
@@ -135,7 +135,7 @@ def question(
     if not np.isfinite(windows).all():
         raise bad(f"input {WINDOWS}: expected finite numbers, got NaN or infinity")
     seconds = timeout / _MICROSECONDS if timeout else None  # 0 is none
-    return Question(windows, _wanted(request), request.id, seconds)
+    return Question(windows, _requested_outputs(request), request.id, seconds)
 
 
 def _request(text: bytes | bytearray, shape: Sequence[int], limits: Limits) -> _Request:
@@ -179,10 +179,10 @@ def _windows(
         if len(binary):
             raise bad(f"expected no bytes behind the JSON header, got {len(binary)}")
         return _of_numbers(tensor.data, tensor.shape)
-    wanted = count * math.prod(shape) * _FLOAT_BYTES
-    if size != wanted or len(binary) != wanted:
+    expected_bytes = count * math.prod(shape) * _FLOAT_BYTES
+    if size != expected_bytes or len(binary) != expected_bytes:
         raise bad(
-            f"input {WINDOWS}: the shape {tensor.shape} has {wanted} bytes,"
+            f"input {WINDOWS}: the shape {tensor.shape} has {expected_bytes} bytes,"
             f" parameters.binary_data_size says {size!r:.60} and {len(binary)} came"
         )
     return np.frombuffer(binary, dtype="<f4").reshape(tensor.shape).astype(np.float32, copy=False)
@@ -216,15 +216,15 @@ def _of_numbers(data: list[Any], shape: Sequence[int]) -> NDArray[np.float32]:
         return np.array(checked, dtype=np.float32).reshape(shape)
 
 
-def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
+def _requested_outputs(request: _Request) -> tuple[RequestedOutput, ...]:
     usual = request.parameters.binary_data_output
     if request.outputs is None or not request.outputs:
         return tuple(RequestedOutput(name, usual) for name in OUTPUTS)
-    found: list[RequestedOutput] = []
+    requested: list[RequestedOutput] = []
     for output in request.outputs:
         if output.name not in OUTPUTS:
             raise bad(f"outputs: expected {', '.join(OUTPUTS)}, got {output.name!r:.60}")
-        if output.name in [one.name for one in found]:
+        if output.name in [earlier.name for earlier in requested]:
             raise bad(f"outputs: {output.name} stands there twice")
         if output.parameters.classification:
             raise bad(
@@ -234,5 +234,5 @@ def _wanted(request: _Request) -> tuple[RequestedOutput, ...]:
         is_binary = output.parameters.binary_data
         if is_binary is None:
             is_binary = usual
-        found.append(RequestedOutput(output.name, is_binary))
-    return tuple(found)
+        requested.append(RequestedOutput(output.name, is_binary))
+    return tuple(requested)

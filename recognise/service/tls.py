@@ -131,9 +131,9 @@ def _load(context: ssl.SSLContext, files: Files) -> None:
 
     Another context tries them first: half of a failed pair must not stay in the used one.
     """
-    for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+    for candidate in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         try:
-            one.load_cert_chain(files.certificate, files.key, _no_password)
+            candidate.load_cert_chain(files.certificate, files.key, _no_password)
         except ssl.SSLError as problem:
             reason = (problem.reason or str(problem)).replace("_", " ").lower()
             raise UsageError(

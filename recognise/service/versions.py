@@ -49,7 +49,7 @@ class Version:
     number: int
     folder: Path
     description: Description | None
-    """None where its files are not what its `export.json` says: `problem` says why."""
+    """The description, None where the files are not what `export.json` says: `problem` says why."""
     current: bool = False
     problem: str = ""
 

@@ -36,26 +36,27 @@ Value = str | int | float | bool | None | Sequence[Any]
 Part = Value | NDArray[Any]
 
 
-def packed(parts: Mapping[str, Part]) -> bytes | None:
+def packed(state: Mapping[str, Part]) -> bytes | None:
     """Return the parts as bytes, or None where they are more than `MOST_BYTES`."""
     arrays = {
         name: np.ascontiguousarray(part)
-        for name, part in parts.items()
+        for name, part in state.items()
         if isinstance(part, np.ndarray)
     }
     head = {
-        "values": {name: part for name, part in parts.items() if not isinstance(part, np.ndarray)},
+        "values": {name: part for name, part in state.items() if not isinstance(part, np.ndarray)},
         "arrays": [
-            [name, one.dtype.newbyteorder("<").str, list(one.shape)] for name, one in arrays.items()
+            [name, array.dtype.newbyteorder("<").str, list(array.shape)]
+            for name, array in arrays.items()
         ],
     }
     written = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
     content = written + b"".join(
-        one.astype(one.dtype.newbyteorder("<")).tobytes() for one in arrays.values()
+        array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
     )
-    found = _HEAD.pack(MAGIC, len(written), zlib.crc32(content)) + content
-    if len(found) <= MOST_BYTES and len(written) <= _MOST_HEAD:
-        return found
+    packed_bytes = _HEAD.pack(MAGIC, len(written), zlib.crc32(content)) + content
+    if len(packed_bytes) <= MOST_BYTES and len(written) <= _MOST_HEAD:
+        return packed_bytes
     return None
 
 
@@ -89,17 +90,17 @@ class UnpackedState:
 
     def count(self, name: str, most: int = _MOST_COUNT) -> int:
         """Return a whole number from 0 to `most`."""
-        found = self.value(name)
-        if type(found) is not int or not 0 <= found <= most:
-            raise _bad(f"{name} from 0 to {most}", shown(found))
-        return found
+        value = self.value(name)
+        if type(value) is not int or not 0 <= value <= most:
+            raise _bad(f"{name} from 0 to {most}", shown(value))
+        return value
 
     def flag(self, name: str) -> bool:
         """Return a truth value."""
-        found = self.value(name)
-        if not isinstance(found, bool):
-            raise _bad(f"{name}: true or false", shown(found))
-        return found
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise _bad(f"{name}: true or false", shown(value))
+        return value
 
     def array(
         self,
@@ -112,56 +113,54 @@ class UnpackedState:
 
         None in `shape` is any length.
         """
-        found = self._arrays.get(name)
+        stored = self._arrays.get(name)
         fits = (
-            found is not None
-            and found.dtype == np.dtype(kind).newbyteorder("<")
-            and found.ndim == len(shape)
+            stored is not None
+            and stored.dtype == np.dtype(kind).newbyteorder("<")
+            and stored.ndim == len(shape)
         )
         if (
-            found is None
+            stored is None
             or not fits
             or any(
-                wanted is not None and size != wanted
-                for size, wanted in zip(found.shape, shape, strict=False)
+                expected_size is not None and size != expected_size
+                for size, expected_size in zip(stored.shape, shape, strict=False)
             )
         ):
-            if found is None:
-                got = "none"
+            if stored is None:
+                actual = "none"
             else:
-                got = f"{found.dtype} {found.shape}"
-            raise _bad(
-                f"{name}: {np.dtype(kind)} {tuple('any' if one is None else one for one in shape)}",
-                got,
-            )
-        if not (np.abs(found) <= largest).all():
+                actual = f"{stored.dtype} {stored.shape}"
+            lengths = tuple("any" if length is None else length for length in shape)
+            raise _bad(f"{name}: {np.dtype(kind)} {lengths}", actual)
+        if not (np.abs(stored) <= largest).all():
             raise _bad(f"{name}: finite numbers up to {largest:g}", "others")
-        return found.astype(kind)
+        return stored.astype(kind)
 
     def has(self, name: str) -> bool:
         """Return whether there is such an array."""
         return name in self._arrays
 
 
-def refuse(expected: str, got: object) -> UsageError:
+def refuse(expected: str, actual: object) -> UsageError:
     """Return the error for a state that is another one than expected."""
-    return _bad(expected, shown(got))
+    return _bad(expected, shown(actual))
 
 
-def number(found: object, largest: float, what: str) -> float:
+def number(value: object, largest: float, what: str) -> float:
     """Return a finite number up to `largest`. Raises UsageError."""
-    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= largest:
-        raise _bad(f"{what}: a number up to {largest:g}", shown(found))
-    return float(found)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= largest:
+        raise _bad(f"{what}: a number up to {largest:g}", shown(value))
+    return float(value)
 
 
-def shown(found: object) -> str:
+def shown(value: object) -> str:
     """Return what came, in a few characters."""
-    return f"{found!r:.60}"
+    return f"{value!r:.60}"
 
 
 def _arrays(listed: Sequence[Any], rest: memoryview) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     at = 0
     for entry in listed:
         try:
@@ -169,18 +168,18 @@ def _arrays(listed: Sequence[Any], rest: memoryview) -> dict[str, NDArray[Any]]:
             sizes_fit = all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
             if kind not in _TYPES or len(shape) > 4 or not sizes_fit:
                 raise ValueError
-            found[name] = np.frombuffer(rest, kind, math.prod(shape), at).reshape(shape)
+            arrays[name] = np.frombuffer(rest, kind, math.prod(shape), at).reshape(shape)
         except (OverflowError, TypeError, ValueError):
             raise _bad("arrays of a name, a type, a shape and its bytes", shown(entry)) from None
-        at += found[name].nbytes
+        at += arrays[name].nbytes
     if at != len(rest):
         raise _bad("nothing behind the arrays", f"{len(rest) - at} bytes")
-    return found
+    return arrays
 
 
 def _no_number(word: str) -> float:
     raise ValueError(word)
 
 
-def _bad(expected: str, got: str) -> UsageError:
-    return UsageError(f"resume: expected {expected}, got {got}: begin a new session without it")
+def _bad(expected: str, actual: str) -> UsageError:
+    return UsageError(f"resume: expected {expected}, got {actual}: begin a new session without it")

@@ -48,16 +48,16 @@ class StreamState:
 
 def text_of(resumed: StreamState, model: str, labels: Sequence[str]) -> str | None:
     """Return the state as a text for `resumed`, or None where it is too large."""
-    windows = [one.channels for one in resumed.waiting if isinstance(one, Window)]
-    parts: dict[str, Part] = {
+    windows = [output.channels for output in resumed.waiting if isinstance(output, Window)]
+    state: dict[str, Part] = {
         **_identity(resumed.stream.settings, model, labels),
         **resumed.stream.state(),
         **resumed.smoothing.state(),
-        "waiting": [_listed(one) for one in resumed.waiting],
+        "waiting": [_listed(output) for output in resumed.waiting],
     }
     if windows:
-        parts["windows"] = np.stack(windows)
-    content = packed(parts)
+        state["windows"] = np.stack(windows)
+    content = packed(state)
     if content is None or len(resumed.waiting) > MOST_WAITING:
         return None
     return base64.b64encode(content).decode()
@@ -74,48 +74,51 @@ def resumed(text: str, settings: Settings, model: str, labels: Sequence[str]) ->
     Raises UsageError, in one line, for what is no state of this model and settings.
     """
     try:
-        kept = UnpackedState(base64.b64decode(text.encode(), validate=True))
+        state = UnpackedState(base64.b64decode(text.encode(), validate=True))
     except (binascii.Error, ValueError):
         raise refuse("base64", text) from None
-    for name, wanted in _identity(settings, model, labels).items():
-        if kept.value(name) != wanted:
-            raise refuse(f"a state with {name} {wanted!s:.60}", kept.value(name))
-    found = begun(settings, labels)
-    found.stream.resume(kept)
-    found.smoothing.resume(kept)
-    return StreamState(found.stream, found.smoothing, _waiting(kept, settings))
+    for name, expected in _identity(settings, model, labels).items():
+        if state.value(name) != expected:
+            raise refuse(f"a state with {name} {expected!s:.60}", state.value(name))
+    continued = begun(settings, labels)
+    continued.stream.resume(state)
+    continued.smoothing.resume(state)
+    return StreamState(continued.stream, continued.smoothing, _waiting(state, settings))
 
 
 def _identity(settings: Settings, model: str, labels: Sequence[str]) -> dict[str, Part]:
     """Return what both sides must agree on, as JSON has it."""
     filters = CAUSAL if takes_nine(settings.signals) else UNFILTERED
-    said = {
+    return {
+        "model": model,
+        "labels": list(labels),
+        "filters": filters,
+        **asdict(settings),
         "signals": settings.signals.said(),
         "given": settings.readings.said(),
         "sampling_hz": settings.sampling_hz,
     }
-    found = {"model": model, "labels": list(labels), "filters": filters, **asdict(settings)}
-    return {**found, **said}
 
 
-def _listed(one: Window | InputFault) -> list[Any]:
-    if isinstance(one, Window):
-        return [one.at, one.centre, one.begins]
-    return [one.kind, one.at, one.detail]
+def _listed(output: Window | InputFault) -> list[Any]:
+    if isinstance(output, Window):
+        return [output.at, output.centre, output.begins]
+    return [output.kind, output.at, output.detail]
 
 
-def _waiting(kept: UnpackedState, settings: Settings) -> tuple[Window | InputFault, ...]:
-    listed = kept.value("waiting")
+def _waiting(state: UnpackedState, settings: Settings) -> tuple[Window | InputFault, ...]:
+    listed = state.value("waiting")
     if not isinstance(listed, list) or len(listed) > MOST_WAITING:
         raise refuse(f"at most {MOST_WAITING} windows and faults", listed)
-    if any(not isinstance(one, list) or len(one) != 3 for one in listed):
+    if any(not isinstance(entry, list) or len(entry) != 3 for entry in listed):
         raise refuse("windows and faults of three parts", listed)
-    count = sum(not isinstance(one[0], str) for one in listed)
+    count = sum(not isinstance(entry[0], str) for entry in listed)
     shape = count, settings.window_steps, len(settings.signals.channels)
     most = max(float(largest(settings.signals).max()), LARGEST_NUMBER)
-    windows = iter(kept.array("windows", np.float32, shape, most) if count else ())
+    windows = iter(state.array("windows", np.float32, shape, most) if count else ())
     return tuple(
-        _fault(*one) if isinstance(one[0], str) else _window(one, next(windows)) for one in listed
+        _fault(*entry) if isinstance(entry[0], str) else _window(entry, next(windows))
+        for entry in listed
     )
 
 
@@ -131,7 +134,7 @@ def _fault(kind: Any, at: Any, detail: Any) -> InputFault:
 
 
 def _window(listed: Sequence[Any], channels: NDArray[np.float32]) -> Window:
-    at, centre = (number(one, LARGEST_TIME_SECONDS, "a window's time") for one in listed[:2])
+    at, centre = (number(time, LARGEST_TIME_SECONDS, "a window's time") for time in listed[:2])
     if not isinstance(listed[2], bool):
         raise refuse("a window that says whether it begins", listed[2])
     return Window(at, centre, channels, listed[2])

@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def taken(self) -> Taken:
-        """How the model's inputs follow from the readings. Raises UsageError."""
+        """The way from the readings to the model's inputs. Raises UsageError."""
         return taken(self.readings, self.signals)
 
     def __post_init__(self) -> None:

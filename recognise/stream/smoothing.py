@@ -29,36 +29,36 @@ class Smoothing:
     def __init__(self, settings: Settings, labels: Sequence[str]) -> None:
         self._settings, self._labels = settings, tuple(labels)
         self._votes: deque[_Vote] = deque(maxlen=settings.of)
-        self._said: str | None = None
+        self._label: str | None = None
         self._number = 0
 
     def state(self) -> dict[str, Part]:
         """Return what `resume` needs. The probability of a vote is that of its own label."""
         return {
-            "said": self._said,
+            "said": self._label,
             "voted": [vote.label for vote in self._votes],
             "probabilities": np.array([vote.probability for vote in self._votes], np.float64),
             "centres": np.array([vote.centre for vote in self._votes], np.float64),
         }
 
-    def resume(self, kept: UnpackedState) -> None:
+    def resume(self, state: UnpackedState) -> None:
         """Continue where another one of the same settings and labels had this state.
 
         Raises UsageError.
         """
-        said = kept.value("said")
-        votes = kept.value("voted")
-        if said is not None and said not in self._labels:
-            raise refuse("said: a label of the model", said)
+        label = state.value("said")
+        votes = state.value("voted")
+        if label is not None and label not in self._labels:
+            raise refuse("said: a label of the model", label)
         if not isinstance(votes, list) or len(votes) > self._settings.of:
             raise refuse(f"at most {self._settings.of} votes", votes)
         for vote in votes:
             if vote is not None and (type(vote) is not int or not 0 <= vote < len(self._labels)):
                 raise refuse(f"votes for one of {len(self._labels)} labels", vote)
-        probabilities = kept.array("probabilities", np.float64, (len(votes),), 1.0)
-        centres = kept.array("centres", np.float64, (len(votes),), LARGEST_TIME_SECONDS)
+        probabilities = state.array("probabilities", np.float64, (len(votes),), 1.0)
+        centres = state.array("centres", np.float64, (len(votes),), LARGEST_TIME_SECONDS)
         of_each = zip(votes, probabilities.tolist(), centres.tolist(), strict=True)
-        self._said, self._number = said, len(votes)  # of the numbers, the distances alone count
+        self._label, self._number = label, len(votes)  # of the numbers, the distances alone count
         self._votes.extend(_Vote(*vote, number) for number, vote in enumerate(of_each))
 
     def take(self, window: Window, logits: NDArray[np.float32]) -> tuple[Label | Changed, ...]:
@@ -68,7 +68,7 @@ class Smoothing:
         """
         if window.begins:
             self._votes.clear()
-            self._said = None
+            self._label = None
         settings = self._settings
         chances = probabilities(logits)
         best = int(np.argmax(chances))
@@ -86,10 +86,10 @@ class Smoothing:
         confidence = float(np.mean([vote.probability for vote in agreeing]))
         latency = (self._number - 1 - first.number) * settings.hop + half
         label = Label(window.at, decided, confidence, latency)
-        if decided == self._said:
+        if decided == self._label:
             return (label,)
-        changed = Changed(self._said, decided, first.centre)
-        self._said = decided
+        changed = Changed(self._label, decided, first.centre)
+        self._label = decided
         return (changed, label)
 
     def _agreeing(self) -> list[_Vote]:

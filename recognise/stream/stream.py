@@ -29,7 +29,7 @@ from recognise.stream.resampling import ResumableResampler
 from recognise.stream.settings import Settings
 
 MOST_READINGS = 4096
-"""One call brings so many at most, which bounds what it may return."""
+"""Readings of one call at most, which bounds what it may return."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +66,22 @@ class Cutter:
 
     @property
     def rows(self) -> int:
-        """How many rows came."""
+        """The number of rows that came."""
         return self._first + len(self._rest)
 
     def state(self) -> dict[str, Part]:
         """Return what `resume` needs."""
         return {"rows": self._rest, "first": self._first, "begin": self._begin}
 
-    def resume(self, kept: UnpackedState, largest_value: float) -> None:
+    def resume(self, state: UnpackedState, largest_value: float) -> None:
         """Continue where another one of the same window and hop had this state.
 
         Raises UsageError.
         """
         shape = (None, self._rest.shape[1])
-        rest = kept.array("rows", np.float32, shape, max(largest_value, LARGEST_NUMBER))
-        first = kept.count("first")
-        begin = kept.count("begin")
+        rest = state.array("rows", np.float32, shape, max(largest_value, LARGEST_NUMBER))
+        first = state.count("first")
+        begin = state.count("begin")
         # Rows are kept from the begin of the next window on; with a hop beyond the window it may
         # lie ahead.
         waits = len(rest) == 0 and 0 < begin - first <= self._hop
@@ -96,16 +96,18 @@ class Cutter:
 
         A window is float32 (window_steps, columns).
         """
-        held = np.concatenate([self._rest, rows])
-        found = []
-        while self._begin + self._steps <= self._first + len(held):
+        available_rows = np.concatenate([self._rest, rows])
+        windows = []
+        while self._begin + self._steps <= self._first + len(available_rows):
             start = self._begin - self._first
-            found.append((self._begin + self._steps - 1, held[start : start + self._steps].copy()))
+            windows.append(
+                (self._begin + self._steps - 1, available_rows[start : start + self._steps].copy())
+            )
             self._begin += self._hop
-        past = min(self._begin - self._first, len(held))
-        self._rest = held[past:].copy()
+        past = min(self._begin - self._first, len(available_rows))
+        self._rest = available_rows[past:].copy()
         self._first += past
-        return iter(found)
+        return iter(windows)
 
 
 class Stream:
@@ -142,13 +144,13 @@ class Stream:
                 f"times: expected up to {MOST_READINGS} numbers, got shape {seconds.shape}; send"
                 " fewer"
             )
-        found: list[Window | InputFault] = []
+        outputs: list[Window | InputFault] = []
         for item in self._intake.take(seconds, self._taken.of(values)):
             if isinstance(item, InputFault):
-                found.append(item)
+                outputs.append(item)
             else:
-                found += self._of(item)
-        return found
+                outputs += self._of(item)
+        return outputs
 
     @property
     def due(self) -> float:
@@ -168,34 +170,34 @@ class Stream:
 
     def state(self) -> dict[str, Part]:
         """Return what `resume` needs: all that later windows depend on."""
-        found = {**self._resampler.state(), **self._cutter.state(), "begins": self._begins}
+        state = {**self._resampler.state(), **self._cutter.state(), "begins": self._begins}
         if self._filters is None:
-            return found
+            return state
         filters = self._filters.state
         if filters is not None:
             for name, part in filters._asdict().items():
-                found[f"filter_{name}"] = part
-        return found
+                state[f"filter_{name}"] = part
+        return state
 
-    def resume(self, kept: UnpackedState) -> None:
+    def resume(self, state: UnpackedState) -> None:
         """Continue a new stream where another one of the same settings had this state.
 
         Raises UsageError.
         """
         most = float(self._largest.max())
-        self._resampler.resume(kept, len(self._largest), most)
-        self._cutter.resume(kept, most)
+        self._resampler.resume(state, len(self._largest), most)
+        self._cutter.resume(state, most)
         if self._cutter.rows != self._resampler.steps:
             raise refuse(f"a row for each of {self._resampler.steps} samples", self._cutter.rows)
-        self._begins = kept.flag("begins")
+        self._begins = state.flag("begins")
         last = self._resampler.last
         self._intake.resume(last, is_alone=last == self._resampler.time_of(0))
         if self._resampler.began and self._filters is not None:
-            parts = {
-                name: kept.array(f"filter_{name}", np.float64, shape)
+            filter_state = {
+                name: state.array(f"filter_{name}", np.float64, shape)
                 for name, shape in FILTER_STATE.items()
             }
-            self._filters = CausalFilters.resumed(FilterState(**parts))
+            self._filters = CausalFilters.resumed(FilterState(**filter_state))
 
     def _anew(self) -> None:
         settings = self.settings
@@ -239,17 +241,17 @@ class Stream:
 
     def _fault(self, at: float, channels: NDArray[np.float32], step: float) -> InputFault | None:
         """Return the fault of a window whose readings are `step` seconds apart, or None."""
-        asked = self.settings
-        if step * asked.sampling_hz > SPARSE:
-            rate = f"{1.0 / step:.1f} readings a second, the model has {asked.sampling_hz:g}"
+        settings = self.settings
+        if step * settings.sampling_hz > SPARSE:
+            rate = f"{1.0 / step:.1f} readings a second, the model has {settings.sampling_hz:g}"
             return InputFault("sparse", at, f"{rate}; no label")
         if step * FASTEST_HZ < 1.0:
             rate = f"{1.0 / step:.0f} readings a second; {unit_hint(step)}"
             return InputFault("implausible", at, f"{rate}; no label")
-        problem = window_problem(channels, asked.signals)
-        problem = problem or gravity_problem(channels, asked.signals)
+        problem = window_problem(channels, settings.signals)
+        problem = problem or gravity_problem(channels, settings.signals)
         if problem is None:
             return None
-        units = dict.fromkeys(asked.readings.units)
-        given = f"the readings came as {' and '.join(units)}"
-        return InputFault("implausible", at, f"{problem} ({given}; no label)")
+        units = dict.fromkeys(settings.readings.units)
+        reading_units = f"the readings came as {' and '.join(units)}"
+        return InputFault("implausible", at, f"{problem} ({reading_units}; no label)")

@@ -104,9 +104,9 @@ class LiveStreams:
         while (text := await text_of(websocket)) is not None:
             heard.at = arrived = perf_counter()
             messages_rate.take(1, arrived)
-            given = messages.readings(text, len(session.settings.readings.channels))
-            readings_rate.take(len(given.times), arrived)
-            await session.take(given, arrived)
+            readings = messages.readings(text, len(session.settings.readings.channels))
+            readings_rate.take(len(readings.times), arrived)
+            await session.take(readings, arrived)
         await session.leave(limits.leave_seconds)
         await asyncio.Event().wait()  # `_answer` ends the session
 
@@ -135,8 +135,8 @@ class _Heard:
 
     async def silence(self, seconds: float) -> None:
         """Wait for that long a silence. Raises RequestError."""
-        while (left := self.at + seconds - perf_counter()) > 0:
-            await asyncio.sleep(left)
+        while (remaining_seconds := self.at + seconds - perf_counter()) > 0:
+            await asyncio.sleep(remaining_seconds)
         raise bad(f"expected the next readings within {seconds:g} s")
 
 
@@ -155,9 +155,9 @@ async def _answer(websocket: WebSocket, session: LiveSession) -> None:
     await websocket.close(RESTART)
 
 
-async def _first_of(*parts: Coroutine[Any, Any, None]) -> None:
+async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
     """Run all until one ends, and raise what that raised."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

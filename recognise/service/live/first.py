@@ -46,15 +46,17 @@ async def first_with_token(websocket: WebSocket, limits: StreamLimits, token: st
     """
     text = await first_message(websocket, limits)
     try:
-        found: Any = pydantic_core.from_json(text)
+        document: Any = pydantic_core.from_json(text)
     except ValueError as problem:
         raise bad(
             f'expected {{"schema": 1, "token": ...}} as the first message: {problem!s:.100}'
         ) from None
-    given = None
-    if isinstance(found, dict):
-        given = found.get("token")
-    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), token.encode()):
+    client_token = None
+    if isinstance(document, dict):
+        client_token = document.get("token")
+    if not isinstance(client_token, str) or not hmac.compare_digest(
+        client_token.encode(), token.encode()
+    ):
         raise bad("expected token in the first message: the token that `fab serve` names")
     return text
 
@@ -63,5 +65,5 @@ async def refuse(websocket: WebSocket, problem: RequestError, seconds: float) ->
     """Say why a session ends, and close it. A client may read nothing for so long."""
     with suppress(TimeoutError, WebSocketDisconnect):
         async with asyncio.timeout(seconds):
-            await websocket.send_text(refusal(problem.words))
+            await websocket.send_text(refusal(problem.message))
             await websocket.close(close_code(problem))

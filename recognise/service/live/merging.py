@@ -38,7 +38,7 @@ class Merging:
         self._rows: dict[str, Rows] = {}
         self._has_total = False
         self._until = -np.inf
-        """No reading before this is taken any more."""
+        """The time before which no reading is taken any more."""
 
     @property
     def _base(self) -> str:
@@ -53,8 +53,8 @@ class Merging:
     @property
     def missing(self) -> list[str]:
         """Sensors without which there is no label, and that have sent nothing."""
-        wanted = self._others if self._has_total else (ACCELEROMETER, *self._others)
-        return [name for name in wanted if name not in self._rows]
+        required_sensors = self._others if self._has_total else (ACCELEROMETER, *self._others)
+        return [name for name in required_sensors if name not in self._rows]
 
     def add(
         self, sensors: Mapping[str, Sequence[tuple[float, float, float, float]]]
@@ -65,15 +65,19 @@ class Merging:
         are older than readings which went before are dropped, with a fault `late`.
         """
         self._has_total |= TOTAL in sensors
-        taken = {name: np.array(rows, np.float64) for name, rows in sensors.items()}
+        rows_by_sensor = {name: np.array(rows, np.float64) for name, rows in sensors.items()}
         if self._has_total:
-            taken.pop(ACCELEROMETER, None)
-            taken.pop(GRAVITY, None)
-        if taken and max(rows[:, 0].max() for rows in taken.values()) < self._until - _JUMP_SECONDS:
+            rows_by_sensor.pop(ACCELEROMETER, None)
+            rows_by_sensor.pop(GRAVITY, None)
+        if (
+            rows_by_sensor
+            and max(rows[:, 0].max() for rows in rows_by_sensor.values())
+            < self._until - _JUMP_SECONDS
+        ):
             self._rows.clear()
             self._until = -np.inf
         faults = []
-        for name, rows in taken.items():
+        for name, rows in rows_by_sensor.items():
             if name == self._base:
                 is_late = rows[:, 0] <= self._until
                 rows = rows[~is_late]
@@ -86,23 +90,23 @@ class Merging:
 
     def _complete(self) -> Rows:
         nothing = np.empty((0, 4 + 3 * len(self._beside)))
-        base, *others = (self._rows.get(name, _NO_ROWS) for name in (self._base, *self._others))
-        if not len(base) or not all(map(len, others)):
+        base, *other_rows = (self._rows.get(name, _NO_ROWS) for name in (self._base, *self._others))
+        if not len(base) or not all(map(len, other_rows)):
             return nothing
-        end = min([float(other[-1, 0]) for other in others], default=float(base[-1, 0]))
+        end = min([float(other[-1, 0]) for other in other_rows], default=float(base[-1, 0]))
         ready = base[base[:, 0] <= end]
         if not len(ready):
             return nothing
         self._until = float(ready[-1, 0])
         self._rows[self._base] = base[len(ready) :]
-        for name, other in zip(self._others, others, strict=True):
+        for name, other in zip(self._others, other_rows, strict=True):
             self._rows[name] = _from(other, self._until)
-        values = [self._between(other, ready[:, 0]) for other in others]
+        values = [self._between(other, ready[:, 0]) for other in other_rows]
         is_good = np.all([np.ones(len(ready), np.bool_), *(good for _, good in values)], axis=0)
         acceleration = ready[:, 1:]
         if not self._has_total:
             acceleration = acceleration + values[0][0]  # gravity
-        beside = [found for found, _ in values[len(values) - len(self._beside) :]]
+        beside = [interpolated for interpolated, _ in values[len(values) - len(self._beside) :]]
         columns = [ready[:, :1], self._sign * acceleration, *beside]
         return np.concatenate(columns, axis=1)[is_good]
 

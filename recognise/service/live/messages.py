@@ -19,7 +19,7 @@ _COMMAS = 2 * MOST_READINGS
 MOST_CHANNELS = 256
 _MOST_KEYS = 64
 _MOST_COLONS = _MOST_KEYS + 2 * MOST_CHANNELS
-"""One behind each key; names and units of channels may have some."""
+"""Colons, one behind each key; names and units of channels may have some."""
 
 Word = Annotated[str, StringConstraints(max_length=256)]
 Value = float | None
@@ -58,21 +58,21 @@ class Hello(_Message):
                 "channels: expected different names, and a unit for each in units, got"
                 f" {', '.join(self.channels):.120} and {', '.join(self.units):.80}"
             )
-        given = None
+        signals = None
         if self.channels:
-            given = Signals(tuple(self.channels), tuple(self.units))
-        asked = ("acceleration_unit", "rotation_unit", "hop", "votes", "of")
-        found = {name: getattr(self, name) for name in asked}
-        return settings_within(limits, description, given=given, **found)
+            signals = Signals(tuple(self.channels), tuple(self.units))
+        setting_names = ("acceleration_unit", "rotation_unit", "hop", "votes", "of")
+        stream_settings = {name: getattr(self, name) for name in setting_names}
+        return settings_within(limits, description, given=signals, **stream_settings)
 
 
-def settings_within(limits: StreamLimits, description: Description, **asked: Any) -> Settings:
+def settings_within(limits: StreamLimits, description: Description, **settings: Any) -> Settings:
     """Return the settings of a stream within the limits of the service. Raises RequestError."""
-    hop = asked.get("hop")
+    hop = settings.get("hop")
     if hop is not None and hop < limits.least_hop:
         raise bad(f"hop: expected {limits.least_hop} samples or more, got {hop}")
     try:
-        return settings_of(description, **asked)
+        return settings_of(description, **settings)
     except UsageError as problem:
         raise bad(str(problem)) from None
 
@@ -126,18 +126,18 @@ def readings(text: str, channels: int = 6) -> Readings:
     _count(text, channels)
     _count_keys(text)
     try:
-        found = Readings.model_validate_json(text)
+        batch = Readings.model_validate_json(text)
     except ValidationError as problem:
         raise bad(
             f"expected readings (times, acceleration, rotation): {_reason(problem)}"
         ) from None
-    if found.values and len(found.values) != len(found.times):
-        counts = f"{len(found.times)} and {len(found.values)}"
+    if batch.values and len(batch.values) != len(batch.times):
+        counts = f"{len(batch.times)} and {len(batch.values)}"
         raise bad(f"expected as many times as values, got {counts}")
-    if not found.values and not len(found.times) == len(found.acceleration) == len(found.rotation):
-        counts = f"{len(found.times)}, {len(found.acceleration)} and {len(found.rotation)}"
+    if not batch.values and not len(batch.times) == len(batch.acceleration) == len(batch.rotation):
+        counts = f"{len(batch.times)}, {len(batch.acceleration)} and {len(batch.rotation)}"
         raise bad(f"expected as many times as acceleration and rotation, got {counts}")
-    return found
+    return batch
 
 
 def _reason(problem: ValidationError) -> str:

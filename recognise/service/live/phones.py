@@ -47,20 +47,20 @@ class Phones:
         )
         sign = query.sign(request.headers.get("user-agent", ""))
         async with whole_body(request, self._budget, self._body) as body:
-            given = sensor_logger.post(body)
+            post = sensor_logger.post(body)
 
         address = address_of(request.scope)
 
         def begin() -> PhoneRecording:
             return phone(query, sign, self._serving, address)
 
-        found, events = await self._recordings.take(given.session, given, begin, address)
+        recording, events = await self._recordings.take(post.session, post, begin, address)
         answer = {
-            "session": given.session,
+            "session": post.session,
             "model": self._serving.name,
-            "version": found.session.version.number,
+            "version": recording.session.version.number,
             "events": events,
-            "missing": found.merging.missing,
-            "source": found.source,
+            "missing": recording.merging.missing,
+            "source": recording.source,
         }
         return Response(pydantic_core.to_json(answer), headers={"content-type": "application/json"})

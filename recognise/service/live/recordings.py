@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 POSTS_TO_BEGIN = 3
 MOST_EVENTS = 1024
-"""One recording keeps so many events until its client takes them; the oldest go."""
+"""Events that one recording keeps until its client takes them; the oldest go."""
 
 
 class PhoneRecording:
@@ -42,22 +42,22 @@ class PhoneRecording:
         names = [sensor_logger.BESIDE[kind][0] for kind in beside]
         self.merging = Merging(sign, session.settings.longest_gap_seconds, names)
         self.source: str | None = None
-        """Whose sensors the recording is of, `phone` or `watch`: those that came first."""
+        """The owner of the recording's sensors, `phone` or `watch`: that of the first ones."""
         self._of_watch = of_watch
         self._posts = 0
         self._hearing = asyncio.ensure_future(self._hear())
 
-    async def take(self, given: sensor_logger.Post) -> list[dict[str, Any]]:
+    async def take(self, post: sensor_logger.Post) -> list[dict[str, Any]]:
         """Return the events up to these readings.
 
         Raises RequestError; the recording then begins again.
         """
         arrived = self.heard
-        count, parts, events = self._readings(given)
+        count, batches, events = self._readings(post)
         self._rate.take(count, arrived)
         self._events += events
-        for part in parts:
-            await self.session.take(part, arrived)
+        for batch in batches:
+            await self.session.take(batch, arrived)
         answered = asyncio.ensure_future(self.session.answered())
         try:
             await asyncio.wait({answered, self._hearing}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,22 +81,22 @@ class PhoneRecording:
             self._events += await self.session.events()
 
     def _readings(
-        self, given: sensor_logger.Post
+        self, post: sensor_logger.Post
     ) -> tuple[int, Iterator[Readings], list[dict[str, Any]]]:
-        """Return how many readings this post completes, these in parts, and events of their own."""
-        self.source = self.source or given.source
-        sensors = sensor_logger.by_sensor(given, self.source, self._of_watch)
+        """Return how many readings this post completes, these in batches, and their own events."""
+        self.source = self.source or post.source
+        sensors = sensor_logger.by_sensor(post, self.source, self._of_watch)
         readings, faults = self.merging.add(sensors)
         self._posts += 1
 
-        def parts() -> Iterator[Readings]:
+        def batches() -> Iterator[Readings]:
             for at in range(0, len(readings), MOST_READINGS):
-                part = readings[at : at + MOST_READINGS]
+                rows = readings[at : at + MOST_READINGS]
                 yield Readings.model_construct(
-                    times=part[:, 0].tolist(), values=part[:, 1:].tolist()
+                    times=rows[:, 0].tolist(), values=rows[:, 1:].tolist()
                 )
 
-        return len(readings), parts(), [*(as_json(fault) for fault in faults), *self._missing()]
+        return len(readings), batches(), [*(as_json(fault) for fault in faults), *self._missing()]
 
     def _missing(self) -> list[dict[str, Any]]:
         """Return the sensors that have sent nothing, as an event.
@@ -136,7 +136,7 @@ class RecordingRegistry:
     async def take(
         self,
         name: str,
-        given: sensor_logger.Post,
+        post: sensor_logger.Post,
         begin: Callable[[], PhoneRecording],
         address: str = "",
     ) -> tuple[PhoneRecording, list[dict[str, Any]]]:
@@ -144,11 +144,11 @@ class RecordingRegistry:
 
         `address` is its client's. Raises RequestError.
         """
-        found = self._open.get(name) or self._begin(name, begin, address)
-        async with found.lock:
-            found.heard = perf_counter()
+        recording = self._open.get(name) or self._begin(name, begin, address)
+        async with recording.lock:
+            recording.heard = perf_counter()
             try:
-                return found, await found.take(given)
+                return recording, await recording.take(post)
             except RequestError:
                 self._end(name)
                 raise
@@ -158,29 +158,29 @@ class RecordingRegistry:
     ) -> PhoneRecording:
         self._places.enter(name, address, lambda: self._end(name))
         try:
-            made = self._open[name] = begin()
+            recording = self._open[name] = begin()
         except RequestError:
             self._places.leave(name)
             raise
         self._look_after(name, self._limits.streams.idle_seconds)
-        return made
+        return recording
 
     def _look_after(self, name: str, seconds: float) -> None:
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._look, name)
 
     def _look(self, name: str) -> None:
-        found = self._open[name]
+        recording = self._open[name]
         idle = self._limits.streams.idle_seconds
-        left = found.heard + idle - perf_counter()
-        if left <= 0 and not found.lock.locked():
+        remaining_seconds = recording.heard + idle - perf_counter()
+        if remaining_seconds <= 0 and not recording.lock.locked():
             self._end(name)
         else:
-            self._look_after(name, max(left, 1.0))
+            self._look_after(name, max(remaining_seconds, 1.0))
 
     def _end(self, name: str) -> None:
-        found = self._open.pop(name, None)
-        if found is None:  # another message of it was refused before
+        recording = self._open.pop(name, None)
+        if recording is None:  # another message of it was refused before
             return
         self._places.leave(name)
         self._timers.pop(name).cancel()
-        found.close()
+        recording.close()

@@ -36,20 +36,20 @@ BESIDE: Mapping[str, tuple[str, str]] = {
     ROTATION: (GYROSCOPE, "rad/s"),
     MAGNETIC: (MAGNETOMETER, "uT"),
 }
-"""By what a sensor measures beside acceleration: its name, and the unit of its values."""
+"""Sensors by what they measure beside acceleration: the name, and the unit of the values."""
 WRIST = "wristmotion"
-"""Without its space, as in the app's files."""
+"""The name without its space, as in the app's files."""
 PHONE = "phone"
 WATCH = "watch"
 _OF_WATCH = {ACCELEROMETER: "acceleration", GRAVITY: "gravity", GYROSCOPE: "rotationRate"}
 """The names of a watch's values begin so; X, Y and Z follow."""
 LARGEST_VALUE = 10 * intake.LARGEST_VALUE
-"""In the app's units, of which ten are more than one of the stream's, which refuses what is
+"""Value in the app's units, ten of which are more than one of the stream's, which refuses what is
 between.
 
 JSON's 1e999 is infinite, and what takes the sensors together would compute with it."""
 MOST_ENTRIES = 16_384
-"""One post has so many entries at most, with those of other sensors."""
+"""Entries of one post at most, with those of other sensors."""
 NANOSECONDS = 1e-9
 _APPLE = ("CFNetwork", "Darwin", "iPhone")
 """Words in the header User-Agent of a program on an iPhone."""
@@ -95,7 +95,7 @@ class Post(_Part):
 
     @property
     def source(self) -> str | None:
-        """Whose sensors these are, `phone` or `watch`; None without sensors of ours.
+        """The owner of these sensors, `phone` or `watch`; None without sensors of ours.
 
         Where both are, it is the phone.
         """
@@ -126,11 +126,11 @@ class Query(BaseModel):
         beside = sensors_beside(signals_of(description))
         units = [self.acceleration_unit, *(BESIDE[kind][1] for kind in beside)]
         try:
-            given = of_device(signals_of(description), (ACCELERATION, *beside), units)
+            signals = of_device(signals_of(description), (ACCELERATION, *beside), units)
         except UsageError as problem:
             raise bad(str(problem)) from None
-        asked = self.model_dump(exclude={"platform"})
-        return settings_within(limits, description, given=given, **asked)
+        stream_settings = self.model_dump(exclude={"platform"})
+        return settings_within(limits, description, given=signals, **stream_settings)
 
     @property
     def of_watch(self) -> float:
@@ -157,7 +157,7 @@ class Query(BaseModel):
 
 def sensors_beside(model: Signals) -> tuple[str, ...]:
     """Return what else than acceleration the model takes of a phone."""
-    kinds = {one.kind for one in inputs_of(model).sensors}
+    kinds = {sensor.kind for sensor in inputs_of(model).sensors}
     return tuple(kind for kind in BESIDE if kind in kinds)
 
 
@@ -171,16 +171,16 @@ def post(body: bytes | bytearray) -> Post:
         ) from None
 
 
-def query(given: dict[str, str]) -> Query:
+def query(parameters: dict[str, str]) -> Query:
     """Return what stands behind the `?`. Raises RequestError."""
     try:
-        return Query.model_validate(given)
+        return Query.model_validate(parameters)
     except ValidationError as problem:
         raise bad(f"the address behind `?`: {reason_of(problem)}") from None
 
 
 def by_sensor(
-    given: Post, source: str | None = PHONE, of_watch: float = 1.0
+    message: Post, source: str | None = PHONE, of_watch: float = 1.0
 ) -> dict[str, list[Row]]:
     """Return time in seconds and x, y, z of each of our sensors, in the order of arrival.
 
@@ -190,25 +190,25 @@ def by_sensor(
     session's. NaN stands for a value that is missing or no sensor's: its reading becomes a
     `bad_value`.
     """
-    found: dict[str, list[Row]] = {}
-    ours = (WRIST,) if source == WATCH else SENSORS
-    for place, given_entry in enumerate(given.payload):
-        name = _name_of(given_entry)
-        if name not in ours:
+    rows: dict[str, list[Row]] = {}
+    sensor_names = (WRIST,) if source == WATCH else SENSORS
+    for place, payload_entry in enumerate(message.payload):
+        name = _name_of(payload_entry)
+        if name not in sensor_names:
             continue
-        entry = _checked(place, given_entry)
+        entry = _checked(place, payload_entry)
         if name != WRIST:
-            found.setdefault(name, []).append(
+            rows.setdefault(name, []).append(
                 (entry.time * NANOSECONDS, *_three(name, entry.vector, "", "xyz"))
             )
             continue
         for sensor, begin in _OF_WATCH.items():
             x, y, z = _three(name, entry.vector, begin, "XYZ")
             factor = 1.0 if sensor == GYROSCOPE else of_watch
-            found.setdefault(sensor, []).append(
+            rows.setdefault(sensor, []).append(
                 (entry.time * NANOSECONDS, factor * x, factor * y, factor * z)
             )
-    return found
+    return rows
 
 
 def _name_of(entry: Any) -> str:
@@ -231,14 +231,14 @@ def _checked(place: int, entry: Any) -> _Entry:
 def _three(name: str, values: Any, begin: str, axes: str) -> tuple[float, float, float]:
     """Return three numbers of an entry. Raises RequestError."""
     if isinstance(values, dict):
-        found = {axis.lower(): values.get(begin + axis, ...) for axis in axes}
+        coordinates = {axis.lower(): values.get(begin + axis, ...) for axis in axes}
     else:
-        found = values
+        coordinates = values
     try:
-        vector = _Vector.model_validate(found)
+        vector = _Vector.model_validate(coordinates)
     except ValidationError as problem:
-        wanted = ", ".join(begin + axis for axis in axes)
-        raise bad(f"{name}: values: expected {wanted}: {reason_of(problem)}") from None
+        expected = ", ".join(begin + axis for axis in axes)
+        raise bad(f"{name}: values: expected {expected}: {reason_of(problem)}") from None
     return _sane(vector.x), _sane(vector.y), _sane(vector.z)
 
 

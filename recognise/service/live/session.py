@@ -78,29 +78,29 @@ class ReadingBuffer:
         self._times: list[Value] = []
         self._values: list[Sequence[Value]] = []
 
-    def seconds(self, given: Readings) -> float:
+    def seconds(self, readings: Readings) -> float:
         """Return the time that these readings take by their own clock.
 
         A gap that ends a window, and a clock that goes back, take none.
         """
         before = self._last
         total = 0.0
-        for time in given.times:
+        for time in readings.times:
             if time is not None and before is not None and 0.0 < time - before <= self._gap:
                 total += time - before
             before = time
         return total
 
-    def add(self, given: Readings) -> bool:
+    def add(self, readings: Readings) -> bool:
         """Hold these readings too; return whether it is time to `take` them.
 
         Raises RequestError for other values than the first message names.
         """
-        rows = given.rows(self._width, named=self._is_named)
-        is_due = not self._are_plain(given.times)
-        self._times += given.times
+        rows = readings.rows(self._width, named=self._is_named)
+        is_due = not self._are_plain(readings.times)
+        self._times += readings.times
         self._values += rows
-        last = self._last = given.times[-1]
+        last = self._last = readings.times[-1]
         return (
             is_due
             or last is None
@@ -184,7 +184,7 @@ class LiveSession:
         self._turn = asyncio.Semaphore(streams.computing)
         self._tasks: set[asyncio.Task[Windows]] = set()
         self._late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when an answer is too late, because the service ends."""
+        """A future, done when an answer is too late, because the service ends."""
         self._unanswered: list[Window | InputFault] = []
         self._metrics.session(kind, 1)
         for item in self._core.waiting:  # no more than there is room for
@@ -204,13 +204,13 @@ class LiveSession:
         """The version that gave the last label."""
         return self._version
 
-    async def take(self, given: Readings, arrived: float) -> None:
+    async def take(self, readings: Readings, arrived: float) -> None:
         """Take the next readings, which came at `arrived` (`perf_counter`).
 
         Raises RequestError when the client does not take its answers.
         """
-        self._clock.take(self._held.seconds(given), arrived)
-        if not self._held.add(given):
+        self._clock.take(self._held.seconds(readings), arrived)
+        if not self._held.add(readings):
             return
         await self._push(arrived)
 
@@ -275,30 +275,30 @@ class LiveSession:
 
     def _moved(self) -> dict[str, Any]:
         now = replace(self._core, waiting=self._unanswered)
-        found: dict[str, Any] = {"event": MOVED, "at": now.stream.last}
+        event: dict[str, Any] = {"event": MOVED, "at": now.stream.last}
         state = text_of(now, self._serving.name, self._labels)
         if state is None:
-            return found
-        return {**found, "resume": state}
+            return event
+        return {**event, "resume": state}
 
     def _give_up(self) -> None:
         if not self._late.done():
             self._late.set_result(None)
 
     def _answered(self, item: _WindowTask, events: Sequence[Event]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         if item.served is not self._version:
             self._version = item.served
-            found.append({"event": "version", "version": item.served.number})
+            answers.append({"event": "version", "version": item.served.number})
         seconds = perf_counter() - item.arrived
         self._metrics.session_window(self._kind, seconds)
         for event in events:
-            shown = as_json(event)
+            answer = as_json(event)
             if isinstance(event, Label):
-                shown["latency_ms"] = round(1000 * seconds, 3)
-                shown["version"] = item.served.number
-            found.append(shown)
-        return found
+                answer["latency_ms"] = round(1000 * seconds, 3)
+                answer["version"] = item.served.number
+            answers.append(answer)
+        return answers
 
     async def _logits(self, served: Served, window: Window) -> Windows:
         seconds = self._limits.compute_seconds

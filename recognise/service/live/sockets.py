@@ -27,7 +27,7 @@ SERVICE_ENDS = "the service ends".ljust(124)
 """Reason by which a session learns that no more readings come. A client's reason has at most 123
 bytes."""
 CLOSE_SECONDS = 1.0
-"""From our close frame to the end of the connection."""
+"""Time from our close frame to the end of the connection."""
 MOST_FRAGMENTS = 1024
 """Frames of one message."""
 SMALL_BYTES = 1 << 14
@@ -36,12 +36,12 @@ MOST_SMALL = 8
 MOST_UNREAD_BYTES = 1 << 18
 """Answers to pings that a client does not read."""
 MOST_UNPROVEN_BYTES = 320 << 10
-"""What a client may send before the token: the largest state to resume, and the rest of a message.
+"""Bytes that a client may send before the token: the largest state to resume, and a message's rest.
 """
 UNPROVEN_BYTES = 4 << 20
-"""What all clients before the token may have sent."""
+"""Bytes that all clients before the token may have sent."""
 READ_BYTES = 1 << 16
-"""What one read takes. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each
+"""Bytes of one read. For asyncio's 256 KiB the C library maps memory and unmaps it again, at each
 message."""
 
 
@@ -50,9 +50,9 @@ def close_code(problem: RequestError) -> int:
     return {413: TOO_LARGE, 500: BROKEN, 503: BUSY}.get(problem.status, POLICY)
 
 
-def refusal(words: str) -> str:
+def refusal(reason: str) -> str:
     """Return the event that says why a session ends."""
-    return pydantic_core.to_json({"event": "refused", "error": words}).decode()
+    return pydantic_core.to_json({"event": "refused", "error": reason}).decode()
 
 
 class Sockets:
@@ -87,9 +87,9 @@ class Sockets:
         """Whether there is no room, not even for one that only gets the reason."""
         return len(self.proven) >= self.limits.sessions + max(8, self.limits.sessions // 8)
 
-    def __call__(self, **given: Any) -> "Socket":
+    def __call__(self, **arguments: Any) -> "Socket":
         """Make the protocol of one connection (called by uvicorn)."""
-        return Socket(self, **given)
+        return Socket(self, **arguments)
 
 
 class Socket(WebSocketsSansIOProtocol):
@@ -102,8 +102,8 @@ class Socket(WebSocketsSansIOProtocol):
     `read_paused`, `stop_keepalive` and `transport`. The other names are ours.
     """
 
-    def __init__(self, sockets: Sockets, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, sockets: Sockets, **arguments: Any) -> None:
+        super().__init__(**arguments)
         self.app_state = {PROVE: self.prove}
         self._sockets = sockets
         self.close_timeout = CLOSE_SECONDS
@@ -119,14 +119,14 @@ class Socket(WebSocketsSansIOProtocol):
     def prove(self) -> None:
         """Count the connection among those of clients with the token."""
         if self in self._sockets.places:
-            held = self._held
+            held_bytes = self._held
             self._hold(0)
             self._sockets.places.leave(self)
             self._sockets.proven.add(self)
             try:
-                self._hold(held)
+                self._hold(held_bytes)
             except RequestError as problem:
-                self._overfull(BUSY, problem.words)
+                self._overfull(BUSY, problem.message)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the connection a place, and read less at once (overrides uvicorn's)."""
@@ -178,8 +178,8 @@ class Socket(WebSocketsSansIOProtocol):
         """Have what this connection holds in the budget of its kind; refuse it beyond that."""
         if self._is_over:
             return
-        parts = sum(map(len, self.frames))
-        size = len(self.conn.reader.buffer) + parts + sum(self._queued)
+        frame_bytes = sum(map(len, self.frames))
+        size = len(self.conn.reader.buffer) + frame_bytes + sum(self._queued)
         if self in self._sockets.places and size > MOST_UNPROVEN_BYTES:
             self._overfull(
                 TOO_LARGE, f"expected at most {MOST_UNPROVEN_BYTES} bytes before the token"
@@ -188,7 +188,7 @@ class Socket(WebSocketsSansIOProtocol):
         try:
             self._hold(size)
         except RequestError as problem:
-            self._overfull(BUSY, problem.words)
+            self._overfull(BUSY, problem.message)
 
     def _hold(self, size: int) -> None:
         """Change what it holds. Raises RequestError."""
@@ -198,14 +198,14 @@ class Socket(WebSocketsSansIOProtocol):
         budget.take(size - self._held)
         self._held = size
 
-    def _overfull(self, code: int, words: str) -> None:
+    def _overfull(self, code: int, reason: str) -> None:
         """End a connection that holds too much, and forget what it sent."""
         self._is_over = True
         self.frames = []
         self._queued.clear()
         self.conn.reader.buffer.clear()
         self._hold(0)
-        self._refuse(code, words)
+        self._refuse(code, reason)
 
     def send_receive_event_to_app(self) -> None:
         """Queue a whole message, unless too many wait (overrides uvicorn's)."""
@@ -275,20 +275,20 @@ class Socket(WebSocketsSansIOProtocol):
         code = self.conn.close_sent.code
         close = self.conn.data_to_send()
         if code == TOO_LARGE:
-            words = f"expected a message of at most {self._sockets.limits.message_bytes} bytes"
+            reason = f"expected a message of at most {self._sockets.limits.message_bytes} bytes"
         else:
-            words = (
+            reason = (
                 "expected frames of RFC 6455 with text in UTF-8:"
                 f" {self.conn.close_sent.reason or 'others came'}"
             )
-        event = Frame(opcode=1, data=refusal(words).encode())  # type: ignore[arg-type]
+        event = Frame(opcode=1, data=refusal(reason).encode())  # type: ignore[arg-type]
         self.transport.write(event.serialize(mask=False) + b"".join(close))
         self._leave(code)
 
-    def _refuse(self, code: int, words: str) -> None:
+    def _refuse(self, code: int, reason: str) -> None:
         if self.conn.state is not State.OPEN:  # the client's own close came with it, and is next
             return
-        self.conn.send_text(refusal(words).encode())
+        self.conn.send_text(refusal(reason).encode())
         self.conn.send_close(code)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self._leave(code)

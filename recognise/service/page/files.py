@@ -45,10 +45,10 @@ def routes(authority: Path | None) -> list[Route]:
         return Response(content, headers={"content-type": kind, **_policy(request.headers["host"])})
 
     async def file(request: Request) -> Response:
-        found = contents.get(request.path_params["name"])
-        if found is None:
+        entry = contents.get(request.path_params["name"])
+        if entry is None:
             return JSONResponse({"error": "expected a file of the page"}, 404)
-        return Response(found[0], headers={"content-type": found[1]})
+        return Response(entry[0], headers={"content-type": entry[1]})
 
     async def certificate(_request: Request) -> Response:
         if authority is None:

@@ -47,7 +47,7 @@ SYSTEM = (
     "/proc/meminfo",
     "/sys/devices",
 )
-"""What the runtimes read after their import: libraries, and which processor this is."""
+"""Paths that the runtimes read after their import: libraries, and which processor this is."""
 
 
 def main(
@@ -88,7 +88,7 @@ def main(
 
 
 def _give_up_rights(memory_bytes: int) -> None:
-    """From here on this process computes: it reads its packages, and writes and asks nothing.
+    """Give up all but computing: this process reads its packages, and writes and asks nothing.
 
     The kernel takes it first where memory is short. Kernels without Landlock forbid calls alone.
     """
@@ -104,9 +104,9 @@ def _give_up_rights(memory_bytes: int) -> None:
     leave_root()
     read = landlock.existing(*code(OURS), *SYSTEM)
     # The service says what this kernel does not hold: nothing hears this process.
-    held = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
+    enforced = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        whole.forbid_by(held, MODEL)
+        whole.forbid_by(enforced, MODEL)
 
 
 def leave_root() -> None:
@@ -138,11 +138,11 @@ def _answer(channel: socket.socket, model: Model, most_windows: int) -> None:
 
 
 def _refuse(channel: socket.socket, problem: Exception) -> None:
-    words = reason_of(problem)
+    reason = reason_of(problem)
     if not isinstance(problem, UsageError):
-        words = f"{type(problem).__name__}: {words}"
+        reason = f"{type(problem).__name__}: {reason}"
     with suppress(OSError):
-        send(channel, REFUSED, words.encode(errors="replace")[:LONGEST_TEXT])
+        send(channel, REFUSED, reason.encode(errors="replace")[:LONGEST_TEXT])
 
 
 if __name__ == "__main__":

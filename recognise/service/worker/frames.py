@@ -16,7 +16,7 @@ WINDOWS: Kind = b"W"
 LOGITS: Kind = b"L"
 """Float32 logits of these windows."""
 REFUSED: Kind = b"E"
-"""Why there is no answer: text in UTF-8."""
+"""The reason of no answer: text in UTF-8."""
 LONGEST_TEXT = 1024
 _HEAD = struct.Struct("<cI")
 

@@ -1,8 +1,8 @@
 """`python -m recognise.service.worker.nursery CHANNEL PARENT`: forks the processes of models.
 
 A service starts it before its cage, which lets it start no program. It loads the runtimes, becomes
-the account of models where it is root, and opens no model itself. A request has the wish and the
-open files of one process; the socket `life` of each says how it ended, and its end ends the
+the account of models where it is root, and opens no model itself. A request has the arguments and
+the open files of one process; the socket `life` of each says how it ended, and its end ends the
 process.
 """
 
@@ -26,12 +26,12 @@ from recognise.service.worker import __main__ as worker
 from recognise.service.worker.starting import CODE, LONGEST_REQUEST, READY
 
 MOST_DESCRIPTORS = 80
-"""More than the life, two files and a channel for each of the service's threads."""
+"""Descriptors, more than the life, two files and a channel for each thread of the service."""
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 @dataclass(frozen=True)
-class Newborn:
+class ChildProcess:
     """A process: its number, the descriptor by which its end is heard, the service's socket."""
 
     pid: int
@@ -39,14 +39,14 @@ class Newborn:
     life: socket.socket
 
 
-class Births:
+class ForkServer:
     """The processes that were started here, until the service ends its channel."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._heard = selectors.DefaultSelector()
         self._heard.register(channel, selectors.EVENT_READ)
-        self._born: dict[int, Newborn] = {}
+        self._children: dict[int, ChildProcess] = {}
 
     def follow(self) -> None:
         """Start and end processes until the service ends."""
@@ -59,7 +59,7 @@ class Births:
                     self._heard.unregister(key.data.life)
                     os.kill(key.data.pid, signal.SIGKILL)
                 else:
-                    self._bury(key.data)
+                    self._reap(key.data)
 
     def _take(self) -> bool:
         """Start the process of one request; return whether the service is still there."""
@@ -78,42 +78,42 @@ class Births:
                 _work(parsed_json(request), rest, parent)
             finally:
                 os._exit(1)
-        for each in rest:
-            os.close(each)
-        born = Newborn(pid, os.pidfd_open(pid), socket.socket(fileno=life))
-        self._born[pid] = born
-        self._heard.register(born.end, selectors.EVENT_READ, born)
-        self._heard.register(born.life, selectors.EVENT_READ, born)
+        for descriptor in rest:
+            os.close(descriptor)
+        child = ChildProcess(pid, os.pidfd_open(pid), socket.socket(fileno=life))
+        self._children[pid] = child
+        self._heard.register(child.end, selectors.EVENT_READ, child)
+        self._heard.register(child.life, selectors.EVENT_READ, child)
         return True
 
-    def _bury(self, born: Newborn) -> None:
-        _, status = os.waitpid(born.pid, 0)
+    def _reap(self, child: ChildProcess) -> None:
+        _, status = os.waitpid(child.pid, 0)
         with suppress(OSError):
-            born.life.send(CODE.pack(os.waitstatus_to_exitcode(status)))
-        self._heard.unregister(born.end)
+            child.life.send(CODE.pack(os.waitstatus_to_exitcode(status)))
+        self._heard.unregister(child.end)
         with suppress(KeyError):
-            self._heard.unregister(born.life)
-        del self._born[born.pid]
-        os.close(born.end)
-        born.life.close()
+            self._heard.unregister(child.life)
+        del self._children[child.pid]
+        os.close(child.end)
+        child.life.close()
 
     def _leave(self) -> None:
         """Close in a new process what reaches the service and the other processes."""
         self._heard.close()
         self._channel.close()
-        for each in self._born.values():
-            os.close(each.end)
-            each.life.close()
+        for child in self._children.values():
+            os.close(child.end)
+            child.life.close()
 
 
-def _work(wish: Mapping[str, Any], descriptors: Sequence[int], parent: int) -> None:
+def _work(arguments: Mapping[str, Any], descriptors: Sequence[int], parent: int) -> None:
     # A process that changed its account owns its files in /proc while it may be traced alone.
     prctl(PR_SET_DUMPABLE, 1)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     prctl(PR_SET_DUMPABLE, 0)
     described, model, *channels = descriptors
-    worker.main(**wish, parent=parent, channels=channels, files=(described, model))
+    worker.main(**arguments, parent=parent, channels=channels, files=(described, model))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str]) -> None:
     forbid_new_privileges()
     worker.leave_root()
     channel.send(READY)
-    Births(channel).follow()
+    ForkServer(channel).follow()
 
 
 if __name__ == "__main__":

@@ -51,16 +51,16 @@ class ModelProcess:
         self._description = description
         self._limits = limits
         self._idle: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
-        """None once the process has ended: who holds a channel closes it."""
+        """Idle channels, and None once the process has ended: who holds a channel closes it."""
         self._lock = threading.Lock()
         self._why = ""
-        with ExitStack() as others:
+        with ExitStack() as until_started:
             pairs = [socket.socketpair() for _ in range(limits.threads)]
-            for _, theirs in pairs:
-                others.enter_context(theirs)
-            self._channels = [ours for ours, _ in pairs]
+            for _, child_end in pairs:
+                until_started.enter_context(child_end)
+            self._channels = [service_end for service_end, _ in pairs]
             try:
-                self._process = self._started(folder, [theirs for _, theirs in pairs])
+                self._process = self._started(folder, [child_end for _, child_end in pairs])
             except OSError as problem:
                 self._close_channels()
                 raise ClusterError(
@@ -82,7 +82,7 @@ class ModelProcess:
 
     @property
     def lost(self) -> str:
-        """Why it has ended, or an empty text while it runs."""
+        """The reason why it has ended, or an empty text while it runs."""
         if not self._why and self._process.poll() is not None:
             self._end("")
         return self._why
@@ -98,12 +98,12 @@ class ModelProcess:
             raise ModelLostError(self._why)
         try:
             most = self._limits.batch_windows
-            parts = [
+            answers = [
                 self._asked(channel, windows[at : at + most]) for at in range(0, len(windows), most)
             ]
-            if len(parts) == 1:
-                return parts[0]
-            return np.concatenate(parts)
+            if len(answers) == 1:
+                return answers[0]
+            return np.concatenate(answers)
         finally:
             self._give(channel)
 
@@ -124,7 +124,9 @@ class ModelProcess:
         answer = self._hear(channel, LOGITS, 4 * len(windows) * classes, seconds)
         return np.frombuffer(answer, "<f4").reshape(len(windows), classes)
 
-    def _hear(self, channel: socket.socket, wanted: bytes, size: int, seconds: float) -> bytearray:
+    def _hear(
+        self, channel: socket.socket, expected_kind: bytes, size: int, seconds: float
+    ) -> bytearray:
         """Return the bytes of an answer of this kind and size. Raises as `logits` does."""
         try:
             kind, content = receive(channel, max(size, LONGEST_TEXT), seconds)
@@ -136,20 +138,20 @@ class ModelProcess:
             raise ModelLostError(self._why) from None
         if kind == REFUSED:
             raise UsageError(_printable(content))
-        if kind != wanted or len(content) != size:
+        if kind != expected_kind or len(content) != size:
             self._end("it gave no answer of the right size")
             raise ModelLostError(self._why)
         return content
 
-    def _started(self, folder: Path, theirs: list[socket.socket]) -> Started:
-        wish = {
+    def _started(self, folder: Path, child_ends: list[socket.socket]) -> Started:
+        arguments = {
             "folder": str(folder.absolute()),
             "sha256": self._description.sha256,
             "memory_bytes": self._limits.model_bytes,
             "most_windows": self._limits.batch_windows,
         }
         files = (folder / NAME, folder / self._description.file)
-        return start(wish, files, [each.fileno() for each in theirs])
+        return start(arguments, files, [channel.fileno() for channel in child_ends])
 
     def _end(self, why: str) -> None:
         with self._lock:
@@ -189,4 +191,4 @@ def _ending(code: int) -> str:
 def _printable(content: bytearray) -> str:
     """Return one line of text, whatever the process sent."""
     text = content.decode(errors="replace")
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 READY = b"R"
 CODE = struct.Struct("=i")
-"""How a process of the nursery has ended, as `subprocess` says it."""
+"""The exit code of a process of the nursery, as `subprocess` says it."""
 LONGEST_REQUEST = 16 << 10
 START_SECONDS = 60.0
 _ROOT = Path(__file__).resolve().parents[3]
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV")
-"""Of the environment, which may hold secrets."""
+"""Variables of the environment, which may hold secrets."""
 
 
 class Forked:
@@ -58,13 +58,13 @@ class Forked:
         with self._lock:
             if self._code is None:
                 try:
-                    said = self._life.recv(CODE.size, flags)
+                    packed_code = self._life.recv(CODE.size, flags)
                 except BlockingIOError:
                     return None
                 except OSError:
-                    said = b""
-                if len(said) == CODE.size:
-                    (self._code,) = CODE.unpack(said)
+                    packed_code = b""
+                if len(packed_code) == CODE.size:
+                    (self._code,) = CODE.unpack(packed_code)
                 else:  # the nursery has ended, and its processes with it
                     self._code = -signal.SIGKILL
                 self._life.close()
@@ -79,31 +79,33 @@ class Nursery:
 
     def __init__(self) -> None:
         """Start it, and wait until it has given root up. Raises ClusterError."""
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            words = (str(theirs.fileno()), str(os.getpid()))
-            self._process = _spawned("recognise.service.worker.nursery", words, [theirs.fileno()])
+        self._channel, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
+            arguments = (str(child_end.fileno()), str(os.getpid()))
+            self._process = _spawned(
+                "recognise.service.worker.nursery", arguments, [child_end.fileno()]
+            )
         try:
             self._channel.settimeout(START_SECONDS)
-            said = self._channel.recv(len(READY))
+            greeting = self._channel.recv(len(READY))
             self._channel.settimeout(None)
         except OSError as problem:
-            said = b""
+            greeting = b""
             reason = reason_of(problem)
         else:
             reason = "it has ended"
-        if said != READY:
+        if greeting != READY:
             self.close()
             raise ClusterError(f"no process that starts models ({reason}): free some memory")
 
     def start(
-        self, wish: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
+        self, arguments: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
     ) -> Forked:
         """Start the process of a model. Raises OSError, and UsageError for what is no file."""
         with ExitStack() as until_sent:
-            life, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            until_sent.enter_context(theirs)
-            descriptors = [theirs.fileno()]
+            life, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            until_sent.enter_context(child_end)
+            descriptors = [child_end.fileno()]
             started = Forked(life)
             for path in files:
                 try:
@@ -115,7 +117,7 @@ class Nursery:
                     ) from None
                 until_sent.callback(os.close, descriptor)
                 descriptors.append(descriptor)
-            request = json.dumps(wish).encode()
+            request = json.dumps(arguments).encode()
             try:
                 socket.send_fds(self._channel, [request], [*descriptors, *channels])
             except ConnectionError:
@@ -133,7 +135,7 @@ class Nursery:
 
 
 _nurseries: list[Nursery] = []
-"""The one of this process, once it has given up its own rights."""
+"""The nursery of this process, once it has given up its own rights."""
 
 
 def start_through(nursery: Nursery) -> None:
@@ -141,19 +143,21 @@ def start_through(nursery: Nursery) -> None:
     _nurseries[:] = [nursery]
 
 
-def start(wish: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]) -> Started:
-    """Start the process of a model. `wish` has arguments of `recognise.service.worker`'s `main`.
+def start(
+    arguments: Mapping[str, object], files: Sequence[Path], channels: Sequence[int]
+) -> Started:
+    """Start the process of a model. `arguments` are those of `recognise.service.worker`'s `main`.
 
     `files` are those of the export. Raises OSError and UsageError.
     """
     for nursery in _nurseries:
-        return nursery.start(wish, files, channels)
-    whole = {**wish, "parent": os.getpid(), "channels": channels}
+        return nursery.start(arguments, files, channels)
+    whole = {**arguments, "parent": os.getpid(), "channels": channels}
     return _spawned("recognise.service.worker", [json.dumps(whole)], channels)
 
 
 def _spawned(
-    module: str, words: Sequence[str], descriptors: Sequence[int]
+    module: str, arguments: Sequence[str], descriptors: Sequence[int]
 ) -> "subprocess.Popen[bytes]":
     environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     environment |= {
@@ -166,7 +170,7 @@ def _spawned(
         "MALLOC_ARENA_MAX": "2",
     }
     return subprocess.Popen(
-        (sys.executable, "-m", module, *words),
+        (sys.executable, "-m", module, *arguments),
         env=environment,
         cwd="/",
         stdin=subprocess.DEVNULL,

@@ -67,8 +67,8 @@ def is_taken(read: Callable[[], object]) -> bool:
         refusal = problem
     if refusal is not None:
         assert refusal.status in (400, 413)
-        assert refusal.words.strip()
-        assert "\n" not in refusal.words
+        assert refusal.message.strip()
+        assert "\n" not in refusal.message
     return refusal is None
 
 
