@@ -25,13 +25,13 @@ OPERATIONS = (
     "reshape",
     "transpose",
 )
-"""In the library's order: the place of a name is its code."""
+"""Operations in the library's order: the place of a name is its code."""
 UNARIES = ("relu", "absolute", "sqrt", "log1p")
 SIGNS = ("+", "-", "*", "/", "max", "min")
 REDUCTIONS = {"sum": "+", "mean": "+", "max": "max", "min": "min"}
-"""The sign that each one puts between its numbers."""
+"""Sign that each one puts between its numbers."""
 NOWHERE = -1
-"""In the place of a bias that a product does not have."""
+"""Offset in place of a bias that a product does not have."""
 
 
 def bits(number: float) -> int:

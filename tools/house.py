@@ -42,8 +42,8 @@ BEGIN = "<!-- `python -m tools.house --page` makes this table -->\n"
 END = "<!-- the end of this table -->\n"
 
 SUBJECTLESS = re.compile(
-    r"(?:After|Also|And|As|At|Before|Between|By|For|From|In|Of|On|Only|Over|See|Since|So|That|Those|To"
-    r"|Until|With|Without)\b|The same\b"
+    r"(?:After|Also|And|As|At|Before|Between|By|For|From|In|Of|On|Only|Over|See|Since|So|That|Those"
+    r"|To|Until|With|Without)\b|The same\b"
 )
 PRAGMA = re.compile(r"\s*# (?:type: ignore|noqa)\b.*")
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")

@@ -17,7 +17,7 @@ what it gets.
 No account has this number. It lies in systemd's dynamic range (61184 to 65519), which no tool gives
 to people, and no daemon shares it."""
 MODELS_ACCOUNT = 64220
-"""The same for what computes with models of others where root serves them."""
+"""The uid and gid of what computes with models of others where root serves them."""
 
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1

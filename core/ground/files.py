@@ -174,7 +174,7 @@ LARGEST_OF_RUN = 64 << 20
 MOST_LEVELS = 100
 """Lists and objects in each other; ours have ten."""
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""To open a file that anybody may have put there. Without O_NONBLOCK, opening a pipe would wait."""
+"""Flags to open a file that anybody may have put there: without O_NONBLOCK, a pipe would wait."""
 FOLDER_NO_LINK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
