@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from pscluster import keras
     from pscluster.cluster import Cluster, local
     from pscluster.commands import Cancelled
-    from pscluster.cross_validation import CrossValidation
-    from pscluster.run import Run
-    from pscluster.sweep import Sweep
+    from pscluster.run import CrossValidation, Run, Sweep
 
     __version__: str
 
@@ -39,17 +37,17 @@ __all__ = [
 _PLACES = {
     "Cancelled": "pscluster.commands",
     "Cluster": "pscluster.cluster",
-    "CrossValidation": "pscluster.cross_validation",
+    "CrossValidation": "pscluster.run",
     "Data": "core.data.examples",
     "Run": "pscluster.run",
-    "Sweep": "pscluster.sweep",
+    "Sweep": "pscluster.run",
     "local": "pscluster.cluster",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("pscluster.version").own_version()
+        return import_module("pscluster.commands").own_version()
     if name == "keras":
         return import_module("pscluster.keras")
     if name not in _PLACES:

@@ -16,9 +16,7 @@ from deploy.common.project import OWNER
 from deploy.common.state_folder import StateFolder
 from pscluster.app_folder import AppParts, app_flags, settings_of
 from pscluster.commands import Cancelled, run, show
-from pscluster.cross_validation import CrossValidation
-from pscluster.run import Run
-from pscluster.sweep import Sweep
+from pscluster.run import CrossValidation, Run, Sweep
 
 STATUS_KNOWN = (0, 3)
 """Exit codes with which `deploy status` has an answer."""

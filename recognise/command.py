@@ -1,9 +1,13 @@
-"""The command: recordings or a live stream in, labels out."""
+"""The command: recordings or a live stream in, labels out, as lines of CSV or JSON."""
 
 import argparse
+import csv
+import io
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,13 +19,11 @@ from core.data.resampling import FASTER, rate_of
 from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.ground.files import read_json
 from core.logs.terminal import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
-from recognise.fitting import refuse_other_windows
-from recognise.flags import parser_of
 from recognise.lines import Block
-from recognise.output import CsvWriter, Summary, Writer
-from recognise.plausibility import window_problem
+from recognise.plausibility import refuse_other_windows, window_problem
 from recognise.recogniser import Recogniser, filter_warning, settings_of
 from recognise.recordings import STANDARD_INPUT, blocks_of, is_windows, windows_in
 from recognise.signals import signals_of
@@ -29,6 +31,135 @@ from recognise.stream import Settings, as_json
 from recognise.stream.settings import LONGEST_GAP_SECONDS
 from recognise.stream.smoothing import probabilities
 from recognise.stream.stream import MOST_READINGS
+
+FIELDS = ("source", "event", "at", "label", "confidence", "latency_samples", "detail")
+"""The columns of the CSV."""
+_DIGITS = 6
+
+
+Writer = Callable[[dict[str, Any]], None]
+"""A printer of one event, `source` beside `as_json`'s keys: `say_json`, or a row of CSV."""
+
+
+class CsvWriter:
+    """A writer of one row a line, after a row of names.
+
+    The row of a change has the new label, and the old one as its detail.
+    """
+
+    def __init__(self) -> None:
+        self._row(dict(zip(FIELDS, FIELDS, strict=True)))
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Print one event."""
+        row = dict(event)
+        if row["event"] == "changed":
+            row |= {"label": row["to"], "detail": f"from {row['from'] or 'nothing'}"}
+        elif row["event"] == "fault":
+            row |= {"event": row["kind"]}
+        elif row["event"] == "window":
+            row |= {"at": row["row"], "detail": f"expected {row['expected']}"}
+        self._row(row)
+
+    def _row(self, row: Mapping[str, Any]) -> None:
+        text = io.StringIO()
+        values = [row.get(name) for name in FIELDS]
+        cells = [round(value, _DIGITS) if isinstance(value, float) else value for value in values]
+        csv.writer(text, lineterminator="").writerow(
+            "" if cell is None else _safe(cell) for cell in cells
+        )
+        say(one_line(text.getvalue()))
+
+
+def _safe(cell: object) -> object:
+    """Return the cell so that no spreadsheet takes it for a formula."""
+    if isinstance(cell, str) and cell.startswith(("=", "+", "@", "-")) and len(cell) > 1:
+        return f"'{cell}"
+    return cell
+
+
+@dataclass
+class Summary:
+    """Counts of one recording."""
+
+    source: str
+    windows: int = 0
+    right: int | None = None
+    milliseconds: float = 0.0
+    labels: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    changes: int = 0
+    bad_lines: int = 0
+    details: dict[str, str] = field(default_factory=dict)
+    """The text of the first fault of each kind."""
+    nothing: str = ""
+    """The reason why there is no window at all."""
+
+    def count(self, event: Mapping[str, Any]) -> None:
+        """Add one event, as JSON has it."""
+        match event["event"]:
+            case "fault":
+                self.faults[event["kind"]] += 1
+                self.details.setdefault(event["kind"], event["detail"])
+            case "changed":
+                self.changes += 1
+            case _:
+                self.labels[event["label"] or "undecided"] += 1
+
+    def remarks(self) -> Sequence[str]:
+        """Return why windows have no label, for a person."""
+        if self.nothing:
+            return (self.nothing,)
+        count = self.faults["implausible"]
+        remark = (
+            f"{count:,} of {count + self.windows:,} windows got no label:"
+            f" {self.details.get('implausible', '')}"
+        )
+        if count:
+            return (f"warning: {self.source}: {remark}",)
+        return ()
+
+    @property
+    def worst(self) -> str:
+        """The text of the first fault of the most frequent kind; empty without faults."""
+        if self.faults:
+            return self.details[self.faults.most_common(1)[0][0]]
+        return ""
+
+    def line(self) -> str:
+        """Return the summary in one line."""
+        total = sum(self.labels.values())
+        shares = ", ".join(
+            f"{label} {100 * count / total:.1f} %" for label, count in self.labels.most_common()
+        )
+        figures = [f"{self.windows:,} windows" + (f" ({shares})" if shares else "")]
+        if self.right is not None and self.windows:
+            figures.append(f"{self.right / self.windows:.4f} right")
+        else:
+            figures.append(f"{self.changes:,} changes")
+        figures += [f"{count:,} {kind}" for kind, count in sorted(self.faults.items())]
+        figures += [f"{self.bad_lines:,} bad lines"] if self.bad_lines else []
+        figures += [f"{self.milliseconds / self.windows:.3f} ms a window"] if self.windows else []
+        return f"{self.source}: {'; '.join(figures)}"
+
+
+_TYPES = {"int": int, "float": float, "path": Path}
+
+
+def parser_of(listed: Path, program: str, purpose: str, **defaults: Any) -> argparse.ArgumentParser:
+    """Return the parser of a program's flags, each with the arguments of `add_argument`.
+
+    `listed` has them by program; those of `all` are of each. `defaults` are values of the code.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=purpose)
+    flags = read_json(listed)
+    for flag, arguments in {**flags.get("all", {}), **flags[program]}.items():
+        if "type" in arguments:
+            arguments["type"] = _TYPES[arguments["type"]]
+        parser.add_argument(flag, **arguments)
+    parser.set_defaults(**defaults)
+    return parser
+
 
 MOST_TOLD = 10
 """Bad lines of one recording that are shown; the summary counts them all."""

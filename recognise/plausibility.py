@@ -1,4 +1,4 @@
-"""The check whether windows can be those of a sensor on a person.
+"""The check whether windows can be those of a sensor on a person, and whether they fit a model.
 
 It finds wrong units and missing sensors. Sensors are those that the model states, or those of the
 nine channels by name; windows of unknown channels are not judged. It needs no SciPy.
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.signals import ACCELERATION, SIZE_PROBLEMS, Sensor, Signals
+from core.data.filters import CHANNELS, SAMPLE_RATE_HZ, UNITS
+from core.data.signals import ACCELERATION, SIZE_PROBLEMS, UNFILTERED, Sensor, Signals
+from core.ground.errors import UsageError
 from core.ground.plausible import axis_problem, direction_problem, mean_magnitude
 
 SILENT = 1e-6
@@ -76,3 +78,66 @@ def _problem(sensor: Sensor, vectors: NDArray[np.float64]) -> str | None:
     if magnitude <= SILENT:
         magnitude = 0.0
     return SIZE_PROBLEMS[sensor.kind](magnitude)
+
+
+_NINE = f"the nine channels {CHANNELS[0]} to {CHANNELS[-1]}"
+_STATE = (
+    "state it with the recordings (an .npz has channels, units and sampling_hz) and train again"
+)
+
+
+def refuse_unfit(signals: Signals, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Raise UsageError for a model whose windows no stream can make.
+
+    It makes the nine channels in g and rad/s at 50 Hz, and channels of stated names, units and rate
+    that are not filtered. mean, std: the moments of each channel of the training, in its own unit.
+    A fact that is not stated counts as unknown.
+    """
+    if not signals.channels:
+        raise UsageError(
+            f"expected a model of {_NINE}, got one whose training does not say its channels;"
+            f" {_STATE}"
+        )
+    is_as_given = signals.filters == UNFILTERED and bool(signals.units)
+    if signals.channels != CHANNELS and not is_as_given:
+        channel_names = ", ".join(signals.channels)
+        raise UsageError(
+            f"expected a model of {_NINE} in this order, got {channel_names:.200}; give it windows"
+            " that are cut already, in an .npz"
+        )
+    if signals.channels == CHANNELS and signals.units not in ((), UNITS):
+        raise UsageError(
+            f"expected a model of {_NINE} in {', '.join(UNITS)}, got"
+            f" {', '.join(signals.units):.120}; give it windows that are cut already, in an .npz"
+        )
+    if signals.sampling_hz is None:
+        raise UsageError(
+            f"expected a model of {SAMPLE_RATE_HZ:g} Hz or another stated rate, got one whose"
+            f" training does not say it; {_STATE}"
+        )
+    problem = moments_problem(mean, std, signals)
+    if problem is not None:
+        raise UsageError(
+            f"the model was trained in other units than g and rad/s: {problem} Train it on those"
+        )
+
+
+def refuse_other_windows(name: str, windows: Signals, model: Signals) -> None:
+    """Raise UsageError where windows and model state different facts."""
+    for fact in ("channels", "units", "sampling_hz", "sensors"):
+        stated = getattr(windows, fact)
+        expected = getattr(model, fact)
+        if stated and expected and stated != expected:
+            raise UsageError(
+                f"{name}: {fact}: expected those of the model, {_shown(expected)}, got"
+                f" {_shown(stated)}; give it windows that are like its training's"
+            )
+
+
+def _shown(fact: object) -> str:
+    if not isinstance(fact, tuple):
+        return str(fact)
+    texts = [
+        f"{entry.name}: {entry.kind}" if isinstance(entry, Sensor) else str(entry) for entry in fact
+    ]
+    return f"{', '.join(texts):.120}"

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from io import FileIO
@@ -16,12 +17,62 @@ from core.data.described.members import members_of
 from core.data.described.readings import readings
 from core.data.described.text_rows import Damage
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
-from core.data.npz_windows import DEFAULT_WINDOW_STEPS, read_windows
+from core.data.npz import ArchivedArray
+from core.data.npz_windows import DEFAULT_WINDOW_STEPS, opened, read_windows
 from core.data.recordings import Cutting, Recordings, silent
 from core.data.signals import Signals
 from core.ground.errors import DataError, reason_of
-from recognise import npz_recording
 from recognise.lines import Block, ReadingParser
+
+ARRAYS = ("times", "acceleration", "rotation")
+_AT_ONCE = 16_384
+
+
+def is_npz_recording(name: str) -> bool:
+    """Return whether the file is an .npz of a recording, not one of windows."""
+    try:
+        with opened(Path(name)) as archive:
+            return ARRAYS[0] in archive.files
+    except (OSError, DataError):
+        return False
+
+
+def _checked(path: Path, archive: zipfile.ZipFile, name: str) -> ArchivedArray:
+    try:
+        return ArchivedArray(path, archive, name).checked()
+    except DataError as problem:
+        if name != ARRAYS[0]:
+            raise
+        raise DataError(
+            f"{problem}, in seconds: of datetimes (t - t[0]) / np.timedelta64(1, 's')"
+        ) from None
+
+
+def npz_blocks(path: Path) -> Iterator[Block]:
+    """Return the readings in order. Raises DataError naming the array and the remedy."""
+    with opened(path) as archive:
+        missing = [name for name in ARRAYS if name not in archive.files]
+        if missing:
+            raise DataError(
+                f"{path}: {missing[0]} is missing; save it with "
+                f"numpy.savez_compressed({', '.join(f'{name}=...' for name in ARRAYS)})"
+            )
+        arrays = [_checked(path, archive.zip, name) for name in ARRAYS]
+        count = (*arrays[0].shape, 0)[0]
+        for name, array, shape in zip(
+            ARRAYS, arrays, ((count,), (count, 3), (count, 3)), strict=True
+        ):
+            if array.shape != shape:
+                raise DataError(
+                    f"{path}: {name}: expected shape {shape}, got {array.shape}; save a row a"
+                    " reading"
+                )
+        done = 0
+        for times, *values in zip(*(array.blocks(_AT_ONCE) for array in arrays), strict=True):
+            done += len(times)
+            rows = np.concatenate([times[:, np.newaxis], *values], axis=1, dtype=np.float64)
+            yield Block(rows, (), done / count)
+
 
 STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 16
@@ -42,7 +93,7 @@ _HAPT_FORMAT = {
 
 def is_windows(name: str) -> bool:
     """Return whether the file holds windows that are cut already."""
-    return name.lower().endswith(".npz") and not npz_recording.is_recording(name)
+    return name.lower().endswith(".npz") and not is_npz_recording(name)
 
 
 def windows_in(name: str) -> Recordings:
@@ -79,7 +130,7 @@ def _blocks(name: str) -> Iterator[Block]:
         yield _hapt(Path(name), match)
         return
     if name.lower().endswith(".npz"):
-        yield from npz_recording.blocks(Path(name))
+        yield from npz_blocks(Path(name))
         return
     lines = ReadingParser()
     try:

@@ -34,7 +34,7 @@ from core.status.events import Evaluated
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState
 from ps_node.shards import ParameterShards
-from recognise.fitting import refuse_other_windows
+from recognise.plausibility import refuse_other_windows
 from worker_node.recordings import WorkerWindows
 
 

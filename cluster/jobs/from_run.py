@@ -14,7 +14,7 @@ from core.ground.errors import UsageError
 from core.inventory import Inventory
 from core.models.network import Network
 from core.parameters import Vector
-from recognise.fitting import refuse_other_windows
+from recognise.plausibility import refuse_other_windows
 from worker_node.recordings import Standardization
 
 log = logging.getLogger(__name__)

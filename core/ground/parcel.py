@@ -4,13 +4,15 @@ A file is unpacked once, below its folder, and nothing of it but its content and
 data filter of `tarfile` (PEP 706) is no help: Python 3.11.2, that of Debian 12, has none.
 """
 
+import contextlib
 import io
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 MOST_NAME_BYTES = 255
 LEFT_FREE_BYTES = 512 << 20
@@ -72,6 +74,22 @@ def bounded_tar(stream: _Stream, most_bytes: int) -> tarfile.TarFile:
     """Open the tar in the stream. Its entries raise RefusedArchive beyond the bounds."""
     bounded: Any = BoundedStream(stream, most_bytes)
     return tarfile.open(fileobj=bounded, mode="r:")
+
+
+@contextlib.contextmanager
+def piped_tar(stream: BinaryIO, most_bytes: int) -> Iterator[tarfile.TarFile]:
+    """Open the tar that comes through a pipe; it lies in a file without a name meanwhile.
+
+    Raises RefusedArchive for more bytes, as its entries do beyond the bounds; OSError.
+    """
+    with tempfile.TemporaryFile() as file:
+        while chunk := stream.read(min(_BLOCK_BYTES, most_bytes + 1 - file.tell())):
+            file.write(chunk)
+        if file.tell() > most_bytes:
+            raise RefusedArchive(f"it has more than {most_bytes} bytes")
+        file.seek(0)
+        with bounded_tar(file, most_bytes) as archive:
+            yield archive
 
 
 def is_plain_name(part: str) -> bool:

@@ -16,9 +16,8 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.lines import LogSettings, Speaker, begin
 from core.logs.terminal import say
 from recognise.service import rights, state
-from recognise.service.addresses import reachable
-from recognise.service.limits import Limits
-from recognise.service.memory import give_back_large_blocks
+from recognise.service.certificates import reachable
+from recognise.service.limits import Limits, give_back_large_blocks
 from recognise.service.options import HOST, limits_of, parser, refuse_former, refuse_unusable
 from recognise.service.target import TARGETS, announced
 from recognise.service.versions import Versions

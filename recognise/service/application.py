@@ -6,11 +6,16 @@ protocol. Every answer that is not 200 is its error object, `{"error": WORDS}`.
 
 import asyncio
 import logging
+import struct
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pydantic_core
+from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,22 +27,96 @@ from core import __version__
 from core.control.door import RateLimitedLog
 from core.exported.description import labels_of
 from recognise.plausibility import windows_problem
-from recognise.service.answers import HEADER_LENGTH, answer, outputs_of
-from recognise.service.bodies import Budget, whole_body
 from recognise.service.guard import SENSOR_LOGGER, STREAM
-from recognise.service.limits import RequestError, bad
-from recognise.service.live.first import first_with_token, refuse
-from recognise.service.live.sockets import close_code
-from recognise.service.memory import keep_what_there_is
+from recognise.service.limits import Budget, RequestError, bad, keep_what_there_is, whole_body
+from recognise.service.live.sockets import close_code, first_with_token, refuse
 from recognise.service.page import files
 from recognise.service.places import address_of, prove
 from recognise.service.serving import Served, Serving
-from recognise.service.tensors import FLOAT, WINDOWS, question
+from recognise.service.tensors import (
+    FLOAT,
+    LABELS,
+    LOGITS,
+    PROBABILITIES,
+    WINDOWS,
+    Question,
+    question,
+)
 from recognise.signals import signals_of
+from recognise.softmax import softmax
 
 if TYPE_CHECKING:
     from recognise.service.live.endpoint import LiveStreams
-    from recognise.service.live.phones import Phones
+    from recognise.service.live.recordings import Phones
+
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+JSON = "application/json"
+BINARY = "application/octet-stream"
+
+
+def answer(
+    question: Question, logits: NDArray[np.float32], labels: Sequence[str], model: str, version: int
+) -> tuple[bytes, dict[str, str]]:
+    """Return the body of the answer and its headers. `logits` has the shape (windows, classes).
+
+    Raises RequestError where the logits are not finite: huge numbers went in.
+    """
+    if not np.isfinite(logits).all():
+        raise bad(
+            "the model's logits for these windows are not finite: expected acceleration and"
+            " rotation, not these"
+        )
+    outputs: list[dict[str, Any]] = []
+    binary: list[bytes] = []
+    for output in question.outputs:
+        datatype, shape, data, raw = _tensor(output.name, logits, labels)
+        described: dict[str, Any] = {"name": output.name, "datatype": datatype, "shape": shape}
+        if output.binary:
+            described["parameters"] = {"binary_data_size": len(raw)}
+            binary.append(raw)
+        else:
+            described["data"] = data
+        outputs.append(described)
+    document: dict[str, Any] = {"model_name": model, "model_version": str(version)}
+    if question.id is not None:
+        document["id"] = question.id
+    head = pydantic_core.to_json({**document, "outputs": outputs})
+    if not binary:
+        return head, {"content-type": JSON}
+    return b"".join((head, *binary)), {"content-type": BINARY, HEADER_LENGTH: str(len(head))}
+
+
+def outputs_of(classes: int) -> list[dict[str, object]]:
+    """Return the outputs as the model's metadata name them."""
+    return [
+        {"name": LOGITS, "datatype": FLOAT, "shape": [-1, classes]},
+        {"name": PROBABILITIES, "datatype": FLOAT, "shape": [-1, classes]},
+        {"name": LABELS, "datatype": "BYTES", "shape": [-1]},
+    ]
+
+
+def _tensor(
+    name: str, logits: NDArray[np.float32], labels: Sequence[str]
+) -> tuple[str, Sequence[int], list[Any], bytes]:
+    """Return the datatype of an output, its shape, its values, and these as a binary tensor."""
+    if name == LABELS:
+        window_labels = [labels[index] for index in logits.argmax(axis=1)]
+        return "BYTES", [len(window_labels)], window_labels, b"".join(map(_counted, window_labels))
+    values = logits
+    if name == PROBABILITIES:
+        values = softmax(logits)
+    return FLOAT, values.shape, values.ravel().tolist(), values.astype("<f4").tobytes()
+
+
+def _counted(text: str) -> bytes:
+    """Return a string of Triton's binary tensors: its length and its UTF-8.
+
+    The length is four bytes, little-endian.
+    """
+    content = text.encode()
+    return struct.pack("<I", len(content)) + content
+
 
 log = logging.getLogger(__name__)
 
@@ -254,7 +333,7 @@ class Application:
 
 def _live() -> "tuple[type[LiveStreams], type[Phones]]":
     from recognise.service.live.endpoint import LiveStreams
-    from recognise.service.live.phones import Phones
+    from recognise.service.live.recordings import Phones
 
     keep_what_there_is()
     return LiveStreams, Phones

@@ -1,10 +1,7 @@
 """The folder with a service's token and versions, for its owner alone."""
 
-import fcntl
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from core.control.own_state import make, state_of_services
@@ -47,20 +44,6 @@ def folder_of(option: str | None) -> Path:
     if option is None:
         return state_of_services(Path.cwd())
     return Path(option)
-
-
-@contextmanager
-def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold the lock of the file, which the kernel gives back however the process ends.
-
-    Raises OSError; BlockingIOError where `how` has LOCK_NB and another process holds it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def token(folder: Path) -> str:

@@ -4,7 +4,6 @@
 file behind: so Prometheus reports it as down until the next one starts here.
 """
 
-import fcntl
 import json
 import logging
 import socket
@@ -15,13 +14,13 @@ from urllib.parse import SplitResult, urlsplit
 
 from core.ground.errors import ClusterError, reason_of
 from core.ground.files import atomic_write
-from recognise.service.state import OTHERWISE, locked
+from core.ground.locks import locked
+from recognise.service.state import OTHERWISE
 
 log = logging.getLogger(__name__)
 
 TARGETS = "targets"
 LOCK = ".targets.lock"
-_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -41,10 +40,10 @@ def announced(folder: Path, name: str, url: str) -> Iterator[None]:
             with locked(folder.with_name(LOCK)):
                 for other in folder.glob("*.json"):
                     if other != path:
-                        with suppress(BlockingIOError), locked(other, _AT_ONCE):
+                        with suppress(BlockingIOError), locked(other, wait=False):
                             other.unlink()
                 atomic_write(path, content(name, address), OTHERWISE)
-                until_the_end.enter_context(locked(path, _AT_ONCE))
+                until_the_end.enter_context(locked(path, wait=False))
                 until_the_end.callback(path.unlink, missing_ok=True)
         except (OSError, ClusterError) as problem:
             log.warning(

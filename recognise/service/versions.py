@@ -22,7 +22,8 @@ from core.exported.description import NAME, Description, read
 from core.exported.files import read_bytes
 from core.exported.verified import refuse_unverified
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.ground.files import PARTIAL, atomic_stream, parsed_json
+from core.ground.files import atomic_stream, folder_beside, parsed_json, take_name
+from core.ground.locks import locked
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.loading import compatible, tried
@@ -100,26 +101,27 @@ class Versions:
                     return current
                 compatible(current.description, description, export)
             number = max([*self._numbers(), *self._history()], default=0) + 1
-            partial = self.folder / VERSIONS / f".{number}{PARTIAL}"
-            shutil.rmtree(partial, ignore_errors=True)
+            path = self.path(number)
             try:
-                partial.mkdir(mode=0o700, parents=True)
-                for name in (NAME, description.file):
-                    (partial / name).write_bytes(
-                        read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
-                    )
-                if read(partial) != description:
-                    raise UsageError(f"{export}: it changed while it was copied: promote it again")
-                partial.rename(self.path(number))
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with folder_beside(path, 0o700) as partial:
+                    self._copy(description, export, partial)
+                    take_name(partial, path)
             except OSError as problem:
                 raise ClusterError(
-                    f"{partial}: cannot be written ({reason_of(problem)}): free some space"
+                    f"{path}: cannot be written ({reason_of(problem)}): free some space"
                 ) from None
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
             self._point((*self._history(), number))
             self._prune()
         return Version(number, self.path(number), description, current=True)
+
+    @staticmethod
+    def _copy(description: Description, export: Path, folder: Path) -> None:
+        for name in (NAME, description.file):
+            content = read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
+            (folder / name).write_bytes(content)
+        if read(folder) != description:
+            raise UsageError(f"{export}: it changed while it was copied: promote it again")
 
     def rollback(self) -> Version:
         """Serve the version before the current one.
@@ -202,7 +204,7 @@ class Versions:
         with ExitStack() as until_the_end:
             try:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                until_the_end.enter_context(state.locked(self.folder / LOCK))
+                until_the_end.enter_context(locked(self.folder / LOCK))
             except OSError as problem:
                 raise ClusterError(
                     f"{self.folder}: cannot be written ({reason_of(problem)}): work in another"

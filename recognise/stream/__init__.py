@@ -5,9 +5,8 @@ continues elsewhere.
 """
 
 from core.data.intake import InputFault
-from recognise.stream.events import Changed, Event, Label, as_json
 from recognise.stream.resuming import StreamState, begun, resumed, text_of
-from recognise.stream.settings import Settings
+from recognise.stream.settings import Changed, Event, Label, Settings, as_json
 from recognise.stream.smoothing import Smoothing
 from recognise.stream.stream import Stream, Window
 

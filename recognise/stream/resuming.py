@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from core.data.inputs import largest, takes_nine
 from core.data.intake import LARGEST_TIME_SECONDS, InputFault
 from core.data.signals import CAUSAL, UNFILTERED
-from recognise.stream.events import FAULTS
 from recognise.stream.parts import (
     LARGEST_NUMBER,
     MOST_BYTES,
@@ -26,7 +25,7 @@ from recognise.stream.parts import (
     packed,
     refuse,
 )
-from recognise.stream.settings import Settings
+from recognise.stream.settings import FAULTS, Settings
 from recognise.stream.smoothing import Smoothing
 from recognise.stream.stream import Stream, Window
 

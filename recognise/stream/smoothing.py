@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from core.data.intake import LARGEST_TIME_SECONDS
 from recognise.softmax import softmax
-from recognise.stream.events import Changed, Label
 from recognise.stream.parts import Part, UnpackedState, refuse
-from recognise.stream.settings import Settings
+from recognise.stream.settings import Changed, Label, Settings
 from recognise.stream.stream import Window
 
 

@@ -15,18 +15,58 @@ from core.data.filters import FILTER_STATE, CausalFilters, FilterState
 from core.data.inputs import largest, takes_nine
 from core.data.intake import (
     FASTEST_HZ,
+    LARGEST_TIME_SECONDS,
     GoodReadings,
     InputFault,
     Intake,
     Samples,
     unit_hint,
 )
-from core.data.resampling import SPARSE
+from core.data.resampling import SPARSE, Resampler
 from core.ground.errors import UsageError
 from recognise.plausibility import gravity_problem, window_problem
-from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, refuse
-from recognise.stream.resampling import ResumableResampler
+from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, number, refuse
 from recognise.stream.settings import Settings
+
+
+class ResumableResampler(Resampler):
+    """A resampler whose state can be kept."""
+
+    def state(self) -> dict[str, Part]:
+        """Return what `resume` needs."""
+        state: dict[str, Part] = {"grid_begin": self._begin, "steps": self._next}
+        if self._last is not None:
+            state |= {"time": self._last[0], "reading": self._last[1]}
+        if self._state is None:
+            return state
+        return {**state, "aliases": self._state}
+
+    def resume(self, state: UnpackedState, inputs: int, largest: float) -> None:
+        """Continue where another one of the same rates had this state. Raises UsageError.
+
+        inputs: the values of a reading; largest: what their size may be.
+        """
+        begin = number(state.value("grid_begin"), LARGEST_TIME_SECONDS, "grid_begin")
+        steps = state.count("steps")
+        if not state.has("time"):
+            if begin or steps:
+                raise refuse("no grid before the first reading", (begin, steps))
+            return
+        time = state.array("time", np.float64, (1,), LARGEST_TIME_SECONDS)
+        # A grid far behind the reading would become as many samples at once.
+        if not abs(begin + steps / self._rate - float(time[0])) <= 2 / self._rate or not steps:
+            raise refuse(
+                "the grid's next step beside the last reading", (begin, steps, float(time[0]))
+            )
+        largest = max(largest, LARGEST_NUMBER)
+        values = state.array("reading", np.float64, (1, inputs), largest)
+        if self._sections is not None:
+            shape = (len(self._sections), 2, inputs)
+            self._state = state.array("aliases", np.float64, shape, largest)
+        self._begin = begin
+        self._next = steps
+        self._last = (time, values)
+
 
 MOST_READINGS = 4096
 """Readings of one call at most, which bounds what it may return."""

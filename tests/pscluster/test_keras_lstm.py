@@ -205,7 +205,7 @@ def test_dropout_draws_keras_masks(settings: dict[str, Any]) -> None:
 def test_what_the_library_cannot_do_is_kerass(
     settings: dict[str, Any], call: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pscluster.keras.lstm.computed", None)  # calling the library would raise
+    monkeypatch.setattr("pscluster.keras.library.computed", None)  # calling the library would raise
     layers = pair(WIDE, **SEQUENCES, **settings)
     ones, others = (tf.nest.flatten(layer(drawn(2, 6, FEATURES), **call)) for layer in layers)
     for one, other in zip(ones, others, strict=True):

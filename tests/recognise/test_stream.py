@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.data.filters import NINE_CHANNELS, causal_channels, nine_channels
 from core.ground.errors import UsageError
 from recognise.stream import Settings, Stream
-from recognise.stream.events import FAULTS
+from recognise.stream.settings import FAULTS
 from recognise.stream.stream import MOST_READINGS
 from tests.recognise.readings import Readings, faults_of, heard, kinds, same, walk, windows_of
 from tests.tables import table

@@ -17,9 +17,8 @@ from core.exported.description import labels_of
 from core.ground.errors import UsageError
 from recognise.service.limits import RequestError, bad
 from recognise.service.live import messages
-from recognise.service.live.first import first_message, refuse, text_of
 from recognise.service.live.session import MOVED, LiveSession, Rate
-from recognise.service.live.sockets import RESTART, close_code
+from recognise.service.live.sockets import RESTART, close_code, first_message, refuse, text_of
 from recognise.service.places import SessionPlaces, address_of, given_way
 from recognise.service.serving import Serving
 

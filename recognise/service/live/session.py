@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from core.exported.description import labels_of
 from core.ground.errors import UsageError
-from recognise.service.batching import Windows
 from recognise.service.limits import RequestError, bad
 from recognise.service.live.messages import Readings, Value
-from recognise.service.serving import Served, Serving
+from recognise.service.serving import Served, Serving, Windows
 from recognise.stream import (
     Event,
     InputFault,

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recognise.service.batching import Batcher
 from recognise.service.limits import Limits, RequestError
 from recognise.service.loading import Computer
+from recognise.service.serving import Batcher
 from recognise.service.worker import process
 from recognise.service.worker.frames import Kind, send
 from tests.recognise.service.exports import export, windows

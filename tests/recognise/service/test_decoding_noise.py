@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recognise.service.limits import RequestError
 from recognise.service.live import sensor_logger
-from recognise.service.live.merging import Merging
+from recognise.service.live.recordings import Merging
 from recognise.stream import Settings
 from tests.recognise.service.noise import Strategy, anything, damaged, fields, leaf
 

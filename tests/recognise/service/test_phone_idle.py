@@ -7,8 +7,7 @@ from pathlib import Path
 
 from recognise.service.limits import Limits
 from recognise.service.live import sensor_logger
-from recognise.service.live.phones import phone
-from recognise.service.live.recordings import PhoneRecording, RecordingRegistry
+from recognise.service.live.recordings import PhoneRecording, RecordingRegistry, phone
 from recognise.service.metrics import ServiceMetrics
 from recognise.service.serving import Serving
 from recognise.service.versions import Versions

@@ -10,8 +10,8 @@ from core.exported.description import read
 from core.ground.errors import UsageError
 from core.inventory.sections import Service
 from deploy.commands.service_nodes import archive, command
-from recognise.service import received as module
-from recognise.service.received import received
+from recognise.service import manage as module
+from recognise.service.manage import received
 from tests.recognise.service.exports import export
 
 

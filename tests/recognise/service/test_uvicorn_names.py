@@ -13,8 +13,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from core.web.entrance import HttpConnection
 from recognise.service import server
-from recognise.service.entrance import ServiceConnection
 from recognise.service.live.sockets import Socket
+from recognise.service.server import ServiceConnection
 from tests.tables import table
 
 NAMES = table("recognise/service/uvicorn", "overridden")
