@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.pages.sweep_files import read_sweep
-from cluster.sweeps.table import text_table
+from cluster.sweeps.progress import text_table
 from pscluster.run import Run
 
 

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import KEY, environments, is_there
-from cluster.apps.files import AppFiles, app_path, look
-from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
+from cluster.apps.files import (
+    DIGEST,
+    AppFiles,
+    app_path,
+    is_own,
+    look,
+    refuse_foreign,
+    remember_digest,
+    sent,
+)
 from core.ground.errors import UsageError
 from core.ground.files import atomic_write, parsed_json, whole_folder, write_refusal
 
@@ -250,7 +258,7 @@ def named_app(path: Path) -> AppFiles:
     if run is not None:
         refuse_foreign(files.digest, run)
     else:
-        remember(files.digest, str(path))
+        remember_digest(files.digest, str(path))
     return files
 
 

@@ -17,12 +17,19 @@ from typing_extensions import override
 
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind
-from cluster.apps.carried import refuse_mask, refuse_what_is_not_used
 from cluster.apps.compiled import Compiled, compiled_of, logits_note
-from cluster.apps.compiled_optimizer import optimizer_settings, takes_default, words_of
-from cluster.apps.constraint import constraint_of
-from cluster.apps.outside import layers_that_compute, notes_on
-from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
+from cluster.apps.keras_settings import optimizer_settings, takes_default, words_of
+from cluster.apps.travels import (
+    LIBRARY_OPS,
+    MOST_CONSTANT_BYTES,
+    constants_travel,
+    constraint_of,
+    layers_that_compute,
+    nodes_of,
+    notes_on_outside,
+    refuse_mask,
+    refuse_what_is_not_used,
+)
 from core.ground.errors import reason_of
 from core.ground.files import write_refusal
 from core.ground.lazy import Lazy, keras, tf
@@ -117,7 +124,7 @@ class KerasNetwork(AppNetwork):
                 f"{self.app.file}: model(): expected one tensor as its answer, got a"
                 f" {type(answers).__name__}: concatenate the outputs and take them apart in loss()"
             )
-        self._outside = notes_on(computed, model)
+        self._outside = notes_on_outside(computed, model)
         if self._built_by_a_call:
             self._traced(model)
         return model

@@ -12,14 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.app import remove_copies
 from cluster.apps.copy import own_app
 from cluster.apps.environments import continue_in, local_environments
-from cluster.apps.ownership import FLAG, trust
-from cluster.apps.private_copy import remove_copies
+from cluster.apps.files import TRUST_FLAG, trust
 from cluster.export.caged import FLAG as IN_CAGE
 from cluster.export.caged import CagedExport, ChildEnded, blamed_on_cage
-from cluster.export.request import ExportRequest, checked
-from cluster.export.trained_run import folder_of, read_result
+from cluster.export.request import ExportRequest, checked, folder_of, read_result
 from core.exported.description import NAME
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.bars import bar
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quantize", help="dynamic: weights as int8")
     parser.add_argument("--data", help="the run's recordings, where they lie elsewhere now")
     parser.add_argument(
-        FLAG,
+        TRUST_FLAG,
         metavar="DIGEST",
         help="from now on the app of this digest is your own: its code may run",
     )

@@ -16,10 +16,8 @@ from pathlib import Path
 
 from cluster.apps.copy import KeptApp
 from cluster.apps.environments import local_environments
-from cluster.apps.ownership import as_variable
-from cluster.export.place import beside, take_place
-from cluster.export.request import ExportRequest
-from cluster.export.trained_run import Trained
+from cluster.apps.files import digests_variable
+from cluster.export.request import ExportRequest, Trained, export_beside, take_place
 from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
@@ -82,7 +80,7 @@ class CagedExport:
         if caged.level != logging.INFO:
             say(f"{self.trained.folder}: its code runs {line}", error=True)
         out = self.request.out
-        with beside(out) as partial:
+        with export_beside(out) as partial:
             folder = partial / out.name
             self._run(partial, folder)
             description = self._taken(folder)
@@ -216,7 +214,7 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
         (packages / name).symlink_to(ROOT / name)
     return {
         **_kept(os.environ),
-        **as_variable((app.digest,)),
+        **digests_variable((app.digest,)),
         PREPARED_VARIABLE: str(prepared_by(app)),
         "PYTHONPATH": str(packages),
         "PYTHONSAFEPATH": "1",

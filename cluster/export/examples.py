@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.apps.app_network import AppNetwork
-from cluster.export.trained_run import MODEL, Trained
+from cluster.export.request import MODEL, Trained
 from cluster.jobs.train_result import StoredModel, digest_of, load
 from core.data import Dataset, Source, find_source, prepare
 from core.data.dataset import CLASSIFICATION

@@ -87,7 +87,7 @@ def as_compiled(inventory: Inventory, network: Network) -> Inventory:
     usual = TrainJob(recipe=job.recipe)
     settings = [{key: getattr(one, key) for key in stated} for one in (compiled, job, usual)]
     if settings[1] not in (settings[0], settings[2]):
-        from cluster.apps.compiled_optimizer import words_of  # imports Keras
+        from cluster.apps.keras_settings import words_of  # imports Keras
 
         assert isinstance(network, AppNetwork)
         raise UsageError(

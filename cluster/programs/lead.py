@@ -14,10 +14,11 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from cluster.programs.files import MOST_FILE_BYTES, FileTaker, send_files
 from cluster.programs.frames import (
     MOST_BYTES,
+    MOST_FILE_BYTES,
     RECEIVE_BYTES,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
@@ -27,6 +28,7 @@ from cluster.programs.frames import (
     proof_of_lead,
     proof_of_runner,
     send,
+    send_files,
     whole_number,
 )
 from cluster.programs.process import ProgramProcess, Usage

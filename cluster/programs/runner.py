@@ -12,21 +12,22 @@ from pathlib import Path
 from shutil import rmtree
 from signal import Signals
 
-from cluster.programs.files import FileTaker, Sent, send_files
 from cluster.programs.frames import (
     RECEIVE_BYTES,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
+    Sent,
     frame_object,
     greeting,
     keep_alive,
     proof_of_lead,
     send,
+    send_files,
 )
-from cluster.programs.leftovers import end_marked
-from cluster.programs.process import ProgramProcess
-from cluster.programs.roster import environment_of, environment_of_ours
+from cluster.programs.process import ProgramProcess, end_marked
+from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
 from core.ground.errors import ClusterError

@@ -84,7 +84,7 @@ def say_forecast(
 ) -> None:
     """Print what the sweep will take. Raises ClusterError where a node has not the memory."""
     from cluster.sweeps.plan import base_overrides, corners, overrides_of
-    from cluster.sweeps.table import in_words
+    from cluster.sweeps.progress import in_words
     from core.inventory import load
     from deploy.commands.apps import memory_of
     from deploy.forecast.measured_run import measured_run

@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.export.formats.format import ExportRefused, Format, refuse_halves
 from cluster.export.graph import Answers, traced
+from cluster.export.request import ExportRefused, Format, refuse_halves
 from core.exported.description import Description
 from core.exported.runtimes import LiteRtModel
 from core.ground.errors import reason_of

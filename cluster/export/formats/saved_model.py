@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.export.formats.format import Format
 from cluster.export.graph import INPUT, OUTPUT, Answers, answering
+from cluster.export.request import Format
 from core.exported.description import Description
 from core.ground.lazy import tf
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from cluster.export.formats.format import FORMATS
 from cluster.export.graph import traced
+from cluster.export.request import FORMATS
 from cluster.jobs.train_result import StoredModel
 from core.exported.description import FILES, Input, Logits
 from core.exported.verified import LARGEST_DIFFERENCE

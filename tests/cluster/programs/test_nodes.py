@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.files import FileTaker
 from cluster.programs.frames import (
     HEAD,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
@@ -24,7 +24,7 @@ from cluster.programs.frames import (
 )
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
-from cluster.programs.roster import Member
+from cluster.programs.program import Member
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import _Served as Served
 from core.ground.errors import ClusterError, ExitCode

@@ -7,11 +7,10 @@ import pytest
 
 from cluster.apps.copy import KeptApp, app_to_train, keep, kept
 from cluster.apps.environments import ON_NODES
-from cluster.apps.files import look
-from cluster.apps.ownership import VARIABLE
-from cluster.apps.returned import bytes_back
-from cluster.sweeps.driving.member import environment_here, resumed_in
-from cluster.sweeps.driving.travelling_app import bring_app, settle_app
+from cluster.apps.files import DIGESTS_VARIABLE, look
+from cluster.programs.frames import bytes_back
+from cluster.sweeps.executors import bring_app, settle_app
+from cluster.sweeps.member import environment_here, resumed_in
 from core.ground.errors import UsageError
 from tests.cluster.apps.planted import plant
 from tests.cluster.apps.trees import one_node, write_tree
@@ -113,9 +112,9 @@ def test_a_member_of_a_sweep_without_an_app_takes_none(
 
     refused(f"--trust-app {digest}", run)
     assert resumed_in(tmp_path) == []
-    monkeypatch.setenv(VARIABLE, digest)
+    monkeypatch.setenv(DIGESTS_VARIABLE, digest)
     refused("has an app, and the sweep has none", run)
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(DIGESTS_VARIABLE, "")
     refused(f"--trust-app {digest}", None, f"jobs.train.app={run / 'app'}")
     assert not (tmp_path / "mark").exists()
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.__main__ import main
 from cluster.apps.files import look
-from cluster.sweeps.driving import executors
+from cluster.sweeps import executors
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
 

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.files import send_files
-from cluster.programs.frames import FrameType, greeting, key_of_runner, send
+from cluster.programs.frames import FrameType, greeting, key_of_runner, send, send_files
 from cluster.programs.lead import Lead
-from cluster.sweeps.driving.executors import RemoteExecutor, RunAssignment
-from cluster.sweeps.driving.travelling_app import bring_app, settle_app
+from cluster.sweeps.executors import RemoteExecutor, RunAssignment, bring_app, settle_app
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
@@ -31,7 +29,7 @@ from cluster.programs.runner import RunnerTask, run
 port, folder, *ports = sys.argv[1:]
 own = key_of_runner("secret", "worker:1")
 run(RunnerTask(("127.0.0.1", int(port)), own, "worker:1", [*map(int, ports)], Path("x"),
-               Path(folder) / "files", module="cluster.sweeps.driving.member"), 30.0)
+               Path(folder) / "files", module="cluster.sweeps.member"), 30.0)
 """
 
 

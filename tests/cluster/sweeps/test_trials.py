@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cluster.pages.sweep_files import RunRecord
-from cluster.sweeps.driving.trials import STUDY, Trials
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.search import Dimension, Search
+from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.trials import STUDY, Trials
 from core.ground.errors import ClusterError
 
 HIDDEN = "jobs.train.model.hidden"

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from cluster.apps.files import look
-from cluster.programs.request import ProgramRequest
+from cluster.programs.program import ProgramRequest
 from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory

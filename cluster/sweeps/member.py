@@ -1,6 +1,6 @@
 """One run of a sweep, on the node that trains it.
 
-`python -m cluster.sweeps.driving.member --folder FOLDER -- ARGUMENTS` becomes
+`python -m cluster.sweeps.member --folder FOLDER -- ARGUMENTS` becomes
 `python -m cluster train ARGUMENTS`: it resumes what the folder holds of the run, or begins it
 there. A run of a sweep opens no port, and says on standard output how far it is, a line of JSON
 each time.
@@ -30,7 +30,7 @@ SAY_SECONDS = 1.0
 def main(arguments: Sequence[str]) -> None:
     """Become the training. It ends here where the run is finished already."""
     parser = argparse.ArgumentParser(
-        prog="python -m cluster.sweeps.driving.member", description="One run of a sweep."
+        prog="python -m cluster.sweeps.member", description="One run of a sweep."
     )
     parser.add_argument("--folder", required=True, type=Path, help="gets the folder of the run")
     parser.add_argument(

@@ -13,7 +13,7 @@ import numpy as np
 from cluster.pages.sweep_files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.search import Dimension, Search
+from cluster.sweeps.reader import Dimension, Search
 from core.ground.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any
 
 from cluster.pages.sweep_files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
-from cluster.sweeps.driving.executors import Executor, RunAssignment
+from cluster.sweeps.executors import Executor, RunAssignment
+from cluster.sweeps.plan import RunExit, Schedule
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
-from cluster.sweeps.schedule import RunExit, Schedule
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.files import json_object, write_refusal
 
