@@ -272,7 +272,7 @@ def _sweep(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -
     """Plan the job `sweep`. This process stays without TensorFlow."""
     from cluster.sweeps.executors import beside_the_training
     from cluster.sweeps.job import SweepInput, SweepRun
-    from cluster.sweeps.sweep_file import read
+    from cluster.sweeps.sweep_file import read_sweep_file
 
     if options.sweep is None:
         raise UsageError("--sweep: expected the file of a sweep, e.g. sweeps/example.yaml")
@@ -280,7 +280,7 @@ def _sweep(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -
         continue_in(
             environments(inventory), options.driver_environment, ["cluster", *options.command_line]
         )
-    sweep = read(Path(options.sweep))
+    sweep = read_sweep_file(Path(options.sweep))
     resumed = _run_to_resume(options, Path(inventory.runs))
     app = app_to_train(inventory, resumed, options.environment)
     if sweep.placement == "cluster":

@@ -6,7 +6,6 @@ take in the place of the sources.
 """
 
 import atexit
-import fcntl
 import importlib.util
 import inspect
 import os
@@ -24,11 +23,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cluster.apps.files import ENTRY, AppFiles, look, refuse_foreign
+from cluster.apps.files import ENTRY, AppFiles, files_of_app, refuse_foreign
 from cluster.apps.guest import Guest
 from cluster.apps.imported import name_of as module_name_of
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import FOLDER_NO_LINK, write_refusal
+from core.ground.locks import take
 
 DECIDED_ELSEWHERE: Mapping[str, str] = {
     "callbacks": "jobs.train.early_stopping is a setting, and history.jsonl has each epoch",
@@ -63,7 +63,7 @@ def notes_on_unread(module: ModuleType, function_names: Collection[str]) -> Iter
 COPY_PREFIX = "pscluster-app-"
 _JUST_MADE_SECONDS = 60.0
 """A younger folder may belong to a process that has not locked it yet."""
-_made: dict[Path, int] = {}
+_copies: dict[Path, int] = {}
 """The process that made each: a forked child removes none of them at its end."""
 
 
@@ -77,10 +77,8 @@ def private_copy(app: AppFiles) -> Path:
     _remove_left(place)
     try:
         folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
-        _made[folder] = os.getpid()
-        fcntl.flock(
-            os.open(folder, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX
-        )  # until this process ends
+        _copies[folder] = os.getpid()
+        take(os.open(folder, FOLDER_NO_LINK), wait=True)  # until this process ends
         app.write(folder)
     except OSError as problem:
         other = "set TMPDIR to another folder"
@@ -92,10 +90,10 @@ def private_copy(app: AppFiles) -> Path:
 
 def remove_copies() -> None:
     """Remove what this process made; to be called before it ends by `os._exit`."""
-    for folder, process in list(_made.items()):
+    for folder, process in list(_copies.items()):
         if process == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)
-    _made.clear()
+    _copies.clear()
 
 
 def _remove_left(place: Path) -> None:
@@ -104,14 +102,14 @@ def _remove_left(place: Path) -> None:
         with suppress(OSError):
             status = path.lstat()
             if (
-                path in _made
+                path in _copies
                 or status.st_uid != os.geteuid()
                 or time.time() - status.st_mtime < _JUST_MADE_SECONDS
             ):
                 continue
             lock = os.open(path, FOLDER_NO_LINK)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take(lock)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)
@@ -208,7 +206,7 @@ def load_copy(path: Path, name: str) -> App:
     What is imported are the bytes that the digest is of: they are read once, into a private folder.
     Raises UsageError for code of others, AppError.
     """
-    files = look(path)
+    files = files_of_app(path)
     refuse_foreign(files.digest, path.parent)
     return load(path, name, private_copy(files) / ENTRY)
 
@@ -339,18 +337,18 @@ def _where(problem: BaseException, file: Path, read_from: Path | None) -> str:
     """The app's file and line nearest to the problem; `file` was imported from `read_from`."""
     folder = str((read_from or file).resolve().parent)
     if isinstance(problem, SyntaxError) and problem.filename:
-        return f"{_shown(problem.filename, folder, file)}:{problem.lineno}"
+        return f"{_name_beside(problem.filename, folder, file)}:{problem.lineno}"
     lines = [
         frame
         for frame in traceback.extract_tb(problem.__traceback__)
         if frame.filename.startswith(folder) and "site-packages" not in frame.filename
     ]
     if lines:
-        return f"{_shown(lines[-1].filename, folder, file)}:{lines[-1].lineno}"
+        return f"{_name_beside(lines[-1].filename, folder, file)}:{lines[-1].lineno}"
     return str(file)
 
 
-def _shown(name: str, folder: str, file: Path) -> str:
+def _name_beside(name: str, folder: str, file: Path) -> str:
     """The name of a file in the imported folder as it lies beside `file`."""
     if name.startswith(f"{folder}/"):
         return str(file.resolve().parent / name[len(folder) + 1 :])

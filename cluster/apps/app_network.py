@@ -36,7 +36,7 @@ class Kind:
     target_dtype: str
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Kind":
+    def of_dataset(cls, dataset: Dataset) -> "Kind":
         """Return the kind of a data set's examples. What is standardized is float32."""
         if dataset.standardized:
             dtype = "float32"
@@ -63,12 +63,14 @@ def objective_of(app: App, kind: Kind) -> Objective:
             f"{app.file}: task: {app.task}, but the data are for {kind.task}: change one of them"
         )
 
-    def of(name: str) -> Any:
+    def traced_function(name: str) -> Any:
         if app.has(name):
             return lambda targets, answers: traced_call(app, name, targets, answers)
         return None
 
-    return TASKS[kind.task](kind.outputs, loss=of("loss"), metrics=of("metrics"))
+    return TASKS[kind.task](
+        kind.outputs, loss=traced_function("loss"), metrics=traced_function("metrics")
+    )
 
 
 def traced_call(app: App, name: str, *arguments: Any) -> Any:

@@ -8,8 +8,6 @@ a process keeps the one it runs in: `fab` removes old ones, but none that a proc
 Data lies where every worker maps it at the same path.
 """
 
-import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import prepared_folder, user_cache
+from core.ground.locks import take
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -87,15 +86,12 @@ def hold(environment: Path) -> None:
     It need not be one of a key.
     """
     # Being removed this moment, or on a file system without locks: nothing depends on it.
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         # Open until the process ends, and not handed down: its children end with it.
-        fcntl.flock(
-            os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC),
-            fcntl.LOCK_SH | fcntl.LOCK_NB,
-        )
+        take(os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC), shared=True)
 
 
-KEPT = 3
+KEPT_DATA_SETS = 3
 """Data sets that stay: the one in use, and the latest others."""
 
 
@@ -147,5 +143,5 @@ def keep_latest(inventory: "Inventory", in_use: str) -> None:
         older_sets.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return
-    for path in older_sets[KEPT - 1 :]:
+    for path in older_sets[KEPT_DATA_SETS - 1 :]:
         shutil.rmtree(path, ignore_errors=True)

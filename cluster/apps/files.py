@@ -59,7 +59,7 @@ class AppFile:
 
 @dataclass(frozen=True)
 class AppFiles:
-    """An app as `look` found it; `files` are in the order of their names."""
+    """An app as `files_of_app` found it; `files` are in the order of their names."""
 
     source: Path
     files: tuple[AppFile, ...]
@@ -152,7 +152,7 @@ def app_path(inventory: "Inventory") -> Path | None:
     )
 
 
-def look(path: Path) -> AppFiles:
+def files_of_app(path: Path) -> AppFiles:
     """The files of the app at `path`, a Python file or a folder with `app.py`.
 
     A file alone is an app whose only file is `app.py`: what lies beside it does not belong to it. A
@@ -292,7 +292,7 @@ MOST = 1000
 """Digests that travel with a job, the latest ones."""
 
 
-def sent() -> frozenset[str] | None:
+def operators_digests() -> frozenset[str] | None:
     """The operator's list on a node; None where this account's own counts."""
     listed = os.environ.get(DIGESTS_VARIABLE)
     if listed is None:
@@ -343,7 +343,7 @@ def own_digests() -> tuple[str, ...]:
 
 def is_own(digest: str) -> bool:
     """Whether the digest is listed."""
-    listed = sent()
+    listed = operators_digests()
     if listed is not None:
         return digest in listed
     try:

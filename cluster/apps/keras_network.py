@@ -6,7 +6,6 @@ changes, such as the moving averages of BatchNormalization: they go into the vec
 Values that no call changes, such as a frozen layer's weights: they are constants of the graph.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from cluster.apps.travels import (
     refuse_what_is_not_used,
 )
 from core.ground.errors import reason_of
-from core.ground.files import write_refusal
+from core.ground.files import folder_beside, write_refusal
 from core.ground.lazy import Lazy, keras, tf
 from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
@@ -307,10 +306,10 @@ class KerasNetwork(AppNetwork):
         It takes inputs as the model gets them here: standardize them first where the data set is
         standardized.
         """
-        partial = folder / f".{os.getpid()}.partial.keras"
         try:
-            self.filled(vector).save(partial)
-            partial.rename(folder / EXPORTED)
+            with folder_beside(folder / EXPORTED) as partial:
+                self.filled(vector).save(partial / EXPORTED)
+                (partial / EXPORTED).rename(folder / EXPORTED)
         except OSError as problem:
             raise write_refusal(folder / EXPORTED, "the model cannot be written", problem) from None
         except (
@@ -320,8 +319,6 @@ class KerasNetwork(AppNetwork):
                 f"{self.app.file}: model(): cannot be written as {EXPORTED} ({reason_of(problem)}):"
                 " give its classes get_config() and @keras.saving.register_keras_serializable()"
             ) from problem
-        finally:
-            partial.unlink(missing_ok=True)
 
     def filled(self, vector: Vector) -> Any:
         """A Keras model with the values of a flat vector (layout.size,)."""

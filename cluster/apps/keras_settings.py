@@ -8,13 +8,13 @@ import numpy as np
 from core.ground.errors import UsageError
 from core.ground.lazy import keras
 
-KEPT = {
+OPTIONS_BY_OPTIMIZER = {
     "SGD": ("sgd", ("momentum", "nesterov")),
     "Adam": ("adam", ("beta_1", "beta_2", "epsilon")),
     "AdamW": ("adamw", ("beta_1", "beta_2", "epsilon", "weight_decay")),
 }
 """Optimizers of Keras that the cluster has too, and their options beside the rate."""
-NOT_KEPT = (
+OPTIONS_WITHOUT_EQUAL = (
     "weight_decay",
     "clipnorm",
     "clipvalue",
@@ -55,8 +55,12 @@ def optimizer_settings(model: Any) -> dict[str, Any] | None:
         Exception
     ):  # whatever a schedule or an optimizer of the person's own raises: many have no get_config()
         config = {}
-    options = KEPT.get(kind)
-    odd = [key for key in NOT_KEPT if config.get(key) and not (options and key in options[1])]
+    options = OPTIONS_BY_OPTIMIZER.get(kind)
+    odd = [
+        key
+        for key in OPTIONS_WITHOUT_EQUAL
+        if config.get(key) and not (options and key in options[1])
+    ]
     if any(getattr(optimizer, name, None) for name in EXCLUDES):
         odd.append("exclude_from_weight_decay()")
     rate = config.get("learning_rate")

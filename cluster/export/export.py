@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cluster.export.examples import HeldOutExamples, digest
 from cluster.export.graph import CHUNK, INPUT, OUTPUT, Answers, traced
-from cluster.export.request import ExportRefused, ExportRequest, Trained, checked, whole_export
+from cluster.export.request import ExportRefused, ExportRequest, TrainedRun, format_of, whole_export
 from cluster.jobs.train_result import StoredModel
 from core import __version__
 from core.data.dataset import CLASSIFICATION
@@ -96,7 +96,7 @@ def _difference(exported_logits: NDArray[Any], expected: NDArray[Any]) -> float:
     return float((apart / largest).max(initial=0.0))
 
 
-def judged(compared: Agreement, source: str, *, quantized: bool, labelled: bool) -> Check:
+def check_of(compared: Agreement, source: str, *, quantized: bool, labelled: bool) -> Check:
     """The `check` of an export.
 
     Raises ExportRefused for one that answers otherwise than TensorFlow.
@@ -130,7 +130,7 @@ def judged(compared: Agreement, source: str, *, quantized: bool, labelled: bool)
     )
 
 
-def timed(answers: Answers, inputs: Any) -> Latency:
+def latency_of(answers: Answers, inputs: Any) -> Latency:
     """Median and 99th percentile of one window after another, on one thread."""
     windows = [
         np.ascontiguousarray(inputs[row : row + 1]) for row in range(min(TIMED, len(inputs)))
@@ -188,13 +188,13 @@ LONGEST_TEXT = 400
 
 def export(
     request: ExportRequest,
-    trained: Trained,
+    trained: TrainedRun,
     model: StoredModel,
     examples: HeldOutExamples,
     progress: Progress,
 ) -> described.Description:
     """Write the export. Raises ClusterError; then nothing is left of it."""
-    kind = checked(request)
+    kind = format_of(request)
     labels = examples.classes()
     if request.quantized and labels is None:
         raise UsageError(
@@ -206,7 +206,7 @@ def export(
     with whole_export(request.out) as folder:
         path = folder / draft.file
         kind.write(model, path, quantized=request.quantized)
-        answers = kind.opened(path, draft)
+        answers = kind.answers_of(path, draft)
         expected = traced(model)
         compared = compare(
             lambda windows: expected(tf.constant(windows)),
@@ -216,10 +216,10 @@ def export(
             progress,
         )
         sha256, size = measured(path)
-        check = judged(
+        check = check_of(
             compared, draft.check.source, quantized=request.quantized, labelled=labels is not None
         )
-        timing = timed(answers, examples.inputs())
+        timing = latency_of(answers, examples.inputs())
         description = replace(draft, sha256=sha256, bytes=size, check=check, timing=timing)
         described.write(folder, description)
         described.read(folder)
@@ -237,7 +237,7 @@ def _refuse_positions(request: ExportRequest, examples: HeldOutExamples) -> None
 
 
 def _draft(
-    request: ExportRequest, trained: Trained, model: StoredModel, examples: HeldOutExamples
+    request: ExportRequest, trained: TrainedRun, model: StoredModel, examples: HeldOutExamples
 ) -> described.Description:
     """The description with what is known before anything is written."""
     network = model.network

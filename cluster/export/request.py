@@ -3,14 +3,12 @@
 What cannot be is refused in one line before TensorFlow is loaded.
 """
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -34,7 +32,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """What `result.json` of a finished run says."""
 
     folder: Path
@@ -60,7 +58,7 @@ def folder_of(named: str) -> Path:
     )
 
 
-def read_result(folder: Path) -> Trained:
+def read_result(folder: Path) -> TrainedRun:
     """Return what the run says of itself.
 
     Raises UsageError for one that is not finished, or has no model.
@@ -91,10 +89,10 @@ def read_result(folder: Path) -> Trained:
         ) from None
 
 
-_TRAINED: TypeAdapter[Trained] = TypeAdapter(Trained)
+_TRAINED: TypeAdapter[TrainedRun] = TypeAdapter(TrainedRun)
 
 
-def _trained(folder: Path, job: str, result: Any) -> Trained:
+def _trained(folder: Path, job: str, result: Any) -> TrainedRun:
     settings = result["settings"]
     data = settings["data"]
     named, steps, stride = (data[key] for key in ("source", "window_steps", "window_stride"))
@@ -133,7 +131,7 @@ class Format(ABC):
 
     @staticmethod
     @abstractmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Open what was written at `path`, as a function of raw windows, with one thread."""
 
 
@@ -169,7 +167,7 @@ class ExportRequest:
     out: Path
 
 
-def checked(request: ExportRequest) -> type[Format]:
+def format_of(request: ExportRequest) -> type[Format]:
     """The format. Raises UsageError for what cannot be written, before anything is loaded."""
     format_class = FORMATS[request.to]
     if request.quantized and not format_class.quantizable:
@@ -211,7 +209,8 @@ def refuse_taken(out: Path) -> None:
             f"--out: expected a folder in one that is there, found no {out.parent}: make it first"
         )
     try:
-        os.rmdir(mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        with folder_beside(out):
+            pass
     except OSError as problem:
         raise UsageError(
             f"--out: {out.parent}: cannot be written ({problem.strerror}): make it writable, or"

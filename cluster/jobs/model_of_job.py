@@ -37,7 +37,7 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
                 "jobs.train.augment: is for built-in networks: set it to null, write augment() in"
                 " the app"
             )
-        own = network_of(app, Kind.of(dataset), job.seed)
+        own = network_of(app, Kind.of_dataset(dataset), job.seed)
         if job.averaging is not None and own.layout.constrained:
             raise UsageError(
                 "jobs.train.averaging: the mean of a weight over epochs need not keep the"

@@ -240,11 +240,11 @@ class FileTaker:
             self._descriptor = -1
 
 
-Sent = dict[str, tuple[int, int]]
+SentFiles = dict[str, tuple[int, int]]
 """Size and time of change (ns) of each file that was sent, by path."""
 
 
-def send_files(connection: socket.socket, folder: Path, sent: Sent | None = None) -> int:
+def send_files(connection: socket.socket, folder: Path, sent: SentFiles | None = None) -> int:
     """Send the plain files of `folder`, no links; how many were too many.
 
     With `sent` only those that have changed since they came into it, and no hidden ones, which are

@@ -41,12 +41,12 @@ after 60 s."""
 class GroupMember:
     """One member of the group and its end.
 
-    `take` gets its output, no bytes at the end; it ran for `seconds`.
+    `on_output` gets its output, no bytes at the end; it ran for `seconds`.
     """
 
     member: Member
     running: RunningProcess
-    take: Callable[[bytes], None]
+    on_output: Callable[[bytes], None]
     began: float = field(default_factory=time.monotonic)
     return_code: int | None = None
     seconds: float | None = None
@@ -85,13 +85,13 @@ class Group:
             self._selector.close()
             for part in self.members:
                 part.running.close()
-                part.take(b"")
+                part.on_output(b"")
 
     def _read(self, part: GroupMember) -> bool:
         """Take what it printed; whether there was something."""
-        piece = part.running.read()
+        piece = part.running.read_output()
         if piece:
-            part.take(piece)
+            part.on_output(piece)
         elif piece is not None and part.running.fileno() in self._selector.get_map():
             self._selector.unregister(part.running.fileno())
         return bool(piece)

@@ -155,7 +155,7 @@ class ProgramProcess:
         """Return the descriptor of the pipe with its output, for a selector."""
         return self._pipe.fileno()
 
-    def read(self) -> bytes | None:
+    def read_output(self) -> bytes | None:
         """Return what it printed since; None if nothing waits, no bytes once all writers closed."""
         try:
             return os.read(self._pipe.fileno(), READ_BYTES)

@@ -142,7 +142,7 @@ class Drive:
                 )
             if executor.name in self.leases or executor.name in self._aside:
                 continue
-            run = self.schedule.take(executor.name, names)
+            run = self.schedule.lease_next(executor.name, names)
             if run is not None:
                 self._begin(executor, run)
         self._say_when_idle(bool(available))
@@ -189,17 +189,17 @@ class Drive:
 
     def _read(self, lease: Lease) -> bool:
         """Take what it printed; whether there was something."""
-        piece = lease.executor.running.read()
+        piece = lease.executor.running.read_output()
         if piece:
             lease.log.add(piece)
             for message in lease.lines.add(piece):
-                self._take(lease, message)
+                self._note(lease, message)
         elif piece is not None and lease.is_open:
             lease.is_open = False
             self._selector.unregister(lease.executor.running.fileno())
         return bool(piece)
 
-    def _take(self, lease: Lease, message: Advance | Epoch) -> None:
+    def _note(self, lease: Lease, message: Advance | Epoch) -> None:
         if isinstance(message, Advance):
             lease.progress = message
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.apps.copy import FOLDER, RECORD, KeptApp, keep
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from cluster.pages.sweep_files import Placement
 from cluster.programs.frames import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
@@ -147,7 +147,7 @@ class RemoteExecutors:
         end = time.monotonic() + seconds
         names = [executor.name for executor in self.executors]
         self._lead.gather(names, lambda: give_up() or time.monotonic() > end, seconds=2 * seconds)
-        self._take()
+        self._add_processes()
 
     def join(self) -> None:
         """Take the runners that have connected meanwhile, without waiting long.
@@ -156,7 +156,7 @@ class RemoteExecutors:
         """
         for executor in self.executors:
             if executor.folder is not None:
-                tidy(executor.folder)
+                keep_latest_checkpoints(executor.folder)
             if executor.process is not None and executor.process.is_lost:
                 executor.process.leave(last=False)
                 executor.process = None
@@ -167,9 +167,9 @@ class RemoteExecutors:
             self._lead.gather(
                 [executor.name for executor in self.executors], lambda: time.monotonic() > end
             )
-            self._take()
+            self._add_processes()
 
-    def _take(self) -> None:
+    def _add_processes(self) -> None:
         for executor in self.executors:
             if executor.process is None:
                 executor.process = self._lead.processes.get(executor.name)
@@ -179,7 +179,7 @@ class RemoteExecutors:
         self._lead.close(last)
 
 
-def tidy(folder: Path) -> None:
+def keep_latest_checkpoints(folder: Path) -> None:
     """Keep the latest checkpoints of a run from another node.
 
     The one before the last may be the only whole one.
@@ -223,7 +223,7 @@ class Places:
             self._remote.gather(give_up)
             self._joined_at = time.monotonic()
 
-    def look(self) -> None:
+    def rejoin(self) -> None:
         """Take nodes that came back, now and then."""
         if self._remote is not None and time.monotonic() - self._joined_at >= JOIN_EVERY_SECONDS:
             self._remote.join()
@@ -299,7 +299,7 @@ def settle_app(copy: KeptApp | None, folder: Path) -> None:
             _remove(run / FOLDER)
             _remove(run / RECORD)
     if copy is not None:
-        files = look(copy.path)
+        files = files_of_app(copy.path)
         for run in folder.glob("*-train*/"):
             keep(files, run, copy.environment, copy.data)
 

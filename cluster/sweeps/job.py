@@ -32,7 +32,7 @@ from cluster.sweeps.plan import (
     is_setting,
     override,
     overrides_of,
-    planned,
+    planned_runs,
 )
 from cluster.sweeps.progress import (
     Epoch,
@@ -164,7 +164,9 @@ class SweepRun(Job):
         self.record = record
         if search is not None:
             self._trials = Trials(search, folder.path, self.sweep.seeds[0], record.runs)
-        schedule = Schedule(record, lambda: None if self._trials is None else self._trials.draw())
+        schedule = Schedule(
+            record, lambda: None if self._trials is None else self._trials.next_run()
+        )
         places = self._places = Places(self.inventory, self.sweep.placement, mark)
         drive = self._drive = Drive(schedule, places.executors, folder.path, self._hooks())
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
@@ -203,7 +205,7 @@ class SweepRun(Job):
         plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
         atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
         atomic_write(folder / COPY, self._order.file.read_bytes())
-        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned(sweep))
+        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned_runs(sweep))
         record = SweepRecord(
             sweep.name,
             folder.name,
@@ -277,7 +279,7 @@ class SweepRun(Job):
 
     def _look(self) -> None:
         if self._places is not None:
-            self._places.look()
+            self._places.rejoin()
         if time.monotonic() - self._moved_at >= MOVE_SECONDS:
             self._moved()
 

@@ -88,7 +88,7 @@ class MemberReport:
     """Consumes a training's events: says how far it is, for the process that drives the sweep."""
 
     def __init__(self) -> None:
-        self._said = 0.0
+        self._said_at = 0.0
         self._stage = "train"
 
     def consume(self, event: Event) -> None:
@@ -98,8 +98,8 @@ class MemberReport:
                 self._stage = name
             case events.Updated(done=done, total=total):
                 now = time.monotonic()
-                if now - self._said >= SAY_SECONDS or done == total:
-                    self._said = now
+                if now - self._said_at >= SAY_SECONDS or done == total:
+                    self._said_at = now
                     self._say({"stage": self._stage, "done": done, "total": total})
             case events.EpochEnded(stage="train", epoch=epoch, validation=validation):
                 if validation is None:

@@ -41,7 +41,7 @@ def override(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value)}"
 
 
-def planned(sweep: SweepFile) -> tuple[PlannedRun, ...]:
+def planned_runs(sweep: SweepFile) -> tuple[PlannedRun, ...]:
     """The runs of a grid or a list: every seed of the first settings, then of the next.
 
     None of a search.
@@ -302,7 +302,7 @@ class Schedule:
         """The run that the node has."""
         return next((run for run in self.record.runs if self._leases.get(node) == run.id), None)
 
-    def take(self, node: str, other_nodes: Collection[str] = ()) -> RunRecord | None:
+    def lease_next(self, node: str, other_nodes: Collection[str] = ()) -> RunRecord | None:
         """The next run for a free node, which has it from now on; None where none waits.
 
         A run that the node began itself comes first: its checkpoint may be there. One that another
@@ -311,7 +311,7 @@ class Schedule:
         waiting = [run for run in self.record.runs if run.state == "waiting"]
         own_runs = [run for run in waiting if run.node == node]
         free = [run for run in waiting if run.node is None or run.node not in other_nodes]
-        next_run = next(iter((*own_runs, *free)), None) or self._drawn()
+        next_run = next(iter((*own_runs, *free)), None) or self._new_run()
         if next_run is None:
             return None
         self._leases[node] = next_run.id
@@ -319,7 +319,7 @@ class Schedule:
         self.record = self.record.with_run(leased_run)
         return leased_run
 
-    def _drawn(self) -> RunRecord | None:
+    def _new_run(self) -> RunRecord | None:
         planned = self._draw()
         if planned is None:
             return None

@@ -64,7 +64,7 @@ class SweepFile:
         return choice.places.get(key, ("base", key))
 
 
-def read(path: Path) -> SweepFile:
+def read_sweep_file(path: Path) -> SweepFile:
     """Read the file. Raises SweepError, a UsageError, with every problem."""
     file = printable(str(path))
     try:

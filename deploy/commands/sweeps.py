@@ -34,12 +34,12 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
 @takes(SweepFlags)
 def sweep(flags: SweepFlags) -> None:
     """Train every run of a sweep's file: `fab sweep FILE`."""
-    from cluster.sweeps.sweep_file import read
+    from cluster.sweeps.sweep_file import read_sweep_file
     from deploy.jobs.sweeps import SweepRequest
 
     given = with_overrides(flags)
     file = Path(flags.file)
-    found = read(file)
+    found = read_sweep_file(file)
     of_run = run_flags(flags)
     usual, overrides = usual_run(found, open_inventory(given), given.set_)
     opened = open_cluster(given.but(set_=overrides), loaded=usual)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.apps.copy import FETCHED, FOLDER, RECORD
-from cluster.apps.files import is_own, look
+from cluster.apps.files import files_of_app, is_own
 from cluster.pages.run_files import REPORT
 from cluster.programs.frames import bytes_fetched
 from core.ground.errors import ClusterError, UsageError
@@ -114,7 +114,7 @@ class FetchedRun:
         if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
             return
         try:
-            app = look(run / FOLDER)
+            app = files_of_app(run / FOLDER)
             found = app.digest
             names = {file.name for file in app.files}
         except UsageError as problem:

@@ -44,7 +44,7 @@ class KerasFile(Format):
             ) from None
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Load the file as a Keras model and trace it."""
         try:
             loaded = keras.models.load_model(path, compile=False)

@@ -38,7 +38,7 @@ class LiteRtFile(Format):
         path.write_bytes(converted(traced(model, batch=1, lstm=fusing_lstm()), quantized=quantized))
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Open the file in an interpreter. Raises ExportRefused where it cannot be used."""
         try:
             return LiteRtModel(path.read_bytes(), description, threads=1).logits

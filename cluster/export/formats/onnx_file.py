@@ -42,7 +42,7 @@ class OnnxFile(Format):
             _quantize(path)
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Open the file in ONNX Runtime."""
         return OnnxModel(path.read_bytes(), description, threads=1).logits
 

@@ -13,7 +13,7 @@ import pytest
 from cluster.apps import files as app_files
 from cluster.apps.app import COPY_PREFIX, load_copy, private_copy, remove_copies
 from cluster.apps.copy import FETCHED, app_to_train, keep, named_app, own_app, why_foreign
-from cluster.apps.files import AppFile, AppFiles, look
+from cluster.apps.files import AppFile, AppFiles, files_of_app
 from cluster.jobs.run_folder import newest_model, newest_unfinished
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> Path:
 def own(run: Path, **files: str) -> Path:
     """An app of our own of these modules, in that run."""
     app = write_tree(run / "app", {f"{name}.py": text for name, text in files.items()})
-    app_files.remember_digest(look(app).digest, "mine")
+    app_files.remember_digest(files_of_app(app).digest, "mine")
     return app
 
 
@@ -183,11 +183,11 @@ def test_only_the_bytes_that_the_digest_is_of_are_imported(
     monkeypatch.delitem(sys.modules, "helper", raising=False)
 
     def look_and_swap(path: Path) -> AppFiles:
-        found = look(path)
+        found = files_of_app(path)
         (app / "added.py").write_text("x = 1\n")
         return found
 
-    monkeypatch.setattr("cluster.apps.app.look", look_and_swap)
+    monkeypatch.setattr("cluster.apps.app.files_of_app", look_and_swap)
     loaded = load_copy(app, "mine")
     width, name = loaded.call("data", app)
     assert (width, mark.exists()) == (8, False)
@@ -243,7 +243,7 @@ def test_what_a_killed_process_left_goes_with_the_next_copy(
         path.mkdir(parents=True)
     os.utime(left, (1, 1))
     app = write_tree(tmp_path, {"app.py": ""}) / "app.py"
-    made = private_copy(look(app))
+    made = private_copy(files_of_app(app))
     assert sorted(folder.iterdir()) == sorted([made, young])
     remove_copies()
     assert not made.exists()
@@ -276,9 +276,9 @@ def test_a_foreign_run_is_never_the_newest(
 def test_a_run_of_our_own_app_is_taken(tmp_path: Path, run: Path) -> None:
     run.mkdir(parents=True)
     app = write_tree(tmp_path, {"app.py": "def data(folder): ...\n"}) / "app.py"
-    keep(look(app), run)
+    keep(files_of_app(app), run)
     assert why_foreign(run) == "has code that was not trained from here"
-    app_files.remember_digest(look(app).digest, str(app))
+    app_files.remember_digest(files_of_app(app).digest, str(app))
     assert why_foreign(run) is None
 
 

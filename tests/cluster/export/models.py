@@ -53,7 +53,7 @@ class Case:
         else:
             taken = Input("windows", kind, 0, (), "", shape)
         description = small.described(b"", to)  # type: ignore[arg-type]
-        return FORMATS[to].opened(
+        return FORMATS[to].answers_of(
             path, replace(description, input=taken, output=Logits("logits", problem.outputs))
         )
 

@@ -17,7 +17,7 @@ import pytest
 
 from cluster.apps.copy import FOLDER, RECORD, keep
 from cluster.apps.environments import COMPLETE
-from cluster.apps.files import DIGESTS_VARIABLE, look, remember_digest
+from cluster.apps.files import DIGESTS_VARIABLE, files_of_app, remember_digest
 from core.exported import read
 from core.ground.errors import ExitCode
 from deploy.common.project import ROOT, environment_for_any_folder
@@ -136,7 +136,7 @@ class Place:
         shutil.copytree(self.run, run)
         shutil.rmtree(run / FOLDER)
         (run / RECORD).unlink()
-        app = look(write_tree(self.folder / "source", {"app.py": text + MODEL}) / "app.py")
+        app = files_of_app(write_tree(self.folder / "source", {"app.py": text + MODEL}) / "app.py")
         keep(app, run, environment)
         remember_digest(app.digest, "trusted")
         return run

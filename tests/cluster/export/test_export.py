@@ -172,7 +172,7 @@ def test_an_interrupt_leaves_nothing(
         assert [name for name in left(tmp_path) if name.endswith(".partial")]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export, "timed", interrupted)
+    monkeypatch.setattr(export, "latency_of", interrupted)
     exported(code=ExitCode.CANCELLED)
 
 

@@ -31,7 +31,7 @@ def states(schedule: Schedule) -> list[str]:
 
 def taken(schedule: Schedule, node: str, *there: str) -> str | None:
     """The id of the run that this node gets."""
-    run = schedule.take(node, there)
+    run = schedule.lease_next(node, there)
     if run is None:
         return None
     return run.id

@@ -68,7 +68,7 @@ class Driver:
 
     def hear(self, executor: RemoteExecutor) -> None:
         while executor.running.poll() is None:
-            executor.running.read()
+            executor.running.read_output()
         executor.running.leave(last=False)
         executor.close()
         self.lead.processes.pop(executor.name)
@@ -127,7 +127,7 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
         other.begin(RunAssignment("0001", there, driver.run))
         said = b""
         while other.running.poll() is None:
-            said += other.running.read() or b""
+            said += other.running.read_output() or b""
         code = other.running.poll()
         driver.lead.close(True)
         runner.wait(HANG_SECONDS)
