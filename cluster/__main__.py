@@ -14,10 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.app import remove_copies
 from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, with_app
 from cluster.apps.environments import continue_in, environments, hold
-from cluster.apps.ownership import FLAG, trust
-from cluster.apps.private_copy import remove_copies
+from cluster.apps.files import TRUST_FLAG, trust
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.run_log import SPEAKER, JobLogging
 from core.control.door import raise_limit
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of an app with requirements of its own: `fab` makes it",
     )
     parser.add_argument(
-        FLAG,
+        TRUST_FLAG,
         metavar="DIGEST",
         help="from now on the app of this digest is your own: its code may run",
     )
@@ -184,7 +184,7 @@ def _run(plan: JobPlan, options: argparse.Namespace, log: JobLogging, cancel: Ca
         for note in () if plan.app is None else plan.app.notes:
             display.say(note)
         if options.member is not None:
-            from cluster.sweeps.driving.member import MemberReport
+            from cluster.sweeps.member import MemberReport
 
             job.stream.add(MemberReport().consume)
         watch = StatusWatch(job, display.say)
@@ -255,7 +255,7 @@ def _own_devices(job: str, inventory: Inventory) -> Mapping[str, str]:
 def _program(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
     """Plan the job `run`. This process stays without TensorFlow."""
     from cluster.programs.job import ProgramRun
-    from cluster.programs.request import ProgramRequest, program_file
+    from cluster.programs.program import ProgramRequest, program_file
 
     request = ProgramRequest.of_text(options.wish or "")
     program_file(request.program)
@@ -270,9 +270,9 @@ def _program(options: argparse.Namespace, inventory: Inventory, log: JobLogging)
 
 def _sweep(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:
     """Plan the job `sweep`. This process stays without TensorFlow."""
-    from cluster.sweeps.driving.job import SweepInput, SweepRun
-    from cluster.sweeps.driving.places import beside_the_training
-    from cluster.sweeps.sweep_file import read
+    from cluster.sweeps.executors import beside_the_training
+    from cluster.sweeps.job import SweepInput, SweepRun
+    from cluster.sweeps.sweep_file import read_sweep_file
 
     if options.sweep is None:
         raise UsageError("--sweep: expected the file of a sweep, e.g. sweeps/example.yaml")
@@ -280,7 +280,7 @@ def _sweep(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -
         continue_in(
             environments(inventory), options.driver_environment, ["cluster", *options.command_line]
         )
-    sweep = read(Path(options.sweep))
+    sweep = read_sweep_file(Path(options.sweep))
     resumed = _run_to_resume(options, Path(inventory.runs))
     app = app_to_train(inventory, resumed, options.environment)
     if sweep.placement == "cluster":

@@ -280,8 +280,7 @@ def settings_of(model: Any) -> dict[str, Any]:
     """
     if model is None or isinstance(model, str | Path) or callable_alone(model):
         return {}
-    from cluster.apps.compiled_optimizer import optimizer_settings
-    from cluster.apps.own_steps import own_step
+    from cluster.apps.keras_settings import optimizer_settings, own_step
 
     problem = own_step(model)
     if problem is not None:

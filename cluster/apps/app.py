@@ -1,25 +1,122 @@
-"""An app: what a Python file offers, found by name, and how its functions are called."""
+"""An app: what a Python file offers, found by name, and how its functions are called.
 
+A process imports a private copy, where no other account writes and nothing is but the app: in a
+run's folder there may be more than its digest is of, such as compiled modules, which Python would
+take in the place of the sources.
+"""
+
+import atexit
 import importlib.util
 import inspect
+import os
 import re
+import shutil
 import sys
+import tempfile
+import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cluster.apps.files import ENTRY, look
+from cluster.apps.files import ENTRY, AppFiles, files_of_app, refuse_foreign
 from cluster.apps.guest import Guest
 from cluster.apps.imported import name_of as module_name_of
-from cluster.apps.ownership import refuse_foreign
-from cluster.apps.private_copy import private_copy
-from cluster.apps.unread import notes_on_unread
 from core.ground.errors import ClusterError, UsageError
+from core.ground.files import FOLDER_NO_LINK, write_refusal
+from core.ground.locks import take
+
+DECIDED_ELSEWHERE: Mapping[str, str] = {
+    "callbacks": "jobs.train.early_stopping is a setting, and history.jsonl has each epoch",
+    "optimizer": "jobs.train.optimizer decides, or the optimizer of compile()",
+    "schedule": "jobs.train.schedule decides",
+    "learning_rate": "jobs.train.optimizer.learning_rate decides",
+    "epochs": "jobs.train.epochs decides",
+    "batch_size": "jobs.train.batch_size decides",
+    "class_weight": "jobs.train.class_weights decides",
+    "sample_weight": "data() gives `weights`",
+    "validation_data": "jobs.train.validation_subjects decides",
+}
+"""Names that other programs read of a module, with what decides here."""
+NEAR_LIKENESS = 0.8
+"""The likeness of names from which a function is probably misspelt."""
+
+
+def notes_on_unread(module: ModuleType, function_names: Collection[str]) -> Iterator[str]:
+    """Yield a line on each setting, and on each function whose name is near `function_names`."""
+    file = f"{module.__file__}".rpartition("/")[2]
+    for name, decides in DECIDED_ELSEWHERE.items():
+        if name in vars(module):
+            yield f"{file}: {name} is not read: {decides}"
+    missing = [name for name in function_names if name not in vars(module)]
+    for name, value in vars(module).items():
+        is_own = getattr(value, "__module__", None) == module.__name__
+        near = get_close_matches(name, missing, 1, NEAR_LIKENESS)
+        if callable(value) and is_own and near:
+            yield f"{file}: {name}() is called by your own code alone: is it meant as {near[0]}()?"
+
+
+COPY_PREFIX = "pscluster-app-"
+_JUST_MADE_SECONDS = 60.0
+"""A younger folder may belong to a process that has not locked it yet."""
+_copies: dict[Path, int] = {}
+"""The process that made each: a forked child removes none of them at its end."""
+
+
+def private_copy(app: AppFiles) -> Path:
+    """A new folder with the files of the app, each with the bytes that its digest is of.
+
+    It goes with `remove_copies`, or with the next copy after this process was killed. Raises
+    UsageError if the app has changed since it was looked over, ClusterError if it cannot be made.
+    """
+    place = Path(tempfile.gettempdir())
+    _remove_left(place)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
+        _copies[folder] = os.getpid()
+        take(os.open(folder, FOLDER_NO_LINK), wait=True)  # until this process ends
+        app.write(folder)
+    except OSError as problem:
+        other = "set TMPDIR to another folder"
+        raise write_refusal(
+            place, "the app cannot be copied to be imported", problem, other
+        ) from None
+    return folder
+
+
+def remove_copies() -> None:
+    """Remove what this process made; to be called before it ends by `os._exit`."""
+    for folder, process in list(_copies.items()):
+        if process == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
+    _copies.clear()
+
+
+def _remove_left(place: Path) -> None:
+    """Remove what killed processes of this account have left."""
+    for path in place.glob(f"{COPY_PREFIX}*"):
+        with suppress(OSError):
+            status = path.lstat()
+            if (
+                path in _copies
+                or status.st_uid != os.geteuid()
+                or time.time() - status.st_mtime < _JUST_MADE_SECONDS
+            ):
+                continue
+            lock = os.open(path, FOLDER_NO_LINK)
+            try:
+                take(lock)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+atexit.register(remove_copies)
+
 
 TAKES = {
     "model": ("input_shape", "outputs"),
@@ -109,7 +206,7 @@ def load_copy(path: Path, name: str) -> App:
     What is imported are the bytes that the digest is of: they are read once, into a private folder.
     Raises UsageError for code of others, AppError.
     """
-    files = look(path)
+    files = files_of_app(path)
     refuse_foreign(files.digest, path.parent)
     return load(path, name, private_copy(files) / ENTRY)
 
@@ -240,18 +337,18 @@ def _where(problem: BaseException, file: Path, read_from: Path | None) -> str:
     """The app's file and line nearest to the problem; `file` was imported from `read_from`."""
     folder = str((read_from or file).resolve().parent)
     if isinstance(problem, SyntaxError) and problem.filename:
-        return f"{_shown(problem.filename, folder, file)}:{problem.lineno}"
+        return f"{_name_beside(problem.filename, folder, file)}:{problem.lineno}"
     lines = [
         frame
         for frame in traceback.extract_tb(problem.__traceback__)
         if frame.filename.startswith(folder) and "site-packages" not in frame.filename
     ]
     if lines:
-        return f"{_shown(lines[-1].filename, folder, file)}:{lines[-1].lineno}"
+        return f"{_name_beside(lines[-1].filename, folder, file)}:{lines[-1].lineno}"
     return str(file)
 
 
-def _shown(name: str, folder: str, file: Path) -> str:
+def _name_beside(name: str, folder: str, file: Path) -> str:
     """The name of a file in the imported folder as it lies beside `file`."""
     if name.startswith(f"{folder}/"):
         return str(file.resolve().parent / name[len(folder) + 1 :])

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.apps.environments import KEY, environments, is_there
-from cluster.apps.files import AppFiles, app_path, look
-from cluster.apps.ownership import DIGEST, is_own, refuse_foreign, remember, sent
+from cluster.apps.files import (
+    DIGEST,
+    AppFiles,
+    app_path,
+    files_of_app,
+    is_own,
+    operators_digests,
+    refuse_foreign,
+    remember_digest,
+)
 from core.ground.errors import UsageError
-from core.ground.files import atomic_write, parsed_json, whole_folder, write_refusal
+from core.ground.files import atomic_write, read_json, whole_folder, write_refusal
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -70,14 +78,13 @@ def keep(app: AppFiles, run: Path, environment: str = "", data: str | None = Non
     return kept_app
 
 
-def kept(run: Path) -> KeptApp | None:
+def recorded_app(run: Path) -> KeptApp | None:
     """The app of a run; None where the run is none of an app.
 
     Raises UsageError for a damaged record or copy.
     """
     try:
-        with (run / RECORD).open("rb") as stream:
-            content: Any = parsed_json(stream.read(_MOST_RECORD_BYTES))
+        content = read_json(run / RECORD, _MOST_RECORD_BYTES)
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
         kept_app = KeptApp(
@@ -94,7 +101,7 @@ def kept(run: Path) -> KeptApp | None:
             f"{run / RECORD}: expected the record of the run's app, got {type(problem).__name__}:"
             f" {problem}: begin a new run"
         ) from None
-    if look(kept_app.path).digest != kept_app.digest:
+    if files_of_app(kept_app.path).digest != kept_app.digest:
         raise UsageError(
             f"{kept_app.path}: is no longer the app that the run began with: put its files back, or"
             " begin a new run with --app and the app's own source"
@@ -103,11 +110,11 @@ def kept(run: Path) -> KeptApp | None:
 
 
 def own_app(run: Path) -> KeptApp | None:
-    """The app of a run, as `kept`, whose code may run.
+    """The app of a run, as `recorded_app`, whose code may run.
 
-    Raises UsageError for code of others, and as `kept` does.
+    Raises UsageError for code of others, and as `recorded_app` does.
     """
-    kept_app = kept(run)
+    kept_app = recorded_app(run)
     if kept_app is not None:
         refuse_foreign(kept_app.digest, run)
     return kept_app
@@ -121,30 +128,23 @@ def why_foreign(run: Path) -> str | None:
     A built-in network has no code.
     """
     try:
-        mark = (run / FETCHED).read_bytes()
+        origin = read_json(run / FETCHED)
+        return f"was fetched from {origin['node']} (job {origin['job']})"
     except FileNotFoundError:
         pass
     except OSError as problem:
         return f"has a {FETCHED} that cannot be read ({problem.strerror})"
-    else:
-        return f"was fetched{_from(mark)}"
+    except (ValueError, KeyError, TypeError):
+        return "was fetched"
     if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
         return None
     try:
-        trusted = is_own(look(run / FOLDER).digest)
+        trusted = is_own(files_of_app(run / FOLDER).digest)
     except UsageError:
         trusted = False
     if trusted:
         return None
     return "has code that was not trained from here"
-
-
-def _from(mark: bytes) -> str:
-    try:
-        origin = parsed_json(mark)
-        return f" from {origin['node']} (job {origin['job']})"
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _text(
@@ -205,8 +205,10 @@ def app_to_train(
     """
     source = app_path(inventory)
     data = inventory.jobs.train.data.source
-    in_place = sent() is None and not member and (source is None or run_of(source) is None)
-    if sent() is None and not member and source is not None:
+    in_place = (
+        operators_digests() is None and not member and (source is None or run_of(source) is None)
+    )
+    if operators_digests() is None and not member and source is not None:
         _remember(source, resumed is not None)
     if resumed is None:
         copy = None
@@ -234,7 +236,7 @@ def app_to_train(
         raise UsageError(
             f"{resumed}: began without an app: resume it without --app and jobs.train.app"
         )
-    files = look(source)
+    files = files_of_app(source)
     refuse_foreign(files.digest, source.parent)
     return AppOfRun(source, None, files, environment, data, in_place=in_place)
 
@@ -245,12 +247,12 @@ def named_app(path: Path) -> AppFiles:
     It is named with --app or in an inventory. An app in a run's folder does not become theirs: it
     may have come from anywhere. Raises UsageError, ClusterError.
     """
-    files = look(path)
+    files = files_of_app(path)
     run = run_of(path)
     if run is not None:
         refuse_foreign(files.digest, run)
     else:
-        remember(files.digest, str(path))
+        remember_digest(files.digest, str(path))
     return files
 
 
@@ -320,7 +322,7 @@ def _changed(copy: KeptApp, source: Path | None) -> tuple[str, ...]:
     if source is None:
         return ()
     try:
-        same = look(source).digest == copy.digest
+        same = files_of_app(source).digest == copy.digest
     except UsageError as problem:
         return (f"{problem}; the run continues with its own copy, {copy.path}",)
     if same:

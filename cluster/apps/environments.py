@@ -1,23 +1,29 @@
-"""Environments with the packages of a person's own `requirements.txt`, beside the common one.
+"""Where packages and data of apps lie on the machines of a cluster.
+
+Packages of a person's own `requirements.txt` have an environment beside the common one.
 
 `fab` makes them (deploy/release/extras.py) and names each by a key. Here is where they lie, and how
 a process keeps the one it runs in: `fab` removes old ones, but none that a process holds.
+
+Data lies where every worker maps it at the same path.
 """
 
-import contextlib
-import fcntl
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.ground.files import user_cache
+from core.ground.files import prepared_folder, user_cache
+from core.ground.locks import take
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
+
 
 KEY = re.compile(r"[0-9a-f]{16}")
 COMPLETE = ".complete"
@@ -80,9 +86,62 @@ def hold(environment: Path) -> None:
     It need not be one of a key.
     """
     # Being removed this moment, or on a file system without locks: nothing depends on it.
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         # Open until the process ends, and not handed down: its children end with it.
-        fcntl.flock(
-            os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC),
-            fcntl.LOCK_SH | fcntl.LOCK_NB,
-        )
+        take(os.open(environment / COMPLETE, os.O_RDONLY | os.O_CLOEXEC), shared=True)
+
+
+KEPT_DATA_SETS = 3
+"""Data sets that stay: the one in use, and the latest others."""
+
+
+def app_data_folder(inventory: "Inventory") -> Path:
+    """The folder that holds a folder for each data set, named by its content.
+
+    It need not exist yet.
+
+    On one machine it is in the user's cache, and so it is for a node that trains by itself, without
+    shared storage. On machines it is the shared `data`, which the coordinator's node writes and
+    every other one reads.
+    """
+    if inventory.data_folder is not None:
+        return Path(inventory.data_folder)
+    return prepared_folder()
+
+
+def open_to_roles(inventory: "Inventory", folder: Path) -> None:
+    """Let the roles on machines read a data set, which the account of jobs has written.
+
+    Whatever that account's umask: workers map its files under an account of their own.
+    """
+    if inventory.one_host:
+        return
+    with suppress(OSError):
+        for path in (folder.parent, folder):
+            path.chmod(0o755)
+        for path in folder.iterdir():
+            path.chmod(0o644)
+
+
+def keep_latest(inventory: "Inventory", in_use: str) -> None:
+    """Remove all data sets on machines but `in_use`, now the latest, and the latest others.
+
+    To be called by a job once it has its data set: a cluster of machines runs one job at a time.
+    The user's cache keeps what it has, which other clusters may use. What cannot be removed stays.
+    """
+    if inventory.one_host:
+        return
+    folder = app_data_folder(inventory)
+    with suppress(OSError):
+        (folder / in_use).touch()
+    try:
+        older_sets = [
+            path
+            for path in folder.iterdir()
+            if path.name != in_use and path.is_dir() and not path.is_symlink()
+        ]
+        older_sets.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return
+    for path in older_sets[KEPT_DATA_SETS - 1 :]:
+        shutil.rmtree(path, ignore_errors=True)

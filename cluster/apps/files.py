@@ -1,22 +1,32 @@
 """The files of an app, looked over before they are sent, copied or read, and their one digest.
 
 It reads names, kinds, sizes and bytes, and runs nothing: only the coordinator imports an app.
+
+A run's folder is a program, and another machine may have written it. So code of a run is imported
+only where its digest is listed as one that this account trained or trusted, apart from runs. On a
+node the list of the operator counts, which comes with the job: what lies on the node itself may be
+anybody's.
 """
 
 import ast
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.control.own_state import OTHERWISE, make, user_state
 from core.ground.errors import UsageError
+from core.ground.files import atomic_write, write_refusal
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
+
 
 ENTRY = "app.py"
 """The file of an app's folder that says what it is."""
@@ -49,7 +59,7 @@ class AppFile:
 
 @dataclass(frozen=True)
 class AppFiles:
-    """An app as `look` found it; `files` are in the order of their names."""
+    """An app as `files_of_app` found it; `files` are in the order of their names."""
 
     source: Path
     files: tuple[AppFile, ...]
@@ -142,7 +152,7 @@ def app_path(inventory: "Inventory") -> Path | None:
     )
 
 
-def look(path: Path) -> AppFiles:
+def files_of_app(path: Path) -> AppFiles:
     """The files of the app at `path`, a Python file or a folder with `app.py`.
 
     A file alone is an app whose only file is `app.py`: what lies beside it does not belong to it. A
@@ -272,3 +282,88 @@ def _refuse_name(folder: Path, name: str) -> None:
             f"{folder}: {name!r:.80}: expected a name of printable characters, at most"
             f" {MOST_NAME_BYTES} bytes long and without a backslash: rename it"
         )
+
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+TRUST_FLAG = "--trust-app"
+DIGESTS_VARIABLE = "PSCLUSTER_OWN_APPS"
+"""Environment variable: the operator's list, which takes the place of this account's own."""
+MOST = 1000
+"""Digests that travel with a job, the latest ones."""
+
+
+def operators_digests() -> frozenset[str] | None:
+    """The operator's list on a node; None where this account's own counts."""
+    listed = os.environ.get(DIGESTS_VARIABLE)
+    if listed is None:
+        return None
+    return frozenset(listed.split())
+
+
+def digests_variable(digests: Iterable[str]) -> dict[str, str]:
+    """The list for the environment of a process on a node."""
+    return {DIGESTS_VARIABLE: " ".join(digest for digest in digests if DIGEST.fullmatch(digest))}
+
+
+def remember_digest(digest: str, source: str) -> None:
+    """Add the digest to this account's list; `source` is for people who read it.
+
+    Raises ClusterError if the list cannot be written.
+    """
+    path = _folder() / digest
+    try:
+        make(path.parent)
+    except OSError as problem:
+        raise write_refusal(
+            path.parent, "the list of your apps cannot be written", problem, OTHERWISE
+        ) from None
+    atomic_write(path, f"{source}\n".encode(errors="replace"), OTHERWISE)
+
+
+def trust(digest: str) -> None:
+    """Do what `--trust-app DIGEST` says. Raises UsageError for another text, ClusterError."""
+    if not DIGEST.fullmatch(digest):
+        raise UsageError(
+            f"{TRUST_FLAG}: expected the digest of an app, 64 hexadecimal digits, got"
+            f" {digest!r:.80}"
+        )
+    remember_digest(digest, f"trusted with {TRUST_FLAG}")
+
+
+def own_digests() -> tuple[str, ...]:
+    """Return this account's list, the latest first, at most MOST."""
+    dated_digests = []
+    with suppress(OSError), os.scandir(_folder()) as entries:
+        for entry in entries:
+            if is_own(entry.name):
+                with suppress(OSError):
+                    dated_digests.append((-entry.stat().st_mtime_ns, entry.name))
+    return tuple(name for _, name in sorted(dated_digests)[:MOST])
+
+
+def is_own(digest: str) -> bool:
+    """Whether the digest is listed."""
+    listed = operators_digests()
+    if listed is not None:
+        return digest in listed
+    try:
+        return (
+            DIGEST.fullmatch(digest) is not None
+            and (_folder() / digest).stat().st_uid == os.geteuid()
+        )
+    except OSError:
+        return False
+
+
+def refuse_foreign(digest: str, run: Path) -> None:
+    """Raise UsageError unless the digest is listed. `run` has the code."""
+    if not is_own(digest):
+        raise UsageError(
+            f"{run}: has code that was not trained from here, or only by an earlier version, and it"
+            f" would run as you: read {run / 'app'} first, and if you trust it add"
+            f" {TRUST_FLAG} {digest}"
+        )
+
+
+def _folder() -> Path:
+    return user_state() / "apps"

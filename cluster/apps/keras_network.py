@@ -6,7 +6,6 @@ changes, such as the moving averages of BatchNormalization: they go into the vec
 Values that no call changes, such as a frozen layer's weights: they are constants of the graph.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,21 @@ from typing_extensions import override
 
 from cluster.apps.app import App, AppError
 from cluster.apps.app_network import AppNetwork, Kind
-from cluster.apps.carried import refuse_mask, refuse_what_is_not_used
 from cluster.apps.compiled import Compiled, compiled_of, logits_note
-from cluster.apps.compiled_optimizer import optimizer_settings, takes_default, words_of
-from cluster.apps.constraint import constraint_of
-from cluster.apps.outside import layers_that_compute, notes_on
-from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_travel, nodes_of
+from cluster.apps.keras_settings import optimizer_settings, takes_default, words_of
+from cluster.apps.travels import (
+    LIBRARY_OPS,
+    MOST_CONSTANT_BYTES,
+    constants_travel,
+    constraint_of,
+    layers_that_compute,
+    nodes_of,
+    notes_on_outside,
+    refuse_mask,
+    refuse_what_is_not_used,
+)
 from core.ground.errors import reason_of
-from core.ground.files import write_refusal
+from core.ground.files import folder_beside, write_refusal
 from core.ground.lazy import Lazy, keras, tf
 from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
@@ -117,7 +123,7 @@ class KerasNetwork(AppNetwork):
                 f"{self.app.file}: model(): expected one tensor as its answer, got a"
                 f" {type(answers).__name__}: concatenate the outputs and take them apart in loss()"
             )
-        self._outside = notes_on(computed, model)
+        self._outside = notes_on_outside(computed, model)
         if self._built_by_a_call:
             self._traced(model)
         return model
@@ -300,10 +306,10 @@ class KerasNetwork(AppNetwork):
         It takes inputs as the model gets them here: standardize them first where the data set is
         standardized.
         """
-        partial = folder / f".{os.getpid()}.partial.keras"
         try:
-            self.filled(vector).save(partial)
-            partial.rename(folder / EXPORTED)
+            with folder_beside(folder / EXPORTED) as partial:
+                self.filled(vector).save(partial / EXPORTED)
+                (partial / EXPORTED).rename(folder / EXPORTED)
         except OSError as problem:
             raise write_refusal(folder / EXPORTED, "the model cannot be written", problem) from None
         except (
@@ -313,8 +319,6 @@ class KerasNetwork(AppNetwork):
                 f"{self.app.file}: model(): cannot be written as {EXPORTED} ({reason_of(problem)}):"
                 " give its classes get_config() and @keras.saving.register_keras_serializable()"
             ) from problem
-        finally:
-            partial.unlink(missing_ok=True)
 
     def filled(self, vector: Vector) -> Any:
         """A Keras model with the values of a flat vector (layout.size,)."""

@@ -1,13 +1,22 @@
-"""What may travel to workers in a graph: small tensors, and ops that any TensorFlow computes."""
+"""What may travel to workers in a graph: small tensors, and ops that any TensorFlow computes.
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from typing import Any
+What else a Keras model carries is refused or noted by name: layers that compute while a model is
+made and are no part of it answer constants, as in Keras.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from cluster.apps.app import App, AppError
+from cluster.apps.keras_settings import own_step
 from core.engine.runtime import constants_up_to, has_cpu_kernel
-from core.ground.lazy import tf
+from core.ground.lazy import keras, tf
 from core.models.network import Network
+
+if TYPE_CHECKING:
+    from cluster.apps.call_scope import CallScope
+
 
 MOST_CONSTANT_BYTES = 64 << 20
 """The limit of values that are neither trained nor averaged.
@@ -147,3 +156,160 @@ def _refuse_op(app: App, node: Any, what: str) -> None:
         raise AppError(
             f"{app.file}: {what} uses the op {op} ({name}), which has no kernel for a CPU"
         )
+
+
+def refuse_what_is_not_used(app: App, model: Any, scope: "CallScope") -> None:
+    """Raise AppError for weights, layers and methods that the cluster would drop.
+
+    `scope` is that of a traced call of the model.
+    """
+    reason = own_step(model)
+    if reason is not None:
+        raise AppError(f"{app.file}: {reason}")
+    if not model.trainable_variables:
+        raise AppError(
+            f"{app.file}: model(): it has no weight to train: set trainable = True on a layer"
+        )
+    for variable in model.trainable_variables:
+        _refuse_weight(app, variable)
+    for layer in model._flatten_layers():
+        _refuse_layer(app, layer)
+    _refuse_strangers(app, model, scope.strangers.values())
+
+
+def refuse_mask(app: App, answers: Any) -> None:
+    """Raise AppError for answers with a mask, by which Keras leaves positions out of the loss."""
+    if getattr(answers, "_keras_mask", None) is not None:
+        raise AppError(
+            f"{app.file}: model(): its answers carry a mask (of Masking, or of an Embedding with"
+            " mask_zero), by which Keras leaves positions out of the loss, and the cluster does"
+            " not: take the mask away before the last layer, give padding a class of its own and"
+            " leave it out in loss()"
+        )
+
+
+def _refuse_weight(app: App, variable: Any) -> None:
+    if variable.dtype != "float32":
+        raise AppError(
+            f"{app.file}: model(): weight {variable.path} is {variable.dtype}: expected float32"
+            ' weights; to compute in half precision use dtype="mixed_bfloat16"'
+        )
+    if getattr(variable, "overwrite_with_gradient", False):
+        raise AppError(
+            f"{app.file}: model(): weight {variable.path} is replaced by its gradient, as in float8"
+            ' layers, and not moved by an optimizer: use dtype="mixed_bfloat16"'
+        )
+
+
+def _refuse_layer(app: App, layer: Any) -> None:
+    where = f"{app.file}: model(): layer {layer.name}"
+    if getattr(layer, "compute_dtype", None) == "float16":
+        raise AppError(
+            f"{where} computes in float16, where small gradients become 0, because the cluster"
+            ' scales no loss: use dtype="mixed_bfloat16", which needs no scale'
+        )
+    if getattr(layer, "stateful", False):
+        raise AppError(
+            f"{where} is stateful: its state would depend on which worker saw which example before;"
+            " leave out stateful=True"
+        )
+    if _has_table(layer):
+        raise AppError(
+            f"{where} ({type(layer).__name__}) looks values up in a table of this process, which"
+            " workers do not have: apply it in data(), and give the model the numbers that it"
+            " answers"
+        )
+
+
+def _has_table(layer: Any) -> bool:
+    return any(
+        hasattr(value, "resource_handle") and hasattr(value, "lookup")
+        for value in vars(layer).values()
+    )
+
+
+def _refuse_strangers(app: App, model: Any, strangers: Iterable[Any]) -> None:
+    metrics = {
+        id(variable): f"metric {metric.name} of layer {layer.name}"
+        for layer in model._flatten_layers()
+        for metric in getattr(layer, "_metrics", [])
+        if isinstance(metric, keras.metrics.Metric)
+        for variable in metric.variables
+    }
+    for variable in strangers:
+        if id(variable) in metrics:
+            raise AppError(
+                f"{app.file}: model(): a call updates {metrics[id(variable)]}, which no worker"
+                " keeps: compute it in metrics() of the app"
+            )
+        raise AppError(
+            f"{app.file}: model(): a call uses the variable {variable.path}, which is none of the"
+            " model's weights: make it with self.add_weight, or assign the layer that has it to an"
+            " attribute of a layer of the model"
+        )
+
+
+def constraint_of(app: App, variable: Any) -> Callable[[Any], Any] | None:
+    """Return what Keras applies to the variable after each update, or None.
+
+    Raises AppError for one that cannot be computed where the weight is, or that answers with
+    another shape.
+    """
+    constraint = variable.constraint
+    shape = tuple(variable.shape)
+    if constraint is None:
+        return None
+
+    def applied(weight: Any) -> Any:
+        with app.blamed("model"), constants_travel():
+            return tf.convert_to_tensor(constraint(weight))
+
+    concrete = tf.function(applied, autograph=False).get_concrete_function(
+        tf.TensorSpec(shape, tf.float32)
+    )
+    [answer] = concrete.outputs
+    if answer.dtype != tf.float32 or not answer.shape.is_compatible_with(shape):
+        raise AppError(
+            f"{app.file}: model(): the constraint of {variable.path} answers with"
+            f" {answer.dtype.name} of shape {answer.shape}: expected float32 of shape {shape}, as"
+            " the weight has"
+        )
+    refuse_what_does_not_travel(app, concrete, f"the constraint of {variable.path}")
+    return applied
+
+
+@contextmanager
+def layers_that_compute() -> Iterator[list[Any]]:
+    """Yield the layers with weights to train that are called on values, not on symbols, inside."""
+    computed: list[Any] = []
+    usual = keras.layers.Layer.__call__
+
+    def watched(layer: Any, *arguments: Any, **named: Any) -> Any:
+        answers = usual(layer, *arguments, **named)
+        if layer.trainable_variables and any(map(_is_value, keras.tree.flatten(answers))):
+            computed.append(layer)
+        return answers
+
+    keras.layers.Layer.__call__ = watched
+    try:
+        yield computed
+    finally:
+        keras.layers.Layer.__call__ = usual
+
+
+def _is_value(answer: Any) -> bool:
+    return isinstance(answer, tf.Tensor) and not tf.is_symbolic_tensor(answer)
+
+
+def notes_on_outside(layers: Sequence[Any], model: Any) -> list[str]:
+    """A line for each of `layers` that is no part of the model, those inside others left out."""
+    inside = {id(sublayer) for sublayer in model._flatten_layers()}
+    for layer in layers:
+        inside |= {id(sublayer) for sublayer in layer._flatten_layers(include_self=False)}
+    names = dict.fromkeys(layer.name for layer in layers if id(layer) not in inside)
+    return [
+        f"layer {name} computes while model() runs and is no part of the model: what it answers is"
+        " a constant there, and its weights are not trained; call it on what comes from"
+        " keras.Input, or in call()"
+        for name in names
+    ]

@@ -12,14 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.apps.app import remove_copies
 from cluster.apps.copy import own_app
 from cluster.apps.environments import continue_in, local_environments
-from cluster.apps.ownership import FLAG, trust
-from cluster.apps.private_copy import remove_copies
+from cluster.apps.files import TRUST_FLAG, trust
 from cluster.export.caged import FLAG as IN_CAGE
 from cluster.export.caged import CagedExport, ChildEnded, blamed_on_cage
-from cluster.export.request import ExportRequest, checked
-from cluster.export.trained_run import folder_of, read_result
+from cluster.export.request import ExportRequest, folder_of, format_of, read_result
 from core.exported.description import NAME
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.logs.bars import bar
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quantize", help="dynamic: weights as int8")
     parser.add_argument("--data", help="the run's recordings, where they lie elsewhere now")
     parser.add_argument(
-        FLAG,
+        TRUST_FLAG,
         metavar="DIGEST",
         help="from now on the app of this digest is your own: its code may run",
     )
@@ -81,13 +80,13 @@ def _exported(options: argparse.Namespace, command_line: Sequence[str]) -> "Desc
     request = ExportRequest(
         options.to, options.quantize is not None, Path(os.path.abspath(options.out))
     )
-    checked(request)
+    format_of(request)
     if options.trust_app is not None:
         trust(options.trust_app)
     trained = read_result(folder_of(options.run))
     app = own_app(trained.folder)
     if app is not None and not options.in_cage:
-        return CagedExport(request, trained, app, options.data, options.quiet).made()
+        return CagedExport(request, trained, app, options.data, options.quiet).export()
     if app is not None and app.environment:
         continue_in(local_environments(), app.environment, ["cluster.export", *command_line])
     # TensorFlow takes seconds to import: not before what can be refused without it is.

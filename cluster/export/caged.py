@@ -16,10 +16,8 @@ from pathlib import Path
 
 from cluster.apps.copy import KeptApp
 from cluster.apps.environments import local_environments
-from cluster.apps.ownership import as_variable
-from cluster.export.place import beside, take_place
-from cluster.export.request import ExportRequest
-from cluster.export.trained_run import Trained
+from cluster.apps.files import digests_variable
+from cluster.export.request import ExportRequest, TrainedRun, export_beside, take_place
 from core.cage import landlock
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
@@ -40,11 +38,11 @@ OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")
 """Our packages that an export or an app loads."""
 ENDING = EndRequest(signal.SIGTERM, 10.0)
 SYSTEMS_OWN = ("/etc", "/run", "/var")
-KEPT = (
+PASSED_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "TZ", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD"),
     *("LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES"),
 )
-FAMILIES = ("LC_", "PYTHON", "TF_", "XLA_", "CUDA_", "KERAS_", "OMP_", "OPENBLAS_", "MKL_")
+PASSED_FAMILIES = ("LC_", "PYTHON", "TF_", "XLA_", "CUDA_", "KERAS_", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that the caged process keeps, and how the names of others begin. Any else may be a
 password or the socket of an agent."""
 REMEDY = (
@@ -67,12 +65,12 @@ class CagedExport:
     """What a person asked for, of which run, and whether progress is shown."""
 
     request: ExportRequest
-    trained: Trained
+    trained: TrainedRun
     app: KeptApp
     data: str | None
     quiet: bool
 
-    def made(self) -> Description:
+    def export(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
         support = landlock.found()
         caged = what_holds(support, EXPORT)
@@ -82,10 +80,10 @@ class CagedExport:
         if caged.level != logging.INFO:
             say(f"{self.trained.folder}: its code runs {line}", error=True)
         out = self.request.out
-        with beside(out) as partial:
+        with export_beside(out) as partial:
             folder = partial / out.name
             self._run(partial, folder)
-            description = self._taken(folder)
+            description = self._checked_export(folder)
             take_place(folder, out)
         return description
 
@@ -116,7 +114,7 @@ class CagedExport:
             command.append("--quiet")
         return command
 
-    def _taken(self, folder: Path) -> Description:
+    def _checked_export(self, folder: Path) -> Description:
         """Return what lies there, if it is what was asked for and nothing else."""
         if folder.is_symlink() or not folder.is_dir():
             raise UsageError(f"{self.trained.folder}: its code left no folder with an export")
@@ -215,8 +213,8 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
         # Python lists the folder that it searches, and that around them is not to be read.
         (packages / name).symlink_to(ROOT / name)
     return {
-        **_kept(os.environ),
-        **as_variable((app.digest,)),
+        **_passed_variables(os.environ),
+        **digests_variable((app.digest,)),
         PREPARED_VARIABLE: str(prepared_by(app)),
         "PYTHONPATH": str(packages),
         "PYTHONSAFEPATH": "1",
@@ -226,11 +224,11 @@ def environment_in_cage(beside: Path, app: KeptApp) -> dict[str, str]:
     }
 
 
-def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+def _passed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name in KEPT or name.startswith(FAMILIES)
+        if name in PASSED_VARIABLES or name.startswith(PASSED_FAMILIES)
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.apps.app_network import AppNetwork
-from cluster.export.trained_run import MODEL, Trained
+from cluster.export.request import MODEL, TrainedRun
 from cluster.jobs.train_result import StoredModel, digest_of, load
 from core.data import Dataset, Source, find_source, prepare
 from core.data.dataset import CLASSIFICATION
@@ -39,13 +39,13 @@ class HeldOutExamples:
         return self.dataset.classes()[self.dataset.train_windows :]
 
 
-def read_model(trained: Trained) -> StoredModel:
+def read_model(trained: TrainedRun) -> StoredModel:
     """The model of the run. An app's own code builds it."""
     return load(trained.folder / MODEL)
 
 
 def examples_of(
-    trained: Trained, model: StoredModel, data: str | None, report: Report
+    trained: TrainedRun, model: StoredModel, data: str | None, report: Report
 ) -> HeldOutExamples:
     """The run's test examples, prepared again or taken from the cache.
 
@@ -77,7 +77,7 @@ def digest(model: StoredModel) -> str:
     return digest_of(model.vector)
 
 
-def _prepared(trained: Trained, source: Source, report: Report) -> Dataset:
+def _prepared(trained: TrainedRun, source: Source, report: Report) -> Dataset:
     return prepare(
         source,
         window_steps=trained.window_steps,
@@ -89,7 +89,7 @@ def _prepared(trained: Trained, source: Source, report: Report) -> Dataset:
     )
 
 
-def _of_app(trained: Trained, network: AppNetwork, data: str | None) -> Dataset:
+def _of_app(trained: TrainedRun, network: AppNetwork, data: str | None) -> Dataset:
     """Return what data() of the run's own copy of the app answers, as on a cluster here."""
     from cluster.jobs.cancel import Cancel
     from cluster.jobs.progress import Display

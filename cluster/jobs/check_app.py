@@ -122,7 +122,7 @@ def _measured(inventory: Inventory, cancel: Cancel) -> MeasuredStep:
         number = train.slots if isinstance(train.slots, int) else pieces
         job = train.model_copy(update={"mode": "single"}).cut_into(number)
         with cancel.at_once():
-            network = network_of(app, Kind.of(dataset), job.seed)
+            network = network_of(app, Kind.of_dataset(dataset), job.seed)
         steps = _Steps(network, job, dataset)
         prepared = memory.highest
         before = memory.marked()

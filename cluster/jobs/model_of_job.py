@@ -37,7 +37,7 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
                 "jobs.train.augment: is for built-in networks: set it to null, write augment() in"
                 " the app"
             )
-        model = network_of(app, Kind.of(dataset), job.seed)
+        model = network_of(app, Kind.of_dataset(dataset), job.seed)
         if job.averaging is not None and model.layout.constrained:
             raise UsageError(
                 "jobs.train.averaging: the mean of a weight over epochs need not keep the"
@@ -87,7 +87,7 @@ def as_compiled(inventory: Inventory, network: Network) -> Inventory:
     usual = TrainJob(recipe=job.recipe)
     settings = [{key: getattr(train, key) for key in stated} for train in (compiled, job, usual)]
     if settings[1] not in (settings[0], settings[2]):
-        from cluster.apps.compiled_optimizer import words_of  # imports Keras
+        from cluster.apps.keras_settings import words_of  # imports Keras
 
         assert isinstance(network, AppNetwork)
         raise UsageError(

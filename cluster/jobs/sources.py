@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.apps.app import App
-from cluster.apps.data_folder import app_data_folder, keep_latest, open_to_roles
+from cluster.apps.environments import app_data_folder, keep_latest, open_to_roles
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.progress import Display
 from core.cage import landlock

@@ -2,19 +2,28 @@
 
 A frame is its length (4 bytes, big-endian), its kind (1 byte) and its content. Both ends check
 lengths and contents.
+
+Files come back within bounds, by one list for the folder that `fab` fetches and for the runs of a
+sweep. All that is not on it stays on the node, code above all: only a fetched run may bring the app
+that was sent with its job. Nor does a page: it is drawn here from the figures.
 """
 
+import errno
 import json
+import os
+import re
 import secrets
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from core.control.client import proof
 from core.ground.addresses import plain_address
-from core.ground.files import parsed_json
+from core.ground.files import LARGEST_OF_RUN, parsed_json
+from core.ground.parcel import room_on_disk
 
 HEAD = struct.Struct("!IB")
 MOST_BYTES = 1 << 20
@@ -139,3 +148,214 @@ def keep_alive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_SECONDS * 1000)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+MOST_FILES = 10_000
+MOST_FILE_BYTES = 1 << 30
+"""The bytes that one process may send, or be sent."""
+
+
+class FileTaker:
+    """Writes the files that a worker sends below a folder of ours: plain names, within a bound."""
+
+    def __init__(
+        self,
+        folder: Path,
+        limit_of: Callable[[Sequence[str]], int] = lambda path_segments: MOST_FILE_BYTES,
+    ) -> None:
+        """`limit_of` takes the segments of a path: bytes that its file may have; 0 drops it."""
+        self.folder = folder
+        self._limit_of = limit_of
+        self._descriptor = -1
+        self._passes_by = False
+        self._remaining_bytes = MOST_FILE_BYTES
+        self._of_file = 0
+        self._count = 0
+
+    def begin(self, told: Mapping[str, Any]) -> None:
+        """The next file.
+
+        Raises ProtocolError for a name that leads elsewhere, or for too many files; OSError.
+        """
+        self.close()
+        name = str(told.get("path", ""))
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            raise ProtocolError("a file's path") from None
+        path_segments = PurePosixPath(name).parts
+        plain = [
+            part
+            for part in path_segments
+            if part not in ("/", "..", ".") and "\0" not in part and len(part) <= 255
+        ]
+        self._count += 1
+        if self._count > MOST_FILES:
+            self._count_again()
+        if (
+            not path_segments
+            or len(plain) != len(path_segments)
+            or len(path_segments) > 32
+            or self._count > MOST_FILES
+        ):
+            raise ProtocolError("a file's path")
+        self._of_file = self._limit_of(path_segments)
+        self._passes_by = self._of_file == 0
+        if self._passes_by:
+            return
+        path = self.folder.joinpath(*path_segments)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of an earlier attempt
+        self._descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640
+        )
+
+    def add(self, piece: bytes) -> None:
+        """Bytes of the present file.
+
+        Raises ProtocolError beyond the bound, OSError where the disk is full.
+        """
+        if self._passes_by:
+            return
+        self._remaining_bytes -= len(piece)
+        self._of_file -= len(piece)
+        if self._remaining_bytes < 0:
+            self._count_again()
+        if self._descriptor < 0 or self._remaining_bytes < 0 or self._of_file < 0:
+            raise ProtocolError("bytes without a file, or too many")
+        if room_on_disk(self.folder) < len(piece):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        while piece:
+            piece = piece[os.write(self._descriptor, piece) :]
+
+    def _count_again(self) -> None:
+        """Count what is there: a long training sends its files again and again, and old ones go."""
+        sizes = [path.lstat().st_size for path in self.folder.rglob("*") if path.is_file()]
+        self._remaining_bytes, self._count = MOST_FILE_BYTES - sum(sizes), len(sizes)
+
+    def close(self) -> None:
+        """The file is whole."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+SentFiles = dict[str, tuple[int, int]]
+"""Size and time of change (ns) of each file that was sent, by path."""
+
+
+def send_files(connection: socket.socket, folder: Path, sent: SentFiles | None = None) -> int:
+    """Send the plain files of `folder`, no links; how many were too many.
+
+    With `sent` only those that have changed since they came into it, and no hidden ones, which are
+    half written.
+    """
+    count = 0
+    remaining_bytes = MOST_FILE_BYTES
+    left_out = 0
+    for root, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = Path(root) / name
+            try:
+                if (
+                    path.is_symlink()
+                    or not path.is_file()
+                    or (sent is not None and name.startswith("."))
+                ):
+                    continue
+                status = path.stat()
+                place = str(path.relative_to(folder))
+                size = status.st_size
+                mark = (status.st_size, status.st_mtime_ns)
+                if sent is not None and sent.get(place) == mark:
+                    continue
+                if count >= MOST_FILES or size > remaining_bytes:
+                    left_out += 1
+                    continue
+                content = path.open("rb")
+            except OSError:
+                continue
+            with content:
+                count = count + 1
+                remaining_bytes = remaining_bytes - size
+                send(connection, FrameType.FILE, {"path": place})
+                if sent is not None:
+                    sent[place] = mark
+                while size > 0 and (piece := content.read(min(MOST_BYTES, size))):
+                    size -= len(piece)
+                    send(connection, FrameType.BYTES, piece)
+    return left_out
+
+
+_NUMBER = 64
+_TEXT = 256 << 20
+_TENSORS = 4 << 30
+
+_MODEL = {
+    r"model\.json": LARGEST_OF_RUN,
+    r"(weights|constants)\.safetensors": _TENSORS,
+    r"model\.keras": _TENSORS,
+}
+_CHECKPOINTS = {
+    r"update-[0-9]+\.json": LARGEST_OF_RUN,
+    r"update-[0-9]+(-again)?\.safetensors": _TENSORS,
+    r"progress": _NUMBER,
+}
+
+
+def _below(folder: str, kinds: Mapping[str, int]) -> dict[str, int]:
+    return {f"{folder}/(?:{pattern})": most for pattern, most in kinds.items()}
+
+
+_TRAINING = {
+    r"(result|environment)\.json": LARGEST_OF_RUN,
+    r"(history|chaos)\.jsonl": _TEXT,
+    r"coordinator\.log": _TEXT,
+    r"sequence": _NUMBER,
+    r"tensorboard/events\.out\.tfevents\.[\w.-]+": _TEXT,
+    **_below("model", _MODEL),
+    **_below("checkpoints", _CHECKPOINTS),
+}
+_RUN = {
+    **_TRAINING,
+    r"cv\.json": LARGEST_OF_RUN,
+    **_below(r"folds/[\w-]+/checkpoints", _CHECKPOINTS),
+    r"labels\.csv": _TEXT,
+    r"attempts": _NUMBER,
+    r"(output|[a-z]+-[0-9]+)\.log": _TEXT,
+    r"files/.+": _TENSORS,  # what a person's own program wrote
+}
+_APP = {r"app\.json": LARGEST_OF_RUN, r"app/.+": LARGEST_OF_RUN}
+_OF_SWEEP = {
+    r"(sweep|plan)\.json": LARGEST_OF_RUN,
+    r"sweep\.yaml|table\.csv|study\.db": _TEXT,
+    r"runs/[0-9]+\.log": _TEXT,
+}
+_NAME = r"[0-9]{8}T[0-9]{6}Z-train(-[0-9]{1,3})?"
+_BACK = _below(_NAME, _TRAINING)
+_FETCHED = {
+    **_RUN,
+    **_APP,
+    **_OF_SWEEP,
+    **_below(f"runs/[0-9]+/{_NAME}", {**_TRAINING, **_APP}),
+}
+
+
+def _most(kinds: Mapping[str, int], path_segments: Sequence[str]) -> int:
+    path = "/".join(path_segments)
+    if len(path) > 4096:
+        return 0
+    return next((most for kind, most in kinds.items() if re.fullmatch(kind, path)), 0)
+
+
+def bytes_back(path_segments: Sequence[str]) -> int:
+    """Return how long a file may be that a node of a sweep sends back, 0 for one that may not come.
+
+    What a training leaves may, below the folder of the training, and no code.
+    """
+    return _most(_BACK, path_segments)
+
+
+def bytes_fetched(path_segments: Sequence[str]) -> int:
+    """Return how long a file of a fetched run may be, 0 for one that no run has."""
+    return _most(_FETCHED, path_segments)

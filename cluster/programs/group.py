@@ -1,14 +1,29 @@
-"""All processes of a program: read until each has ended, or the first failure ends all."""
+"""All processes of a program: read until each has ended, or the first failure ends all.
+
+How each ended is said in words and figures. The roles' own processes restart beside them.
+"""
 
 import selectors
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from signal import Signals
+from typing import Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from cluster.jobs.job_metrics import OURS
 from cluster.programs.lead import RunningProcess
 from cluster.programs.process import Usage
-from cluster.programs.roster import Member
+from cluster.programs.program import Member
+from core.control.client import NoAnswerError, ask, key_of
+from core.control.server import PROCESS_HEADER
+from core.control.token import own_token
+from core.inventory import Inventory, Task
+from core.metrics.instruments import family
 
 LOOK_SECONDS = 0.1
 USE_SECONDS = 2.0
@@ -26,12 +41,12 @@ after 60 s."""
 class GroupMember:
     """One member of the group and its end.
 
-    `take` gets its output, no bytes at the end; it ran for `seconds`.
+    `on_output` gets its output, no bytes at the end; it ran for `seconds`.
     """
 
     member: Member
     running: RunningProcess
-    take: Callable[[bytes], None]
+    on_output: Callable[[bytes], None]
     began: float = field(default_factory=time.monotonic)
     return_code: int | None = None
     seconds: float | None = None
@@ -70,13 +85,13 @@ class Group:
             self._selector.close()
             for part in self.members:
                 part.running.close()
-                part.take(b"")
+                part.on_output(b"")
 
     def _read(self, part: GroupMember) -> bool:
         """Take what it printed; whether there was something."""
-        piece = part.running.read()
+        piece = part.running.read_output()
         if piece:
-            part.take(piece)
+            part.on_output(piece)
         elif piece is not None and part.running.fileno() in self._selector.get_map():
             self._selector.unregister(part.running.fileno())
         return bool(piece)
@@ -129,3 +144,100 @@ class Group:
         for part in self.members:
             if part.return_code is None:
                 part.running.ask(number)
+
+
+def describe_part(part: GroupMember) -> dict[str, Any]:
+    """Return the entry of a task in the result."""
+    return {
+        "node": part.member.node,
+        "address": part.member.address,
+        "exit_code": exit_code(part.return_code),
+        "signal": signal_name(part.return_code),
+        "ended_by_us": part.ended_by_us,
+        "elapsed_seconds": part.seconds,
+        "cpu_seconds": part.used.cpu_seconds,
+        "peak_memory_bytes": part.used.peak_bytes,
+    }
+
+
+def exit_code(code: int | None) -> int | None:
+    """Return the code as a shell has it: 128 and the number for a signal."""
+    if code is None or code >= 0:
+        return code
+    return 128 - code
+
+
+def signal_name(code: int | None) -> str | None:
+    """Return the name of the signal that ended a process, None where none did."""
+    if code is None or code >= 0:
+        return None
+    return _name(-code)
+
+
+def _name(number: int) -> str:
+    if number in {int(signal_number) for signal_number in Signals}:
+        return Signals(number).name
+    return f"signal {number}"
+
+
+def ending_in_words(code: int) -> str:
+    """Return `exit code 3` or `signal 9 (SIGKILL)`."""
+    if code >= 0:
+        return f"exit code {code}"
+    return f"signal {-code} ({_name(-code)})"
+
+
+class ProgramMetrics(Collector):
+    """What the processes of a person's program use. Nothing is computed before a scrape."""
+
+    def __init__(
+        self, registry: CollectorRegistry, uses: Callable[[], Mapping[str, Usage]]
+    ) -> None:
+        """`uses()`: what each member (`chief`, `worker:1`) uses, as it was looked at last."""
+        self._uses = uses
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield three figures of each member."""
+        uses = self._uses()
+        for short, value_of in _OF_PROGRAM.items():
+            metric = family(short)
+            for member, used in uses.items():
+                metric.add_metric([*OURS, member], value_of(used))
+            yield metric
+
+
+_OF_PROGRAM: Mapping[str, Callable[[Usage], float]] = {
+    "program_cpu_seconds_total": lambda used: used.cpu_seconds,
+    "program_resident_bytes": lambda used: used.memory_bytes,
+    "program_processes": lambda used: used.processes,
+}
+
+
+ANSWER_SECONDS = 2.0
+
+
+def restart(task: Task, seconds: float) -> None:
+    """Ask the role to end, so that its manager starts it again."""
+    with suppress(NoAnswerError):
+        key = key_of(own_token(), task.name)
+        ask(task.metrics_address, "POST", "/restart", deadline_seconds=seconds, key=key)
+
+
+def process_of(task: Task, seconds: float) -> str:
+    """Return which process a role is; empty where it is not ready."""
+    try:
+        answer = ask(task.metrics_address, "GET", "/ready", deadline_seconds=seconds)
+    except NoAnswerError:
+        return ""
+    if answer.status == 200:
+        return answer.headers.get(PROCESS_HEADER.lower(), "")
+    return ""
+
+
+def server_processes(inventory: Inventory) -> dict[str, str]:
+    """Return which process each parameter server is; empty where it does not say.
+
+    Its metrics port names it in a header.
+    """
+    return {task.name: process_of(task, ANSWER_SECONDS) for task in inventory.of_role("ps")}

@@ -18,18 +18,26 @@ from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.roles import RunAnnouncer, of_all
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.run_log import SPEAKER
-from cluster.programs.endings import describe_part, ending_in_words, exit_code, signal_name
-from cluster.programs.group import Group, GroupMember
+from cluster.programs.group import (
+    ANSWER_SECONDS,
+    Group,
+    GroupMember,
+    ProgramMetrics,
+    describe_part,
+    ending_in_words,
+    exit_code,
+    process_of,
+    restart,
+    server_processes,
+    signal_name,
+)
 from cluster.programs.lead import LOST, Lead
-from cluster.programs.leftovers import end_marked
-from cluster.programs.metrics import ProgramMetrics
 from cluster.programs.output import BoundedLog, ShownOutput
-from cluster.programs.process import ProgramProcess, Usage
-from cluster.programs.request import ProgramRequest
-from cluster.programs.role_processes import ANSWER_SECONDS, process_of, restart, server_processes
-from cluster.programs.roster import (
+from cluster.programs.process import ProgramProcess, Usage, end_marked
+from cluster.programs.program import (
     TOKEN_VARIABLE,
     Member,
+    ProgramRequest,
     chief_config,
     chief_of,
     environment_of,

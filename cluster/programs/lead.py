@@ -14,10 +14,11 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from cluster.programs.files import MOST_FILE_BYTES, FileTaker, send_files
 from cluster.programs.frames import (
     MOST_BYTES,
+    MOST_FILE_BYTES,
     RECEIVE_BYTES,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
@@ -27,6 +28,7 @@ from cluster.programs.frames import (
     proof_of_lead,
     proof_of_runner,
     send,
+    send_files,
     whole_number,
 )
 from cluster.programs.process import ProgramProcess, Usage
@@ -109,7 +111,7 @@ class RemoteProcess:
         """Return what a selector waits for."""
         return self._connection.fileno()
 
-    def read(self) -> bytes | None:
+    def read_output(self) -> bytes | None:
         """Return what it printed since; None where nothing waits, no bytes at the end."""
         try:
             piece = self._connection.recv(RECEIVE_BYTES)
@@ -127,7 +129,7 @@ class RemoteProcess:
                 elif kind in (FrameType.FILE, FrameType.BYTES):
                     output += self._take_file(kind, content)
                 else:
-                    self._take(kind, content)
+                    self._note(kind, content)
         except ProtocolError:
             return self._hung_up()
         return bytes(output) or None
@@ -137,7 +139,7 @@ class RemoteProcess:
             self._code = LOST
         return b""
 
-    def _take(self, kind: FrameType, content: bytes) -> None:
+    def _note(self, kind: FrameType, content: bytes) -> None:
         if kind is FrameType.USAGE:
             usage = frame_object(content)
             cpu = whole_number(usage, "cpu_milliseconds", 0, 1 << 50)

@@ -1,19 +1,90 @@
-"""One process of a program: in a session of its own, read, measured, and ended whole."""
+"""One process of a program: in a session of its own, read, measured, and ended whole.
 
+What it leaves behind is found by a mark in the environment, and a child may have an environment of
+its own. So this process is also the reaper of orphans (PR_SET_CHILD_SUBREAPER, prctl(2)): whatever
+the program leaves, in whatever session, becomes its child.
+"""
+
+import ctypes
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
-from cluster.programs import orphans
 from cluster.programs.gatekeeper import GateKeeper
+from cluster.programs.program import MARK_VARIABLE
 from core.cage.landlock import Cage
 from core.ground.children import Child
 from core.ground.errors import ClusterError
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+ProcessId = tuple[int, str]
+"""Pid and when it started, in ticks since the machine did: a pid alone may be another process's by
+now."""
+
+_programs: set[int] = set()
+_own_children: set[ProcessId] = set()
+"""Children that this process had before it ran a program."""
+_adopted: set[ProcessId] = set()
+_reapers: set[int] = set()
+"""The pid of this process, once it is the reaper. Until then all its children are its own."""
+
+
+def become_reaper() -> None:
+    """Become the reaper: call it before a program starts, in the process that starts it."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if not _programs:
+        _own_children.clear()
+        _own_children.update(_children().keys() - _adopted)
+    _reapers.add(os.getpid())
+
+
+def note_program(pid: int) -> None:
+    """Note that this child is a program, and no orphan."""
+    _programs.add(pid)
+
+
+def forget_program(pid: int) -> None:
+    """The program has ended and was waited for."""
+    living_orphans()
+    _programs.discard(pid)
+
+
+def living_orphans() -> list[int]:
+    """Pids of the orphans of all programs of this process; those that have ended are waited for."""
+    if os.getpid() not in _reapers:
+        return []
+    children = _children()
+    orphans = {
+        child for child in children if child not in _own_children and child[0] not in _programs
+    }
+    _adopted.intersection_update(children)
+    _adopted.update(orphans)
+    for child in orphans:
+        if children[child] == "Z":
+            with suppress(ChildProcessError):
+                os.waitpid(child[0], os.WNOHANG)
+    return [pid for pid, since in orphans if children[pid, since] != "Z"]
+
+
+def _children() -> dict[ProcessId, str]:
+    """Children of this process and the state of each."""
+    own_pid = str(os.getpid())
+    states = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if fields[1] == own_pid:
+                    states[int(entry.name), fields[19]] = fields[0]
+    return states
+
 
 READ_BYTES = 1 << 16
 
@@ -50,7 +121,7 @@ class ProgramProcess:
             self._gate = None
         else:
             self._gate = GateKeeper(guarded_port, other_accounts)
-        orphans.before_program()
+        become_reaper()
         try:
             self._process = Child(
                 command,
@@ -66,7 +137,7 @@ class ProgramProcess:
             if self._gate is not None:
                 self._gate.close()
             raise ClusterError(f"{command[0]}: the program cannot be started: {why}") from None
-        orphans.began(self.pid)
+        note_program(self.pid)
         if self._gate is not None:
             self._gate.begin()
         assert self._process.stdout is not None
@@ -84,7 +155,7 @@ class ProgramProcess:
         """Return the descriptor of the pipe with its output, for a selector."""
         return self._pipe.fileno()
 
-    def read(self) -> bytes | None:
+    def read_output(self) -> bytes | None:
         """Return what it printed since; None if nothing waits, no bytes once all writers closed."""
         try:
             return os.read(self._pipe.fileno(), READ_BYTES)
@@ -106,7 +177,7 @@ class ProgramProcess:
         self.ask(Signals.SIGKILL)  # before: while it is not reaped, its number names no other group
         _, status, used = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        orphans.ended(self.pid)
+        forget_program(self.pid)
         self._cpu_seconds = used.ru_utime + used.ru_stime
         self._peak_bytes = max(self._peak_bytes, used.ru_maxrss * 1024)
 
@@ -122,7 +193,7 @@ class ProgramProcess:
         """
         if self._process.returncode is not None:
             return Usage(self._cpu_seconds, 0, self._peak_bytes, 0)
-        orphans.living()  # those that have ended are waited for
+        living_orphans()  # those that have ended are waited for
         # the process that keeps a job on its node does without its memory until a program runs
         import psutil
 
@@ -162,3 +233,35 @@ def _before(gate: GateKeeper | None, cage: Cage | None) -> Callable[[], None]:
             cage.enter()
 
     return before_exec
+
+
+PATIENCE_SECONDS = 3.0
+_PAUSE_SECONDS = 0.02
+
+
+def marked(mark: str, proc: Path = Path("/proc")) -> list[int]:
+    """Return pids of this account's processes with the mark, without zombies and this process."""
+    variable = f"{MARK_VARIABLE}={mark}".encode()
+    own_pid = os.getpid()
+    pids = []
+    for entry in proc.iterdir():
+        # A zombie's environment is empty; another account's cannot be read.
+        with suppress(OSError):
+            if entry.name.isdigit() and variable in (entry / "environ").read_bytes().split(b"\0"):
+                pids.append(int(entry.name))
+    return [pid for pid in pids if pid != own_pid]
+
+
+def end_marked(mark: str, patience_seconds: float = PATIENCE_SECONDS) -> int:
+    """Kill every process with the mark and every orphan until none is left; return how many."""
+    end = time.monotonic() + patience_seconds
+    killed = set[int]()
+    while pids := {*marked(mark), *living_orphans()}:
+        killed |= pids
+        for pid in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return len(killed)

@@ -12,21 +12,22 @@ from pathlib import Path
 from shutil import rmtree
 from signal import Signals
 
-from cluster.programs.files import FileTaker, Sent, send_files
 from cluster.programs.frames import (
     RECEIVE_BYTES,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
+    SentFiles,
     frame_object,
     greeting,
     keep_alive,
     proof_of_lead,
     send,
+    send_files,
 )
-from cluster.programs.leftovers import end_marked
-from cluster.programs.process import ProgramProcess
-from cluster.programs.roster import environment_of, environment_of_ours
+from cluster.programs.process import ProgramProcess, end_marked
+from cluster.programs.program import environment_of, environment_of_ours
 from core.cage.landlock import Cage
 from core.control.client import same
 from core.ground.errors import ClusterError
@@ -78,7 +79,7 @@ def run(task: RunnerTask, connect_seconds: float = CONNECT_SECONDS) -> None:
             time.sleep(_PAUSE_SECONDS)
             continue
         with connection:
-            if _Served(task, connection).serve():
+            if _LeadConnection(task, connection).serve():
                 return
         until = time.monotonic() + connect_seconds
         time.sleep(_PAUSE_SECONDS)
@@ -100,7 +101,7 @@ def two_free(ports: Sequence[int], host: str = "") -> tuple[int, int]:
     )
 
 
-class _Served:
+class _LeadConnection:
     """One connection to the lead."""
 
     def __init__(self, task: RunnerTask, connection: socket.socket) -> None:
@@ -114,7 +115,7 @@ class _Served:
         """The proof of the lead, until it has given it."""
         self._expected_owner = ""
         """The owner of files on their way."""
-        self._sent: Sent = {}
+        self._sent: SentFiles = {}
         self._sent_at = time.monotonic()
         self._mark = str(task.files.resolve())
 
@@ -246,7 +247,7 @@ class _Served:
 
     def _pass_on(self) -> bytes | None:
         assert self._process is not None
-        piece = self._process.read()
+        piece = self._process.read_output()
         if piece:
             send(self._connection, FrameType.OUTPUT, piece)
         return piece

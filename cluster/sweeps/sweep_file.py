@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cluster.pages.sweep_files import Axis, Placement
-from cluster.sweeps.reader import DocumentReader
-from cluster.sweeps.search import Search, search_of
+from cluster.sweeps.reader import DocumentReader, Search, search_of
 from core.documents.problem import InventoryError, InventoryProblem, printable
 from core.documents.yaml_document import KeyPath, parse
 
@@ -65,7 +64,7 @@ class SweepFile:
         return choice.places.get(key, ("base", key))
 
 
-def read(path: Path) -> SweepFile:
+def read_sweep_file(path: Path) -> SweepFile:
     """Read the file. Raises SweepError, a UsageError, with every problem."""
     file = printable(str(path))
     try:

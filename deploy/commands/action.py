@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-from cluster.apps.ownership import trust
+from cluster.apps.files import trust
 from core.ground.errors import ExitCode
 from deploy.commands.flags import ActionFlags, ClusterFlags, Flag, TrustFlags
 from deploy.common.interrupts import a_command_begins

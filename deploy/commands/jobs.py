@@ -31,7 +31,7 @@ from deploy.common.waiting import waiting_for
 from deploy.jobs.request import needs_roles
 
 if TYPE_CHECKING:
-    from cluster.programs.request import ProgramRequest
+    from cluster.programs.program import ProgramRequest
     from deploy.commands.opened import OpenCluster
 
 

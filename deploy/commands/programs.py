@@ -1,6 +1,6 @@
 """`fab job run`: any TensorFlow program on a running cluster."""
 
-from cluster.programs.request import MOST_RESTARTS, PLACES, ProgramRequest, program_file
+from cluster.programs.program import MOST_RESTARTS, PLACES, ProgramRequest, program_file
 from core.ground.errors import UsageError
 from deploy.commands.action import takes
 from deploy.commands.flags import (

@@ -34,12 +34,12 @@ class SweepFlags(ResumeFlags, TrustFlags, JobFlags):
 @takes(SweepFlags)
 def sweep(flags: SweepFlags) -> None:
     """Train every run of a sweep's file: `fab sweep FILE`."""
-    from cluster.sweeps.sweep_file import read
+    from cluster.sweeps.sweep_file import read_sweep_file
     from deploy.jobs.sweeps import SweepRequest
 
     settled = with_overrides(flags)
     file = Path(flags.file)
-    sweep_file = read(file)
+    sweep_file = read_sweep_file(file)
     of_run = run_flags(flags)
     usual, overrides = usual_run(sweep_file, open_inventory(settled), settled.set_)
     opened = open_cluster(settled.but(set_=overrides), loaded=usual)
@@ -84,7 +84,7 @@ def say_forecast(
 ) -> None:
     """Print what the sweep will take. Raises ClusterError where a node has not the memory."""
     from cluster.sweeps.plan import base_overrides, corners, overrides_of
-    from cluster.sweeps.table import in_words
+    from cluster.sweeps.progress import in_words
     from core.inventory import load
     from deploy.commands.apps import memory_of
     from deploy.forecast.measured_run import measured_run

@@ -18,7 +18,7 @@ from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command
 from deploy.forecast.sweep import MeasuredRun
 
-MODULE = "cluster.sweeps.driving.member"
+MODULE = "cluster.sweeps.member"
 ENOUGH_SECONDS = 3.0
 """Seconds of updates that are enough."""
 LONGEST_SECONDS = 300.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from cluster.apps.measured import MeasuredStep
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode, UsageError
@@ -24,7 +24,7 @@ def measured_step(
     What the app prints is not shown. `environment` makes the one of a requirements file and returns
     its key. Raises ClusterError with the line that the process ended with, and KeyboardInterrupt.
     """
-    requirements = look(app).requirements
+    requirements = files_of_app(app).requirements
     arguments = ["--inventory", str(inventory), *settings(overrides)]
     if requirements is not None:
         key = environment(requirements)

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
-from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, look
+from cluster.apps.files import MOST_BYTES, MOST_FILES, AppFiles, files_of_app
 from core.ground.errors import ClusterError
 from core.ground.files import NO_LINK, whole_folder
 from core.ground.parcel import RefusedArchive, bounded_tar, extract, tar_of
@@ -40,7 +40,7 @@ def unpack(archive: Path, digest: str, into: Path) -> None:
             if os.fstat(descriptor).st_size > MOST_ARCHIVE_BYTES:
                 raise RefusedArchive(f"it has more than {MOST_ARCHIVE_BYTES} bytes")
             _take_all(stream, partial)
-            actual_digest = look(partial).digest
+            actual_digest = files_of_app(partial).digest
             if actual_digest != digest:
                 raise RefusedArchive(
                     f"expected files with the digest {digest:.16}, got {actual_digest:.16}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.apps.copy import named_app
-from cluster.apps.files import AppFiles, app_path, look
+from cluster.apps.files import AppFiles, app_path, files_of_app
 from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.connector import Connector
@@ -48,7 +48,7 @@ def app_of_job(
     has_copy = job == "evaluate" or "--resume" in flags
     try:
         if job == "evaluate":
-            files = look(path)
+            files = files_of_app(path)
         else:
             files = named_app(path)
         if files.requirements is None:
@@ -70,7 +70,7 @@ def reads_its_data(inventory: "Inventory") -> bool:
     Raises UsageError.
     """
     path = app_path(inventory)
-    return path is not None and look(path).defines(DATA)
+    return path is not None and files_of_app(path).defines(DATA)
 
 
 def refuse_missing_data(inventory: "Inventory", node: Connector, user: str) -> None:

@@ -45,7 +45,7 @@ from deploy.jobs.sweeps import (
 from deploy.logs.log_merge import readable
 
 if TYPE_CHECKING:
-    from cluster.programs.request import ProgramRequest
+    from cluster.programs.program import ProgramRequest
 
 BringData = Callable[[Fleet], Sequence[str]]
 """Brings the recordings to the nodes; the overrides that name them there."""

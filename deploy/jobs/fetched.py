@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.apps.copy import FETCHED, FOLDER, RECORD
-from cluster.apps.files import look
-from cluster.apps.ownership import is_own
-from cluster.apps.returned import bytes_fetched
+from cluster.apps.files import files_of_app, is_own
 from cluster.pages.run_files import REPORT
+from cluster.programs.frames import bytes_fetched
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write, json_object
 from deploy.jobs.submissions import Submission
@@ -115,7 +114,7 @@ class FetchedRun:
         if not any(os.path.lexists(run / name) for name in (FOLDER, RECORD)):
             return
         try:
-            app = look(run / FOLDER)
+            app = files_of_app(run / FOLDER)
             digest = app.digest
             names = {file.name for file in app.files}
         except UsageError as problem:

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cluster.apps.files import AppFiles
-from cluster.apps.ownership import digests, remember
+from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import parsed_json
 from core.ground.parcel import room_on_disk
@@ -38,7 +37,7 @@ from deploy.render.units import unit_of_job
 from deploy.rooted.commands import drop_job, new_job
 
 if TYPE_CHECKING:
-    from cluster.programs.request import ProgramRequest
+    from cluster.programs.program import ProgramRequest
     from core.inventory import Inventory
 
 KEPT_JOBS = 50
@@ -98,7 +97,7 @@ class NodeJobs:
         digest = ""
         if app is not None:
             digest = app.digest
-            remember(digest, str(app.source))
+            remember_digest(digest, str(app.source))
         addresses = as_overrides(self.inventory)
         request = request_of(
             self.inventory,
@@ -113,7 +112,7 @@ class NodeJobs:
             request = replace(request, roles={})
         submission = Submission.of(job, time.time(), digest, flags)
         folder = self._new_folder(
-            job, replace(request, app=digest, token=token, apps=digests()), files
+            job, replace(request, app=digest, token=token, apps=own_digests()), files
         )
         self._note(folder, submission)
         if app is not None:

@@ -11,7 +11,7 @@ from core.ground.errors import UsageError
 from core.ground.files import read_json
 
 if TYPE_CHECKING:
-    from cluster.programs.request import ProgramRequest
+    from cluster.programs.program import ProgramRequest
     from core.inventory import Inventory
 
 SCHEMA = 1

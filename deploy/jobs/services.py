@@ -30,7 +30,7 @@ from deploy.jobs.request import RESUMABLE, needs_roles
 from deploy.rooted.commands import PYTHON
 
 if TYPE_CHECKING:
-    from cluster.programs.request import ProgramRequest
+    from cluster.programs.program import ProgramRequest
     from deploy.jobs.node_jobs import NodeJobs
     from deploy.jobs.sweeps import SweepRequest
 

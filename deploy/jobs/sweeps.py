@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cluster.apps.ownership import digests
+from cluster.apps.files import own_digests
 from core.ground.errors import ClusterError, UsageError
 from core.logs.terminal import say
 from deploy.cluster.fleet import Fleet
@@ -101,7 +101,7 @@ def begin_on_workers(
     with waiting_for(f"submitting {request.sweep.name} to {jobs.node}"):
         name = jobs.submit("sweep", flags, app=app.files, token=token, files=request.files)
     inventory = jobs.inventory
-    tasks = program_tasks(inventory, MEMBERS[0], token, environments, digests())
+    tasks = program_tasks(inventory, MEMBERS[0], token, environments, own_digests())
     with waiting_for("starting the runners on the workers' nodes"):
         content = {"inventory.yaml": inventory.path.read_bytes()}
         failed = start_runners(fleet, jobs.places, tasks, content)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from cluster.sweeps.sweep_file import SweepFile, read
+from cluster.sweeps.sweep_file import SweepFile, read_sweep_file
 from core.models.dblstm import DeepBidirectionalModel
 from core.models.network import build
 from experiments.tables.measured import (
@@ -72,7 +72,7 @@ def kimm_results() -> str:
             ]
         )
     sweep = results(KIMM)
-    sweep_file = read(FILE)
+    sweep_file = read_sweep_file(FILE)
     groups = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
     for run in sweep.get("runs", ()):
         settings = run["settings"]

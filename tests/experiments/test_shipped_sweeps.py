@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.sweeps.sweep_file import read
+from cluster.sweeps.sweep_file import read_sweep_file
 from deploy.common.project import ROOT
 from experiments.tables.paper import PaperTable, Row, paper_table
 
@@ -14,7 +14,7 @@ SWEEPS = {path.stem: path for path in (ROOT / "sweeps").glob("*.yaml")}
 
 def runs_of(name: str) -> list[Mapping[str, Any]]:
     """The settings of each run of a shipped sweep."""
-    return [choice.settings for choice in read(SWEEPS[name]).choices]
+    return [choice.settings for choice in read_sweep_file(SWEEPS[name]).choices]
 
 
 def rows_for(run: Mapping[str, Any]) -> list[Row]:
@@ -32,7 +32,7 @@ def test_the_sweep_of_the_thesis_has_each_of_its_52_runs_once() -> None:
 
 @pytest.mark.parametrize("name", sorted(SWEEPS.keys() - {"example", "sets"}))
 def test_a_shipped_sweep_has_the_name_of_its_file(name: str) -> None:
-    assert read(SWEEPS[name]).name == name
+    assert read_sweep_file(SWEEPS[name]).name == name
 
 
 def test_null_fits_every_run_or_what_the_table_says() -> None:

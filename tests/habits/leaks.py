@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from cluster.programs.orphans import PR_SET_CHILD_SUBREAPER
+from cluster.programs.process import PR_SET_CHILD_SUBREAPER
 
 MARK = "PSCLUSTER_TEST_SESSION"
 """Every process that a test starts inherits this variable, detached ones too, and is recognised by

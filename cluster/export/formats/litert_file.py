@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.export.formats.format import ExportRefused, Format, refuse_halves
 from cluster.export.graph import Answers, traced
+from cluster.export.request import ExportRefused, Format, refuse_halves
 from core.exported.description import Description
 from core.exported.runtimes import LiteRtModel
 from core.ground.errors import reason_of
@@ -38,7 +38,7 @@ class LiteRtFile(Format):
         path.write_bytes(converted(traced(model, batch=1, lstm=fusing_lstm()), quantized=quantized))
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Open the file in an interpreter. Raises ExportRefused where it cannot be used."""
         try:
             return LiteRtModel(path.read_bytes(), description, threads=1).logits

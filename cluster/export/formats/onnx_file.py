@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.export.formats.format import Format
 from cluster.export.graph import Answers, traced
+from cluster.export.request import Format
 from core.exported.description import Description
 from core.exported.runtimes import OnnxModel, no_telemetry
 from core.ground.errors import UsageError
@@ -42,7 +42,7 @@ class OnnxFile(Format):
             _quantize(path)
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Open the file in ONNX Runtime."""
         return OnnxModel(path.read_bytes(), description, threads=1).logits
 
@@ -53,7 +53,7 @@ def _by_tf2onnx(model: "StoredModel", path: Path) -> None:
             "--to onnx: an app's model is written with the package tf2onnx, which is missing:"
             " install it with `pip install tf2onnx`, or use --to litert or savedmodel"
         )
-    from cluster.export.tf2onnx_writer import converted
+    from cluster.export.onnx_writer import converted
 
     path.write_bytes(converted(traced(model)))
 

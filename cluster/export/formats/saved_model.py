@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.export.formats.format import Format
 from cluster.export.graph import INPUT, OUTPUT, Answers, answering
+from cluster.export.request import Format
 from core.exported.description import Description
 from core.ground.lazy import tf
 
@@ -37,7 +37,7 @@ class SavedModel(Format):
         tf.saved_model.save(module, str(path), {SIGNATURE: module.serve.get_concrete_function()})
 
     @staticmethod
-    def opened(path: Path, description: Description) -> Answers:
+    def answers_of(path: Path, description: Description) -> Answers:
         """Load the folder and return its serving function."""
         loaded = tf.saved_model.load(str(path))
         signature = loaded.signatures[SIGNATURE]

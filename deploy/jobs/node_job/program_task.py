@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cluster.apps.environments import ON_NODES, hold, is_there, python_of
-from cluster.apps.ownership import as_variable
+from cluster.apps.files import digests_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
 from core.ground.errors import ClusterError, ExitCode
@@ -26,7 +26,7 @@ NAME = "task"
 """
 TASK = "task.json"
 FILES = "files"
-MEMBERS = ("cluster.sweeps.driving.member",)
+MEMBERS = ("cluster.sweeps.member",)
 """Modules of ours that a runner may run: a training of a sweep."""
 
 
@@ -94,7 +94,7 @@ def run_task(folder: JobFolder, writes: Sequence[str] = ()) -> int:
                 python = this_python()
             else:
                 python = ""
-            os.environ.update(as_variable(task.apps))
+            os.environ.update(digests_variable(task.apps))
             notify(f"READY=1\nSTATUS={task.member} of {task.program}")
             serve(
                 RunnerTask(

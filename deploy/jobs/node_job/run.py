@@ -10,9 +10,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import NamedTuple
 
-from cluster.apps.ownership import as_variable
-from cluster.programs.request import ProgramRequest
-from cluster.programs.roster import TOKEN_VARIABLE
+from cluster.apps.files import digests_variable
+from cluster.programs.program import TOKEN_VARIABLE, ProgramRequest
 from core.cage.landlock import Cage
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
@@ -204,7 +203,7 @@ def _process(folder: JobFolder, request: JobRequest, command: CagedCommand) -> J
         command_line += ["--sweep", str(folder.path / SWEEP)]
     environment = {
         **environment_for_any_folder(),
-        **as_variable((*request.apps, request.app)),
+        **digests_variable((*request.apps, request.app)),
     }
     if request.token:
         environment[TOKEN_VARIABLE] = request.token

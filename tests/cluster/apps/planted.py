@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from cluster.apps.copy import keep
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from tests.cluster.apps.trees import write_tree
 from tests.tables import table
 
@@ -32,10 +32,10 @@ def plant(run: Path, mark: Path, *, record: bool, name: str = "app", finished: b
 
     `name`: of its model.
     """
-    digest = look(write_tree(run / "app", {"app.py": code(mark)})).digest
+    digest = files_of_app(write_tree(run / "app", {"app.py": code(mark)})).digest
     if record:
         source = write_tree(run.parent.parent / "source", {"app.py": code(mark)})
-        keep(look(source), run)
+        keep(files_of_app(source), run)
     model = RECORDS["model"]
     model["model"]["name"] = name
     result = {**RECORDS["result"], "status": "done" if finished else "failed"}

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.apps.app import App
 from cluster.apps.app_network import AppNetwork
-from cluster.apps.compiled_optimizer import optimizer_settings
+from cluster.apps.keras_settings import optimizer_settings
 from cluster.apps.networks import network_of
 from cluster.jobs.model_of_job import as_compiled, network_for
 from core.data.dataset import Array, Dataset

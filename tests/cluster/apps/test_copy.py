@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.apps import environments
-from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, keep, kept, with_app
-from cluster.apps.files import look
+from cluster.apps.copy import AppOfRun, app_to_evaluate, app_to_train, keep, recorded_app, with_app
+from cluster.apps.files import files_of_app
 from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory
 from tests.cluster.apps.trees import one_node, write_app, write_tree
@@ -41,27 +41,27 @@ def change(app: Path) -> None:
 
 
 def test_a_copy_is_the_app(app: Path, run: Path) -> None:
-    made = keep(look(app), run, KEY, "/srv/pictures")
-    assert kept(run) == made
+    made = keep(files_of_app(app), run, KEY, "/srv/pictures")
+    assert recorded_app(run) == made
     assert (run / "app/parts/blocks.py").read_text() == "width = 8\n"
-    assert look(run / "app").digest == made.digest == look(app).digest
+    assert files_of_app(run / "app").digest == made.digest == files_of_app(app).digest
     assert sorted(path.name for path in run.iterdir()) == ["app", "app.json"]
 
 
 def test_a_run_without_one_has_none(run: Path) -> None:
-    assert kept(run) is None
+    assert recorded_app(run) is None
     assert app_to_evaluate(one_node(run), run, "") is None
 
 
 def test_half_a_copy_does_not_count_and_is_replaced(app: Path, run: Path) -> None:
     write_tree(run, {"app/half.py": ""})
-    assert kept(run) is None
-    keep(look(app), run)
+    assert recorded_app(run) is None
+    keep(files_of_app(app), run)
     assert not (run / "app/half.py").exists()
 
 
 def test_an_app_that_changed_since_it_was_read_is_not_kept(app: Path, run: Path) -> None:
-    found = look(app)
+    found = files_of_app(app)
     change(app)
     with pytest.raises(UsageError, match="has changed"):
         keep(found, run)
@@ -69,10 +69,10 @@ def test_an_app_that_changed_since_it_was_read_is_not_kept(app: Path, run: Path)
 
 
 def test_a_copy_that_somebody_changed_is_refused(app: Path, run: Path) -> None:
-    keep(look(app), run)
+    keep(files_of_app(app), run)
     change(run / "app")
     with pytest.raises(UsageError, match="no longer the app that the run began with"):
-        kept(run)
+        recorded_app(run)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_copy_that_somebody_changed_is_refused(app: Path, run: Path) -> None:
 def test_a_damaged_record_is_one_line(run: Path, content: Any) -> None:
     write_tree(run, {"app/app.py": "", "app.json": json.dumps(content)})
     with pytest.raises(UsageError, match=r"app\.json: expected the record") as refused:
-        kept(run)
+        recorded_app(run)
     assert "\n" not in str(refused.value)
 
 
@@ -95,7 +95,7 @@ def test_a_new_training_reads_the_app_where_it_lies_and_keeps_it(
     assert (found.path, found.environment, found.copy) == (app, KEY, None)
     assert with_app(inventory, found).jobs.train.app == str(app)
     with_copy = found.kept_with(run)
-    assert with_copy.copy == kept(run)
+    assert with_copy.copy == recorded_app(run)
     assert with_copy.kept_with(run) is with_copy
 
 
@@ -108,7 +108,7 @@ def resumed(inventory: Inventory, run: Path, environment: str = "") -> AppOfRun:
 def test_a_resumed_run_goes_on_with_its_copy_and_says_what_changed(
     inventory: Inventory, app: Path, run: Path
 ) -> None:
-    keep(look(app), run)
+    keep(files_of_app(app), run)
     same = resumed(inventory, run)
     assert (same.path, same.notes) == (run / "app", ())
     change(app)
@@ -134,13 +134,13 @@ def test_a_run_that_died_before_its_copy_begins_again(
 ) -> None:
     found = resumed(inventory, run)
     assert found.path == app
-    assert found.kept_with(run).copy == kept(run)
+    assert found.kept_with(run).copy == recorded_app(run)
 
 
 def test_the_environment_is_that_of_the_beginning_while_it_is_there(
     inventory: Inventory, app: Path, run: Path
 ) -> None:
-    keep(look(app), run, KEY)
+    keep(files_of_app(app), run, KEY)
     assert resumed(inventory, run, OTHER).environment == OTHER
     assert resumed(inventory, run).environment == KEY  # whose absence is an error then
     write_tree(environments.local_environments() / KEY, {"bin/python": "", ".complete": ""})

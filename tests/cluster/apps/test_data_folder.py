@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apps.data_folder import app_data_folder, keep_latest
+from cluster.apps.environments import app_data_folder, keep_latest
 from core.inventory import Inventory, load
 from tests.cluster.apps.trees import ONE_NODE, one_node
 

@@ -62,7 +62,7 @@ def prepared(folder: Path, source: str, task: str = "classification") -> AppNetw
             labels=labels,
             task=task,
         )
-    return network_of(app, Kind.of(dataset), seed=1)
+    return network_of(app, Kind.of_dataset(dataset), seed=1)
 
 
 @pytest.fixture(autouse=True)

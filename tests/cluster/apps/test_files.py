@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.apps import files
-from cluster.apps.files import app_path, look
+from cluster.apps.files import app_path, files_of_app
 from core.ground.errors import UsageError
 from tests.cluster.apps.trees import one_node, write_app, write_tree
 from tests.ran import ran
@@ -20,7 +20,7 @@ def app(tmp_path: Path) -> Path:
 
 
 def test_what_is_made_again_and_what_is_secret_stays_behind(app: Path) -> None:
-    whole = look(app)
+    whole = files_of_app(app)
     left_out = (
         ".git/config",
         "__pycache__/app.pyc",
@@ -29,35 +29,35 @@ def test_what_is_made_again_and_what_is_secret_stays_behind(app: Path) -> None:
         "old.pyc",
     )
     write_tree(app, dict.fromkeys(left_out, "left out"))
-    found = look(app)
+    found = files_of_app(app)
     assert [file.name for file in found.files] == ["app.py", "parts/blocks.py", "requirements.txt"]
     assert found.digest == whole.digest
     assert found.requirements == app / "requirements.txt"
 
 
 def test_a_file_is_an_app_without_its_neighbours(app: Path) -> None:
-    alone = look(app / "parts/blocks.py")
+    alone = files_of_app(app / "parts/blocks.py")
     assert [file.name for file in alone.files] == ["app.py"]
     assert alone.requirements is None
 
 
 def test_every_name_and_every_byte_counts_in_the_digest(app: Path) -> None:
-    digests = {look(app).digest}
+    digests = {files_of_app(app).digest}
     write_tree(app, {"parts/blocks.py": "width = 9\n"})
-    digests.add(look(app).digest)
+    digests.add(files_of_app(app).digest)
     (app / "parts/blocks.py").rename(app / "blocks.py")
-    digests.add(look(app).digest)
+    digests.add(files_of_app(app).digest)
     assert len(digests) == 3
 
 
 def test_a_link_to_a_file_of_the_app_travels_as_that_file(app: Path) -> None:
     (app / "same.py").symlink_to("parts/blocks.py")
-    found = {file.name: file.sha256 for file in look(app).files}
+    found = {file.name: file.sha256 for file in files_of_app(app).files}
     assert found["same.py"] == found["parts/blocks.py"]
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
-    found = look(app)
+    found = files_of_app(app)
     write_tree(app, {"app.py": "other = True\n"})
     with pytest.raises(UsageError, match="has changed while the app was read"):
         found.content(found.files[0])
@@ -67,7 +67,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(app: Path) -> None:
 def test_what_cannot_travel_is_refused_in_one_line(app: Path, spoil: str, words: str) -> None:
     ran("sh", "-c", spoil, sys.executable, folder=app)
     with pytest.raises(UsageError, match=words) as refused:
-        look(app)
+        files_of_app(app)
     assert "\n" not in str(refused.value)
 
 
@@ -78,23 +78,23 @@ def test_what_cannot_travel_is_refused_in_one_line(app: Path, spoil: str, words:
 def test_a_path_that_is_no_app(tmp_path: Path, path: str, words: str) -> None:
     (tmp_path / "app.txt").touch()
     with pytest.raises(UsageError, match=words):
-        look(tmp_path / path)
+        files_of_app(tmp_path / path)
 
 
 def test_more_files_than_an_app_has(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_FILES", 3)
-    look(app)
+    files_of_app(app)
     (app / "one_more.py").touch()
     with pytest.raises(UsageError, match="at most 3 files"):
-        look(app)
+        files_of_app(app)
 
 
 def test_the_size_is_that_of_all_files(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_BYTES", look(app).size_bytes)
-    look(app)
+    monkeypatch.setattr(files, "MOST_BYTES", files_of_app(app).size_bytes)
+    files_of_app(app)
     write_tree(app, {"zz.bin": "x"})
     with pytest.raises(UsageError, match=r"zz\.bin"):
-        look(app)
+        files_of_app(app)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from tempfile import mkdtemp
 
 import pytest
 
-from cluster.apps import ownership, private_copy
-from cluster.apps.app import load_copy
+from cluster.apps import files as app_files
+from cluster.apps.app import COPY_PREFIX, load_copy, private_copy, remove_copies
 from cluster.apps.copy import FETCHED, app_to_train, keep, named_app, own_app, why_foreign
-from cluster.apps.files import AppFile, AppFiles, look
+from cluster.apps.files import AppFile, AppFiles, files_of_app
 from cluster.jobs.run_folder import newest_model, newest_unfinished
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
@@ -38,10 +38,10 @@ RECORDED = pytest.mark.parametrize("record", [False, True], ids=["no record", "i
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     own = Path(mkdtemp(dir=os.environ["XDG_STATE_HOME"]))  # short: sockets lie there
     monkeypatch.setenv("XDG_STATE_HOME", str(own))
-    monkeypatch.delenv(ownership.VARIABLE, raising=False)
+    monkeypatch.delenv(app_files.DIGESTS_VARIABLE, raising=False)
     write_tree(tmp_path, {"inv.yaml": local_inventory(1, 1)})
     yield own / "pscluster/apps"
-    private_copy.remove_copies()
+    remove_copies()
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> Path:
 def own(run: Path, **files: str) -> Path:
     """An app of our own of these modules, in that run."""
     app = write_tree(run / "app", {f"{name}.py": text for name, text in files.items()})
-    ownership.remember(look(app).digest, "mine")
+    app_files.remember_digest(files_of_app(app).digest, "mine")
     return app
 
 
@@ -104,12 +104,12 @@ def test_a_digest_that_is_not_ours_is_one_line_and_the_flag_is_true(
     with pytest.raises(UsageError, match=digest):
         load_copy(run / "app", "mine")
     assert not mark.exists()
-    ownership.trust(digest)
+    app_files.trust(digest)
     assert own_app(run) is not None
     assert load_copy(run / "app", "mine").has_model
     assert mark.exists()
     assert [path.name for path in state.iterdir()] == [digest]
-    assert ownership.digests() == (digest,)
+    assert app_files.own_digests() == (digest,)
 
 
 @RECORDED
@@ -129,7 +129,7 @@ def test_the_app_of_a_foreign_run_is_not_ones_own_by_its_path(
     assert not state.exists()
     mine = write_tree(tmp_path / "mine", {"app.py": code(mark)})
     assert named_app(mine).digest == digest
-    assert ownership.is_own(digest)
+    assert app_files.is_own(digest)
     found = app_to_train(inventory, None, "")
     assert found is not None
     assert not found.in_place
@@ -150,18 +150,18 @@ def test_a_link_in_the_place_of_a_run_s_app_is_of_the_run(
 @pytest.mark.parametrize("text", ["", "abc", "../../x", "A" * 64, "0" * 63 + "\n"])
 def test_what_is_no_digest_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--trust-app: expected the digest"):
-        ownership.trust(text)
-    assert not ownership.is_own(text)
+        app_files.trust(text)
+    assert not app_files.is_own(text)
 
 
 def test_on_a_node_the_operators_list_alone_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = "a" * 64
     theirs = "b" * 64
-    ownership.remember(theirs, "what lies on the node")
-    monkeypatch.setenv(*ownership.as_variable([ours, "no digest"]).popitem())
-    assert (ownership.is_own(ours), ownership.is_own(theirs)) == (True, False)
-    monkeypatch.setenv(ownership.VARIABLE, "")
-    assert not ownership.is_own(ours)
+    app_files.remember_digest(theirs, "what lies on the node")
+    monkeypatch.setenv(*app_files.digests_variable([ours, "no digest"]).popitem())
+    assert (app_files.is_own(ours), app_files.is_own(theirs)) == (True, False)
+    monkeypatch.setenv(app_files.DIGESTS_VARIABLE, "")
+    assert not app_files.is_own(ours)
 
 
 def test_a_list_that_cannot_be_written_names_the_remedy(
@@ -169,7 +169,7 @@ def test_a_list_that_cannot_be_written_names_the_remedy(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "inv.yaml"))
     with pytest.raises(ClusterError, match=r"list of your apps cannot be written .*XDG_STATE_HOME"):
-        ownership.remember("a" * 64, "x")
+        app_files.remember_digest("a" * 64, "x")
 
 
 def test_only_the_bytes_that_the_digest_is_of_are_imported(
@@ -183,18 +183,18 @@ def test_only_the_bytes_that_the_digest_is_of_are_imported(
     monkeypatch.delitem(sys.modules, "helper", raising=False)
 
     def look_and_swap(path: Path) -> AppFiles:
-        found = look(path)
+        found = files_of_app(path)
         (app / "added.py").write_text("x = 1\n")
         return found
 
-    monkeypatch.setattr("cluster.apps.app.look", look_and_swap)
+    monkeypatch.setattr("cluster.apps.app.files_of_app", look_and_swap)
     loaded = load_copy(app, "mine")
     width, name = loaded.call("data", app)
     assert (width, mark.exists()) == (8, False)
     assert not Path(name).is_relative_to(run)
     assert sorted(path.name for path in Path(name).parent.iterdir()) == ["app.py", "helper.py"]
     assert loaded.file == app / "app.py"
-    private_copy.remove_copies()
+    remove_copies()
     assert not Path(name).exists()
 
 
@@ -202,7 +202,7 @@ def test_only_the_bytes_that_the_digest_is_of_are_imported(
 def test_a_check_of_a_run_s_app_imports_what_its_digest_is_of(
     tmp_path: Path, run: Path, mark: Path
 ) -> None:
-    ownership.trust(plant(run, tmp_path / "ran", record=True))
+    app_files.trust(plant(run, tmp_path / "ran", record=True))
     compiled(run / "app", mark, "app")
     ended, said = fab(tmp_path, f"app check {run}/app --inventory inv.yaml")
     assert (ended, mark.exists()) == (0, False), said
@@ -238,14 +238,14 @@ def test_what_a_killed_process_left_goes_with_the_next_copy(
 ) -> None:
     folder = tmp_path / "tmp"
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    left, young = (folder / f"{private_copy.PREFIX}{name}" for name in ("left", "young"))
+    left, young = (folder / f"{COPY_PREFIX}{name}" for name in ("left", "young"))
     for path in (left, young):
         path.mkdir(parents=True)
     os.utime(left, (1, 1))
     app = write_tree(tmp_path, {"app.py": ""}) / "app.py"
-    made = private_copy.private_copy(look(app))
+    made = private_copy(files_of_app(app))
     assert sorted(folder.iterdir()) == sorted([made, young])
-    private_copy.remove_copies()
+    remove_copies()
     assert not made.exists()
 
 
@@ -263,7 +263,7 @@ def test_a_foreign_run_is_never_the_newest(
     if "fetched" in kind:
         write_tree(planted, {FETCHED: '{"node": "rpi11", "job": "20260101T1200-train"}'})
     if kind == "a fetched one of our own":
-        ownership.remember(digest, "mine")
+        app_files.remember_digest(digest, "mine")
     with pytest.raises(UsageError, match=r"is the newest run, but it .*: name the run with --run"):
         newest(run.parent)
     write_tree(run, {"model/model.json": "{}", "coordinator.log": ""})
@@ -276,16 +276,18 @@ def test_a_foreign_run_is_never_the_newest(
 def test_a_run_of_our_own_app_is_taken(tmp_path: Path, run: Path) -> None:
     run.mkdir(parents=True)
     app = write_tree(tmp_path, {"app.py": "def data(folder): ...\n"}) / "app.py"
-    keep(look(app), run)
+    keep(files_of_app(app), run)
     assert why_foreign(run) == "has code that was not trained from here"
-    ownership.remember(look(app).digest, str(app))
+    app_files.remember_digest(files_of_app(app).digest, str(app))
     assert why_foreign(run) is None
 
 
 def test_the_model_of_a_built_in_network_imports_nothing(run: Path, mark: Path) -> None:
     from cluster.jobs.train_result import load as load_model
 
-    ownership.remember(plant(run, mark, record=True, name="residual"), "even code of our own")
+    app_files.remember_digest(
+        plant(run, mark, record=True, name="residual"), "even code of our own"
+    )
     with pytest.raises(UsageError, match="expected a model that a training run left"):
         load_model(run / "model")
     assert not mark.exists()
@@ -325,6 +327,6 @@ def test_what_was_trained_here_needs_no_flag_and_what_an_earlier_version_trained
     assert ended == ExitCode.BAD_USAGE
     assert said.count("\n") == 1
     flag, digest = said.split()[-2:]
-    assert (flag, digest) == (ownership.FLAG, listed.name)
+    assert (flag, digest) == (app_files.TRUST_FLAG, listed.name)
     done(f"{export} third {flag} {digest}")
     done(f"{export} fourth")

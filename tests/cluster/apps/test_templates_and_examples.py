@@ -63,7 +63,7 @@ def test_a_step(name: str, tmp_path: Path) -> None:
     app = load(APPS[name])
     dataset = data_of(app, tmp_path)
     assert open_prepared(dataset.folder).sha256 == dataset.sha256
-    network = network_of(app, Kind.of(dataset), 0)
+    network = network_of(app, Kind.of_dataset(dataset), 0)
     job = TrainJob(batch_size=BATCH, slots=1)
     size = network.layout.trained_size
     vector = network.initial(0)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from cluster.export.formats.format import FORMATS
 from cluster.export.graph import traced
+from cluster.export.request import FORMATS
 from cluster.jobs.train_result import StoredModel
 from core.exported.description import FILES, Input, Logits
 from core.exported.verified import LARGEST_DIFFERENCE
@@ -53,7 +53,7 @@ class Case:
         else:
             taken = Input("windows", kind, 0, (), "", shape)
         description = small.described(b"", to)  # type: ignore[arg-type]
-        return FORMATS[to].opened(
+        return FORMATS[to].answers_of(
             path, replace(description, input=taken, output=Logits("logits", problem.outputs))
         )
 

@@ -10,9 +10,9 @@ import pytest
 from cluster.apps.app import App, load
 from cluster.apps.app_network import Kind
 from cluster.apps.networks import network_of
-from cluster.export.formats.format import ExportRefused
 from cluster.export.formats.onnx_file import OnnxFile
 from cluster.export.graph import traced
+from cluster.export.request import ExportRefused
 from cluster.jobs.train_result import StoredModel
 from core.ground.errors import UsageError
 from core.ground.lazy import keras

@@ -17,8 +17,7 @@ import pytest
 
 from cluster.apps.copy import FOLDER, RECORD, keep
 from cluster.apps.environments import COMPLETE
-from cluster.apps.files import look
-from cluster.apps.ownership import VARIABLE, remember
+from cluster.apps.files import DIGESTS_VARIABLE, files_of_app, remember_digest
 from core.exported import read
 from core.ground.errors import ExitCode
 from deploy.common.project import ROOT, environment_for_any_folder
@@ -137,9 +136,9 @@ class Place:
         shutil.copytree(self.run, run)
         shutil.rmtree(run / FOLDER)
         (run / RECORD).unlink()
-        app = look(write_tree(self.folder / "source", {"app.py": text + MODEL}) / "app.py")
+        app = files_of_app(write_tree(self.folder / "source", {"app.py": text + MODEL}) / "app.py")
         keep(app, run, environment)
-        remember(app.digest, "trusted")
+        remember_digest(app.digest, "trusted")
         return run
 
 
@@ -151,7 +150,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patched.setenv("XDG_STATE_HOME", str(folder / "state"))
-        patched.delenv(VARIABLE, raising=False)
+        patched.delenv(DIGESTS_VARIABLE, raising=False)
         runs.trained(folder, f"jobs.train.app={app}")
     return folder
 
@@ -159,7 +158,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """The home, for one test."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(DIGESTS_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shutil.copytree(trained / "state", tmp_path / "state")
     (tmp_path / "home").mkdir()

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from cluster.export import __main__ as command
-from cluster.export import check, export, graph, known_sets
+from cluster.export import export, graph
 from cluster.export.examples import examples_of
-from cluster.export.request import ExportRequest
-from cluster.export.trained_run import read_result
+from cluster.export.request import ExportRequest, read_result
 from cluster.jobs.train_result import load
 from core.data.dataset import Array
 from core.data.signals import Signals
@@ -128,7 +127,7 @@ def test_one_that_answers_otherwise_is_refused_and_leaves_nothing(
 def test_a_difference_is_one_of_the_largest_logit(size: float, apart: float, found: float) -> None:
     """Float32 has seven digits: logits of a hundred differ by more than those of one."""
     logits = np.full((3, 4), -size)
-    compared = check.compare(
+    compared = export.compare(
         lambda _: logits, lambda _: logits + apart, np.zeros((3, 16, 3)), None, lambda *_: None
     )
     assert compared.greatest == pytest.approx(found)
@@ -137,14 +136,16 @@ def test_a_difference_is_one_of_the_largest_logit(size: float, apart: float, fou
 def test_int8_that_loses_labels_is_refused_and_leaves_nothing(
     exported: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "LARGEST_LOSS", -1.0)
+    monkeypatch.setattr(export, "LARGEST_LOSS", -1.0)
     assert "leave --quantize out" in exported("--quantize=dynamic", code=ExitCode.FAILED)
 
 
 def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path: Path, exported: Export) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    dead, alive = (f".walking.{pid}.partial" for pid in (ended.pid, os.getppid()))
+    dead, alive = (
+        f".walking.{os.uname().nodename}@{pid}-0.partial" for pid in (ended.pid, os.getppid())
+    )
     write_tree(tmp_path, {f"{folder}/model.onnx": "half" for folder in (dead, alive)})
     exported()
     assert left(tmp_path) == [alive, "walking"]
@@ -171,7 +172,7 @@ def test_an_interrupt_leaves_nothing(
         assert [name for name in left(tmp_path) if name.endswith(".partial")]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export, "timed", interrupted)
+    monkeypatch.setattr(export, "latency_of", interrupted)
     exported(code=ExitCode.CANCELLED)
 
 
@@ -225,6 +226,6 @@ def test_a_class_at_each_position_is_refused_where_readers_expect_one(
 def test_the_licence_of_a_known_set_is_what_uci_and_the_set_say(
     kind: str, says: list[bool]
 ) -> None:
-    licence = known_sets.LICENCES.get(kind, "")
+    licence = export.LICENCES.get(kind, "")
     terms = ("under CC BY 4.0", "Any commercial use is prohibited")
     assert [term in licence for term in terms] == says

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.export.formats.format import FORMATS
+from cluster.export.request import FORMATS
 from core.exported.description import FILES
 from core.inventory.extensions import MODELS
 from tests.cluster.export.models import SMALL, case

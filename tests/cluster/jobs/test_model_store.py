@@ -148,9 +148,8 @@ def test_the_frozen_weights_of_an_app_come_back_whatever_number_keras_gives_thei
     from cluster.apps.app import load as load_app
     from cluster.apps.app_network import Kind
     from cluster.apps.copy import keep
-    from cluster.apps.files import look
+    from cluster.apps.files import files_of_app, remember_digest
     from cluster.apps.networks import network_of
-    from cluster.apps.ownership import remember
 
     monkeypatch.setattr(
         "cluster.jobs.train_result.one_thread_an_operation", lambda: None
@@ -158,7 +157,7 @@ def test_the_frozen_weights_of_an_app_come_back_whatever_number_keras_gives_thei
     (tmp_path / "mine.py").write_text(FROZEN_APP)
     kind = Kind("classification", 3, (5,), "float32", (), "int32")
     network = network_of(load_app(tmp_path / "mine.py"), kind, 7)
-    remember(keep(look(tmp_path / "mine.py"), tmp_path).digest, "mine")
+    remember_digest(keep(files_of_app(tmp_path / "mine.py"), tmp_path).digest, "mine")
     nothing = Standardization(np.zeros(0, np.float32), np.ones(0, np.float32))
     before = {name: value + 1.0 for name, value in network.constants().items()}
     network.fix(before)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.export.check import compare
-from cluster.export.formats.format import ExportRefused
+from cluster.export.export import compare
+from cluster.export.request import ExportRefused
 from cluster.jobs.cancel import Cancel
 from cluster.jobs.check_app import _Steps
 from cluster.jobs.divergence import DivergedError, LossCourse

@@ -22,7 +22,7 @@ def test_the_modes_agree(tmp_path: Path) -> None:
     app = load(APP)
     batches, labels = batches_of(app.call("data", tmp_path))
     data = write_examples(batches, tmp_path, name="tags", source="tags", labels=labels)
-    network = network_of(app, Kind.of(data), 0)
+    network = network_of(app, Kind.of_dataset(data), 0)
     expected, _ = agreed(network, data, class_weights="balanced")
     alike, _ = trained(network, job_of("single"), data)
     assert not np.array_equal(alike, expected), "or the weights of the classes did nothing"

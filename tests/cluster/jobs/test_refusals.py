@@ -9,9 +9,8 @@ from cluster.__main__ import main
 from cluster.apps.app import load as load_app
 from cluster.apps.app_network import Kind
 from cluster.apps.copy import keep
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app, remember_digest
 from cluster.apps.networks import network_of
-from cluster.apps.ownership import remember
 from cluster.jobs.cv import CrossValidationRun
 from cluster.jobs.evaluate import EvaluateRun
 from cluster.jobs.train import TrainRun
@@ -151,7 +150,7 @@ def test_evaluate_refuses_classes_at_positions_for_a_model_of_one_class(
     run.mkdir()
     path = here / "mine.py"
     path.write_text(APP)
-    remember(keep(look(path), run).digest, "mine")
+    remember_digest(keep(files_of_app(path), run).digest, "mine")
     kind = Kind("classification", 3, (4,), "float32", (), "int32")
     network = network_of(load_app(path), kind, 0)
     nothing = Standardization(np.empty(0, np.float32), np.empty(0, np.float32))

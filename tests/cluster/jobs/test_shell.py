@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.roster import environment_of
+from cluster.programs.program import environment_of
 from core.ground.shell import FOREIGN, reached_directly, without_foreign, without_proxies
 from tests.cluster.jobs.cluster import cluster_of
 

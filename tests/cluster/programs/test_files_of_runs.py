@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 
 from cluster.programs.frames import FrameType
-from cluster.programs.runner import RunnerTask, _Served
+from cluster.programs.runner import RunnerTask, _LeadConnection
 from tests.cluster.apps.trees import write_tree
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[[], _Served]]:
+def served(tmp_path: Path) -> Iterator[Callable[[], _LeadConnection]]:
     """The runner after a start, with what is in the folder."""
     task = RunnerTask(
         ("127.0.0.1", 1), "token", "worker:0", (1, 2), Path("x"), tmp_path / "files", module="this"
     )
     here, there = socket.socketpair()
     with here, there:
-        yield lambda: _Served(task, there)
+        yield lambda: _LeadConnection(task, there)
 
 
 def frame_object(**content: str | list[str]) -> bytes:
     return json.dumps(content).encode()
 
 
-def run(one: _Served) -> None:
+def run(one: _LeadConnection) -> None:
     one._begin(frame_object(arguments=[]))
     one._end()
 
 
 def test_files_belong_to_a_run_once_all_of_them_are_there(
-    tmp_path: Path, served: Callable[[], _Served]
+    tmp_path: Path, served: Callable[[], _LeadConnection]
 ) -> None:
     write_tree(tmp_path, {"files/old": "of another run", "files.whose": "0001"})
     one = served()
@@ -50,7 +50,9 @@ def test_files_belong_to_a_run_once_all_of_them_are_there(
     assert sorted(left) == ["checkpoint", "more"]
 
 
-def test_the_same_run_again_keeps_its_files(tmp_path: Path, served: Callable[[], _Served]) -> None:
+def test_the_same_run_again_keeps_its_files(
+    tmp_path: Path, served: Callable[[], _LeadConnection]
+) -> None:
     write_tree(tmp_path, {"files/checkpoint": "whole", "files.whose": "0001"})
     one = served()
     one._take_file(FrameType.WHOSE, frame_object(name="0001"))

@@ -41,7 +41,7 @@ def said(process: ProgramProcess, until: bytes) -> bytes:
     end = time.monotonic() + HANG_SECONDS
     while until not in heard:
         assert time.monotonic() < end, heard
-        heard += process.read() or b""
+        heard += process.read_output() or b""
         time.sleep(0.01)
     return heard
 

@@ -12,9 +12,8 @@ import pytest
 
 from cluster.programs import group
 from cluster.programs.group import Group, GroupMember
-from cluster.programs.leftovers import end_marked, marked
-from cluster.programs.process import ProgramProcess
-from cluster.programs.roster import MARK_VARIABLE, Member
+from cluster.programs.process import ProgramProcess, end_marked, marked
+from cluster.programs.program import MARK_VARIABLE, Member
 from core.cage import landlock
 from core.ground.errors import ClusterError
 from tests.deploy.playing import eventually, gone
@@ -169,7 +168,7 @@ def test_a_program_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
 
 NO_RUN = """
 import subprocess
-from cluster.programs.leftovers import end_marked
+from cluster.programs.process import end_marked
 with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as own:
     print(end_marked("/no/such/run"), own.poll())
 """

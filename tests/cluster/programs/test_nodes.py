@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.files import FileTaker
 from cluster.programs.frames import (
     HEAD,
+    FileTaker,
     Frames,
     FrameType,
     ProtocolError,
@@ -24,9 +24,9 @@ from cluster.programs.frames import (
 )
 from cluster.programs.group import Group, GroupMember
 from cluster.programs.lead import LOST, Lead, RemoteProcess
-from cluster.programs.roster import Member
+from cluster.programs.program import Member
 from cluster.programs.runner import RunnerTask
-from cluster.programs.runner import _Served as Served
+from cluster.programs.runner import _LeadConnection as Served
 from core.ground.errors import ClusterError, ExitCode
 from deploy.common.project import environment_for_any_folder
 from deploy.jobs.node_job.program_task import TASK, ProgramTask, run_task
@@ -233,7 +233,7 @@ def test_a_disk_that_takes_no_files_costs_the_files_alone(tmp_path: Path) -> Non
         send(theirs, FrameType.BYTES, b"content")
         send(theirs, FrameType.OUTPUT, b"done\n")
         send(theirs, FrameType.ENDED, {"return_code": 0})
-        heard = process.read() or b""
+        heard = process.read_output() or b""
     said = f"its files are not all here: {tmp_path}/full/files: Not a directory\ndone\n"
     assert heard.decode() == said
     assert process.poll() == 0

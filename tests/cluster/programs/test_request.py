@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.request import ProgramRequest, program_file
+from cluster.programs.program import ProgramRequest, program_file
 from core.ground.errors import UsageError
 from deploy.jobs.program_files import FOLDER, packed
 from deploy.jobs.request import needs_roles, request_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.roster import (
+from cluster.programs.program import (
     ROOT,
     chief_config,
     chief_of,

@@ -12,11 +12,11 @@ import pytest
 
 from cluster.pages.sweep_files import RunRecord, SweepRecord
 from cluster.programs.lead import Lead
-from cluster.sweeps.driving import executors
-from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks, result_of
-from cluster.sweeps.driving.executors import Executor, LocalExecutor, RemoteExecutors
+from cluster.sweeps import executors
+from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks, result_of
+from cluster.sweeps.executors import Executor, LocalExecutor, RemoteExecutors
+from cluster.sweeps.plan import Schedule
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.schedule import Schedule
 from core.ground.errors import ClusterError
 from deploy.common.project import environment_for_any_folder
 from tests.hang import HANG_SECONDS

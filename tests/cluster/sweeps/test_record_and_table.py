@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from cluster.pages.sweep_files import FILE, Axis, RunRecord, SweepRecord, read_sweep
-from cluster.sweeps.progress import Advance, Epoch, MemberOutput, message_of, seconds_left
-from cluster.sweeps.table import csv_of, rows_of, short_names, text_table
+from cluster.sweeps.progress import (
+    Advance,
+    Epoch,
+    MemberOutput,
+    csv_of,
+    message_of,
+    rows_of,
+    seconds_left,
+    short_names,
+    text_table,
+)
 from core.ground.errors import UsageError
 from tests.tables import table
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord, read_sweep
-from cluster.sweeps.schedule import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
-from cluster.sweeps.table import csv_of
+from cluster.sweeps.plan import MOST_ENDINGS, MOST_STRIKES, RunExit, Schedule
+from cluster.sweeps.progress import csv_of
 
 KILLED = RunExit(None, "ended with signal 9")
 HUNG_UP = RunExit(None, "ended with signal 1", lost=True)
@@ -31,7 +31,7 @@ def states(schedule: Schedule) -> list[str]:
 
 def taken(schedule: Schedule, node: str, *there: str) -> str | None:
     """The id of the run that this node gets."""
-    run = schedule.take(node, there)
+    run = schedule.lease_next(node, there)
     if run is None:
         return None
     return run.id

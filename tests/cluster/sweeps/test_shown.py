@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.pages.drawing import Drawing
 from cluster.pages.sweep_files import RunRecord, SweepRecord
-from cluster.sweeps.driving.metrics import SweepMetrics
-from cluster.sweeps.driving.shown import picture_of
+from cluster.sweeps.job import SweepMetrics
+from cluster.sweeps.progress import picture_of
 from core.status import events
 from core.status.apply import replay
 from core.status.history import is_kept

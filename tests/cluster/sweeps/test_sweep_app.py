@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from cluster.apps.copy import KeptApp, app_to_train, keep, kept
+from cluster.apps.copy import KeptApp, app_to_train, keep, recorded_app
 from cluster.apps.environments import ON_NODES
-from cluster.apps.files import look
-from cluster.apps.ownership import VARIABLE
-from cluster.apps.returned import bytes_back
-from cluster.sweeps.driving.member import environment_here, resumed_in
-from cluster.sweeps.driving.travelling_app import bring_app, settle_app
+from cluster.apps.files import DIGESTS_VARIABLE, files_of_app
+from cluster.programs.frames import bytes_back
+from cluster.sweeps.executors import bring_app, settle_app
+from cluster.sweeps.member import environment_here, resumed_in
 from core.ground.errors import UsageError
 from tests.cluster.apps.planted import plant
 from tests.cluster.apps.trees import one_node, write_tree
@@ -26,7 +25,7 @@ TRAINING = "20260101T000000Z-train"
 def copy(tmp_path: Path) -> KeptApp:
     app = write_tree(tmp_path / "mine", {"app.py": "WIDTH = 8\n", "parts/more.py": ""})
     (tmp_path / "sweep").mkdir()
-    return keep(look(app), tmp_path / "sweep", data="/srv/rows")
+    return keep(files_of_app(app), tmp_path / "sweep", data="/srv/rows")
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_a_run_gets_the_sweeps_copy(copy: KeptApp, tmp_path: Path) -> None:
     run.mkdir()
     for _ in range(2):
         bring_app(copy, run)
-        assert look(run / "app").digest == copy.digest
+        assert files_of_app(run / "app").digest == copy.digest
     for _ in range(2):
         settle_app(copy, run)
         assert list(run.iterdir()) == []
@@ -55,12 +54,16 @@ def test_what_a_node_made_of_the_app_never_reaches_another(
         "0001/app/app.py": "raise SystemExit\n",
     }
     write_tree(tmp_path, changed)
-    keep(look(tmp_path / "changed.py"), run / TRAINING, KEY, "/srv/other")
+    keep(files_of_app(tmp_path / "changed.py"), run / TRAINING, KEY, "/srv/other")
     bring_app(copy, run)
-    found = kept(run / TRAINING)
+    found = recorded_app(run / TRAINING)
     assert found is not None
     assert (found.digest, found.environment, found.data) == (copy.digest, "", "/srv/rows")
-    assert look(run / TRAINING / "app").digest == look(run / "app").digest == copy.digest
+    assert (
+        files_of_app(run / TRAINING / "app").digest
+        == files_of_app(run / "app").digest
+        == copy.digest
+    )
 
 
 def test_links_and_damaged_records_of_a_node_lead_nowhere(
@@ -71,10 +74,10 @@ def test_links_and_damaged_records_of_a_node_lead_nowhere(
         (place / "app").symlink_to(outside)
     write_tree(run / TRAINING, {"app.json": "{"})
     with pytest.raises(UsageError):
-        kept(run / TRAINING)
+        recorded_app(run / TRAINING)
     bring_app(copy, run)
     assert (outside / "stays").exists()
-    found = kept(run / TRAINING)
+    found = recorded_app(run / TRAINING)
     assert found is not None
     assert (found.digest, found.environment) == (copy.digest, "")
 
@@ -113,9 +116,9 @@ def test_a_member_of_a_sweep_without_an_app_takes_none(
 
     refused(f"--trust-app {digest}", run)
     assert resumed_in(tmp_path) == []
-    monkeypatch.setenv(VARIABLE, digest)
+    monkeypatch.setenv(DIGESTS_VARIABLE, digest)
     refused("has an app, and the sweep has none", run)
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(DIGESTS_VARIABLE, "")
     refused(f"--trust-app {digest}", None, f"jobs.train.app={run / 'app'}")
     assert not (tmp_path / "mark").exists()
 

@@ -3,13 +3,19 @@ from pathlib import Path
 
 import pytest
 
-from cluster.sweeps.plan import base_overrides, fingerprint, overrides_of, planned, refuse_unusable
+from cluster.sweeps.plan import (
+    base_overrides,
+    fingerprint,
+    overrides_of,
+    planned_runs,
+    refuse_unusable,
+)
 from cluster.sweeps.sweep_file import (
     MAXIMUM_BYTES,
     MOST_RUNS,
     SweepError,
     SweepFile,
-    read,
+    read_sweep_file,
     read_text,
 )
 from core.inventory import load
@@ -48,7 +54,7 @@ def refused(text: str, tmp_path: Path, *given: str) -> list[str]:
 
 
 def made(sweep: SweepFile) -> list[tuple[str, dict[str, object], int]]:
-    return [(run.id, dict(run.settings), run.seed) for run in planned(sweep)]
+    return [(run.id, dict(run.settings), run.seed) for run in planned_runs(sweep)]
 
 
 def test_a_grid_is_every_combination_and_every_seed_of_each() -> None:
@@ -78,7 +84,7 @@ def test_a_list_has_its_own_settings_and_one_seed_unless_it_says_more() -> None:
 def test_the_overrides_of_a_run_are_what_set_takes() -> None:
     sweep = read_text(GRID, "s.yaml")
     base = base_overrides(sweep, ["jobs.train.epochs=1"])
-    first = planned(sweep)[0]
+    first = planned_runs(sweep)[0]
     found = overrides_of(base, "node", first.settings, first.seed)
     assert [*found] == table("cluster/sweeps/rows", "overrides")
     assert 'jobs.train.mode="single"' not in overrides_of(
@@ -118,7 +124,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("näme: 3".encode("latin-1"))
     for path, expected in table("cluster/sweeps/rows", "no file").items():
         with pytest.raises(SweepError, match=expected):
-            read(tmp_path / path)
+            read_sweep_file(tmp_path / path)
 
 
 def test_the_inventory_s_own_schema_checks_each_setting_where_the_sweep_says_it(
@@ -164,7 +170,7 @@ def test_what_trains_the_same_twice_and_what_is_no_number_is_refused(
 def test_the_sweeps_of_the_project_can_be_run(path: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(local_inventory(2, 1))
-    sweep = read(path)
+    sweep = read_sweep_file(path)
     assert sweep.run_count
     refuse_unusable(sweep, (), lambda overrides: load(inventory, overrides, check_interfaces=False))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cluster.__main__ import main
-from cluster.apps.files import look
-from cluster.sweeps.driving import executors
+from cluster.apps.files import files_of_app
+from cluster.sweeps import executors
 from core.inventory.templates import local_inventory
 from deploy.common.project import environment_for_any_folder
 
@@ -32,11 +32,11 @@ def swept(*words: str) -> int:
 
 
 def test_every_run_trains_the_copy_of_the_sweep(folder: Path) -> None:
-    digest = look(folder / "mine.py").digest
+    digest = files_of_app(folder / "mine.py").digest
     assert swept() == 0
     (sweep,) = folder.glob("runs/*-sweep")
     assert (
-        look(sweep / "app").digest
+        files_of_app(sweep / "app").digest
         == digest
         == json.loads((sweep / "app.json").read_text())["digest"]
     )
@@ -49,7 +49,7 @@ def test_every_run_trains_the_copy_of_the_sweep(folder: Path) -> None:
 def test_a_resumed_sweep_trains_what_it_began_with(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    digest = look(folder / "mine.py").digest
+    digest = files_of_app(folder / "mine.py").digest
     assert swept() == 0
     (sweep,) = folder.glob("runs/*-sweep")
     (sweep / "result.json").unlink()  # as of a driver that was killed before the second run
@@ -58,6 +58,6 @@ def test_a_resumed_sweep_trains_what_it_began_with(
     (sweep / "sweep.json").write_text(json.dumps(record))
     (folder / "mine.py").write_text("WIDTH = 16\n")
     assert swept("--resume", str(sweep)) == 0
-    assert look(sweep / "app").digest == digest
+    assert files_of_app(sweep / "app").digest == digest
     assert f'jobs.train.app="{sweep / "app"}"' in (sweep / "runs" / "0002.log").read_text()
     assert "has changed since the run began" in capsys.readouterr().err

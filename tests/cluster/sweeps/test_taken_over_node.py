@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.files import send_files
-from cluster.programs.frames import FrameType, greeting, key_of_runner, send
+from cluster.programs.frames import FrameType, greeting, key_of_runner, send, send_files
 from cluster.programs.lead import Lead
-from cluster.sweeps.driving.executors import RemoteExecutor, RunAssignment
-from cluster.sweeps.driving.travelling_app import bring_app, settle_app
+from cluster.sweeps.executors import RemoteExecutor, RunAssignment, bring_app, settle_app
 from core.inventory.templates import local_inventory
 from deploy.common.project import ROOT
 from tests.cluster.apps.planted import plant
@@ -31,7 +29,7 @@ from cluster.programs.runner import RunnerTask, run
 port, folder, *ports = sys.argv[1:]
 own = key_of_runner("secret", "worker:1")
 run(RunnerTask(("127.0.0.1", int(port)), own, "worker:1", [*map(int, ports)], Path("x"),
-               Path(folder) / "files", module="cluster.sweeps.driving.member"), 30.0)
+               Path(folder) / "files", module="cluster.sweeps.member"), 30.0)
 """
 
 
@@ -70,7 +68,7 @@ class Driver:
 
     def hear(self, executor: RemoteExecutor) -> None:
         while executor.running.poll() is None:
-            executor.running.read()
+            executor.running.read_output()
         executor.running.leave(last=False)
         executor.close()
         self.lead.processes.pop(executor.name)
@@ -129,7 +127,7 @@ def test_what_one_node_sent_runs_on_no_other(driver: Driver, tmp_path: Path) -> 
         other.begin(RunAssignment("0001", there, driver.run))
         said = b""
         while other.running.poll() is None:
-            said += other.running.read() or b""
+            said += other.running.read_output() or b""
         code = other.running.poll()
         driver.lead.close(True)
         runner.wait(HANG_SECONDS)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cluster.pages.sweep_files import RunRecord
-from cluster.sweeps.driving.trials import STUDY, Trials
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.search import Dimension, Search
+from cluster.sweeps.reader import Dimension, Search
+from cluster.sweeps.trials import STUDY, Trials
 from core.ground.errors import ClusterError
 
 HIDDEN = "jobs.train.model.hidden"
@@ -38,7 +38,7 @@ def finished(run: PlannedRun, accuracy: float) -> RunRecord:
 
 def draw(trials: Trials) -> PlannedRun:
     """The next run, which there is."""
-    run = trials.draw()
+    run = trials.next_run()
     assert run is not None
     return run
 
@@ -57,7 +57,7 @@ def test_trials_are_drawn_from_the_space_and_no_more_than_asked_for(tmp_path: Pa
         assert run.settings[EPOCHS] in (2, 4, 6)
         assert type(run.settings[EPOCHS]) is int
         trials.over(finished(run, 0.5))
-    assert trials.draw() is None
+    assert trials.next_run() is None
     assert trials.to_come == 0
 
 
@@ -85,10 +85,10 @@ def test_drivers_that_die_between_the_draws_draw_what_one_would(
         folder.mkdir()
         order = replace(search(count), sampler=sampler)
         trials = Trials(order, folder, 7)
-        while (run := trials.draw()) is not None:
+        while (run := trials.next_run()) is not None:
             if died:
                 trials = Trials(order, folder, 7, known)
-                assert trials.draw() == run, "it was drawn, and not taken down"
+                assert trials.next_run() == run, "it was drawn, and not taken down"
             known.append(finished(run, float(run.settings[RATE]) * 50))
             trials.over(known[-1])
         found.append([dict(one.settings) for one in known])

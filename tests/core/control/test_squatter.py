@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.jobs.roles import RunAnnouncer
-from cluster.programs.role_processes import restart
+from cluster.programs.group import restart
 from core.control.client import key_of
 from core.control.token import VARIABLE
 from core.inventory import Task

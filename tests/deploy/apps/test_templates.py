@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from core.ground.errors import ClusterError, UsageError
 from deploy.apps.templates import FOLDER, TEMPLATES, USUAL, new_app
 from tests.ran import python
@@ -21,7 +21,7 @@ def test_an_app_is_written_whole(tmp_path: Path, template: str) -> None:
     files = [path.name for path in (FOLDER / template).iterdir() if path.is_file()]
     assert texts.keys() == {*files} >= {"app.py", "test_app.py", "README.md"}
     assert not [name for name, text in texts.items() if "APP_NAME" in text]
-    assert look(made).defines("data")
+    assert files_of_app(made).defines("data")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.sweeps.progress import in_words
 from cluster.sweeps.sweep_file import read_text
-from cluster.sweeps.table import in_words
 from core.ground.errors import UsageError
 from core.inventory import Inventory, load
 from core.inventory.schema import THIS_MACHINE

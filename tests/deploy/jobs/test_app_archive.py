@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apps.files import AppFiles, look
+from cluster.apps.files import AppFiles, files_of_app
 from core.ground.errors import ClusterError, UsageError
 from deploy.jobs import app_archive
 from deploy.jobs.app_archive import pack, unpack
@@ -25,7 +25,7 @@ def app(tmp_path: Path) -> AppFiles:
     (folder / "parts/deep" / ("long" * 50 + "é.py")).write_text("width = 8\n")
     (folder / "weights.bin").write_bytes(os.urandom(70_000))
     (folder / "empty").touch()
-    return look(folder)
+    return files_of_app(folder)
 
 
 def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
@@ -39,7 +39,7 @@ def arrive(tmp_path: Path, content: bytes) -> tuple[Path, Path]:
 def test_what_arrives_is_what_was_sent(app: AppFiles, tmp_path: Path) -> None:
     archive, folder = arrive(tmp_path, pack(app))
     unpack(archive, app.digest, folder)
-    found = look(folder)
+    found = files_of_app(folder)
     assert found.digest == app.digest
     assert [file.name for file in found.files] == [file.name for file in app.files]
     assert [path.name for path in folder.parent.iterdir()] == ["app"]

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from cluster.apps.files import look
-from cluster.programs.request import ProgramRequest
+from cluster.apps.files import files_of_app
+from cluster.programs.program import ProgramRequest
 from core.ground.errors import ClusterError, UsageError
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
@@ -67,15 +67,15 @@ def never(requirements: Path) -> str:
 def test_the_files_are_there_while_the_job_runs_and_gone_after_it(node: JobNode, app: Path) -> None:
     node.play("waits")
     jobs = node.jobs()
-    name = jobs.submit("train", ["--environment", KEY], app=look(app))
+    name = jobs.submit("train", ["--environment", KEY], app=files_of_app(app))
     node.until_it_waits()
     folder = node.root.job(name)
-    assert look(folder.app).digest == look(app).digest
+    assert files_of_app(folder.app).digest == files_of_app(app).digest
     assert not folder.app_archive.exists()
     words = node.asked()
     assert words[words.index(f"jobs.train.app={json.dumps(str(folder.app))}") - 1] == "--set"
     assert words[-2:] == ["--environment", KEY]
-    assert JobRequest.read(folder.request).app == look(app).digest
+    assert JobRequest.read(folder.request).app == files_of_app(app).digest
     jobs.cancel(name)
     assert not folder.app.exists()
     assert folder.state.exists()
@@ -88,7 +88,7 @@ def test_a_damaged_archive_refuses_the_job_before_it_begins(
     node.play("0")
     said = r"rpi11: the job was not begun: .*the app cannot be unpacked"
     with pytest.raises(ClusterError, match=said):
-        node.jobs().submit("train", [], app=look(app))
+        node.jobs().submit("train", [], app=files_of_app(app))
     assert node.jobs().records() == []
     assert not node.journal.exists()
 
@@ -100,7 +100,7 @@ def test_an_app_that_does_not_arrive_leaves_no_job(
     broken = NodeUnreachableError("rpi11: the connection broke")
     monkeypatch.setattr(node.shell, "put", Mock(side_effect=broken))
     with pytest.raises(NodeUnreachableError):
-        node.jobs().submit("train", [], app=look(app))
+        node.jobs().submit("train", [], app=files_of_app(app))
     assert node.jobs().records() == []
 
 
@@ -108,7 +108,9 @@ def test_a_training_takes_files_and_an_evaluation_the_environment_alone(
     node: JobNode, app: Path
 ) -> None:
     inventory = inventory_with(node, app)
-    assert app_of_job(inventory, "train", [], never) == AppOfJob(look(app), (), reads_data=True)
+    assert app_of_job(inventory, "train", [], never) == AppOfJob(
+        files_of_app(app), (), reads_data=True
+    )
     (app / "requirements.txt").write_text("humanize\n")
     asked: list[Path] = []
 
@@ -116,7 +118,7 @@ def test_a_training_takes_files_and_an_evaluation_the_environment_alone(
         asked.append(requirements)
         return KEY
 
-    for job, files in (("train", look(app)), ("evaluate", None)):
+    for job, files in (("train", files_of_app(app)), ("evaluate", None)):
         found = app_of_job(inventory, job, [], environment)
         assert found == AppOfJob(files, ("--environment", KEY), reads_data=True)
     assert app_of_job(inventory, "pi", [], never) == NO_APP

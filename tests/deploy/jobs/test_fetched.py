@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apps import ownership
+from cluster.apps import files as app_files
 from cluster.apps.copy import FETCHED, keep, why_foreign
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from core.ground.errors import ClusterError
 from deploy.jobs.node_job.records import JobRecord, JobState
 from deploy.jobs.submissions import Submission, kept
@@ -135,31 +135,31 @@ def test_the_app_that_was_sent_comes_back_and_runs_without_a_flag(
     planted = ("app/__pycache__/app.cpython-311.pyc", "app/numpy.pyc", "app/.venv/x.py")
     record = there(node)
     assert record.run_folder is not None
-    digest = keep(look(app), Path(record.run_folder)).digest
-    ownership.remember(digest, "as a submission does")
+    digest = keep(files_of_app(app), Path(record.run_folder)).digest
+    app_files.remember_digest(digest, "as a submission does")
     submitted(node, Submission("train", ASKED.begun, digest))
     for path in planted:
         there(node, **{path: "evil"})
     run = fetched(node, record)
-    assert ownership.is_own(look(run / "app").digest)
+    assert app_files.is_own(files_of_app(run / "app").digest)
     assert [path.name for path in (run / "app").rglob("*") if path.is_file()] == ["app.py"]
 
 
 def test_code_of_a_job_of_another_machine_comes_and_does_not_run(node: JobNode) -> None:
     run = fetched(node, there(node, **{"app/app.py": "WIDTH = 8\n"}))
-    assert not ownership.is_own(look(run / "app").digest)
+    assert not app_files.is_own(files_of_app(run / "app").digest)
 
 
 def test_a_submission_is_written_down_with_what_was_sent(node: JobNode, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text("WIDTH = 8\n")
     node.play("0")
-    files = look(app)
+    files = files_of_app(app)
     name = node.jobs().submit("train", ["--resume", "runs/one", "--quiet"], app=files)
     found = kept(node.inventory.cluster, "rpi11", name)
     assert found is not None
     assert (found.job, found.app, found.resumes, found.run) == ("train", files.digest, True, "one")
-    assert ownership.is_own(files.digest)
+    assert app_files.is_own(files.digest)
     request = json.loads((node.root.job(name).path / "request.json").read_text())
     assert request["apps"] == [files.digest]
 

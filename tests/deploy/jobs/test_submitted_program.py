@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.programs.request import ProgramRequest
+from cluster.programs.program import ProgramRequest
 from core.ground.errors import ExitCode
 from deploy.jobs import attached_job
 from tests.deploy.job_node import JobNode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.programs.frames import key_of_runner
-from cluster.sweeps.sweep_file import read
+from cluster.sweeps.sweep_file import read_sweep_file
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import load
 from deploy.cluster.connector import Connector
@@ -69,7 +69,7 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> Runners:
 def order_of(node: JobNode, text: str = "runs: [{}]\n") -> SweepRequest:
     path = node.folder / "widths.yaml"
     path.write_text(text)
-    return SweepRequest(path, read(path), node.inventory)
+    return SweepRequest(path, read_sweep_file(path), node.inventory)
 
 
 def done(

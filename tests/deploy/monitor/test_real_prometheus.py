@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from cluster.programs.request import ProgramRequest
+from cluster.programs.program import ProgramRequest
 from core.control.own_state import state_of
 from deploy.monitor.files import dashboards
 from tests.cluster.jobs.cluster import Cluster, cluster_of, own_recordings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from tests.lab.two_nodes.place import HUB, NODES, Place
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -53,9 +53,9 @@ def test_an_app_is_trained_with_its_package_and_leaves_a_copy(place: Place, app:
     result = place.operator.result()
     assert (result["status"], result["epochs_done"], result["workers"]) == ("done", 2, 2)
     kept = place.operator.read("*-train*/app.json")
-    assert kept["digest"] == look(app).digest
+    assert kept["digest"] == files_of_app(app).digest
     (copy,) = place.operator.folder.glob("runs/*-train/app")
-    assert look(copy).digest == kept["digest"]
+    assert files_of_app(copy).digest == kept["digest"]
     environment = f"/opt/pscluster/extras/environments/{kept['environment']}"
     assert place.on(HUB, f"stat -c %U {environment}/.complete") == "root"
     assert place.on("rpi02", "ls -d /opt/pscluster/extras 2>/dev/null || echo none") == "none"

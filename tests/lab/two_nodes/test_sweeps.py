@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.apps.files import look
+from cluster.apps.files import files_of_app
 from tests.lab.two_nodes.place import HUB, NODES, Place
 from tests.lab.two_nodes.test_apps import written
 
@@ -39,7 +39,7 @@ def test_an_app_is_trained_on_every_node(place: Place) -> None:
     assert {run["node"] for run in runs} == {"worker:0", "worker:1"}
     for run in runs:
         kept = json.loads((sweep / run["folder"] / "app.json").read_text())
-        assert kept["digest"] == look(app).digest
+        assert kept["digest"] == files_of_app(app).digest
         assert not (sweep / "runs" / run["id"] / "app").exists()
     for node in NODES:
         found = place.on(node, f"ls -d {EXTRAS}/*/lib/python*/site-packages/humanize")

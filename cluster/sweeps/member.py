@@ -1,6 +1,6 @@
 """One run of a sweep, on the node that trains it.
 
-`python -m cluster.sweeps.driving.member --folder FOLDER -- ARGUMENTS` becomes
+`python -m cluster.sweeps.member --folder FOLDER -- ARGUMENTS` becomes
 `python -m cluster train ARGUMENTS`: it resumes what the folder holds of the run, or begins it
 there. A run of a sweep opens no port, and says on standard output how far it is, a line of JSON
 each time.
@@ -30,7 +30,7 @@ SAY_SECONDS = 1.0
 def main(arguments: Sequence[str]) -> None:
     """Become the training. It ends here where the run is finished already."""
     parser = argparse.ArgumentParser(
-        prog="python -m cluster.sweeps.driving.member", description="One run of a sweep."
+        prog="python -m cluster.sweeps.member", description="One run of a sweep."
     )
     parser.add_argument("--folder", required=True, type=Path, help="gets the folder of the run")
     parser.add_argument(
@@ -88,7 +88,7 @@ class MemberReport:
     """Consumes a training's events: says how far it is, for the process that drives the sweep."""
 
     def __init__(self) -> None:
-        self._said = 0.0
+        self._said_at = 0.0
         self._stage = "train"
 
     def consume(self, event: Event) -> None:
@@ -98,8 +98,8 @@ class MemberReport:
                 self._stage = name
             case events.Updated(done=done, total=total):
                 now = time.monotonic()
-                if now - self._said >= SAY_SECONDS or done == total:
-                    self._said = now
+                if now - self._said_at >= SAY_SECONDS or done == total:
+                    self._said_at = now
                     self._say({"stage": self._stage, "done": done, "total": total})
             case events.EpochEnded(stage="train", epoch=epoch, validation=validation):
                 if validation is None:

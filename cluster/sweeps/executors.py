@@ -1,6 +1,11 @@
-"""Where runs of a sweep are trained: each executor takes one at a time, here or on another node."""
+"""Where runs of a sweep are trained: each executor takes one at a time, here or on another node.
+
+A node sends the files of its run back, and another node may resume it. Code does not travel back:
+each run brings the sweep's own copy of the app along, which the driver puts into the run itself.
+"""
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.apps.returned import bytes_back
+from cluster.apps.copy import FOLDER, RECORD, KeptApp, keep
+from cluster.apps.files import files_of_app
+from cluster.pages.sweep_files import Placement
+from cluster.programs.frames import bytes_back
 from cluster.programs.lead import Lead, RemoteProcess
 from cluster.programs.process import ProgramProcess
-from cluster.programs.roster import MARK_VARIABLE, TOKEN_VARIABLE
+from cluster.programs.program import MARK_VARIABLE, TOKEN_VARIABLE
 from core.control.token import handed
 from core.ground.errors import ClusterError
+from core.inventory import Inventory
+from core.inventory.nodes import CoordinatorPorts, Node, RoleEntry
+from core.inventory.templates import free_ports
 
-MEMBER = "cluster.sweeps.driving.member"
+MEMBER = "cluster.sweeps.member"
 RUN_FILE = "PSCLUSTER_RUN_FILE"
 KEPT_CHECKPOINTS = 3
 JOIN_SECONDS = 60.0
@@ -136,7 +147,7 @@ class RemoteExecutors:
         end = time.monotonic() + seconds
         names = [executor.name for executor in self.executors]
         self._lead.gather(names, lambda: give_up() or time.monotonic() > end, seconds=2 * seconds)
-        self._take()
+        self._add_processes()
 
     def join(self) -> None:
         """Take the runners that have connected meanwhile, without waiting long.
@@ -145,7 +156,7 @@ class RemoteExecutors:
         """
         for executor in self.executors:
             if executor.folder is not None:
-                tidy(executor.folder)
+                keep_latest_checkpoints(executor.folder)
             if executor.process is not None and executor.process.is_lost:
                 executor.process.leave(last=False)
                 executor.process = None
@@ -156,9 +167,9 @@ class RemoteExecutors:
             self._lead.gather(
                 [executor.name for executor in self.executors], lambda: time.monotonic() > end
             )
-            self._take()
+            self._add_processes()
 
-    def _take(self) -> None:
+    def _add_processes(self) -> None:
         for executor in self.executors:
             if executor.process is None:
                 executor.process = self._lead.processes.get(executor.name)
@@ -168,7 +179,7 @@ class RemoteExecutors:
         self._lead.close(last)
 
 
-def tidy(folder: Path) -> None:
+def keep_latest_checkpoints(folder: Path) -> None:
     """Keep the latest checkpoints of a run from another node.
 
     The one before the last may be the only whole one.
@@ -178,3 +189,124 @@ def tidy(folder: Path) -> None:
         for path in manifest.parent.glob(f"{manifest.stem}*"):
             with suppress(OSError):
                 path.unlink()
+
+
+JOIN_EVERY_SECONDS = 15.0
+WHOLE_CLUSTER = "cluster"
+"""The node of a run over all nodes."""
+
+
+class Places:
+    """The executors of a sweep: here, or on the workers' nodes, whose runners come and go."""
+
+    def __init__(self, inventory: Inventory, placement: Placement, mark: str) -> None:
+        """Raises ClusterError where the port of the lead is taken."""
+        self.elsewhere = placement == "node" and not inventory.one_host
+        self._remote: RemoteExecutors | None = None
+        workers = {task.name: task.host for task in inventory.of_role("worker")}
+        self.executors: Sequence[Executor]
+        if placement == "cluster":
+            self.executors = [LocalExecutor(WHOLE_CLUSTER, mark, placement)]
+            return
+        if not self.elsewhere:
+            self.executors = [LocalExecutor(name, mark) for name in workers]
+            return
+        host = inventory.task("coordinator", 0).host
+        lead = Lead(host, inventory.ports.programs, os.environ.get(TOKEN_VARIABLE, ""), workers)
+        self._remote = RemoteExecutors(lead, list(workers))
+        self.executors = self._remote.executors
+        self._joined_at = 0.0
+
+    def gather(self, give_up: Callable[[], bool]) -> None:
+        """Wait for the nodes."""
+        if self._remote is not None:
+            self._remote.gather(give_up)
+            self._joined_at = time.monotonic()
+
+    def rejoin(self) -> None:
+        """Take nodes that came back, now and then."""
+        if self._remote is not None and time.monotonic() - self._joined_at >= JOIN_EVERY_SECONDS:
+            self._remote.join()
+            self._joined_at = time.monotonic()
+
+    def close(self, *, last: bool) -> None:
+        """Let go of the nodes; with `last` for good."""
+        if self._remote is not None:
+            self._remote.close(last)
+
+
+def beside_the_training(inventory: Inventory) -> Inventory:
+    """Return the inventory with other ports for metrics and page, which a training has meanwhile.
+
+    They are the first ports for programs of the coordinator's node; on one host, where clusters
+    share them, free ones.
+    """
+    if inventory.one_host:
+        metrics, page = free_ports(2)
+    else:
+        metrics, page = inventory.ports.of_programs[:2]
+
+    def changed(node: Node) -> Node:
+        roles = tuple(
+            (
+                RoleEntry(
+                    coordinator=CoordinatorPorts(
+                        port=entry.ports.port, metrics_port=metrics, page_port=page
+                    )
+                )
+                if entry.role == "coordinator"
+                else entry
+            )
+            for entry in node.roles
+        )
+        return node.model_copy(update={"roles": roles})
+
+    with_other_ports = inventory.model_copy(
+        update={"nodes": tuple(changed(node) for node in inventory.nodes)}
+    )
+    with_other_ports.__dict__.pop("_tasks", None)  # they follow from the nodes
+    return with_other_ports
+
+
+APP = "jobs.train.app"
+
+
+def app_there(files: str) -> str:
+    """Return the app of a run on a node, relative to its inventory.
+
+    Beside the inventory the run's files lie in the folder `files`.
+    """
+    return f"{files}/{FOLDER}"
+
+
+def bring_app(copy: KeptApp | None, folder: Path) -> None:
+    """Put the sweep's app into the folder of a run that goes to a node, and into its trainings.
+
+    Without an app there is none there afterwards. Raises ClusterError, OSError.
+    """
+    settle_app(copy, folder)
+    if copy is not None:
+        shutil.copytree(copy.path, folder / FOLDER)
+
+
+def settle_app(copy: KeptApp | None, folder: Path) -> None:
+    """Leave each training in the folder with the sweep's app, or none, whatever a node made of it.
+
+    The folder's own, for the way to a node, goes. Raises ClusterError, OSError.
+    """
+    for run in (folder, *folder.glob("*/")):
+        if not run.is_symlink():
+            _remove(run / FOLDER)
+            _remove(run / RECORD)
+    if copy is not None:
+        files = files_of_app(copy.path)
+        for run in folder.glob("*-train*/"):
+            keep(files, run, copy.environment, copy.data)
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

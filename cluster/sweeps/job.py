@@ -7,37 +7,69 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
 from cluster.apps.copy import KeptApp
+from cluster.jobs.job_metrics import OURS, SELF
 from cluster.jobs.lifecycle import Job, JobContext
 from cluster.jobs.run_folder import RunFolder, is_finished
+from cluster.jobs.run_status import Now
 from cluster.pages.sweep_files import FILE, RunRecord, SweepRecord, SweepState, read_sweep
-from cluster.programs.leftovers import end_marked
-from cluster.sweeps.driving.drive import RUNS, ClusterLost, Drive, Hooks
-from cluster.sweeps.driving.metrics import SweepMetrics
-from cluster.sweeps.driving.places import Places
-from cluster.sweeps.driving.shown import aligned, best_of, picture_of
-from cluster.sweeps.driving.travelling_app import APP, app_there, bring_app, settle_app
-from cluster.sweeps.driving.trials import Trials
+from cluster.programs.process import end_marked
+from cluster.sweeps.drive import RUNS, ClusterLost, Drive, Hooks
+from cluster.sweeps.executors import APP, Places, app_there, bring_app, settle_app
 from cluster.sweeps.plan import (
+    Schedule,
     base_overrides,
     fingerprint,
     is_setting,
     override,
     overrides_of,
-    planned,
+    planned_runs,
 )
-from cluster.sweeps.progress import Epoch
-from cluster.sweeps.schedule import Schedule
+from cluster.sweeps.progress import (
+    Epoch,
+    aligned,
+    best_of,
+    csv_of,
+    in_words,
+    picture_of,
+    text_table,
+)
 from cluster.sweeps.sweep_file import SweepFile, axes_of
-from cluster.sweeps.table import csv_of, in_words, text_table
+from cluster.sweeps.trials import Trials
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
+from core.metrics.instruments import family
 from core.status import events
+
+
+class SweepMetrics(Collector):
+    """How the runs of a sweep stand. Nothing is computed before a scrape."""
+
+    def __init__(self, registry: CollectorRegistry, now: Now) -> None:
+        self._now = now
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the runs by state, and the time until they are over."""
+        state, _ = self._now()
+        if state.sweep is None:
+            return
+        runs = family("sweep_runs")
+        for name, count in state.sweep.counts.items():
+            runs.add_metric([*OURS, name], count)
+        yield runs
+        if state.sweep.remaining_seconds is not None:
+            yield SELF.sample("sweep_remaining_seconds", state.sweep.remaining_seconds)
+
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +164,9 @@ class SweepRun(Job):
         self.record = record
         if search is not None:
             self._trials = Trials(search, folder.path, self.sweep.seeds[0], record.runs)
-        schedule = Schedule(record, lambda: None if self._trials is None else self._trials.draw())
+        schedule = Schedule(
+            record, lambda: None if self._trials is None else self._trials.next_run()
+        )
         places = self._places = Places(self.inventory, self.sweep.placement, mark)
         drive = self._drive = Drive(schedule, places.executors, folder.path, self._hooks())
         self.stream.emit(events.StageBegan("sweep", self.sweep.run_count, "runs"))
@@ -171,7 +205,7 @@ class SweepRun(Job):
         plan = {"schema": 1, "fingerprint": fingerprint(sweep), "base": self._base}
         atomic_write(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
         atomic_write(folder / COPY, self._order.file.read_bytes())
-        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned(sweep))
+        runs = tuple(RunRecord(run.id, run.settings, run.seed) for run in planned_runs(sweep))
         record = SweepRecord(
             sweep.name,
             folder.name,
@@ -245,7 +279,7 @@ class SweepRun(Job):
 
     def _look(self) -> None:
         if self._places is not None:
-            self._places.look()
+            self._places.rejoin()
         if time.monotonic() - self._moved_at >= MOVE_SECONDS:
             self._moved()
 

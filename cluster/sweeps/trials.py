@@ -13,7 +13,7 @@ import numpy as np
 from cluster.pages.sweep_files import OVER, RunRecord
 from cluster.sweeps.plan import PlannedRun, run_id
 from cluster.sweeps.progress import Epoch
-from cluster.sweeps.search import Dimension, Search
+from cluster.sweeps.reader import Dimension, Search
 from core.ground.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Trials:
         self._seed = seed
         path = folder / STUDY
         try:
-            self._study = self._opened(path)
+            self._study = self._study_at(path)
         except Exception as problem:  # SQLAlchemy's and alembic's own, for a damaged file
             raise ClusterError(
                 f"{path}: expected the study of this search, got {type(problem).__name__}"
@@ -60,7 +60,7 @@ class Trials:
             if run.state in OVER:
                 self.over(run)
 
-    def _opened(self, path: Path) -> Any:
+    def _study_at(self, path: Path) -> Any:
         optuna = self._optuna
         search = self._search
         storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}")
@@ -99,7 +99,7 @@ class Trials:
         """Runs that are not drawn yet."""
         return max(0, self._search.trials - len(self._run_ids))
 
-    def draw(self) -> PlannedRun | None:
+    def next_run(self) -> PlannedRun | None:
         """The next trial as a run; None once there are all."""
         if not self.to_come:
             return None
@@ -118,7 +118,7 @@ class Trials:
         settings = {}
         for place, dimension in enumerate(self._search.space):
             self._study.sampler = self._sampler(trial.number, place)
-            settings[dimension.key] = _drawn(trial, dimension)
+            settings[dimension.key] = _suggested_value(trial, dimension)
         run = PlannedRun(run_id(trial.number + 1), settings, self._seed)
         self._run_ids.add(run.id)
         return run
@@ -159,7 +159,7 @@ class Trials:
         return self._optuna.trial.Trial(self._study, stored_trial._trial_id)
 
 
-def _drawn(trial: "optuna.Trial", of: Dimension) -> Any:
+def _suggested_value(trial: "optuna.Trial", of: Dimension) -> Any:
     if of.choices:
         return trial.suggest_categorical(of.key, of.choices)
     if of.whole:

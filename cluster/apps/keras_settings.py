@@ -1,7 +1,4 @@
-"""The optimizer that a Keras model is compiled with, as settings of a job.
-
-The caller of `train` imports this too.
-"""
+"""What a Keras model says of its own training: its optimizer, as settings, and steps of its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +8,13 @@ import numpy as np
 from core.ground.errors import UsageError
 from core.ground.lazy import keras
 
-KEPT = {
+OPTIONS_BY_OPTIMIZER = {
     "SGD": ("sgd", ("momentum", "nesterov")),
     "Adam": ("adam", ("beta_1", "beta_2", "epsilon")),
     "AdamW": ("adamw", ("beta_1", "beta_2", "epsilon", "weight_decay")),
 }
 """Optimizers of Keras that the cluster has too, and their options beside the rate."""
-NOT_KEPT = (
+OPTIONS_WITHOUT_EQUAL = (
     "weight_decay",
     "clipnorm",
     "clipvalue",
@@ -58,8 +55,12 @@ def optimizer_settings(model: Any) -> dict[str, Any] | None:
         Exception
     ):  # whatever a schedule or an optimizer of the person's own raises: many have no get_config()
         config = {}
-    options = KEPT.get(kind)
-    odd = [key for key in NOT_KEPT if config.get(key) and not (options and key in options[1])]
+    options = OPTIONS_BY_OPTIMIZER.get(kind)
+    odd = [
+        key
+        for key in OPTIONS_WITHOUT_EQUAL
+        if config.get(key) and not (options and key in options[1])
+    ]
     if any(getattr(optimizer, name, None) for name in EXCLUDES):
         odd.append("exclude_from_weight_decay()")
     rate = config.get("learning_rate")
@@ -106,3 +107,34 @@ def _yaml(value: Any) -> str:
     if value is None:
         return "null"
     return str(value).lower()
+
+
+OWN_STEPS = {
+    **dict.fromkeys(
+        ("train_step", "train_on_batch", "make_train_function", "fit"), "computes a step"
+    ),
+    **dict.fromkeys(("test_step", "test_on_batch", "make_test_function", "evaluate"), "evaluates"),
+    **dict.fromkeys(("predict_step", "predict_on_batch", "make_predict_function"), "answers"),
+    **dict.fromkeys(("compute_loss", "stateless_compute_loss"), "computes the loss"),
+    **dict.fromkeys(("compute_metrics", "get_metrics_result"), "computes the figures"),
+}
+"""Methods that Keras's own training calls and the cluster does not, with what they do."""
+
+
+def own_step(model: Any) -> str | None:
+    """Why the model cannot be trained as it says, or None."""
+    for name, what in OWN_STEPS.items():
+        method = getattr(model, name, None)
+        if method is None or _is_of_keras(method):
+            continue
+        return (
+            f"model(): {type(model).__name__} {what} in a {name}() of its own, which the cluster"
+            " does not call: write that into call(), with add_loss() for a further loss, and into"
+            f" loss() and metrics() of the app; then leave {name}() out"
+        )
+    return None
+
+
+def _is_of_keras(method: Any) -> bool:
+    function = getattr(method, "__func__", method)
+    return str(getattr(function, "__module__", "")).startswith("keras.")

@@ -11,9 +11,9 @@ from typing import Any
 
 from cluster.pages.sweep_files import RunRecord, SweepRecord
 from cluster.programs.output import BoundedLog
-from cluster.sweeps.driving.executors import Executor, RunAssignment
+from cluster.sweeps.executors import Executor, RunAssignment
+from cluster.sweeps.plan import RunExit, Schedule
 from cluster.sweeps.progress import Advance, Epoch, MemberOutput, seconds_left
-from cluster.sweeps.schedule import RunExit, Schedule
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.files import json_object, write_refusal
 
@@ -142,7 +142,7 @@ class Drive:
                 )
             if executor.name in self.leases or executor.name in self._aside:
                 continue
-            run = self.schedule.take(executor.name, names)
+            run = self.schedule.lease_next(executor.name, names)
             if run is not None:
                 self._begin(executor, run)
         self._say_when_idle(bool(available))
@@ -189,17 +189,17 @@ class Drive:
 
     def _read(self, lease: Lease) -> bool:
         """Take what it printed; whether there was something."""
-        piece = lease.executor.running.read()
+        piece = lease.executor.running.read_output()
         if piece:
             lease.log.add(piece)
             for message in lease.lines.add(piece):
-                self._take(lease, message)
+                self._note(lease, message)
         elif piece is not None and lease.is_open:
             lease.is_open = False
             self._selector.unregister(lease.executor.running.fileno())
         return bool(piece)
 
-    def _take(self, lease: Lease, message: Advance | Epoch) -> None:
+    def _note(self, lease: Lease, message: Advance | Epoch) -> None:
         if isinstance(message, Advance):
             lease.progress = message
             return
