@@ -27,8 +27,8 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import read_json
 from core.ground.shell import reached_directly
 from core.inventory import Inventory, load
+from core.logs import say, say_json
 from core.logs.lines import LogSettings, add_flags, given_or
-from core.logs.terminal import say, say_json
 from core.server.devices import visible
 
 if TYPE_CHECKING:

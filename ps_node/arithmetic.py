@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.consistency.policy import tree_sum
+from core.consistency import tree_sum
 from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
-from core.inventory.arithmetic import LIBRARY, ArithmeticSetting
+from core.inventory.slots import LIBRARY, ArithmeticSetting
 from core.parameters import BLOCK, Layout
 from kernels.library import operations
 from ps_node.optimizers.adagrad import Adagrad

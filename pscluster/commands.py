@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import parsed_json
-from core.logs.terminal import say
+from core.logs import say
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:

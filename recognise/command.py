@@ -15,7 +15,7 @@ from core.data.resampling import FASTER, rate_of
 from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.logs.terminal import one_line, say, say_json
+from core.logs import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.fitting import refuse_other_windows
 from recognise.flags import parser_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.logs.terminal import one_line, say
+from core.logs import one_line, say
 
 FIELDS = ("source", "event", "at", "label", "confidence", "latency_samples", "detail")
 """The columns of the CSV."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.data.reader import READERS
-from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
-from core.logs.terminal import say
+from core.inventory.fields import CODECS, MODELS, MODES, OPTIMIZERS
+from core.logs import say
 from core.models.network import build
 
 DOCS = Path(__file__).parents[1] / "docs"

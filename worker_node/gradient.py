@@ -6,7 +6,7 @@ from typing import Any
 
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import np, tf
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
 from core.models.native import OWN_THREADS, SlotsOfBatch, SlotSums
 from core.models.network import BuiltIn, Network

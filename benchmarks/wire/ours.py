@@ -19,7 +19,7 @@ from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
-from core.consistency.policy import Grant, Speeds
+from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSES, WINDOWS, Array
 from core.engine.dispatcher import Dispatcher

@@ -20,7 +20,7 @@ from core import __version__
 from core.data.dataset import CLASSIFICATION
 from core.data.signals import UNKNOWN
 from core.exported import description as described
-from core.exported.files import measured
+from core.exported.description import measured
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from core.models.network import BuiltIn

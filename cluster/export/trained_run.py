@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from core.exported.files import read_bytes
+from core.exported.description import read_bytes
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import parsed_json
-from core.inventory.data import BESIDE
+from core.inventory.training_sections import BESIDE
 
 RESULT = "result.json"
 MODEL = "model"

@@ -22,7 +22,7 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
 from core.inventory.training import TrainJob
-from core.logs.terminal import say
+from core.logs import say
 from core.metrics.process import memory_bytes
 from core.metrics.processor import usable_cores
 from core.status.parts import largest
@@ -179,7 +179,7 @@ class _Steps:
         import numpy as np
 
         from cluster.jobs.modes.mode import Setup, Stretch, mode_of
-        from core.consistency.policy import Speeds
+        from core.consistency import Speeds
         from core.engine.devices import HOST
         from ps_node.shard import VectorState
         from worker_node.recordings import Standardization, WorkerWindows

@@ -38,14 +38,14 @@ from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import digest_of
 from cluster.jobs.training import Trainer
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSIFICATION
 from core.data.folds import Fold, folds_of
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either
-from core.inventory.extensions import CODECS
+from core.inventory.fields import CODECS
 from core.models.network import Network
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState

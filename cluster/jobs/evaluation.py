@@ -21,7 +21,7 @@ from core.data import Dataset
 from core.engine.messages import Item
 from core.engine.runtime import trace
 from core.ground.lazy import tf
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
 from core.models.curves import Curve
 from core.models.kernels import compiled_by_xla

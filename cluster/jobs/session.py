@@ -36,8 +36,7 @@ from core.engine.silence import SILENT_SECONDS
 from core.ground.errors import ClusterError, UsageError
 from core.ground.lazy import tf
 from core.inventory import Inventory, Task
-from core.inventory.devices import PROCESSORS, DeviceSettings
-from core.inventory.slots import cores_of_workers
+from core.inventory.slots import PROCESSORS, DeviceSettings, cores_of_workers
 from core.metrics.processor import processor, usable_cores
 from core.server.port_guard import PortGuard
 from core.server.probe import accepts, answering

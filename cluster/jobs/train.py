@@ -41,7 +41,7 @@ from cluster.jobs.train_rows import TrainRows
 from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
 from cluster.jobs.wrong import wrong_stretches
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 from core.engine.devices import HOST, devices_here
 from core.engine.lost import ParameterServerLost
 from core.ground.errors import UsageError

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Stretch
-from core.consistency.policy import Grant
+from core.consistency import Grant
 from core.engine.messages import Item, Outcome
 from core.status.parts import PARTS
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.pages.sweep_files import Placement
 from cluster.sweeps.reader import SEED, SETTINGS
 from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
-from core.documents.problem import InventoryError, InventoryProblem, shown
+from core.documents import InventoryError, InventoryProblem, shown
 from core.documents.yaml_document import KeyPath
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.documents.problem import InventoryProblem, shown, suggestion
+from core.documents import InventoryProblem, shown, suggestion
 from core.documents.yaml_document import Document, KeyPath
 from core.ground import gone
 

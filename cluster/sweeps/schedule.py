@@ -11,7 +11,7 @@ from typing import Any
 from cluster.pages.sweep_files import OVER, RunRecord, SweepRecord
 from cluster.sweeps.plan import PlannedRun
 from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
-from core.logs.terminal import one_line
+from core.logs import one_line
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.sweeps.reader import DocumentReader
-from core.documents.problem import suggestion
+from core.documents import suggestion
 
 KEYS = ("trials", "sampler", "pruner", "metric", "space")
 SAMPLERS = ("tpe", "random")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from core.documents.problem import InventoryProblem, shown
+from core.documents import InventoryProblem, shown
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of the document to a value."""

@@ -6,7 +6,7 @@ from core.engine.runtime import beside, device
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from core.inventory import Task
-from core.inventory.devices import DeviceSettings
+from core.inventory.slots import DeviceSettings
 
 HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 

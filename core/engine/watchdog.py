@@ -44,7 +44,7 @@ from typing import NoReturn
 
 from core.control.lines import ask_supervisor
 from core.engine.silence import SILENT_SECONDS, Silence
-from core.logs.terminal import say
+from core.logs import say
 from core.server.probe import answering
 from core.server.sockets import cut
 

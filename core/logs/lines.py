@@ -1,6 +1,9 @@
-"""Log lines: text for people or JSON for programs.
+"""Log lines of every process, written and read back: text for people or JSON for programs.
 
-The setup of a process's log, and reading lines of both formats.
+Each is `logging.Formatter` of the standard library and a few lines over it. python-json-logger has
+the JSON half alone, and an argument that cannot be formatted, or a lone surrogate, breaks its
+lines. structlog adds a second way to log beside that of all libraries here, and takes memory on a
+1 GB Pi. Neither has the text half, or reads lines back.
 
 docs/logs.md is the contract.
 """
@@ -17,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from core.ground.files import parsed_json
-from core.logs.terminal import visible
+from core.logs import visible
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.cage.kernel import (
+from core.cage.landlock import (
     ALLOW,
     ARCHITECTURE,
     CALL_NUMBER,

@@ -22,8 +22,8 @@ from core.control.token import own_key
 from core.ground.accounts import become, die_with_parent, why_root
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.shell import without_foreign, without_proxies
+from core.logs import say
 from core.logs.lines import Speaker, begin, last_line
-from core.logs.terminal import say
 from core.metrics import exporter, standard
 from core.metrics.instruments import Identity
 from core.metrics.process import Cost

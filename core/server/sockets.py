@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.cage.kernel import descriptor_of
+from core.cage.landlock import descriptor_of
 from core.ground.addresses import plain_address
 from core.ground.errors import ClusterError, ExitCode
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from core.exported.description import FILES, NAME, read
 from core.ground.errors import ClusterError, UsageError
 from core.ground.parcel import tar_of
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.places import CURRENT, SERVICE_ACCOUNT, NodePlaces
 from deploy.commands.action import end_degraded
 from deploy.commands.flags import ClusterFlags

@@ -16,7 +16,7 @@ from cluster.apps.ownership import digests, remember
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import parsed_json
 from core.ground.parcel import room_on_disk
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.connector import (
     CommandResult,
     Connector,

@@ -5,8 +5,7 @@ from dataclasses import fields
 from typing import Any, Self
 
 from core.ground.lazy import tf
-from core.inventory.extensions import OptimizerFacts
-from core.inventory.fields import Choice
+from core.inventory.fields import Choice, OptimizerFacts
 from core.parameters import Layout
 
 

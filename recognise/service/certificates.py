@@ -34,7 +34,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.ground.errors import ClusterError, ExitCode, reason_of
 from core.ground.files import NO_LINK, whole_file
-from core.logs.terminal import say
+from core.logs import say
 from recognise.service.addresses import private_addresses
 from recognise.service.state import locked
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.options import memory_of, parser

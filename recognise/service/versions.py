@@ -18,8 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from core.exported.description import NAME, Description, read
-from core.exported.files import read_bytes
+from core.exported.description import NAME, Description, read, read_bytes
 from core.exported.verified import refuse_unverified
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import PARTIAL, atomic_stream, parsed_json

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.consistency.policy import tree_sum
+from core.consistency import tree_sum
 from core.engine.codecs.fp16 import Fp16
 from core.ground.lazy import tf
 from core.parameters import BLOCK

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cluster.jobs.modes.mode import optimizer_of
 from core.engine.runtime import trace
 from core.ground.lazy import keras, tf
-from core.inventory.extensions import OPTIMIZERS
+from core.inventory.fields import OPTIMIZERS
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.optimizer import Optimizer

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from core.consistency.policy import largest_subtree
+from core.consistency import largest_subtree
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.jobs.fit import Update
-from core.consistency.policy import Grant, Policy, Speeds
+from core.consistency import Grant, Policy, Speeds
 from core.engine.codecs.codec import Codec
 from core.engine.codecs.fp32 import Fp32
 from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced
 from core.ground.lazy import tf
-from core.inventory.extensions import CODECS, OPTIMIZERS
-from core.inventory.fields import Choice
+from core.inventory.fields import CODECS, OPTIMIZERS, Choice
 from core.inventory.training import TrainJob
 from core.models.native import OWN_THREADS
 from core.models.network import Network

@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, Self
 
-from core.inventory.extensions import CodecFacts
-from core.inventory.fields import Choice
+from core.inventory.fields import Choice, CodecFacts
 
 
 class Codec(CodecFacts, ABC):

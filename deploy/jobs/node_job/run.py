@@ -16,7 +16,7 @@ from cluster.programs.roster import TOKEN_VARIABLE
 from core.cage.landlock import Cage
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
-from core.logs.terminal import say
+from core.logs import say
 from core.server.systemd import notify
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible

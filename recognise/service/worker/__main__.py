@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from core.cage import landlock, whole
+from core.cage import calls, landlock, python_folders
 from core.cage.calls import MODEL
-from core.cage.kernel import keep_capabilities
-from core.cage.python_folders import code
+from core.cage.landlock import keep_capabilities
 from core.exported.description import model_bytes, read
 from core.exported.runtimes import Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
@@ -102,11 +101,11 @@ def _give_up_rights(memory_bytes: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     leave_root()
-    read = landlock.existing(*code(OURS), *SYSTEM)
+    read = landlock.existing(*python_folders(OURS), *SYSTEM)
     # The service says what this kernel does not hold: nothing hears this process.
     held = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        whole.forbid_by(held, MODEL)
+        calls.forbid_by(held, MODEL)
 
 
 def leave_root() -> None:

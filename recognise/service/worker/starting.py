@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from core.exported.files import opened
+from core.exported.description import opened
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 log = logging.getLogger(__name__)

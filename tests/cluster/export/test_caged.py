@@ -301,12 +301,12 @@ def test_an_export_that_is_ended_leaves_no_process_and_nothing_half(
 
 WITHOUT = """
 import os, sys
-from core.cage import kernel
-answer = (kernel.RETURN, 0, 0, kernel.ERRNO | 95)
-number = (kernel.LOAD, 0, 0, kernel.CALL_NUMBER)
-is_ours = (kernel.JUMP_IF_EQUAL, 0, 1, 444)
-allow = (kernel.RETURN, 0, 0, kernel.ALLOW)
-kernel.install(kernel.FilterProgram.of(number, is_ours, answer, allow))
+from core.cage import landlock
+answer = (landlock.RETURN, 0, 0, landlock.ERRNO | 95)
+number = (landlock.LOAD, 0, 0, landlock.CALL_NUMBER)
+is_ours = (landlock.JUMP_IF_EQUAL, 0, 1, 444)
+allow = (landlock.RETURN, 0, 0, landlock.ALLOW)
+landlock.install(landlock.FilterProgram.of(number, is_ours, answer, allow))
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 

@@ -13,13 +13,13 @@ from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.networks import network_of
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
-from core.consistency.policy import Grant, Speeds
+from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import Array
 from core.engine.devices import HOST
 from core.engine.messages import Outcome
 from core.inventory import TrainJob
-from core.inventory.extensions import MODELS
+from core.inventory.fields import MODELS
 from core.models.layers import Dropout, Product
 from core.models.network import BuiltIn, Network, Problem, build
 from core.models.operations import Operations, Tensor

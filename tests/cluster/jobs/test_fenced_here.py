@@ -12,7 +12,7 @@ from cluster.jobs.fit import Fit, Plan
 from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
-from core.consistency.policy import Grant
+from core.consistency import Grant
 from core.engine.messages import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network

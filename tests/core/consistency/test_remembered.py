@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence, Set
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.consistency import Grant, Policy, Speeds
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Grant, Policy, Speeds
 from core.consistency.synchronous import Synchronous
 from tests.core.consistency.simulation import Fault, Seen, Simulation
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 
 
 def measured(speeds: Speeds, task: int, seconds: float, slots: int = 1, times: int = 5) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from core.exported import read
-from core.exported.description import LARGEST_BYTES, NAME, model_bytes, write
-from core.exported.files import measured
+from core.exported.description import LARGEST_BYTES, NAME, measured, model_bytes, write
 from core.ground.errors import UsageError
 from tests.core.exported import small
 from tests.ran import python

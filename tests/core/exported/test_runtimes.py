@@ -11,7 +11,7 @@ import pytest
 
 from core.exported import open_model, read, write
 from core.exported.description import Format
-from core.exported.onnx_tensors import refuse_other_files
+from core.exported.runtimes import refuse_other_files
 from core.ground.errors import UsageError
 from tests.core.exported import small
 from tests.lazy import onnx

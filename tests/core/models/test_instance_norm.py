@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from core.ground.lazy import tf
-from core.inventory.extensions import MODELS
-from core.inventory.fields import RecurrentChoice
+from core.inventory.fields import MODELS, RecurrentChoice
 from core.models.instance_norm import InstanceNorm
 from core.models.network import BuiltIn, Problem
 from core.models.tensorflow_operations import TensorFlowOperations

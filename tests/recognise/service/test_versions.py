@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.exported.description import read, write
-from core.exported.files import read_bytes
+from core.exported.description import read, read_bytes, write
 from core.ground.errors import ClusterError, UsageError
 from recognise.service import versions as module
 from recognise.service.loading import described
