@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE, Layout, Shard, Vector
 from ps_node.arithmetic import Arithmetic, TensorFlowArithmetic, either
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import APPLIED, PlacedVector, ShardOnServer, VectorState, Wire
 
 

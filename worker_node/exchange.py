@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.engine.lost import reaching_holders
+from core.engine.changes import reaching_holders
 from core.ground.lazy import tf
 from core.parameters import Layout
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 from ps_node.steps import Nodes, Penalty, StepRecipe, arrived, clipped, sent, step_applied
 

@@ -20,7 +20,7 @@ A worker that dies loses what it kept, as the paper's workers do.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.engine.messages import OVERTAKEN
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
 from ps_node.shards import REFUSED, Header, ParameterShards, PushOutcome
 

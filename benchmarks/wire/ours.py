@@ -23,7 +23,7 @@ from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSES, WINDOWS, Array
 from core.engine.dispatcher import Dispatcher
-from core.engine.messages import Item
+from core.engine.workers import Item
 from core.ground.accounts import account_for_roles
 from core.inventory import load
 from core.inventory.training import TrainJob

@@ -26,8 +26,8 @@ from cluster.apps.travels import LIBRARY_OPS, MOST_CONSTANT_BYTES, constants_tra
 from core.ground.errors import reason_of
 from core.ground.files import write_refusal
 from core.ground.lazy import Lazy, keras, tf
-from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
+from core.models.operations import for_xla
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 if TYPE_CHECKING:

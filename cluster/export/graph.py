@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core.ground.lazy import tf
-from core.models.kernels import Lstm, portable_operations
 from core.models.network import BuiltIn
+from core.models.operations import Lstm, portable_operations
 from core.models.tensorflow_operations import TensorFlowOperations
 
 if TYPE_CHECKING:

@@ -203,8 +203,8 @@ class _Steps:
     def run(self) -> float:
         """One step; its mean loss. Raises ClusterError."""
         from cluster.jobs.fit import Update
-        from core.engine.lost import first_line
-        from core.engine.messages import Outcome
+        from core.engine.changes import first_line
+        from core.engine.workers import Outcome
 
         import tensorflow as tf  # isort: skip
 

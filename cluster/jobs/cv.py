@@ -49,8 +49,7 @@ from core.inventory.fields import CODECS
 from core.models.network import Network
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
-from worker_node.recordings import Standardization, WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, Standardization, WorkerWindows
 
 FOLDS = "folds"
 """Below a run: the checkpoints of the fold in training."""

@@ -42,8 +42,8 @@ from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
 from cluster.jobs.wrong import wrong_stretches
 from core.consistency import Speeds
+from core.engine.changes import ParameterServerLost
 from core.engine.devices import HOST, devices_here
-from core.engine.lost import ParameterServerLost
 from core.ground.errors import UsageError
 from core.inventory.slots import without_part
 from core.parameters import Vector
@@ -58,8 +58,7 @@ from core.status.events import (
 )
 from core.status.parts import Figures
 from ps_node.shard import VectorState
-from worker_node.recordings import WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, WorkerWindows
 
 log = logging.getLogger(__name__)
 

@@ -33,8 +33,9 @@ from core.server.gate import (
     SEND,
     Numbers,
     install_filter,
+    own_accounts,
+    peer_account,
 )
-from core.server.peer_accounts import own_accounts, peer_account
 from core.server.sockets import is_elsewhere
 
 log = logging.getLogger("pscluster.gate")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
+from core.engine.codecs import AnswerAsShape, PackedArguments
 from core.engine.guardian import Guardian
-from core.engine.messages import OVERTAKEN
-from core.engine.packing import AnswerAsShape, PackedArguments
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
-from core.server.probe import answering
+from core.server.sockets import answering
 
 KEEP_ALIVE_SECONDS = 600
 """Time for which a server keeps our context after our last heartbeat: TensorFlow's own default.
@@ -294,7 +294,7 @@ class Traced:
     """A function that is traced once and called with NumPy values.
 
     The arguments travel as one tensor inside the request, a short result inside the answer
-    (`core.engine.packing`).
+    (`core.engine.codecs`).
     """
 
     def __init__(

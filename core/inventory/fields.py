@@ -46,7 +46,7 @@ class Choice(Section):
 class RecurrentChoice(Choice):
     """The options of a model with LSTM layers.
 
-    It reads its windows through `core.models.instance_norm`.
+    It reads its windows through `core.models.layers`.
     """
 
     kernel: Literal["auto", "fused", "xla"] = Field(

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.ground.lazy import np, tf
-from core.models.curves import MOST_CLASSES, Curve, curves_of, score_counts
 from core.models.objective import (
     CONFUSION,
+    MOST_CLASSES,
     SCORES,
     SMALLEST_PROBABILITY,
+    Curve,
     Objective,
     Values,
+    curves_of,
     over_positions,
+    score_counts,
 )
 
 if TYPE_CHECKING:

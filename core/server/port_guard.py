@@ -40,10 +40,8 @@ from core.ground.accounts import ROLES_ACCOUNT, account_name, why_root
 from core.ground.addresses import plain_address
 from core.logs import say_json
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
-from core.server.gate import Gate
-from core.server.peer_accounts import PeerAccounts
-from core.server.probe import answers
-from core.server.sockets import connections
+from core.server.gate import Gate, PeerAccounts
+from core.server.sockets import answers, connections
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
 INTERFACE_INDEX = (

@@ -13,7 +13,7 @@ from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from tests.worker_node.batches import CHANNELS, STEPS, gradient_of, job, network_of, windows
 from worker_node.gradient import BatchGradient
-from worker_node.weights import LossWeights, weighted
+from worker_node.recordings import LossWeights, weighted
 
 LABELS = ("WALKING", "SITTING", "LAYING", "RUNNING")
 CLASSES = np.array([0] * 7 + [1] * 2 + [2] * 3, np.int32)

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from core.engine.messages import OVERTAKEN
 from core.engine.runtime import trace, transient
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
 from worker_node.sender import Remembered, WorkerMemory
 

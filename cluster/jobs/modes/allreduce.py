@@ -16,12 +16,12 @@ from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.jobs.specs import float32, int32, int64, standardization_of
 from core.consistency import Grant, Speeds, tree_sum
-from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced, host_of, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
 from worker_node.exchange import ExchangedVector, PartialSum
-from worker_node.slots import LabelledExamples, slot_sizes
+from worker_node.gradient import LabelledExamples, slot_sizes
 
 
 def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:

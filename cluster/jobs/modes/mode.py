@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from cluster.jobs.fit import Update
 from core.consistency import Grant, Policy, Speeds
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
-from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.inventory.fields import CODECS, OPTIMIZERS, Choice
 from core.inventory.training import TrainJob
@@ -22,12 +22,11 @@ from core.models.native import OWN_THREADS
 from core.models.network import Network
 from core.parameters import Vector
 from ps_node.arithmetic import Arithmetic, arithmetic_of
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
 from ps_node.steps import StepRecipe
 from worker_node.gradient import GradientOfBatch
-from worker_node.recordings import WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, WorkerWindows
 
 """The workers' function, where a mode has one."""
 

@@ -17,7 +17,7 @@ from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import Array
 from core.engine.devices import HOST
-from core.engine.messages import Outcome
+from core.engine.workers import Outcome
 from core.inventory import TrainJob
 from core.inventory.fields import MODELS
 from core.models.layers import Dropout, Product
@@ -26,8 +26,7 @@ from core.models.operations import Operations, Tensor
 from core.models.thesis import ThesisModel
 from core.parameters import Vector
 from ps_node.shard import VectorState
-from worker_node.recordings import Standardization, WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, Standardization, WorkerWindows
 
 PROBLEM = Problem((16, 6), 4, keep_probability=0.8)
 ROWS = 64

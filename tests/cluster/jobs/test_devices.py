@@ -15,7 +15,7 @@ from core.engine.runtime import device, host_of
 from core.ground.errors import UsageError
 from core.inventory import Task
 from core.inventory.slots import BatchSlots, DeviceSettings, on_devices
-from core.server.devices import visible_gpus
+from core.server.process import visible_gpus
 from tests.core.inventory.cases import THREE_NODES, problems, read
 from tests.ran import python
 from tests.tables import table

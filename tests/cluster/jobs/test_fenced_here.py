@@ -13,7 +13,7 @@ from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
 from core.consistency import Grant
-from core.engine.messages import Item, Outcome
+from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network
 from tests.cluster.jobs.kit import PlayedKeeper

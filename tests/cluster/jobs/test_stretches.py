@@ -19,7 +19,7 @@ from cluster.jobs.work_source import parts_of
 from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
 from core.engine.chaos import ChaosPlan
-from core.engine.messages import Item, Outcome
+from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
 from tests.cluster.jobs.kit import PlayedKeeper

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from core.engine.packing import MOST_WORDS, AnswerAsShape
+from core.engine.codecs import MOST_WORDS, AnswerAsShape
 from core.engine.runtime import trace
 from core.ground.lazy import tf
 

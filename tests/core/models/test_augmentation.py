@@ -6,8 +6,8 @@ import pytest
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from core.inventory.training_sections import AugmentSettings
-from core.models.augmentation import Augmentation
 from core.models.network import Problem
+from core.models.window_statistics import Augmentation
 from tests.core.models.yardstick import Vector, close
 
 PROBLEM = Problem((32, 6), 4)
