@@ -31,13 +31,13 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.cage.landlock import JUMP_IF_EQUAL, LOAD, RETURN, FilterProgram
 from core.ground.accounts import ROLES_ACCOUNT, account_name, why_root
 from core.ground.addresses import plain_address
+from core.ground.waiting import until
 from core.logs import say_json
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
 from core.server.gate import Gate, PeerAccounts
@@ -182,19 +182,23 @@ def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[s
         states = {ESTABLISHED, HANDSHAKE}
     else:
         states = {ESTABLISHED}
-    deadline = time.monotonic() + PATIENCE_SECONDS
     count = 0
-    while foreign := [
-        connection.peer[0]
-        for connection in connections()
-        if connection.port == port
-        and connection.state in states
-        and _is_foreign(connection.peer[0])
-    ]:
-        count += _shut_accepted(port)
-        if time.monotonic() > deadline:
-            break
-        time.sleep(PAUSE_SECONDS)
+    foreign: list[str] = []
+
+    def are_shut() -> bool:
+        nonlocal count, foreign
+        foreign = [
+            connection.peer[0]
+            for connection in connections()
+            if connection.port == port
+            and connection.state in states
+            and _is_foreign(connection.peer[0])
+        ]
+        if foreign:
+            count += _shut_accepted(port)
+        return not foreign
+
+    until(are_shut, PATIENCE_SECONDS, PAUSE_SECONDS)
     return count, sorted(set(foreign))
 
 
