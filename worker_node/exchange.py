@@ -120,7 +120,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
                 [rows.get(slot, missing) for slot in range(recipe.slots)],
                 tf.constant([slot in rows for slot in range(recipe.slots)]),
             )
-            penalty = Penalty.of(recipe.l2, self.layout, shard.shard.trained)
+            penalty = Penalty.for_elements(recipe.l2, self.layout, shard.shard.trained)
             parameters = shard.parameters.read_value()
             gradient = penalty.added(total[: shard.trained_size], parameters)
             return tf.concat([gradient, total[shard.trained_size :]], 0)

@@ -156,7 +156,7 @@ class TensorFlowSlotGradients(SlotGradients):
         self._network = network
         self._job = job
         self._standardization: Any = None
-        self._augmentation = Augmentation.of(job.augment, network.problem)
+        self._augmentation = Augmentation.from_settings(job.augment, network.problem)
         self._class_weights = weights.table
         sizes = set(slot_sizes(job.batch_size, job.pieces))
         self._size = sizes.pop() if network.knows_batch and len(sizes) == 1 else None
@@ -298,7 +298,7 @@ class GradientOfBatch:
             self._slots = TensorFlowSlotGradients(network, job, weights)
         self._arithmetic = arithmetic_of(job.arithmetic)
         self._nodes = Nodes(Fp32(), layout.trained_size, self._arithmetic)
-        self._penalty = Penalty.of(job.l2, layout)
+        self._penalty = Penalty.for_elements(job.l2, layout)
 
     def of_fit(self, standardization: Any) -> "GradientOfBatch":
         """Return this one for windows so standardized, see `SlotGradients.of_fit`."""

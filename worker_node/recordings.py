@@ -48,7 +48,7 @@ class Standardization:
     deviation: NDArray[np.float32]
 
     @classmethod
-    def of(cls, dataset: Dataset, rows: NDArray[np.integer]) -> "Standardization":
+    def of_rows(cls, dataset: Dataset, rows: NDArray[np.integer]) -> "Standardization":
         """Measure these rows of the data set, in float64, one block at a time."""
         channels = standardized_channels(dataset)
         if not channels:
@@ -143,7 +143,7 @@ class LossWeights:
     mean: float = 1.0
 
     @classmethod
-    def of(
+    def from_setting(
         cls, setting: str | Mapping[str, float] | None, dataset: Dataset, rows: NDArray[np.integer]
     ) -> "LossWeights":
         """Return what `jobs.train.class_weights` means for the training examples `rows`.

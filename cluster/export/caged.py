@@ -27,7 +27,7 @@ from core.cage.calls import EXPORT, what_holds
 from core.cage.landlock import Rights, existing
 from core.control.own_state import user_state
 from core.exported.description import NAME, Description
-from core.exported.description import read as described
+from core.exported.description import read_description as described
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import PREPARED_VARIABLE, user_cache

@@ -63,8 +63,8 @@ def export(
         )
         timing = timed(answers, examples.inputs())
         description = replace(draft, sha256=sha256, bytes=size, check=check, timing=timing)
-        described.write(folder, description)
-        described.read(folder)
+        described.write_description(folder, description)
+        described.read_description(folder)
     return description
 
 

@@ -192,7 +192,7 @@ class _Steps:
         # As the trainer's batches; a small set repeats rows, so that a step is as large as it will
         # be.
         self._rows = np.resize(order, job.batch_size).astype(np.int32)[None]
-        packed = Standardization.of(dataset, np.arange(dataset.train_windows)).packed()
+        packed = Standardization.of_rows(dataset, np.arange(dataset.train_windows)).packed()
         self._stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
         self._done = 0
         self._gradient_seconds = 0.0

@@ -204,7 +204,9 @@ class CrossValidationRun(Job):
             state = VectorState(self.network.initial(self.job.seed))
         else:
             state = resumption.state
-        weights = LossWeights.of(self.job.class_weights, self.dataset, self.folds[0].train)
+        weights = LossWeights.from_setting(
+            self.job.class_weights, self.dataset, self.folds[0].train
+        )
 
         setup = Setup(
             self.job,
@@ -249,7 +251,7 @@ class CrossValidationRun(Job):
         assert self.record is not None
         begin = time.monotonic()
         plan = self._plan(fold, seed)
-        standardization = Standardization.of(self.dataset, fold.train)
+        standardization = Standardization.of_rows(self.dataset, fold.train)
         mode = placed.mode
         if resumption is None:
             blocks = standardization.blocks(self.dataset, fold.train)

@@ -59,7 +59,7 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
         keep_probability=job.keep_probability,
         vectors=dataset.signals.vectors,
     )
-    Augmentation.of(job.augment, network.problem)  # refuses here what it cannot do
+    Augmentation.from_settings(job.augment, network.problem)  # refuses here what it cannot do
     return network
 
 

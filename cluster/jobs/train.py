@@ -117,7 +117,7 @@ class TrainRun(Job):
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
         self.standardization = standardization(self.before, self.dataset, self.train_rows)
-        self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
+        self.weights = LossWeights.from_setting(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
     def _resumption(self, run: Path) -> Resumption | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.pages.sweep_files import Placement
 from cluster.sweeps.reader import SEED, SETTINGS
 from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
-from core.documents import InventoryError, InventoryProblem, shown
+from core.documents import InventoryError, InventoryProblem, yaml_words
 from core.documents.yaml_document import KeyPath
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _located(sweep: SweepFile, choice: RunSettings, problem: InventoryProblem) -
         if key in where and problem.override == override(key, where[key]):
             value = problem.value
             if value is None and not isinstance(where[key], dict | tuple):
-                value = shown(where[key])
+                value = yaml_words(where[key])
             inner = problem.key.removeprefix(key).lstrip(".")
             return replace(
                 problem,

@@ -149,7 +149,7 @@ def forbid(call_rights: CallRights = CallRights(), *, signals_only_to: int = 0) 
     """
     this_machine()
     machine = os.uname().machine
-    install(FilterProgram.of(*instructions(machine, call_rights, signals_only_to)))
+    install(FilterProgram.from_instructions(*instructions(machine, call_rights, signals_only_to)))
 
 
 def instructions(

@@ -56,7 +56,7 @@ class FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
     @classmethod
-    def of(cls, *instructions: Instruction) -> "FilterProgram":
+    def from_instructions(cls, *instructions: Instruction) -> "FilterProgram":
         """Return the program of these instructions."""
         return cls(
             len(instructions),
@@ -337,7 +337,7 @@ class Cage:
         self.close()
 
 
-def _known(version: int) -> int:
+def _file_rights(version: int) -> int:
     """Every right to files that this ABI knows."""
     for since, beyond in NEWER.items():
         if version >= since:
@@ -351,7 +351,7 @@ def _ruleset(version: int, rights: Rights) -> int:
         ports |= BIND
     if rights.connect is not None:
         ports |= CONNECT
-    fields = [_known(version)]
+    fields = [_file_rights(version)]
     if version >= PORTS:
         fields.append(ports)
     if version >= SCOPED:
@@ -361,7 +361,7 @@ def _ruleset(version: int, rights: Rights) -> int:
 
 
 def _add(rules: int, version: int, rights: Rights) -> None:
-    supported = _known(version)
+    supported = _file_rights(version)
     _add_paths(rules, rights.read, READ & supported)
     _add_paths(rules, rights.write, supported & ~EXECUTE & ~MAKE_DEVICES & ~DEVICE_CALLS)
     _add_paths(
@@ -382,7 +382,7 @@ def _by_port(rights: Rights) -> Iterator[tuple[int, int]]:
 
 def _add_paths(rules: int, paths: Iterable[Name], allowed: int) -> None:
     for path in paths:
-        with _opened(path) as descriptor:
+        with _path_descriptor(path) as descriptor:
             rights = allowed
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 rights &= OF_FILES
@@ -391,7 +391,7 @@ def _add_paths(rules: int, paths: Iterable[Name], allowed: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Name) -> Iterator[int]:
+def _path_descriptor(path: Name) -> Iterator[int]:
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         yield descriptor

@@ -108,7 +108,7 @@ class Speeds:
             self._unit = self._total = self._fastest = None
             self.version += 1
 
-    def of(self, task: int) -> float:
+    def speed_of(self, task: int) -> float:
         """Return slots a second; only ratios count before the first measurement."""
         if task in self._medians:
             return self._medians[task]
@@ -130,21 +130,21 @@ class Speeds:
         else:
             workers = live | {task}
         if self._total is None or (self._total[0] is not workers and self._total[0] != workers):
-            self._total = workers, sum(self.of(other) for other in workers)
-        return self.of(task) / self._total[1]
+            self._total = workers, sum(self.speed_of(other) for other in workers)
+        return self.speed_of(task) / self._total[1]
 
     def _fastest_other(self, task: int, live: Set[int]) -> float:
         """Return the speed of the fastest live worker but this one."""
         if self._fastest is None or (self._fastest[0] is not live and self._fastest[0] != live):
-            self._fastest = live, sorted((self.of(other) for other in live), reverse=True)[:2]
+            self._fastest = live, sorted((self.speed_of(other) for other in live), reverse=True)[:2]
         first, *second = self._fastest[1]
-        if task in live and second and self.of(task) == first:
+        if task in live and second and self.speed_of(task) == first:
             return second[0]
         return first
 
     def left(self, task: int, slots: int, seconds: float) -> float:
         """Slots left of `slots` that a worker began `seconds` ago."""
-        return max(0.0, slots - seconds * self.of(task))
+        return max(0.0, slots - seconds * self.speed_of(task))
 
     def worth_while(
         self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
@@ -158,12 +158,12 @@ class Speeds:
         """
         if len(live) == (task in live):
             return True
-        own_seconds = slots / self.of(task)
+        own_seconds = slots / self.speed_of(task)
         # True of nearly every worker about as fast as the others, without a look at each of them.
         if own_seconds <= PATIENCE * (slots / self._fastest_other(task, live)):
             return True
         return own_seconds <= PATIENCE * (
-            (remaining + busy()) / sum(self.of(other) for other in live - {task})
+            (remaining + busy()) / sum(self.speed_of(other) for other in live - {task})
         )
 
 

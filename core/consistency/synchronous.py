@@ -182,7 +182,7 @@ class Synchronous(ModeFacts):
 
     def _patience(self, grant: Grant, part: _Part) -> float:
         """Seconds after which a part takes too long."""
-        return PATIENCE * grant.slots / self.speeds.of(part.task)
+        return PATIENCE * grant.slots / self.speeds.speed_of(part.task)
 
     def _first_late(self) -> float:
         """The time before which no part is late, kept until a part or a speed changes."""

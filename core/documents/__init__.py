@@ -70,7 +70,7 @@ def printable(text: str) -> str:
     )
 
 
-def shown(value: object) -> str:
+def yaml_words(value: object) -> str:
     """A value in YAML's words, at most `VALUE_CHARACTERS` long."""
     if value is None:
         return "null"

@@ -128,10 +128,10 @@ def unproved(place: str) -> str | None:
         if not _is_verdict(problem):
             raise
         return f"it cannot load the library of kernels ({first_line(problem)}): {REMEDY}"
-    if answer != _own():
+    if answer != _own_proof():
         return (
             "its library of kernels computes other bits: version and digest are"
-            f" {_shown(answer)} there and {_shown(_own())} here: {REMEDY}"
+            f" {_hexadecimal(answer)} there and {_hexadecimal(_own_proof())} here: {REMEDY}"
         )
     return None
 
@@ -146,7 +146,7 @@ def _is_verdict(problem: "tf.errors.OpError") -> bool:
 
 
 @cache
-def _own() -> tuple[int, ...]:
+def _own_proof() -> tuple[int, ...]:
     return _step(here())
 
 
@@ -156,5 +156,5 @@ def _step(place: str) -> tuple[int, ...]:
     return tuple(int(word) for word in fetched(answer))
 
 
-def _shown(digest: tuple[int, ...]) -> str:
+def _hexadecimal(digest: tuple[int, ...]) -> str:
     return " ".join(f"{word & 0xFFFFFFFF:x}" for word in digest)

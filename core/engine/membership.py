@@ -88,7 +88,7 @@ class TimeLimits:
 
 
 @dataclass
-class _Open:
+class _OpenItem:
     """An item without an outcome: how often it was dispatched, failed, and failed by our error."""
 
     item: Item
@@ -108,7 +108,7 @@ class Membership:
             for task in tasks
         }
         self._pending: deque[Item] = deque()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenItem] = {}
         """Items by id that are pending or on a worker."""
         self._next_attempt = 0
         self.late_replies = 0
@@ -176,13 +176,13 @@ class Membership:
     def schedule(self, items: list[Item], now: float) -> list[Instruction]:
         """Queue items behind those that wait."""
         for item in items:
-            self._open[item.id] = _Open(item)
+            self._open[item.id] = _OpenItem(item)
             self._pending.append(item)
         return self._assign(now)
 
     def give(self, task: int, item: Item, now: float) -> list[Instruction]:
         """Dispatch the item, new or already on another worker, to the idle worker `task`."""
-        open_item = self._open.setdefault(item.id, _Open(item))
+        open_item = self._open.setdefault(item.id, _OpenItem(item))
         return [self._dispatch(self.workers[task], open_item.item, now)]
 
     def forget(self, identifier: int) -> None:

@@ -257,23 +257,23 @@ class Saboteur:
                     if self._closed:
                         return
                     self._stopped.add(strike.target)
-                if self._asked("signal", task=strike.target, signal=signal.SIGSTOP.name):
+                if self._obeyed("signal", task=strike.target, signal=signal.SIGSTOP.name):
                     self.injected(strike)
                     self._later(strike.lasts_seconds, self._let_go_on, strike.target)
             case Fault.CUT_PS:
-                if self._asked("cut", task=strike.target, peer=f"ps:{strike.server}"):
+                if self._obeyed("cut", task=strike.target, peer=f"ps:{strike.server}"):
                     self.injected(strike)
             case _:
-                if self._asked("kill", task=strike.target, reason="chaos"):
+                if self._obeyed("kill", task=strike.target, reason="chaos"):
                     self.injected(strike)
 
     def _let_go_on(self, name: str) -> None:
         # If it was fenced and killed meanwhile, the signal does not harm its successor.
-        self._asked("signal", task=name, signal=signal.SIGCONT.name)
+        self._obeyed("signal", task=name, signal=signal.SIGCONT.name)
         with self._lock:
             self._stopped.discard(name)
 
-    def _asked(self, verb: str, **request: str) -> bool:
+    def _obeyed(self, verb: str, **request: str) -> bool:
         """Whether the supervisor did this to a process."""
         assert self._supervisor is not None  # ChaosPlan.refuse
         try:

@@ -33,7 +33,7 @@ def read_bytes(path: Path | int, limit: int) -> bytes:
 
     Raises OSError, and ValueError for one that is no file or longer than `limit`.
     """
-    descriptor = path if isinstance(path, int) else opened(path)
+    descriptor = path if isinstance(path, int) else open_plain_file(path)
     with os.fdopen(descriptor, "rb") as stream:
         # `read` takes memory for all that it is asked for, so the size decides first.
         size = os.fstat(stream.fileno()).st_size
@@ -80,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
 def _file(path: Path, limit: int) -> tuple[str, int]:
     total = hashlib.sha256()
     size = 0
-    with os.fdopen(opened(path), "rb") as stream:
+    with os.fdopen(open_plain_file(path), "rb") as stream:
         while chunk := stream.read(CHUNK_BYTES):
             total.update(chunk)
             size += len(chunk)
@@ -89,7 +89,7 @@ def _file(path: Path, limit: int) -> tuple[str, int]:
     return total.hexdigest(), size
 
 
-def opened(path: Path) -> int:
+def open_plain_file(path: Path) -> int:
     """Return a descriptor of a plain file, without waiting for a pipe's other end.
 
     Raises OSError, and ValueError for what is none.
@@ -267,13 +267,15 @@ def labels_of(description: Description) -> tuple[str, ...]:
 _DESCRIPTION: TypeAdapter[Description] = TypeAdapter(Description)
 
 
-def write(folder: Path, description: Description) -> None:
+def write_description(folder: Path, description: Description) -> None:
     """Write `export.json` whole or not at all. Raises ClusterError if the disk does not take it."""
     content = {"schema": SCHEMA, **asdict(description)}
     atomic_write(folder / NAME, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> Description:
+def read_description(
+    folder: Path, *, check_model: bool = True, file: int | None = None
+) -> Description:
     """Read `export.json` and compare the model with its hash.
 
     Raises UsageError for whatever does not fit together.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.exported.description import NAME, Description, model_bytes, read
+from core.exported.description import NAME, Description, model_bytes, read_description
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 DEEPEST = 64
@@ -235,7 +235,7 @@ def open_model(folder: Path, threads: int = 1) -> Model:
 
     Raises UsageError for what this machine cannot use.
     """
-    description = read(folder, check_model=False)
+    description = read_description(folder, check_model=False)
     import_runtime(description, folder)
     return open_content(model_bytes(folder, description), description, folder, threads)
 

@@ -15,8 +15,8 @@ from pydantic_core import ErrorDetails
 from core.documents import (
     LISTED_PROBLEMS,
     InventoryProblem,
-    shown,
     suggestion,
+    yaml_words,
 )
 from core.documents.yaml_document import KeyPath, parse
 from core.inventory.fields import Section
@@ -101,7 +101,7 @@ class Sources:
         if value is self.ABSENT or isinstance(value, dict | tuple):
             text = None
         else:
-            text = shown(value)
+            text = yaml_words(value)
         return InventoryProblem(
             self.file, self.key(path), problem, remedy, line=line, value=text, override=override
         )

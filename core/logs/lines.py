@@ -174,7 +174,7 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception as problem:  # a bad message must not end the process
         return (
-            f"a message that cannot be formatted ({type(problem).__name__}): {_shown(record.msg)}"
+            f"a message that cannot be formatted ({type(problem).__name__}): {_text_of(record.msg)}"
         )
 
 
@@ -196,7 +196,7 @@ def _cut(text: str, longest: int) -> str:
     return cut.encode("utf-8", "backslashreplace").decode()
 
 
-def _shown(value: object) -> str:
+def _text_of(value: object) -> str:
     try:
         return str(value)
     except Exception:

@@ -232,7 +232,9 @@ class Augmentation:
     problem: Problem
 
     @classmethod
-    def of(cls, settings: AugmentSettings | None, problem: Problem) -> "Augmentation | None":
+    def from_settings(
+        cls, settings: AugmentSettings | None, problem: Problem
+    ) -> "Augmentation | None":
         """Return the augmentation of the settings, or None without settings.
 
         Raises UsageError for turns of channels that are no sensors of three axes.

@@ -89,10 +89,10 @@ class PeerAccounts:
         ):
             accepted, _ = listener.accept()
             with accepted:
-                if self.of(accepted) != os.geteuid():
+                if self.account_of(accepted) != os.geteuid():
                     raise OSError(errno.EOPNOTSUPP, "the kernel does not say whose a connection is")
 
-    def of(self, connection: socket.socket) -> int | None:
+    def account_of(self, connection: socket.socket) -> int | None:
         """Return the uid at the other end of an accepted connection.
 
         It is None if that end is no open socket of this machine.
@@ -130,7 +130,7 @@ class PeerAccounts:
             version = socket.AF_INET
         else:
             version = socket.AF_INET6
-        kind, body = self._asked(ASKED.pack(version, socket.IPPROTO_TCP, 0, ALL_STATES) + sockid)
+        kind, body = self._ask(ASKED.pack(version, socket.IPPROTO_TCP, 0, ALL_STATES) + sockid)
         if kind == ERROR:
             number = -struct.unpack_from("=i", body)[0]
             if number == errno.ENOENT:
@@ -142,7 +142,7 @@ class PeerAccounts:
         _, _, _, uid, inode = FOUND_REST.unpack_from(body, FOUND.size + SOCKID_BYTES)
         return state, uid, inode
 
-    def _asked(self, question: bytes) -> tuple[int, bytes]:
+    def _ask(self, question: bytes) -> tuple[int, bytes]:
         """Kind and body of the kernel's answer."""
         self._sequence = (self._sequence + 1) % ANY_COOKIE
         length = HEADER.size + len(question)
@@ -162,10 +162,10 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def peer_account(connection: socket.socket) -> int | None:
-    """Answer for one connection as `PeerAccounts.of` does. Raises OSError."""
+    """Answer for one connection as `PeerAccounts.account_of` does. Raises OSError."""
     accounts = PeerAccounts()
     try:
-        return accounts.of(connection)
+        return accounts.account_of(connection)
     finally:
         accounts.close()
 
@@ -265,7 +265,7 @@ def install_filter(numbers: Numbers) -> int:
 
     Raises OSError where the kernel refuses.
     """
-    program = FilterProgram.of(
+    program = FilterProgram.from_instructions(
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_IF_EQUAL, 0, 4, this_machine().architecture),
         (LOAD, 0, 0, CALL_NUMBER),
@@ -364,7 +364,7 @@ class Gate:
             # Its kind is said, so that Python asks the kernel nothing: a flood passes here.
             connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
             try:
-                uid = self._accounts.of(connection)
+                uid = self._accounts.account_of(connection)
             except OSError:
                 uid = None
             if uid in self._admitted:

@@ -51,7 +51,7 @@ class RoleOptions:
     """TCP ports of the other roles, which its graphs exchange tensors with; None for any."""
 
     @property
-    def taken(self) -> ClaimedDevice | None:
+    def claimed_device(self) -> ClaimedDevice | None:
         """The device that it takes, or None."""
         if self.device is None:
             return None

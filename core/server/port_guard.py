@@ -111,7 +111,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     as soon as the port listens, in a role before the server starts.
     """
     means = [method for method in MEANS if method[0] == FILTER or is_loopback(host)]
-    reasons = [_guard(listener, means) for listener in _own(port, listening=True)]
+    reasons = [_guard(listener, means) for listener in _own_tcp_sockets(port, listening=True)]
     if not reasons:
         return GuardOutcome(port, False, NOT_LISTENING)
     for guarded, reason in reasons:
@@ -150,7 +150,7 @@ def attach_filter(listener: socket.socket) -> None:
 
     Raises OSError where the kernel refuses.
     """
-    program = FilterProgram.of(
+    program = FilterProgram.from_instructions(
         (LOAD, 0, 0, INTERFACE_INDEX),
         (JUMP_IF_EQUAL, 0, 1, socket.if_nametoindex("lo")),
         (RETURN, 0, 0, WHOLE_PACKET),
@@ -204,7 +204,7 @@ def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[s
 
 def _shut_accepted(port: int) -> int:
     count = 0
-    for connection in _own(port, listening=False):
+    for connection in _own_tcp_sockets(port, listening=False):
         with contextlib.suppress(OSError):
             if _is_foreign(connection.getpeername()[0]):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -212,7 +212,7 @@ def _shut_accepted(port: int) -> int:
     return count
 
 
-def _own(port: int, *, listening: bool) -> Iterator[socket.socket]:
+def _own_tcp_sockets(port: int, *, listening: bool) -> Iterator[socket.socket]:
     """The TCP sockets of this process at the port: those that listen, or the others."""
     for descriptor, _ in own_sockets():
         with (

@@ -81,6 +81,6 @@ def prepared_folders(account: int | None) -> tuple[str, ...]:
 
 
 def _devices(role: RoleOptions) -> Iterator[str]:
-    if role.taken is not None:
-        for pattern in DEVICES[role.taken.kind]:
+    if role.claimed_device is not None:
+        for pattern in DEVICES[role.claimed_device.kind]:
             yield from glob.glob(pattern)

@@ -183,7 +183,7 @@ def _serve_metrics(
     registry = CollectorRegistry(auto_describe=False)
     identity = Identity(role.role, role.task)
     cost = Cost(identity)
-    on_gpu = role.taken is not None and role.taken.kind == "gpu"
+    on_gpu = role.claimed_device is not None and role.claimed_device.kind == "gpu"
     standard.register(
         registry,
         identity,
@@ -192,7 +192,7 @@ def _serve_metrics(
         ready=ready,
         cost=cost,
         shared=role.shared,
-        gpu=role.taken.number if role.taken is not None and on_gpu else None,
+        gpu=role.claimed_device.number if role.claimed_device is not None and on_gpu else None,
     )
     try:
         exporter.serve(
@@ -284,7 +284,7 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
         limit_arenas(PARAMETER_SERVER_ARENAS)
     without_foreign(os.environ)
     without_proxies(os.environ)
-    os.environ.update({**ENVIRONMENT, **role_environment(role.taken)})
+    os.environ.update({**ENVIRONMENT, **role_environment(role.claimed_device)})
     os.environ[THREADS] = str(max(1, usable_cores() // (role.workers_here or 1)))
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

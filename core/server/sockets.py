@@ -274,7 +274,7 @@ def accepts(host: str, port: int, timeout_seconds: float) -> bool:
 
 
 @dataclass
-class _Asked(Generic[Key]):
+class _OpenProbe(Generic[Key]):
     key: Key
     deadline: float
     header: bytes = b""
@@ -286,7 +286,7 @@ class Probes(Generic[Key]):
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
-        self._asked: dict[socket.socket, _Asked[Key]] = {}
+        self._asked: dict[socket.socket, _OpenProbe[Key]] = {}
         self._found: list[tuple[Key, bool]] = []
 
     @property
@@ -307,7 +307,7 @@ class Probes(Generic[Key]):
             return
         connection.setblocking(False)
         connection.connect_ex(address)  # the result shows when we write
-        self._asked[connection] = _Asked(key, deadline)
+        self._asked[connection] = _OpenProbe(key, deadline)
         self.selector.register(connection, selectors.EVENT_WRITE, connection)
 
     def wait(self, longest_seconds: float) -> list[tuple[Key, bool]]:

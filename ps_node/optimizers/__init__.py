@@ -29,7 +29,7 @@ class Optimizer(OptimizerFacts, ABC):
     """How a gradient changes a shard. `slots` are created once per shard, beside the parameters."""
 
     @classmethod
-    def of(cls, options: Choice) -> Self:
+    def from_options(cls, options: Choice) -> Self:
         """Make the optimizer with the options named like its fields; others have their defaults."""
         values = {
             entry.name: getattr(options, entry.name)

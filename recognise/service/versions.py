@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from core.exported.description import NAME, Description, read, read_bytes
+from core.exported.description import NAME, Description, read_bytes, read_description
 from core.exported.verified import refuse_unverified
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import PARTIAL, atomic_stream, parsed_json
@@ -107,7 +107,7 @@ class Versions:
                     (partial / name).write_bytes(
                         read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
                     )
-                if read(partial) != description:
+                if read_description(partial) != description:
                     raise UsageError(f"{export}: it changed while it was copied: promote it again")
                 partial.rename(self.path(number))
             except OSError as problem:
@@ -158,7 +158,7 @@ class Versions:
 
     def _version(self, number: int, current: bool) -> Version:
         try:
-            return Version(number, self.path(number), read(self.path(number)), current)
+            return Version(number, self.path(number), read_description(self.path(number)), current)
         except UsageError as problem:
             return Version(number, self.path(number), None, current, str(problem))
 

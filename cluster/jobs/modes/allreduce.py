@@ -26,11 +26,11 @@ from worker_node.gradient import LabelledExamples, slot_sizes
 
 def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
     """Return neighbouring slots for each worker, by its speed; some may get none."""
-    total = sum(speeds.of(task) for task in tasks)
+    total = sum(speeds.speed_of(task) for task in tasks)
     reached = 0.0
     borders = [0]
     for task in tasks:
-        reached += speeds.of(task)
+        reached += speeds.speed_of(task)
         borders.append(round(slots * reached / total))
     return [range(begin, end) for begin, end in pairwise(borders)]
 

@@ -225,12 +225,12 @@ class Setup:
 
 def optimizer_of(config: Choice) -> Optimizer:
     """The optimizer that a job's section `optimizer` describes."""
-    return OPTIMIZERS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+    return OPTIMIZERS[config.name].from_options(config)  # type: ignore[attr-defined, no-any-return]
 
 
 def codec_of(config: Choice) -> Codec:
     """The codec that a job's section `codec` describes."""
-    return CODECS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+    return CODECS[config.name].from_options(config)  # type: ignore[attr-defined, no-any-return]
 
 
 def wire_codecs(config: Choice) -> tuple[Codec, Codec]:

@@ -40,7 +40,7 @@ class Codec(CodecFacts, ABC):
     """How values travel."""
 
     @classmethod
-    def of(cls, options: Choice) -> Self:
+    def from_options(cls, options: Choice) -> Self:
         """Make the codec of the options that are named like its fields.
 
         Other fields keep their defaults.
@@ -208,7 +208,7 @@ class AnswerAsShape:
         self._shape = shape
 
     @classmethod
-    def of(cls, result: Any) -> AnswerAsShape | None:
+    def for_result(cls, result: Any) -> AnswerAsShape | None:
         """Return the form of `result`, in a graph, or None where it does not fit.
 
         What fits is one tensor of numbers and known shape, of at most 250 words of 32 bits.
@@ -223,14 +223,14 @@ class AnswerAsShape:
         return None
 
     @staticmethod
-    def written(result: Any) -> Any:
+    def carrying(result: Any) -> Any:
         """The empty tensor that carries `result`, in a graph."""
         dimensions = tf.cast(tf.reshape(tf.bitcast(result, tf.uint32), [-1]), tf.int64)
         return tf.fill(
             tf.concat([tf.zeros([1], tf.int64), dimensions], 0), tf.constant(0, tf.int32)
         )
 
-    def read(self, answer: Any) -> NDArray[Any]:
+    def value_of(self, answer: Any) -> NDArray[Any]:
         """The result that `answer` carries."""
         numbers: NDArray[Any] = np.array(answer.shape.as_list()[1:], np.uint32).view(self._dtype)
         return numbers.reshape(self._shape)

@@ -19,7 +19,7 @@ import numpy as np
 from core.cage import calls, landlock, python_folders
 from core.cage.calls import MODEL
 from core.cage.landlock import keep_capabilities
-from core.exported.description import model_bytes, read
+from core.exported.description import model_bytes, read_description
 from core.exported.runtimes import Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.ground.errors import UsageError, reason_of
@@ -70,7 +70,7 @@ def main(
     described, model_file = files
     try:
         die_with_parent(parent)
-        description = read(export, check_model=False, file=described)
+        description = read_description(export, check_model=False, file=described)
         if description.sha256 != sha256:
             raise UsageError(f"{folder}: it changed while it was opened: try again")
         content = model_bytes(export, description, model_file)

@@ -106,7 +106,7 @@ class InTurn:
 
 def measured(network: Network, data: Dataset, seed: int = 0) -> tuple[Vector, NDArray[np.float32]]:
     """Return the parameters of an untrained network that knows every row, and a standardization."""
-    standardization = Standardization.of(data, EVERY_ROW)
+    standardization = Standardization.of_rows(data, EVERY_ROW)
     packed = standardization.packed()
     blocks = standardization.blocks(data, EVERY_ROW)
     return network.measured(network.initial(seed), packed, blocks), packed
@@ -129,7 +129,7 @@ def placed(
             VectorState(vector),
             {0: HOST},
             Speeds(),
-            weights=LossWeights.of(job.class_weights, data, EVERY_ROW),
+            weights=LossWeights.from_setting(job.class_weights, data, EVERY_ROW),
             devices_that_compute=on,
         )
     )

@@ -117,7 +117,7 @@ def test_what_an_interrupt_leaves_is_what_is_read(
     rows = EVERY_ROW.astype(np.int32)
     plan = Plan(rows, 8, 2, 0, 0, job.facts.batches(job.mode_options))
     fit = Fit(vector=here.shards.read())
-    trainer.fit("train", fit, plan, Standardization.of(data, rows), None, lambda: None)
+    trainer.fit("train", fit, plan, Standardization.of_rows(data, rows), None, lambda: None)
     assert trainer.consistent is not pushes_before
     assert fit.cursor.done == (0 if pushes_before else 2)
     stored = fit.vector.copy()

@@ -97,7 +97,7 @@ def trained(
     )
     plan = Plan.of_job(job, EVERY_ROW)
     fit = Fit(vector=vector)
-    of_data = Standardization.of(data, EVERY_ROW)
+    of_data = Standardization.of_rows(data, EVERY_ROW)
     trainer.fit("train", fit, plan, of_data, validate, lambda: None)
     return fit
 

@@ -51,7 +51,7 @@ import os, sys
 from core.cage import landlock
 landlock.keep_capabilities(landlock.FILE_CAPABILITIES)
 capset = {"x86_64": 126, "aarch64": 91}[os.uname().machine]
-landlock.install(landlock.FilterProgram.of(
+landlock.install(landlock.FilterProgram.from_instructions(
     (landlock.LOAD, 0, 0, landlock.CALL_NUMBER),
     (landlock.JUMP_IF_EQUAL, 0, 1, capset),
     (landlock.RETURN, 0, 0, landlock.ERRNO | 1),

@@ -51,7 +51,7 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
             return answer
 
         monkeypatch.setattr(devices, "_step", step)
-        monkeypatch.setattr(devices, "_own", lambda: (1, 2))
+        monkeypatch.setattr(devices, "_own_proof", lambda: (1, 2))
 
     return play
 

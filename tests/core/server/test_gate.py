@@ -144,7 +144,7 @@ def test_one_socket_to_the_kernel_answers_for_all_connections(
         monkeypatch.context() as forbidden,
     ):
         forbidden.setattr(socket, "socket", None)
-        assert [accounts.of(accepted) for _ in range(3)] == [os.geteuid()] * 3
+        assert [accounts.account_of(accepted) for _ in range(3)] == [os.geteuid()] * 3
 
 
 def test_a_neighbour_s_connection_has_no_account() -> None:

@@ -45,10 +45,10 @@ GROWING = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_FORCE_GPU_ALLOW_GROWTH": "true
 
 def test_a_worker_sees_the_device_it_takes_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     none = {"CUDA_VISIBLE_DEVICES": "-1"}
-    assert role_environment(role("worker").taken) == none
-    taken = role("worker", "--device", "gpu:2").taken
+    assert role_environment(role("worker").claimed_device) == none
+    taken = role("worker", "--device", "gpu:2").claimed_device
     assert role_environment(taken) == {"CUDA_VISIBLE_DEVICES": "2", **GROWING}
-    whole = role("worker", "--device", "gpu:0:whole").taken
+    whole = role("worker", "--device", "gpu:0:whole").claimed_device
     assert role_environment(whole)["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
     assert role_environment(ClaimedDevice("tpu", 1)) == {"TPU_VISIBLE_DEVICES": "1", **none}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
