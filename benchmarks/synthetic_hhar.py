@@ -20,7 +20,7 @@ from scipy.spatial.transform import Rotation
 from core.data.recordings import Report, silent
 from core.data.synthetic import Activity, Person, Samples, movement, person_of
 from core.ground.errors import DataError
-from core.logs.terminal import say
+from core.logs import say
 
 FIRST_LINE = "Index,Arrival_Time,Creation_Time,x,y,z,User,Model,Device,gt\n"
 NULL = "null"

@@ -27,9 +27,9 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import read_json
 from core.ground.shell import reached_directly
 from core.inventory import Inventory, load
+from core.logs import say, say_json
 from core.logs.lines import LogSettings, add_flags, given_or
-from core.logs.terminal import say, say_json
-from core.server.devices import visible
+from core.server.process import device_environment
 
 if TYPE_CHECKING:
     from cluster.jobs.lifecycle import Job, JobContext
@@ -249,7 +249,7 @@ def _own_devices(job: str, inventory: Inventory) -> Mapping[str, str]:
         used = numbers
     else:
         used = numbers[:1]
-    return visible(train.device.kind, used, whole=not train.device.memory_growth)
+    return device_environment(train.device.kind, used, whole=not train.device.memory_growth)
 
 
 def _program(options: argparse.Namespace, inventory: Inventory, log: JobLogging) -> JobPlan:

@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.consistency.policy import tree_sum
-from core.engine.codecs.codec import Codec
+from core.consistency import tree_sum
+from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
-from core.inventory.arithmetic import LIBRARY, ArithmeticSetting
+from core.inventory.slots import LIBRARY, ArithmeticSetting
 from core.parameters import BLOCK, Layout
 from kernels.library import operations
+from ps_node.optimizers import DecayingOptimizer, Optimizer
 from ps_node.optimizers.adagrad import Adagrad
 from ps_node.optimizers.adam import Adam
-from ps_node.optimizers.decay import DecayingOptimizer
 from ps_node.optimizers.lion import Lion
-from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
 

@@ -1,4 +1,7 @@
-"""One shard of the flat vector on its parameter server, and the whole vector over all shards."""
+"""One shard of the flat vector on its parameter server, and the whole vector over all shards.
+
+Constraints are functions of a weight, applied after each update where the weight is.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,14 +11,44 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.engine.codecs.codec import Codec
+from core.engine.changes import reaching_servers
+from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
-from core.engine.lost import reaching_servers
 from core.engine.runtime import trace
 from core.ground.lazy import tf
 from core.parameters import Layout, Shard, Vector
-from ps_node.constraints import Constraints
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
+
+
+class Constraints:
+    """The constraints on elements [start, stop) of the trained vector.
+
+    Weights that have one lie whole in there.
+    """
+
+    def __init__(self, layout: Layout, trained: tuple[int, int]) -> None:
+        start, stop = trained
+        self._slots = [slot for slot in layout.constrained if start <= slot.offset < stop]
+        self._sizes = list[int]()
+        end = start
+        for slot in self._slots:
+            self._sizes += [slot.offset - end, slot.spec.size]
+            end = slot.offset + slot.spec.size
+        self._sizes.append(stop - end)
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def applied(self, parameters: Any) -> Any:
+        """Return `parameters`, (stop - start,), constrained; the other elements keep every bit."""
+        pieces = tf.split(parameters, self._sizes)
+        for place, slot in enumerate(self._slots):
+            spec = slot.spec
+            assert spec.constraint is not None
+            weight = spec.constraint(tf.reshape(pieces[2 * place + 1], spec.shape))
+            pieces[2 * place + 1] = tf.reshape(weight, [-1])
+        return tf.concat(pieces, 0)
+
 
 LEDGER_SLOTS = 65536
 """Places in the ledger. It never applies a duplicate, and refuses a new update once the one this

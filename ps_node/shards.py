@@ -16,7 +16,7 @@ from typing import Any
 
 from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE, Layout, Shard
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import (
     APPLIED,
     LEDGER_SLOTS,

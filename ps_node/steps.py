@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
 from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE, Layout, Shard, Vector
 from ps_node.arithmetic import Arithmetic, TensorFlowArithmetic, either
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import APPLIED, PlacedVector, ShardOnServer, VectorState, Wire
 
 
@@ -61,7 +61,9 @@ class Penalty:
     decayed: Vector
 
     @classmethod
-    def of(cls, weight: float, layout: Layout, trained: tuple[int, int] | None = None) -> "Penalty":
+    def for_elements(
+        cls, weight: float, layout: Layout, trained: tuple[int, int] | None = None
+    ) -> "Penalty":
         """Return that of elements [start, stop) of the trained vector, or of all."""
         return cls(weight, layout.decayed[slice(*(trained or (None,)))])
 
@@ -182,7 +184,7 @@ class StepShard(ShardOnServer):
         super().__init__(shard, layout, state, optimizer, place, wire)
         self._arithmetic = recipe.arithmetic
         self._nodes = Nodes(wire.push, self.trained_size, recipe.arithmetic)
-        self._penalty = Penalty.of(recipe.l2, layout, shard.trained)
+        self._penalty = Penalty.for_elements(recipe.l2, layout, shard.trained)
         self._size = self.trained_size + self.statistics_size
         slots = recipe.slots
         with tf.device(place):

@@ -15,7 +15,7 @@ from core import __version__
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import parsed_json
-from core.logs.terminal import say
+from core.logs import say
 from deploy.common.project import environment_for_any_folder, module_command
 
 if TYPE_CHECKING:

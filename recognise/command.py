@@ -20,7 +20,7 @@ from core.exported import Model, open_model
 from core.exported.description import labels_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import read_json
-from core.logs.terminal import one_line, say, say_json
+from core.logs import one_line, say, say_json
 from recognise.first_look import FirstReadings, looked_at, why_nothing
 from recognise.lines import Block
 from recognise.plausibility import refuse_other_windows, window_problem

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.data.reader import READERS
-from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS
-from core.logs.terminal import say
+from core.inventory.fields import CODECS, MODELS, MODES, OPTIMIZERS
+from core.logs import say
 from core.models.network import build
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -54,9 +54,9 @@ def _either(modes: Iterator[str]) -> str:
 def _optimizers() -> str:
     found: Mapping[str, Any] = OPTIMIZERS
     rows = (
-        f"`{name}` | {_summary(optimizer.Options)} | "
-        f"{', '.join(f'`{slot}`' for slot in optimizer.of(optimizer.Options()).slot_names)}"
-        for name, optimizer in found.items()
+        f"`{name}` | {_summary(kind.Options)} | "
+        f"{', '.join(f'`{slot}`' for slot in kind.from_options(kind.Options()).slot_names)}"
+        for name, kind in found.items()
     )
     return _table("`name` | what it is | slots at the defaults", rows)
 

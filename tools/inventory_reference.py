@@ -16,9 +16,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from core.inventory.fields import Section
-from core.inventory.recipes import RECIPES
 from core.inventory.schema import InventoryFile
 from core.inventory.schema_keys import branch_name, key_of, sections_in
+from core.inventory.training_sections import RECIPES
 from tools.metrics_reference import print_or_write
 
 HEAD = """\

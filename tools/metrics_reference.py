@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import StrictUndefined, Template
 
-from core.logs.terminal import say
+from core.logs import say
 from core.metrics.catalogue import Exporter, Metric, exported_by
 
 PAGE = Path("docs/metrics.md")

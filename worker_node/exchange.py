@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.engine.lost import reaching_holders
+from core.engine.changes import reaching_holders
 from core.ground.lazy import tf
 from core.parameters import Layout
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, ShardOnServer, VectorState, Wire
 from ps_node.steps import Nodes, Penalty, StepRecipe, arrived, clipped, sent, step_applied
 
@@ -120,7 +120,7 @@ class ExchangedVector(PlacedVector[ShardOnServer]):
                 [rows.get(slot, missing) for slot in range(recipe.slots)],
                 tf.constant([slot in rows for slot in range(recipe.slots)]),
             )
-            penalty = Penalty.of(recipe.l2, self.layout, shard.shard.trained)
+            penalty = Penalty.for_elements(recipe.l2, self.layout, shard.shard.trained)
             parameters = shard.parameters.read_value()
             gradient = penalty.added(total[: shard.trained_size], parameters)
             return tf.concat([gradient, total[shard.trained_size :]], 0)

@@ -20,7 +20,7 @@ A worker that dies loses what it kept, as the paper's workers do.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.engine.messages import OVERTAKEN
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
 from ps_node.shards import REFUSED, Header, ParameterShards, PushOutcome
 
@@ -74,7 +74,7 @@ class WorkerMemory:
         self.rows = rows
         self.size = size
 
-    def take(self, owner: Any) -> Turn:
+    def next_turn(self, owner: Any) -> Turn:
         """Take the next turn in the worker's memory for `owner`, in a graph."""
         previous, offered, header = _handles()
         lock = _locked([owner])
@@ -230,7 +230,7 @@ class Sender:
             nothing = Remembered(tf.zeros([0, memory.size]), tf.constant(0, tf.int64))
             none = tf.constant(0, tf.int64)
             return Begun(owner, Turn(none, none, nothing, none, nothing), nothing)
-        turn = memory.take(owner)
+        turn = memory.next_turn(owner)
         pushed = turn.offered_turn > 0
         slices = []
         settled = []

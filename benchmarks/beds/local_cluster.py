@@ -14,7 +14,7 @@ from typing import Any
 
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
-from core.server.probe import answers
+from core.server.sockets import answers
 
 READY_SECONDS = 300.0
 """A stock server imports TensorFlow first: 80 s and more where ten processes compete for a core

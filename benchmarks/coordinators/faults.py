@@ -28,15 +28,15 @@ import numpy as np
 from cluster.jobs.chaos_log import SUPERVISOR, ChaosLog
 from cluster.jobs.modes.mode import Memories
 from core.engine.chaos import Chaos, ChaosPlan, Fault
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
 from core.engine.dispatcher import Dispatcher
 from core.engine.membership import TimeLimits
-from core.engine.messages import Item
 from core.engine.runtime import Peers, Runtime, Traced, device, trace
-from core.engine.saboteur import Saboteur
+from core.engine.threads import Saboteur
+from core.engine.workers import Item
 from core.ground.lazy import tf
 from core.inventory import load
 from core.parameters import Layout, ParameterSpec

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, publish
-from core.exported import Description, read
+from core.exported import Description, read_description
 from core.ground.children import Asked
 from core.ground.errors import UsageError
 from core.inventory.templates import local_inventory
@@ -55,10 +55,10 @@ def described(exports: Sequence[Path]) -> dict[str, tuple[Path, Description]]:
 
     Raises UsageError for exports of different inputs or runs, which no ratio compares.
     """
-    first = read(exports[0])
+    first = read_description(exports[0])
     kinds = dict[str, tuple[Path, Description]]()
     for folder in exports:
-        each = read(folder)
+        each = read_description(folder)
         if (each.input.shape, each.run.parameters_sha256) != (
             first.input.shape,
             first.run.parameters_sha256,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import memory_bytes
-from core.exported import Description, Model, open_model, read
+from core.exported import Description, Model, open_model, read_description
 from core.ground import children
 
 PACKAGES = {"onnx": "onnxruntime", "litert": "ai-edge-litert"}
@@ -37,7 +37,7 @@ def windows_like(description: Description, count: int) -> NDArray[np.float32]:
 def main(folder: Path) -> None:
     """Answer until standard input ends."""
     before = memory_bytes()
-    description = read(folder)
+    description = read_description(folder)
     package = PACKAGES[description.format]
     windows = windows_like(description, COMPARED)
     models: list[Model] = []

@@ -36,8 +36,7 @@ from benchmarks.kernel.contestant import (
 )
 from benchmarks.report import arguments, publish, tell
 from core.ground.children import ChildFailedError
-from core.inventory.arithmetic import LIBRARY, TENSORFLOW
-from core.inventory.slots import USUAL_SLOTS
+from core.inventory.slots import LIBRARY, TENSORFLOW, USUAL_SLOTS
 
 PRODUCT_FLOP = 2 * 2048**3
 SAME_LOSS = 1e-4

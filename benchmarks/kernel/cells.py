@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
 from core.models.network import Network, build
 

@@ -39,7 +39,7 @@ DEADLINE_SECONDS = 300.0
 """For a coordinator to connect, trace and warm up; ParameterServerStrategy has no deadline of its
 own."""
 PROBE = (
-    "import sys; from core.server.probe import answers; print(answers(sys.argv[1],"
+    "import sys; from core.server.sockets import answers; print(answers(sys.argv[1],"
     " int(sys.argv[2]), 3.0))"
 )
 

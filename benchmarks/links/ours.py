@@ -12,7 +12,7 @@ from cluster.jobs.cancel import Cancel
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Setup, mode_of
 from cluster.jobs.session import Session
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 from core.inventory import load
 from ps_node.shard import VectorState
 from worker_node.recordings import WorkerWindows

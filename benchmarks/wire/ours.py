@@ -19,11 +19,11 @@ from cluster.jobs.fit import Update
 from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
 from cluster.jobs.session import Session
-from core.consistency.policy import Grant, Speeds
+from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSES, WINDOWS, Array
 from core.engine.dispatcher import Dispatcher
-from core.engine.messages import Item
+from core.engine.workers import Item
 from core.ground.accounts import account_for_roles
 from core.inventory import load
 from core.inventory.training import TrainJob

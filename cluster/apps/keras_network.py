@@ -32,8 +32,8 @@ from cluster.apps.travels import (
 from core.ground.errors import reason_of
 from core.ground.files import folder_beside, write_refusal
 from core.ground.lazy import Lazy, keras, tf
-from core.models.kernels import for_xla
 from core.models.network import ForwardPass, Tensors
+from core.models.operations import for_xla
 from core.parameters import STATISTICS_RATE, Layout, ParameterSpec, Vector
 
 if TYPE_CHECKING:

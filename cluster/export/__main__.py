@@ -21,8 +21,8 @@ from cluster.export.caged import CagedExport, ChildEnded, blamed_on_cage
 from cluster.export.request import ExportRequest, folder_of, format_of, read_result
 from core.exported.description import NAME
 from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.logs import say, say_json
 from core.logs.bars import bar
-from core.logs.terminal import say, say_json
 
 if TYPE_CHECKING:
     from core.exported.description import Description

@@ -18,20 +18,18 @@ from cluster.apps.copy import KeptApp
 from cluster.apps.environments import local_environments
 from cluster.apps.files import digests_variable
 from cluster.export.request import ExportRequest, TrainedRun, export_beside, take_place
-from core.cage import landlock
+from core.cage import ROOT, USUAL_DEVICES, landlock, python_folders, system_paths
 from core.cage.__main__ import FAILED as NO_CAGE
 from core.cage.__main__ import words as words_in_cage
-from core.cage.calls import EXPORT
+from core.cage.calls import EXPORT, what_holds
 from core.cage.landlock import Rights, existing
-from core.cage.python_folders import ROOT, USUAL_DEVICES, code, system
-from core.cage.whole import what_holds
 from core.control.own_state import user_state
 from core.exported.description import NAME, Description
-from core.exported.description import read as described
+from core.exported.description import read_description as described
 from core.ground.children import Child, EndRequest
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import PREPARED_VARIABLE, user_cache
-from core.logs.terminal import say
+from core.logs import say
 
 FLAG = "--in-cage"
 OURS = ("cluster", "core", "kernels", "ps_node", "pscluster", "worker_node")
@@ -72,7 +70,7 @@ class CagedExport:
 
     def export(self) -> Description:
         """Make it and put it in its place. Raises ClusterError; then nothing is left of it."""
-        support = landlock.found()
+        support = landlock.kernel_coverage()
         caged = what_holds(support, EXPORT)
         line = caged.line
         if not support.abi:
@@ -191,7 +189,7 @@ def prepared_by(app: KeptApp) -> Path:
 def rights_in_cage(app: KeptApp, read: Sequence[Path], write: Sequence[Path]) -> Rights:
     """Return what code of a run may do, besides loading packages: read and write these."""
     keras = os.environ.get("KERAS_HOME") or "~/.keras"
-    packages = [*system(), *code(OURS), os.path.expanduser(keras)]
+    packages = [*system_paths(), *python_folders(OURS), os.path.expanduser(keras)]
     if app.environment:
         packages.append(str(local_environments() / app.environment))
     return Rights(

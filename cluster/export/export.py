@@ -21,8 +21,7 @@ from core import __version__
 from core.data.dataset import CLASSIFICATION
 from core.data.signals import UNKNOWN
 from core.exported import description as described
-from core.exported.description import Check, Latency
-from core.exported.files import measured
+from core.exported.description import Check, Latency, measured
 from core.exported.verified import LARGEST_DIFFERENCE, LARGEST_LOSS
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
@@ -221,8 +220,8 @@ def export(
         )
         timing = latency_of(answers, examples.inputs())
         description = replace(draft, sha256=sha256, bytes=size, check=check, timing=timing)
-        described.write(folder, description)
-        described.read(folder)
+        described.write_description(folder, description)
+        described.read_description(folder)
     return description
 
 

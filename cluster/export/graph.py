@@ -13,9 +13,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from core.ground.lazy import np, tf
-from core.models.kernels import Lstm, portable_operations
 from core.models.network import BuiltIn
-from core.models.operations import Array, Operations, Tensor
+from core.models.operations import Array, Lstm, Operations, Tensor, portable_operations
 from core.models.tensorflow_operations import TensorFlowOperations
 
 if TYPE_CHECKING:

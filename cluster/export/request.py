@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import TypeAdapter, ValidationError
 
 from cluster.export.graph import Answers
-from core.exported.description import Description
-from core.exported.files import read_bytes
+from core.exported.description import Description, read_bytes
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import LARGEST_OF_RUN, folder_beside, parsed_json
 from core.ground.registry import Registry
-from core.inventory.data import BESIDE
+from core.inventory.training_sections import BESIDE
 
 if TYPE_CHECKING:
     from cluster.jobs.train_result import StoredModel

@@ -5,7 +5,7 @@ import os
 from cluster.jobs.modes.mode import optimizer_of
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
-from core.inventory.arithmetic import LIBRARY, TENSORFLOW, ChosenArithmetic, outside_library
+from core.inventory.slots import LIBRARY, TENSORFLOW, ChosenArithmetic, outside_library
 from core.inventory.training import TrainJob
 from core.models.network import BuiltIn, Network
 from kernels.library import loaded

@@ -13,7 +13,7 @@ from core.inventory import Inventory, Task
 from core.metrics.accelerator import Gpu, GpuCollector
 from core.metrics.instruments import Identity
 from core.metrics.processor import processor, usable_cores
-from core.server.devices import visible_gpus
+from core.server.process import visible_gpus
 
 log = logging.getLogger(__name__)
 

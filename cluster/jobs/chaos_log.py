@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.engine.chaos import DEADLY, HOLD, Chaos, ChaosPlan, Fault, Strike, deadly_faults
-from core.engine.saboteur import Saboteur
+from core.engine.threads import Saboteur
 from core.ground.errors import ClusterError
 from core.ground.files import parsed_json
 from core.status.events import Consumer, FaultInjected

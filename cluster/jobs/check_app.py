@@ -22,7 +22,7 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.inventory import Inventory, load
 from core.inventory.slots import auto_slots
 from core.inventory.training import TrainJob
-from core.logs.terminal import say
+from core.logs import say
 from core.metrics.process import memory_bytes
 from core.metrics.processor import usable_cores
 from core.status.parts import largest
@@ -181,7 +181,7 @@ class _Steps:
         import numpy as np
 
         from cluster.jobs.modes.mode import Setup, Stretch, mode_of
-        from core.consistency.policy import Speeds
+        from core.consistency import Speeds
         from core.engine.devices import HOST
         from ps_node.shard import VectorState
         from worker_node.recordings import Standardization, WorkerWindows
@@ -194,7 +194,7 @@ class _Steps:
         # As the trainer's batches; a small set repeats rows, so that a step is as large as it will
         # be.
         self._rows = np.resize(order, job.batch_size).astype(np.int32)[None]
-        packed = Standardization.of(dataset, np.arange(dataset.train_windows)).packed()
+        packed = Standardization.of_rows(dataset, np.arange(dataset.train_windows)).packed()
         self._stretch = Stretch(0, lambda batch: RATE, packed, lambda: 1)
         self._done = 0
         self._gradient_seconds = 0.0
@@ -205,8 +205,8 @@ class _Steps:
     def run(self) -> float:
         """Run one step and return its mean loss. Raises ClusterError."""
         from cluster.jobs.fit import Update
-        from core.engine.lost import first_line
-        from core.engine.messages import Outcome
+        from core.engine.changes import first_line
+        from core.engine.workers import Outcome
 
         import tensorflow as tf  # isort: skip
 

@@ -16,7 +16,7 @@ from cluster.jobs.fit import Fit
 from cluster.jobs.roles import WireMeter
 from core.checkpoints import Checkpoint, CheckpointStore, Superseded, read_newest
 from core.ground.errors import ClusterError, UsageError, reason_of
-from core.inventory.arithmetic import TENSORFLOW, ArithmeticSetting
+from core.inventory.slots import TENSORFLOW, ArithmeticSetting
 from core.inventory.training import TrainJob
 from core.status.events import CheckpointWritten, Consumer
 from ps_node.shard import PlacedVector, VectorState

@@ -38,19 +38,18 @@ from cluster.jobs.session import Session, Solo, connected
 from cluster.jobs.sources import load_dataset
 from cluster.jobs.train_result import digest_of
 from cluster.jobs.training import Trainer
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 from core.data import Dataset
 from core.data.dataset import CLASSIFICATION
 from core.data.folds import Fold, folds_of
 from core.engine.devices import HOST, devices_here
 from core.ground.errors import UsageError
 from core.ground.registry import either
-from core.inventory.extensions import CODECS
+from core.inventory.fields import CODECS
 from core.models.network import Network
 from core.status.events import BatchesCut, EpochEnded, Event, Noted, Planned, StageBegan
 from ps_node.shard import VectorState
-from worker_node.recordings import Standardization, WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, Standardization, WorkerWindows
 
 FOLDS = "folds"
 """Below a run: the checkpoints of the fold in training."""
@@ -205,7 +204,9 @@ class CrossValidationRun(Job):
             state = VectorState(self.network.initial(self.job.seed))
         else:
             state = resumption.state
-        weights = LossWeights.of(self.job.class_weights, self.dataset, self.folds[0].train)
+        weights = LossWeights.from_setting(
+            self.job.class_weights, self.dataset, self.folds[0].train
+        )
 
         setup = Setup(
             self.job,
@@ -252,7 +253,7 @@ class CrossValidationRun(Job):
         assert self.record is not None
         begin = time.monotonic()
         plan = self._plan(fold, seed)
-        standardization = Standardization.of(self.dataset, fold.train)
+        standardization = Standardization.of_rows(self.dataset, fold.train)
         mode = placed.mode
         if resumption is None:
             blocks = standardization.blocks(self.dataset, fold.train)

@@ -29,7 +29,7 @@ from cluster.jobs.train_result import (
 from cluster.jobs.wrong import wrong_stretches
 from core.data import Dataset
 from core.ground.errors import UsageError
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from core.status.events import Evaluated
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState

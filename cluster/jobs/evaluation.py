@@ -18,16 +18,15 @@ from cluster.jobs.fit import chunks
 from cluster.jobs.session import Runner
 from cluster.jobs.specs import float32, int32, standardization_of
 from core.data import Dataset
-from core.engine.messages import Item
 from core.engine.runtime import trace
+from core.engine.workers import Item
 from core.ground.lazy import tf
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from core.inventory.training import TrainJob
-from core.models.curves import Curve
-from core.models.kernels import compiled_by_xla
 from core.models.native import LibraryClassification, NativeNetwork
 from core.models.network import BuiltIn, Network
-from core.models.objective import EXAMPLES
+from core.models.objective import EXAMPLES, Curve
+from core.models.operations import compiled_by_xla
 from core.status.events import Advanced, Consumer, FiguresComputed, StageBegan
 from core.status.parts import ClassCount, Figures
 from ps_node.shard import PlacedVector

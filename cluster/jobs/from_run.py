@@ -66,7 +66,7 @@ def standardization(model: StoredModel | None, dataset: Dataset, rows: Any) -> S
     """Return that of these rows; of a model that a training continues, which learnt by it."""
     if model is not None:
         return model.standardization
-    return Standardization.of(dataset, rows)
+    return Standardization.of_rows(dataset, rows)
 
 
 def continued(

@@ -23,7 +23,7 @@ from core.metrics.exporter import Exporter, serve
 from core.metrics.instruments import Identity, KeptCounters, family
 from core.metrics.process import Cost
 from core.metrics.standard import register
-from core.server.sockets import explain
+from core.server.sockets import port_refusal
 from core.status import events
 from core.status.events import Consumer, Event
 from core.status.parts import FIGURE_KEYS, MOST_OTHERS, PARTS
@@ -331,7 +331,7 @@ class CoordinatorMetrics(AbstractContextManager["CoordinatorMetrics"]):
                     cost=self.cost,
                 )
             except OSError as problem:
-                raise explain(
+                raise port_refusal(
                     problem, coordinator.host, coordinator.metrics_port, "the coordinator's metrics"
                 ) from None
             stack.callback(exporter.close)

@@ -12,8 +12,8 @@ from core.engine.runtime import one_thread_an_operation
 from core.ground.errors import UsageError
 from core.inventory import Inventory
 from core.inventory.training import TrainJob
-from core.models.augmentation import Augmentation
 from core.models.network import Network, build
+from core.models.window_statistics import Augmentation
 
 
 def imported_app(job: TrainJob, app: AppOfRun | None) -> App | None:
@@ -59,7 +59,7 @@ def network_for(job: TrainJob, dataset: Dataset, app: App | None) -> Network:
         keep_probability=job.keep_probability,
         vectors=dataset.signals.vectors,
     )
-    Augmentation.of(job.augment, network.problem)  # refuses here what it cannot do
+    Augmentation.from_settings(job.augment, network.problem)  # refuses here what it cannot do
     return network
 
 

@@ -20,8 +20,8 @@ from cluster.jobs.lifecycle import Job
 from cluster.jobs.run_folder import RunFolder
 from cluster.jobs.session import Session
 from cluster.jobs.specs import int64
-from core.engine.messages import Item
 from core.engine.runtime import Traced, trace
+from core.engine.workers import Item
 from core.inventory import PiJob
 from core.status.events import Advanced, Calibrated, PointsDrawn, StageBegan
 from worker_node.monte_carlo import BLOCK_SAMPLES, count_inside

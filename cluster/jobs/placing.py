@@ -10,8 +10,7 @@ from cluster.jobs.modes.mode import Mode, Setup, mode_of, wire_codecs
 from cluster.jobs.progress import Display
 from cluster.jobs.session import Runner, Session, Solo
 from core.engine.runtime import device
-from core.inventory.arithmetic import LIBRARY
-from core.inventory.slots import BatchSlots, on_devices
+from core.inventory.slots import LIBRARY, BatchSlots, on_devices
 from core.inventory.training import TrainJob
 from core.metrics.processor import usable_cores
 from core.models.native import OWN_THREADS

@@ -17,8 +17,8 @@ from rich.text import Text
 from typing_extensions import override
 
 from cluster.jobs.run_status import Now
+from core.logs import is_animated
 from core.logs.screen import Screen, coloured, words
-from core.logs.terminal import is_animated
 from core.status import events
 from core.status.events import Event
 from core.status.parts import written

@@ -14,7 +14,7 @@ from typing import Any
 from cluster.apps.copy import why_foreign
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import atomic_write, read_json
-from core.logs.terminal import say
+from core.logs import say
 from core.status.history import finite
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from typing import ClassVar, TextIO
 
 from typing_extensions import override
 
+from core.logs import say
 from core.logs.lines import (
     Bare,
     LogSettings,
@@ -17,7 +18,6 @@ from core.logs.lines import (
     log_everything,
     set_level,
 )
-from core.logs.terminal import say
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The learning rate of each update of a training."""
 
 from core.inventory.training_sections import Constant, OneCycle
-from core.models.turns import cosines_and_sines
+from core.models.window_statistics import cosines_and_sines
 
 
 def learning_rate(schedule: OneCycle | Constant, peak: float, update: int, updates: int) -> float:

@@ -18,30 +18,27 @@ from cluster.jobs.job_metrics import CoordinatorMetrics
 from cluster.jobs.progress import Display
 from cluster.jobs.roles import RoleTraffic, RunAnnouncer, cores_of, of_all, processor_of, traffic_of
 from cluster.jobs.run_log import SPEAKER
-from core.engine.changes import Drain
-from core.engine.devices import HOST, refuse_workers_without
-from core.engine.dispatcher import Dispatcher, NoWorkers
-from core.engine.lost import (
+from core.engine.changes import (
+    Drain,
     ParameterServerLost,
     first_line,
     raise_if_cut_off,
     reaching_servers,
 )
+from core.engine.devices import HOST, refuse_workers_without, unproved
+from core.engine.dispatcher import Dispatcher, NoWorkers
 from core.engine.membership import TimeLimits
-from core.engine.messages import InOrder, Item, ItemSource, Outcome
-from core.engine.proof import unproved
 from core.engine.runtime import Peers, Runtime, device, one_thread_an_operation
-from core.engine.saboteur import Saboteur
-from core.engine.silence import SILENT_SECONDS
+from core.engine.threads import Saboteur
+from core.engine.watchdog import SILENT_SECONDS
+from core.engine.workers import InOrder, Item, ItemSource, Outcome
 from core.ground.errors import ClusterError, UsageError
 from core.ground.lazy import tf
 from core.inventory import Inventory, Task
-from core.inventory.devices import PROCESSORS, DeviceSettings
-from core.inventory.slots import cores_of_workers
+from core.inventory.slots import PROCESSORS, DeviceSettings, cores_of_workers
 from core.metrics.processor import processor, usable_cores
 from core.server.port_guard import PortGuard
-from core.server.probe import accepts, answering
-from core.server.sockets import check_free
+from core.server.sockets import accepts, answering, check_free
 
 log = logging.getLogger(__name__)
 

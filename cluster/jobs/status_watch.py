@@ -20,7 +20,7 @@ from cluster.jobs.roles import RoleReader
 from cluster.jobs.run_status import RunStatus
 from core.engine.membership import Worker
 from core.inventory import Inventory
-from core.server.sockets import explain
+from core.server.sockets import port_refusal
 from core.status import events
 from core.status.condensed import counted, events_of
 from core.status.events import Event, Stamped
@@ -230,7 +230,7 @@ def open_page(
         log.warning(
             "no live page: %s. Another port: --set ports.coordinator_page=PORT, or page_port of the"
             " coordinator's entry in the inventory; no page: --set page.listen=off",
-            explain(problem, host, coordinator.page_port, "the live page"),
+            port_refusal(problem, host, coordinator.page_port, "the live page"),
         )
         return None
     say(f"live page: http://{host}:{page.port}/{way_in(inventory, host, page.port)}")

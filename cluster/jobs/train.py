@@ -41,9 +41,9 @@ from cluster.jobs.train_rows import TrainRows
 from cluster.jobs.train_words import opening_lines, reproducible
 from cluster.jobs.training import Trainer
 from cluster.jobs.wrong import wrong_stretches
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
+from core.engine.changes import ParameterServerLost
 from core.engine.devices import HOST, devices_here
-from core.engine.lost import ParameterServerLost
 from core.ground.errors import UsageError
 from core.inventory.slots import without_part
 from core.parameters import Vector
@@ -58,8 +58,7 @@ from core.status.events import (
 )
 from core.status.parts import Figures
 from ps_node.shard import VectorState
-from worker_node.recordings import WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, WorkerWindows
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +117,7 @@ class TrainRun(Job):
         self.report.arithmetic = arithmetic_of_job(self.job, self.network)
         self.job = self.job.computed_by(self.report.arithmetic.name)
         self.standardization = standardization(self.before, self.dataset, self.train_rows)
-        self.weights = LossWeights.of(job.class_weights, self.dataset, self.train_rows)
+        self.weights = LossWeights.from_setting(job.class_weights, self.dataset, self.train_rows)
         self.cancel.check()
 
     def _resumption(self, run: Path) -> Resumption | None:

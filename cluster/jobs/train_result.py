@@ -34,9 +34,8 @@ from core.engine.runtime import one_thread_an_operation
 from core.ground.errors import UsageError, reason_of
 from core.ground.files import atomic_write, read_json
 from core.inventory import Inventory
-from core.inventory.arithmetic import ChosenArithmetic
 from core.inventory.fields import Choice
-from core.inventory.slots import BatchSlots
+from core.inventory.slots import BatchSlots, ChosenArithmetic
 from core.inventory.training import ModelConfig, TrainJob
 from core.models.network import BuiltIn, Network, build
 from core.parameters import Vector

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from cluster.apps.app_network import AppNetwork
 from cluster.jobs.session import Session, Solo
 from core.engine.devices import computing_words
-from core.inventory.arithmetic import LIBRARY, ChosenArithmetic
-from core.inventory.recipes import apart_from_recipe
-from core.inventory.slots import BatchSlots
+from core.inventory.slots import LIBRARY, BatchSlots, ChosenArithmetic
 from core.inventory.training import TrainJob
+from core.inventory.training_sections import apart_from_recipe
 from core.models.network import Network
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from cluster.jobs.roles import WireMeter
 from cluster.jobs.schedule import learning_rate
 from cluster.jobs.session import Runner
 from cluster.jobs.work_source import WorkSource, parts_of
-from core.engine.messages import Item
+from core.engine.workers import Item
 from core.inventory.training import TrainJob
 from core.models.objective import Objective
 from core.parameters import Vector

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Stretch
-from core.consistency.policy import Grant
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant
+from core.engine.workers import Item, Outcome
 from core.status.parts import PARTS
 
 CLOCK_ERROR_SECONDS = 0.01

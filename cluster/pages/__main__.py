@@ -9,7 +9,7 @@ from cluster.pages.leave import report_of
 from cluster.pages.run_files import REPORT, run_of
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write
-from core.logs.terminal import say
+from core.logs import say
 
 COMPARISON = "comparison.html"
 

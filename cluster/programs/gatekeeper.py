@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from core.cage.kernel import descriptor_of, libc
+from core.cage.landlock import descriptor_of, libc
 from core.ground.accounts import account_name
 from core.metrics.sockets import is_listening, is_tcp
 from core.server.gate import (
@@ -33,8 +33,9 @@ from core.server.gate import (
     SEND,
     Numbers,
     install_filter,
+    own_accounts,
+    peer_account,
 )
-from core.server.peer_accounts import own_accounts, peer_account
 from core.server.sockets import is_elsewhere
 
 log = logging.getLogger("pscluster.gate")

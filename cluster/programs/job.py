@@ -48,9 +48,8 @@ from core.ground.accounts import account_for_roles
 from core.ground.errors import ClusterError, ExitCode
 from core.inventory import Task
 from core.inventory.templates import free_ports
-from core.logs.terminal import say
-from core.server.probe import answering
-from core.server.sockets import check_free
+from core.logs import say
+from core.server.sockets import answering, check_free
 from core.status import events
 from core.status.state import LONGEST_TEXT
 

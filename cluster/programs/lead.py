@@ -35,7 +35,7 @@ from cluster.programs.process import ProgramProcess, Usage
 from core.control.client import same
 from core.ground.addresses import plain_address
 from core.ground.errors import ClusterError
-from core.server.sockets import explain
+from core.server.sockets import port_refusal
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class Lead:
         try:
             self._listener = socket.create_server((host, port), backlog=128)
         except OSError as problem:
-            raise explain(problem, host, port, "the lead of a program") from None
+            raise port_refusal(problem, host, port, "the lead of a program") from None
         self.port: int = self._listener.getsockname()[1]
 
     def gather(

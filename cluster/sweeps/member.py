@@ -19,7 +19,7 @@ from cluster.jobs.run_folder import is_finished, newest_unfinished
 from cluster.sweeps.progress import WORD
 from cluster.sweeps.sweep_file import PLACEMENTS
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from core.status import events
 from core.status.events import Event
 from core.status.history import finite

@@ -13,9 +13,9 @@ from cluster.pages.sweep_files import OVER, Placement, RunRecord, SweepRecord
 from cluster.sweeps.progress import LONGEST_ERROR, figures_of_node
 from cluster.sweeps.reader import SEED, SETTINGS_PREFIX
 from cluster.sweeps.sweep_file import RunSettings, SweepError, SweepFile
-from core.documents.problem import InventoryError, InventoryProblem, shown
+from core.documents import InventoryError, InventoryProblem, yaml_words
 from core.documents.yaml_document import KeyPath
-from core.logs.terminal import one_line
+from core.logs import one_line
 
 if TYPE_CHECKING:
     from core.inventory import Inventory
@@ -232,7 +232,7 @@ def _located(sweep: SweepFile, choice: RunSettings, problem: InventoryProblem) -
         if key in where and problem.override == override(key, where[key]):
             value = problem.value
             if value is None and not isinstance(where[key], dict | tuple):
-                value = shown(where[key])
+                value = yaml_words(where[key])
             inner = problem.key.removeprefix(key).lstrip(".")
             return replace(
                 problem,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.documents.problem import InventoryProblem, shown, suggestion
+from core.documents import InventoryProblem, suggestion, yaml_words
 from core.documents.yaml_document import Document, KeyPath
 from core.ground import gone
 
@@ -35,7 +35,7 @@ class DocumentReader:
         if value is None:
             value_text = None
         else:
-            value_text = shown(value)
+            value_text = yaml_words(value)
         self.problems.append(
             InventoryProblem(
                 self.file, key, problem, remedy, line=self.lines.get(near), value=value_text

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from cluster.pages.sweep_files import Axis, Placement
 from cluster.sweeps.reader import DocumentReader, Search, search_of
-from core.documents.problem import InventoryError, InventoryProblem, printable
+from core.documents import InventoryError, InventoryProblem, printable
 from core.documents.yaml_document import KeyPath, parse
 
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)

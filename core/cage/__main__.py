@@ -1,6 +1,6 @@
 """Become another program inside a cage: `python -m core.cage --read /usr --write OUT -- WORDS`.
 
-What this kernel's Landlock does not cover is not held. The caller asks `landlock.found()`.
+What Landlock of this kernel does not cover is not held: ask `landlock.kernel_coverage()`.
 """
 
 import argparse
@@ -8,10 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from core.cage import landlock, whole
+from core.cage import calls, landlock
 from core.cage.calls import EXPORT, CallRights
-from core.cage.kernel import OF_FILES, keep_capabilities
-from core.cage.landlock import Rights
+from core.cage.landlock import FILE_CAPABILITIES, Rights, keep_capabilities
 
 FAILED = 126
 """Answer of a shell for a program that cannot be executed."""
@@ -54,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     try:
         coverage = landlock.enter(rights)
-        keep_capabilities(OF_FILES)
-        whole.forbid_by(coverage, EXPORT if parsed.no_sockets else CallRights(execute=True))
+        keep_capabilities(FILE_CAPABILITIES)
+        calls.forbid_by(coverage, EXPORT if parsed.no_sockets else CallRights(execute=True))
         os.execvp(parsed.command[0], parsed.command)
     except OSError as problem:
         parser.exit(FAILED, f"core.cage: {parsed.command[0]}: {problem}\n")

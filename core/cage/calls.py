@@ -6,6 +6,7 @@ word for most of them.
 """
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from core.cage.kernel import (
+from core.cage import landlock
+from core.cage.landlock import (
     ALLOW,
     AND,
     ARCHITECTURE,
@@ -25,13 +27,19 @@ from core.cage.kernel import (
     JUMP_IF_EQUAL,
     LOAD,
     MACHINES,
+    PORTS,
     RETURN,
+    SCOPED,
+    TRUNCATION,
+    Cage,
+    Coverage,
     FilterProgram,
     Instruction,
+    Rights,
     install,
+    keep_capabilities,
     this_machine,
 )
-from core.cage.landlock import PORTS, SCOPED, TRUNCATION
 
 UNIX = 1  # AF_UNIX and so on: families of sockets
 INET = 2
@@ -141,7 +149,7 @@ def forbid(call_rights: CallRights = CallRights(), *, signals_only_to: int = 0) 
     """
     this_machine()
     machine = os.uname().machine
-    install(FilterProgram.of(*instructions(machine, call_rights, signals_only_to)))
+    install(FilterProgram.from_instructions(*instructions(machine, call_rights, signals_only_to)))
 
 
 def instructions(
@@ -216,3 +224,91 @@ def _held_to(*rules: ArgumentRule) -> Iterator[Instruction]:
         if rule.only:
             yield REFUSED
     yield ALLOWED
+
+
+class Caged(NamedTuple):
+    """A line of the log on what holds and what does not, and its level."""
+
+    level: int
+    line: str
+
+
+def what_holds(coverage: Coverage, call_rights: CallRights | None) -> Caged:
+    """Return what a kernel holds of a process that keeps these calls; None: there is no filter.
+
+    It is a warning where the kernel leaves something open.
+    """
+    if call_rights is None:
+        return Caged(logging.WARNING, f"caged: {coverage.line()}")
+    level = logging.WARNING if coverage.open(call_rights.closes) else logging.INFO
+    return Caged(level, f"caged: {coverage.line(call_rights.closes)}; a filter of calls")
+
+
+def coverage_under(call_rights: CallRights, coverage: Coverage | None = None) -> Coverage:
+    """Return what Landlock of this or another kernel holds of a process that keeps these calls."""
+    coverage = coverage or landlock.kernel_coverage()
+    if call_rights.free and coverage.abi == landlock.FILES:
+        return Coverage(0, "Landlock's first version refuses every move from folder to folder")
+    return coverage
+
+
+def enter_whole_cage(
+    rights: Rights,
+    call_rights: CallRights = CallRights(),  # noqa: B008  frozen
+    *,
+    changes_account: bool = False,
+) -> Caged:
+    """Give up all but the rights and these calls, in this thread and all that it starts, for good.
+
+    Root keeps its capabilities only where it `changes_account` later, which takes them. The line
+    names what the kernel does not hold.
+    """
+    problems = []
+    filtered: CallRights | None = call_rights
+    try:
+        coverage = landlock.enter(rights)
+    except OSError as problem:
+        coverage = Coverage(0, f"this kernel refuses it ({problem})")
+    try:
+        forbid_by(coverage, call_rights)
+    except OSError as problem:
+        filtered = None
+        problems.append(f"NO FILTER OF CALLS: {problem.strerror}")
+    if not changes_account:
+        try:
+            keep_capabilities()
+        except OSError as problem:
+            problems.append(f"ROOT KEEPS ITS CAPABILITIES: {problem.strerror}")
+    caged = what_holds(coverage, filtered)
+    if problems:
+        return Caged(logging.WARNING, "; ".join((caged.line, *problems)))
+    return caged
+
+
+def forbid_by(coverage: Coverage, call_rights: CallRights) -> None:
+    """Refuse all other calls, and signals to others where this Landlock knows none.
+
+    Raises OSError where the kernel refuses.
+    """
+    only_to = 0
+    if coverage.abi < landlock.SCOPED and not call_rights.free:
+        only_to = os.getpid()
+    forbid(call_rights, signals_only_to=only_to)
+
+
+class WholeCage(Cage):
+    """A cage that a child enters between fork and exec, with the filter of calls."""
+
+    def __init__(self, rights: Rights, call_rights: CallRights) -> None:
+        """Open all paths. Raises OSError that names one that is missing."""
+        super().__init__(rights, coverage_under(call_rights))
+        self.caged = what_holds(self.coverage, call_rights)
+        self._call_rights = call_rights
+
+    def enter(self) -> None:
+        """Give up all else. Raises OSError; a kernel without filters is said on standard error."""
+        super().enter()
+        try:
+            forbid_by(self.coverage, self._call_rights)
+        except OSError as problem:
+            os.write(2, f"caged: NO FILTER OF CALLS: {problem.strerror}\n".encode())

@@ -1,11 +1,11 @@
 """One writer a folder, even over NFS, where a lock can get lost after a lease without an answer."""
 
-import fcntl
 import os
 from pathlib import Path
 
 from core.ground.errors import ClusterError
 from core.ground.files import write_refusal
+from core.ground.locks import take
 
 LOCK = ".lock"
 _LONGEST = 64
@@ -36,7 +36,7 @@ class WriterLock:
         except OSError as problem:
             raise write_refusal(self._path, "cannot be locked", problem) from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(self._descriptor)
             self._epoch = _epoch_in(_text(self._descriptor)) + 1
             content = f"{os.getpid()}\n{self._epoch}\n".encode()
             os.pwrite(self._descriptor, content, 0)

@@ -1,8 +1,15 @@
 """How workers agree: one module a mode, with its policy, its options and its facts.
 
-A policy decides which piece of work may start where and when. It knows no socket, no clock and no
+The interface of all policies is here, the workers' speeds, and the tree of a step's parts. A policy
+decides which piece of work may start where and when. It knows no socket, no clock and no
 TensorFlow.
 """
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol, TypeVar
 
 EXTENSIONS = {
     "async": "asynchronous:Asynchronous",
@@ -14,3 +21,244 @@ EXTENSIONS = {
     "mirrored": "mirrored:Mirrored",
 }
 """Module and class by the word in `jobs.train.mode`, in the order of the tables."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Permission to compute: slots `[first, first + slots)` of update `update`."""
+
+    update: int
+    first: int
+    slots: int
+
+
+class Policy(Protocol):
+    """Decides what an idle worker may begin now. Pure: the time is an argument."""
+
+    def begin(self, updates: range) -> None:
+        """Start a new stretch of updates, after the last one was completed or cancelled."""
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """The grant that worker `task` begins now; None if it may or should not begin one yet.
+
+        `live` are the workers of the cluster, `now` a time in seconds that never runs backwards.
+        """
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """Record the first reply to a grant; return whether it completes its update."""
+
+    def exhausted(self) -> bool:
+        """Whether everything of the stretch has been granted."""
+
+    def withdrawn(self) -> list[Grant]:
+        """Grants under way that became superfluous since the last call."""
+
+    def counted(self, update: int) -> list[int]:
+        """Return the slots of a complete update, ascending.
+
+        With a quorum they are fewer than all.
+        """
+
+
+HISTORY = 16
+"""Replies in a median: enough to ignore an outlier, few enough to notice a node that became slow.
+"""
+
+PATIENCE = 1.5
+"""A worker gets no work when waiting for it would take this many times as long as the others would
+need."""
+
+
+class Speeds:
+    """Slots a second of each worker.
+
+    The calibration gives them at first, then the running median of a worker's replies.
+    """
+
+    def __init__(self, calibration: Mapping[int, float] | None = None) -> None:
+        """`calibration`: speeds by task, in any unit; a worker without one counts as the median."""
+        self._calibration = dict(calibration or {})
+        if self._calibration:
+            self._usual = median(self._calibration.values())
+        else:
+            self._usual = 1.0
+        self._measured: dict[int, deque[float]] = {}
+        self._known: set[tuple[int, int]] = set()
+        # Policies decide for each idle worker after each reply: values that a reply does not change
+        # are cached.
+        self._medians: dict[int, float] = {}
+        self.version = 0
+        """Changes with every measurement."""
+        self._unit: float | None = None
+        """Slots a second for one unit of the calibration."""
+        self._total: tuple[Set[int], float] | None = None
+        self._fastest: tuple[Set[int], list[float]] | None = None
+
+    def observe(self, task: int, slots: int, seconds: float) -> None:
+        """Record the seconds that a worker took for `slots` slots, pull and push included.
+
+        The first reply of each size does not count: the worker instantiates the graph then.
+        """
+        if (task, slots) not in self._known:
+            self._known.add((task, slots))
+        elif seconds > 0:
+            speeds = self._measured.setdefault(task, deque(maxlen=HISTORY))
+            speeds.append(slots / seconds)
+            self._medians[task] = median(speeds)
+            self._unit = self._total = self._fastest = None
+            self.version += 1
+
+    def speed_of(self, task: int) -> float:
+        """Return slots a second; only ratios count before the first measurement."""
+        if task in self._medians:
+            return self._medians[task]
+        if self._unit is None:
+            ratios = [
+                speed / self._calibration.get(other, self._usual)
+                for other, speed in self._medians.items()
+            ]
+            if ratios:
+                self._unit = median(ratios)
+            else:
+                self._unit = 1.0
+        return self._calibration.get(task, self._usual) * self._unit
+
+    def share(self, task: int, live: Set[int]) -> float:
+        """The part of all work that this worker should do, from 0 to 1."""
+        if task in live:
+            workers = live
+        else:
+            workers = live | {task}
+        if self._total is None or (self._total[0] is not workers and self._total[0] != workers):
+            self._total = workers, sum(self.speed_of(other) for other in workers)
+        return self.speed_of(task) / self._total[1]
+
+    def _fastest_other(self, task: int, live: Set[int]) -> float:
+        """Return the speed of the fastest live worker but this one."""
+        if self._fastest is None or (self._fastest[0] is not live and self._fastest[0] != live):
+            self._fastest = live, sorted((self.speed_of(other) for other in live), reverse=True)[:2]
+        first, *second = self._fastest[1]
+        if task in live and second and self.speed_of(task) == first:
+            return second[0]
+        return first
+
+    def left(self, task: int, slots: int, seconds: float) -> float:
+        """Slots left of `slots` that a worker began `seconds` ago."""
+        return max(0.0, slots - seconds * self.speed_of(task))
+
+    def worth_while(
+        self, task: int, slots: int, remaining: int, busy: Callable[[], float], live: Set[int]
+    ) -> bool:
+        """Return whether everything ends sooner with this worker.
+
+        It would do `slots` of the `remaining` slots.
+
+        The others, with `busy()` slots of their own grants left, would need
+        max((remaining + busy) / their speed, slots / the fastest one's speed).
+        """
+        if len(live) == (task in live):
+            return True
+        own_seconds = slots / self.speed_of(task)
+        # True of nearly every worker about as fast as the others, without a look at each of them.
+        if own_seconds <= PATIENCE * (slots / self._fastest_other(task, live)):
+            return True
+        return own_seconds <= PATIENCE * (
+            (remaining + busy()) / sum(self.speed_of(other) for other in live - {task})
+        )
+
+
+class WholeUpdates:
+    """A policy that grants all slots of an update at once, and waits for each grant."""
+
+    def __init__(self, slots: int, speeds: Speeds) -> None:
+        """`slots` slots an update."""
+        self._slots = slots
+        self.speeds = speeds
+        self.begin(range(0))
+
+    def begin(self, updates: range) -> None:
+        """Start with the first update."""
+        self._next = updates.start
+        self._stop = updates.stop
+
+    def exhausted(self) -> bool:
+        """Return whether every update was granted."""
+        return self._next >= self._stop
+
+    def withdrawn(self) -> list[Grant]:
+        """Return no grant: none ever becomes superfluous."""
+        return []
+
+    def counted(self, update: int) -> list[int]:
+        """Return all slots."""
+        return list(range(self._slots))
+
+
+class WholeSteps(WholeUpdates):
+    """One step after the other, each granted whole.
+
+    It goes to one process, or to all workers in one call.
+    """
+
+    def begin(self, updates: range) -> None:
+        """Start with no step under way."""
+        super().begin(updates)
+        self._open = False
+
+    def draw(self, task: int, live: frozenset[int], now: float) -> Grant | None:
+        """Grant the next step once the one before is complete; None until then."""
+        if self._open or self.exhausted():
+            return None
+        self._open = True
+        return Grant(self._next, 0, self._slots)
+
+    def replied(self, grant: Grant, task: int, seconds: float) -> bool:
+        """Take the step as complete."""
+        self._next = self._next + 1
+        self._open = False
+        return True
+
+
+# The fixed binary tree over the slots of a step. Leaves 0..n-1 are paired (0, 1), (2, 3),
+# ...; the sums are paired again, an odd one is carried up. Every worker adds an aligned subtree in
+# the same order, so sums have the same bits however the leaves were distributed.
+
+Value = TypeVar("Value")
+
+
+def tree_sum(values: Sequence[Value], add: Callable[[Value, Value], Value]) -> Value:
+    """The sum of at least one value, added in pairs of neighbours, again and again."""
+    level = list(values)
+    while len(level) > 1:
+        level = [
+            add(level[k], level[k + 1]) if k + 1 < len(level) else level[k]
+            for k in range(0, len(level), 2)
+        ]
+    return level[0]
+
+
+def largest_subtree(first: int, leaves: int, limit: int) -> int:
+    """Return how many leaves the largest subtree from leaf `first` on has, at most `limit`.
+
+    It is at least 1, whatever is `limit`.
+    """
+    best = size = 1
+    while first % (2 * size) == 0:
+        size *= 2
+        count = min(size, leaves - first)
+        if count > limit:
+            break
+        best = count
+        if count < size:
+            break
+    return best
+
+
+def subtree_sizes(leaves: int) -> tuple[int, ...]:
+    """Every number of leaves that an aligned subtree of a tree of `leaves` can have, ascending."""
+    sizes = {1}
+    size = 2
+    while size < 2 * leaves:
+        sizes |= {min(size, leaves - first) for first in range(0, leaves, size)}
+        size *= 2
+    return tuple(sorted(sizes))

@@ -2,9 +2,8 @@
 
 from typing import ClassVar
 
-from core.consistency.policy import Grant, WholeUpdates
-from core.inventory.extensions import ModeFacts
-from core.inventory.fields import Section
+from core.consistency import Grant, WholeUpdates
+from core.inventory.fields import ModeFacts, Section
 
 
 class Asynchronous(WholeUpdates, ModeFacts):

@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
+from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Speeds
 from core.inventory.fields import Fraction, Section
 
 

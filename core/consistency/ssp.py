@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Speeds
 from core.inventory.fields import Section
 
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from core.consistency.policy import PATIENCE, Grant, Speeds, largest_subtree
-from core.inventory.extensions import ModeFacts
-from core.inventory.fields import Section
+from core.consistency import PATIENCE, Grant, Speeds, largest_subtree
+from core.inventory.fields import ModeFacts, Section
 
 RETRY_STEPS = 32
 """A worker without a grant for this many steps gets a slot: it may have become faster."""
@@ -183,7 +182,7 @@ class Synchronous(ModeFacts):
 
     def _patience(self, grant: Grant, part: _Part) -> float:
         """Seconds after which a part takes too long."""
-        return PATIENCE * grant.slots / self.speeds.of(part.task)
+        return PATIENCE * grant.slots / self.speeds.speed_of(part.task)
 
     def _first_late(self) -> float:
         """The time before which no part is late, kept until a part or a speed changes."""

@@ -12,7 +12,7 @@ import sys
 from core.data.source import PROJECT_ROOT, find_source
 from core.ground.errors import DataError
 from core.ground.files import user_cache
-from core.logs.terminal import say_json
+from core.logs import say_json
 
 
 def look(source: str | None, format_name: str | None = None) -> tuple[bool, str]:

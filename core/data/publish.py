@@ -24,7 +24,7 @@ from core.data.source import PROJECT_ROOT, find_source
 from core.data.store import SHORT_KEY
 from core.ground.errors import DataError
 from core.ground.files import prepared_folder, user_cache
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 
 
 def publishable(

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from core.documents.problem import InventoryProblem, shown
+from core.documents import InventoryProblem, yaml_words
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of the document to a value."""
@@ -96,7 +96,10 @@ class Document:
             key: str = key_node.value
             if key_node.tag != f"{_TAG}str" or not key.isprintable():
                 self._add(
-                    path, line, f"{shown(key)} cannot be a key", "use a word, or put it in quotes"
+                    path,
+                    line,
+                    f"{yaml_words(key)} cannot be a key",
+                    "use a word, or put it in quotes",
                 )
             elif key == "<<":
                 self._add(path, line, "merge keys are not supported", "write the keys out")
@@ -129,7 +132,10 @@ class Document:
             return constructor(text)
         except (ValueError, KeyError):
             self._add(
-                path, line, f"{shown(text)} is no value of the tag {node.tag!r}", "remove the tag"
+                path,
+                line,
+                f"{yaml_words(text)} is no value of the tag {node.tag!r}",
+                "remove the tag",
             )
             return None
 

@@ -1,12 +1,19 @@
-"""The devices of this process and of joined workers: named, or refused with a remedy."""
+"""The devices of this process and of joined workers: named, or refused with a remedy.
+
+A worker proves that it computes as this process does: a tiny step by the library.
+"""
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
-from core.engine.runtime import beside, device
+from core.engine.changes import first_line
+from core.engine.runtime import beside, device, fetched, here, transient
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from core.inventory import Task
-from core.inventory.devices import DeviceSettings
+from core.inventory.slots import DeviceSettings
+from kernels.library import operations
 
 HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 
@@ -99,3 +106,55 @@ def remedy(kind: str) -> str:
             " x86_64 nodes, docs/devices.md says how here"
         )
     return f"{missing}; `--set jobs.train.device.kind=cpu` trains without"
+
+
+REMEDY = (
+    "install the same release there (`fab deploy start`), or take TensorFlow's arithmetic for all"
+    " workers, `--set jobs.train.arithmetic=tensorflow`; in an app, keras.layers in the place of"
+    " pscluster.keras"
+)
+
+
+def unproved(place: str) -> str | None:
+    """Return why the process of the device `place` cannot compute as this one; None if it can.
+
+    The step has dropout, an LSTM and an update; its answer is the version and a digest of all bits.
+
+    Raises tf.errors.OpError if the process did not come to its answer, such as one that is killed.
+    """
+    try:
+        answer = _step(place)
+    except tf.errors.OpError as problem:
+        if not _is_verdict(problem):
+            raise
+        return f"it cannot load the library of kernels ({first_line(problem)}): {REMEDY}"
+    if answer != _own_proof():
+        return (
+            "its library of kernels computes other bits: version and digest are"
+            f" {_hexadecimal(answer)} there and {_hexadecimal(_own_proof())} here: {REMEDY}"
+        )
+    return None
+
+
+def _is_verdict(problem: "tf.errors.OpError") -> bool:
+    """Return whether the process lives and says that it lacks the operation.
+
+    All else may be well at the next attempt: TensorFlow has many words for a process that died.
+    """
+    lacks = tf.errors.NotFoundError | tf.errors.UnimplementedError
+    return isinstance(problem, lacks) and not transient(problem)
+
+
+@cache
+def _own_proof() -> tuple[int, ...]:
+    return _step(here())
+
+
+def _step(place: str) -> tuple[int, ...]:
+    with tf.device(place):
+        answer: Any = operations().pscluster_proof()
+    return tuple(int(word) for word in fetched(answer))
+
+
+def _hexadecimal(digest: tuple[int, ...]) -> str:
+    return " ".join(f"{word & 0xFFFFFFFF:x}" for word in digest)

@@ -12,15 +12,41 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from core.engine import messages
-from core.engine.changes import Changes, Drain, Drains, name_of
+from core.engine.changes import (
+    Changes,
+    Drain,
+    Drains,
+    holder_lost,
+    name_of,
+    raise_if_cut_off,
+    raise_if_server_lost,
+)
 from core.engine.chaos import Strike
-from core.engine.lost import holder_lost, raise_if_cut_off, raise_if_server_lost
 from core.engine.membership import Membership, TimeLimits
-from core.engine.messages import Event, InOrder, Instruction, Item, ItemSource, Outcome
 from core.engine.runtime import Runtime, split
-from core.engine.saboteur import Saboteur
-from core.engine.threads import Prober, WorkerThread
+from core.engine.threads import Prober, Saboteur, WorkerThread
+from core.engine.workers import (
+    Abandon,
+    Add,
+    Answered,
+    Deliver,
+    Dispatch,
+    DrainAsked,
+    Drop,
+    Event,
+    Fence,
+    GiveUp,
+    InOrder,
+    Instruction,
+    Item,
+    ItemSource,
+    Joined,
+    Outcome,
+    Probed,
+    ProbeSuspect,
+    ReleaseWorker,
+    Silent,
+)
 from core.ground.errors import ClusterError
 
 log = logging.getLogger(__name__)
@@ -120,7 +146,7 @@ class Dispatcher:
             return Drain.UNKNOWN
         if task in self._holders:
             return Drain.HOLDS_PARAMETERS
-        if self._drains.wait(task, lambda: self._events.put(messages.DrainAsked(task)), seconds):
+        if self._drains.wait(task, lambda: self._events.put(DrainAsked(task)), seconds):
             return Drain.DRAINED
         if self.membership.replaceable(task):
             return Drain.BUSY
@@ -238,13 +264,13 @@ class Dispatcher:
         for task in self.membership.absent(now):
             self._look_for(task, None)
         for task in self.membership.drained:
-            self._look_for(task, messages.Silent(task))
+            self._look_for(task, Silent(task))
 
-    def _look_for(self, task: int, silent: messages.Silent | None) -> None:
+    def _look_for(self, task: int, silent: Silent | None) -> None:
         def report(alive: bool) -> None:
             self._looking.discard(task)
             if alive:
-                self._events.put(messages.Answered(task))
+                self._events.put(Answered(task))
                 return
             self._runtime.refused.pop(task, None)  # another process may come there, which is right
             if silent is not None:
@@ -258,7 +284,7 @@ class Dispatcher:
         self._prober.ask(self._guardian.addresses[name_of(task)], PROBE_SECONDS, report)
 
     def _probe(self, task: int) -> None:
-        self._ask(task, lambda alive: self._events.put(messages.Probed(task, alive)))
+        self._ask(task, lambda alive: self._events.put(Probed(task, alive)))
 
     def _ask_servers(self) -> None:
         """Ask all servers once for all workers that have left: a server may be lost."""
@@ -270,28 +296,28 @@ class Dispatcher:
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case messages.Deliver(outcome):
+                case Deliver(outcome):
                     self._outcomes.append(outcome)
-                case messages.Dispatch(task, item, attempt):
+                case Dispatch(task, item, attempt):
                     self._threads[task].call(item, attempt, self._strike(task, item))
-                case messages.ProbeSuspect(task):
+                case ProbeSuspect(task):
                     log.warning("%s is overdue: the others get its item, probing it", name_of(task))
                     self._probe(task)
-                case messages.Fence(task, reason):
+                case Fence(task, reason):
                     log.warning("fencing %s: %s", name_of(task), reason)
                     self._guardian.fence(name_of(task))
-                case messages.Abandon(task):
+                case Abandon(task):
                     self._threads.pop(task).close()
-                case messages.Drop(task, reason):
+                case Drop(task, reason):
                     self._drop(task, reason)
-                case messages.ReleaseWorker(task):
+                case ReleaseWorker(task):
                     log.info(
                         "%s is drained; %d of %d workers continue", name_of(task), *self._present()
                     )
                     self._changes.leave(task)
-                case messages.Add(task):
+                case Add(task):
                     self._changes.join(task)
-                case messages.GiveUp(item, reason):
+                case GiveUp(item, reason):
                     self._ask_servers()
                     raise ClusterError(
                         f"{item.function} (item {item.id}) failed on every attempt; the last:"
@@ -316,7 +342,7 @@ class Dispatcher:
         for task in departed:
             self._drains.done(task)
         for event in events:
-            if isinstance(event, messages.Joined):
+            if isinstance(event, Joined):
                 self._welcome(event.task, len(self.membership.live) + 1)
             self._carry_out(self.membership.handle(event, time.monotonic()))
 

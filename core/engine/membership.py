@@ -3,7 +3,7 @@
 All is decided without sockets, clocks or TensorFlow.
 
 `Membership.handle(event, now)` and `Membership.tick(now)` return instructions; the dispatcher
-carries them out. The phases of a worker (`worker_state.LEGAL_CHANGES` holds every legal change and
+carries them out. The phases of a worker (`workers.LEGAL_CHANGES` holds every legal change and
 its cause):
 
     absent ─answered─► joining ─joined─► idle ─dispatch─► busy ─replied─► idle
@@ -21,16 +21,34 @@ A drain takes an idle worker out as soon as another worker can take its work:
 from collections import deque
 from dataclasses import dataclass
 
-from core.engine import messages
-from core.engine.messages import Event, Instruction, Item, Outcome
-from core.engine.worker_state import (
+from core.engine.workers import (
     OUTSIDE,
     TIMED,
+    Abandon,
     AdaptiveDeadline,
+    Add,
+    Answered,
     Cause,
+    Deliver,
+    Dispatch,
+    DrainAsked,
+    Drop,
+    Event,
+    Failed,
+    Fence,
+    GiveUp,
+    Instruction,
+    Item,
+    Joined,
+    JoinFailed,
+    Outcome,
     Phase,
     Probation,
-    TimeLimits,
+    Probed,
+    ProbeSuspect,
+    ReleaseWorker,
+    Replied,
+    Silent,
     Worker,
 )
 from core.ground.waiting import Backoff
@@ -49,7 +67,28 @@ would never end.
 
 
 @dataclass
-class _Open:
+class TimeLimits:
+    """The knobs of patience, in seconds.
+
+    A slow worker gets `slow_factor` deadlines before it is fenced.
+
+    `first_reply_seconds` holds for the first replies to each function after a worker joined: its
+    graph is instantiated there then.
+    """
+
+    first_reply_seconds: float = 60.0
+    floor_seconds: float = 5.0
+    slow_factor: float = 4.0
+    probe_seconds: float = 10.0
+    abandon_seconds: float = 20.0
+    longest_cooldown_seconds: float = 30.0
+    """The longest pause before a worker that keeps failing is probed again."""
+    drained_seconds: float = 120.0
+    """A drained worker whose process has not ended by then may join again."""
+
+
+@dataclass
+class _OpenItem:
     """An item without an outcome: how often it was dispatched, failed, and failed by our error."""
 
     item: Item
@@ -69,7 +108,7 @@ class Membership:
             for task in tasks
         }
         self._pending: deque[Item] = deque()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenItem] = {}
         """Items by id that are pending or on a worker."""
         self._next_attempt = 0
         self.late_replies = 0
@@ -137,13 +176,13 @@ class Membership:
     def schedule(self, items: list[Item], now: float) -> list[Instruction]:
         """Queue items behind those that wait."""
         for item in items:
-            self._open[item.id] = _Open(item)
+            self._open[item.id] = _OpenItem(item)
             self._pending.append(item)
         return self._assign(now)
 
     def give(self, task: int, item: Item, now: float) -> list[Instruction]:
         """Dispatch the item, new or already on another worker, to the idle worker `task`."""
-        open_item = self._open.setdefault(item.id, _Open(item))
+        open_item = self._open.setdefault(item.id, _OpenItem(item))
         return [self._dispatch(self.workers[task], open_item.item, now)]
 
     def forget(self, identifier: int) -> None:
@@ -158,36 +197,36 @@ class Membership:
         """
         worker = self.workers[event.task]
         match event:
-            case messages.Answered():
+            case Answered():
                 if worker.phase is Phase.ABSENT:
                     worker.change(Phase.JOINING, Cause.ANSWERED)
-                    return [messages.Add(worker.task)]
+                    return [Add(worker.task)]
                 return []
-            case messages.Joined():
+            case Joined():
                 worker.change(Phase.IDLE, Cause.JOINED)
                 worker.deadlines.clear()
                 worker.served = 0
                 worker.joined = now
                 return self._assign(now)
-            case messages.JoinFailed():
+            case JoinFailed():
                 self._leave(worker, Cause.JOIN_FAILED, now)
                 # Without a new definition the runtime may still wait for a worker that joined
                 # halfway.
-                return [messages.Drop(worker.task, event.reason)]
-            case messages.Probed():
+                return [Drop(worker.task, event.reason)]
+            case Probed():
                 return self._probed(worker, event.alive, now)
-            case messages.Replied():
+            case Replied():
                 return self._replied(worker, event, now)
-            case messages.Failed():
+            case Failed():
                 return self._failed(worker, event, now)
-            case messages.DrainAsked():
+            case DrainAsked():
                 if worker.phase in (Phase.ABSENT, Phase.DRAINED):
                     return [
                         self._release(worker, now)
                     ]  # else it may join and work when its process ends
                 worker.draining = True
                 return self._assign(now)
-            case messages.Silent():
+            case Silent():
                 if worker.phase is Phase.DRAINED:
                     self._take_back(worker, Cause.SILENT, now)
                 return []
@@ -206,7 +245,7 @@ class Membership:
                     worker.change(Phase.SUSPECT, Cause.OVERDUE)
                     worker.due = now + self.timing.probe_seconds
                     self._put_back(worker.item)
-                    instructions.append(messages.ProbeSuspect(worker.task))
+                    instructions.append(ProbeSuspect(worker.task))
                 case Phase.SUSPECT:
                     instructions.append(
                         self._fence(
@@ -220,8 +259,8 @@ class Membership:
                 case Phase.FENCED:
                     self._leave(worker, Cause.OVERDUE, now)
                     instructions += [
-                        messages.Abandon(worker.task),
-                        messages.Drop(worker.task, "its call never came back"),
+                        Abandon(worker.task),
+                        Drop(worker.task, "its call never came back"),
                     ]
                 case _:
                     pass
@@ -240,12 +279,12 @@ class Membership:
         worker.due = now + self.timing.slow_factor * self._deadline(worker, worker.item).seconds()
         return []
 
-    def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> messages.Fence:
+    def _fence(self, worker: Worker, cause: Cause, reason: str, now: float) -> Fence:
         worker.change(Phase.FENCED, cause)
         worker.due = now + self.timing.abandon_seconds
-        return messages.Fence(worker.task, reason)
+        return Fence(worker.task, reason)
 
-    def _replied(self, worker: Worker, event: messages.Replied, now: float) -> list[Instruction]:
+    def _replied(self, worker: Worker, event: Replied, now: float) -> list[Instruction]:
         if worker.attempt != event.attempt or worker.item is None:
             self.late_replies += 1
             return []
@@ -260,7 +299,7 @@ class Membership:
         if fenced:
             # The fence shuts our sockets to it, so it must join again.
             self._leave(worker, Cause.REPLIED, now)
-            instructions.append(messages.Drop(worker.task, "fenced; its reply came late"))
+            instructions.append(Drop(worker.task, "fenced; its reply came late"))
         else:
             worker.change(Phase.IDLE, Cause.REPLIED)
             worker.probation.replied(worker.served, now - worker.joined)
@@ -268,11 +307,11 @@ class Membership:
             attempts = self.attempts(item)
             self.forget(item.id)
             instructions.append(
-                messages.Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts))
+                Deliver(Outcome(item, worker.task, event.value, event.seconds, attempts))
             )
         return instructions + self._assign(now)
 
-    def _failed(self, worker: Worker, event: messages.Failed, now: float) -> list[Instruction]:
+    def _failed(self, worker: Worker, event: Failed, now: float) -> list[Instruction]:
         if worker.attempt != event.attempt or worker.item is None:
             return []
         item = worker.item
@@ -287,12 +326,12 @@ class Membership:
                 f"; worker:{worker.task} is left out of this job: `fab deploy start` brings what"
                 " its node lacks, and `fab deploy check` says what hinders it"
             )
-        instructions: list[Instruction] = [messages.Drop(worker.task, reason)]
+        instructions: list[Instruction] = [Drop(worker.task, reason)]
         if self._is_open(item) and self._hopeless(item, event):
-            return [*instructions, messages.GiveUp(item, reason)]
+            return [*instructions, GiveUp(item, reason)]
         return instructions + self._assign(now)
 
-    def _hopeless(self, item: Item, event: messages.Failed) -> bool:
+    def _hopeless(self, item: Item, event: Failed) -> bool:
         if event.lacks_file:
             return all(worker.due == float("inf") for worker in self.workers.values())
         open_item = self._open[item.id]
@@ -329,11 +368,11 @@ class Membership:
         if not is_computed and all(item is not waiting for waiting in self._pending):
             self._pending.appendleft(item)
 
-    def _release(self, worker: Worker, now: float) -> messages.ReleaseWorker:
+    def _release(self, worker: Worker, now: float) -> ReleaseWorker:
         worker.draining = False
         worker.change(Phase.DRAINED, Cause.DRAIN_ASKED)
         worker.due = now + self.timing.drained_seconds
-        return messages.ReleaseWorker(worker.task)
+        return ReleaseWorker(worker.task)
 
     def _assign(self, now: float) -> list[Instruction]:
         # One at a time: the last worker that works is not released.
@@ -347,11 +386,11 @@ class Membership:
                 instructions.append(self._dispatch(worker, self._pending.popleft(), now))
         return instructions
 
-    def _dispatch(self, worker: Worker, item: Item, now: float) -> messages.Dispatch:
+    def _dispatch(self, worker: Worker, item: Item, now: float) -> Dispatch:
         self._next_attempt += 1
         self._open[item.id].attempts += 1
         worker.change(Phase.BUSY, Cause.DISPATCHED)
         worker.item = item
         worker.attempt = self._next_attempt
         worker.due = now + self._deadline(worker, item).seconds()
-        return messages.Dispatch(worker.task, item, self._next_attempt)
+        return Dispatch(worker.task, item, self._next_attempt)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
+from core.engine.codecs import AnswerAsShape, PackedArguments
 from core.engine.guardian import Guardian
-from core.engine.messages import OVERTAKEN
-from core.engine.packing import AnswerAsShape, PackedArguments
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
-from core.server.probe import answering
+from core.server.sockets import answering
 
 KEEP_ALIVE_SECONDS = 600
 """Time for which a server keeps our context after our last heartbeat: TensorFlow's own default.
@@ -294,7 +294,7 @@ class Traced:
     """A function that is traced once and called with NumPy values.
 
     The arguments travel as one tensor inside the request, a short result inside the answer
-    (`core.engine.packing`).
+    (`core.engine.codecs`).
     """
 
     def __init__(
@@ -310,10 +310,10 @@ class Traced:
 
         def unpacked(packed: Any) -> Any:
             result = function(*packing.unpack(packed))
-            self._answer = AnswerAsShape.of(result)
+            self._answer = AnswerAsShape.for_result(result)
             if self._answer is None:
                 return result
-            return self._answer.written(result)
+            return self._answer.carrying(result)
 
         self._concrete = tf.function(unpacked, autograph=False).get_concrete_function(
             packing.signature
@@ -334,14 +334,14 @@ class Traced:
         result = self._call(arguments)
         if self._answer is None:
             return fetched(result)
-        return self._answer.read(result)
+        return self._answer.value_of(result)
 
     def __call__(self, *arguments: Any) -> Any:
         """The result as tensors, on whatever device they are. Raises as `answer` does."""
         result = self._call(arguments)
         if self._answer is None:
             return result
-        return tf.constant(self._answer.read(result))
+        return tf.constant(self._answer.value_of(result))
 
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         packed = self._tensor(self._pack(arguments), self._here, None)

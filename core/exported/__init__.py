@@ -3,7 +3,7 @@
 Without TensorFlow.
 """
 
-from core.exported.description import Description, read, write
+from core.exported.description import Description, read_description, write_description
 from core.exported.runtimes import Model, open_model
 
-__all__ = ["Description", "Model", "open_model", "read", "write"]
+__all__ = ["Description", "Model", "open_model", "read_description", "write_description"]

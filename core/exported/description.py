@@ -1,13 +1,17 @@
 """`export.json`: what an exported model takes and answers, and where it is from.
 
-It also says how the export was checked.
+It also says how the export was checked. Files are read with a bound, hashed, and never through a
+link out of their folder.
 
 An export is a folder with this file and one model, a file or, as a SavedModel, a folder. The name
 of the model follows from the format, so that no text in `export.json` becomes a path.
 """
 
+import hashlib
 import json
 import math
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,9 +19,89 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from core.exported.files import LARGEST_MODEL_BYTES, measured, read_bytes
 from core.ground.errors import UsageError, reason_of
-from core.ground.files import atomic_write, parsed_json
+from core.ground.files import NO_LINK, atomic_write, parsed_json
+
+LARGEST_MODEL_BYTES = 4 * 2**30
+MOST_FILES = 10_000
+"""Bound of one SavedModel's folder."""
+CHUNK_BYTES = 1 << 20
+
+
+def read_bytes(path: Path | int, limit: int) -> bytes:
+    """The content of a plain file, or of an open one, which it closes.
+
+    Raises OSError, and ValueError for one that is no file or longer than `limit`.
+    """
+    descriptor = path if isinstance(path, int) else open_plain_file(path)
+    with os.fdopen(descriptor, "rb") as stream:
+        # `read` takes memory for all that it is asked for, so the size decides first.
+        size = os.fstat(stream.fileno()).st_size
+        if size <= limit:
+            content = stream.read(min(limit, size) + 1)
+        else:
+            content = b""
+    if max(size, len(content)) > limit:
+        raise ValueError(f"more than {limit:,} bytes")
+    return content
+
+
+def measured(path: Path, limit: int = LARGEST_MODEL_BYTES) -> tuple[str, int]:
+    """Return the SHA-256 and bytes of a file.
+
+    Of a folder it is over the names and hashes of all its files, in order.
+
+    Raises OSError, and ValueError for a link, for what is neither file nor folder, and for more
+    than `limit` bytes.
+    """
+    if not path.is_dir() or path.is_symlink():
+        return _file(path, limit)
+    total = hashlib.sha256()
+    size = 0
+    for member in _files(path):
+        digest, length = _file(member, limit - size)
+        total.update(f"{member.relative_to(path).as_posix()}\0{digest}\n".encode())
+        size += length
+    return total.hexdigest(), size
+
+
+def _files(folder: Path) -> list[Path]:
+    paths: list[Path] = []
+    for parent, folders, files in os.walk(folder):
+        for name in folders:
+            if Path(parent, name).is_symlink():
+                raise ValueError(f"a link, {name}")
+        paths += [Path(parent, name) for name in files]
+        if len(paths) > MOST_FILES:
+            raise ValueError(f"more than {MOST_FILES:,} files")
+    return sorted(paths, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _file(path: Path, limit: int) -> tuple[str, int]:
+    total = hashlib.sha256()
+    size = 0
+    with os.fdopen(open_plain_file(path), "rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            total.update(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise ValueError(f"more than {limit:,} bytes")
+    return total.hexdigest(), size
+
+
+def open_plain_file(path: Path) -> int:
+    """Return a descriptor of a plain file, without waiting for a pipe's other end.
+
+    Raises OSError, and ValueError for what is none.
+    """
+    if path.is_symlink():
+        raise ValueError(f"a link, {path.name}")
+    descriptor = os.open(path, NO_LINK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"no plain file, {path.name}")
+    return descriptor
+
 
 NAME = "export.json"
 SCHEMA = 1
@@ -183,13 +267,15 @@ def labels_of(description: Description) -> tuple[str, ...]:
 _DESCRIPTION: TypeAdapter[Description] = TypeAdapter(Description)
 
 
-def write(folder: Path, description: Description) -> None:
+def write_description(folder: Path, description: Description) -> None:
     """Write `export.json` whole or not at all. Raises ClusterError if the disk does not take it."""
     content = {"schema": SCHEMA, **asdict(description)}
     atomic_write(folder / NAME, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def read(folder: Path, *, check_model: bool = True, file: int | None = None) -> Description:
+def read_description(
+    folder: Path, *, check_model: bool = True, file: int | None = None
+) -> Description:
     """Read `export.json` and compare the model with its hash.
 
     Raises UsageError for whatever does not fit together.

@@ -7,7 +7,7 @@ import pwd
 import signal
 from pathlib import Path
 
-from core.cage.kernel import prctl
+from core.cage.landlock import prctl
 from core.ground.errors import ClusterError
 
 ROLES_ACCOUNT = 64219

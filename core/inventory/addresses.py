@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address
 
-from core.documents.problem import InventoryProblem
+from core.documents import InventoryProblem
 from core.documents.yaml_document import KeyPath
 from core.ground.addresses import is_host_name
 from core.inventory.nodes import Node

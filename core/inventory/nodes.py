@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from core.inventory import ROLE_NAMES, Task
 from core.inventory.fields import Host, Name, Port, Section, SshPort, Text, User, invalid
-from core.inventory.task import ROLE_NAMES, Task
 
 NodeRole = Literal["storage", "ps", "worker", "coordinator", "monitor", "service"]
 NODE_ROLES: tuple[NodeRole, ...] = ("storage", "ps", "worker", "coordinator", "monitor", "service")

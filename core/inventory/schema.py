@@ -1,22 +1,27 @@
-"""The inventory itself: the keys of the file, and the cluster they describe."""
+"""The inventory itself: the keys of the file, its jobs, and the cluster they describe."""
 
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
 )
 
+from core.inventory import RoleName, Task
 from core.inventory.fields import (
     Name,
     Section,
+    Seed,
     Text,
+    are_distinct,
     invalid,
 )
-from core.inventory.jobs import Jobs
 from core.inventory.nodes import Interface, Node, Page, Ports, placed
 from core.inventory.sections import (
     Deployment,
@@ -28,7 +33,111 @@ from core.inventory.sections import (
     Transport,
     Wireguard,
 )
-from core.inventory.task import RoleName, Task
+from core.inventory.training import TrainJob
+
+EACH_GROUP = "groups"
+MOST_FOLDS = 10_000
+MOST_SEEDS = 1000
+LARGEST_SEED = 2**31 - 1
+
+
+def _folds(value: object) -> object:
+    """A number or `groups`; checked here so that a wrong value is one problem, not one a branch."""
+    if value == EACH_GROUP or (type(value) is int and 2 <= value <= MOST_FOLDS):
+        return value
+    raise invalid(
+        f"expected a whole number from 2 to {MOST_FOLDS}, or `{EACH_GROUP}` for one fold a group",
+        "write e.g. 5",
+    )
+
+
+def _seeds(value: object) -> object:
+    """Return the seeds: so many from 0 on, or those listed."""
+    if type(value) is int and 1 <= value <= MOST_SEEDS:
+        return tuple(range(value))
+    if not are_distinct(value, 0, LARGEST_SEED) or len(value) > MOST_SEEDS:
+        raise invalid(
+            "expected how many seeds, or a list of whole numbers from 0 to"
+            f" {LARGEST_SEED}, each once",
+            "write e.g. 5 or [0, 3, 7]",
+        )
+    return value
+
+
+Folds: TypeAlias = Annotated[int | Literal["groups"], BeforeValidator(_folds)]
+Seeds: TypeAlias = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
+
+
+class CrossValidationJob(Section):
+    """Cross-validation of what `train` describes, over the training people alone.
+
+    Nothing of the test set is read.
+    """
+
+    folds: Folds = Field(
+        5,
+        description=(
+            "how many, of whole groups such as people or devices; `groups` leaves out one group at"
+            " a time"
+        ),
+    )
+    seeds: Seeds = Field(
+        (0,), description="of the trainings: how many, from 0 on, or a list; each trains every fold"
+    )
+    split_seed: Seed = Field(
+        0, description="of the draw of groups into folds, the same for all seeds"
+    )
+
+
+JobName = Literal["pi", "train", "cv", "evaluate"]
+
+
+class PiJob(Section):
+    """Monte Carlo estimation of pi; the samples per second of each node are its calibration."""
+
+    samples: int = Field(100_000_000, ge=1, le=10**15, description="random points of the whole job")
+    chunk_samples: int = Field(
+        8_000_000, ge=1, le=10**9, description="points of one dispatch to one worker"
+    )
+    seed: Seed = Field(0, description="of the random streams, one for each chunk")
+
+
+class EvaluateJob(Section):
+    """Accuracy and the other figures of a trained model on the test set.
+
+    The workers compute them.
+    """
+
+    run: Text | None = Field(
+        None, description="folder of the training run to evaluate; null is the newest one"
+    )
+
+
+class Jobs(Section):
+    """What `start` runs once the roles are ready, in the order written.
+
+    A job not written can still be run by name.
+    """
+
+    pi: PiJob = PiJob()
+    train: TrainJob = TrainJob()
+    cv: CrossValidationJob = CrossValidationJob()
+    evaluate: EvaluateJob = EvaluateJob()
+    _order: tuple[JobName, ...] = PrivateAttr(())
+
+    @property
+    def order(self) -> tuple[JobName, ...]:
+        """Names of the jobs the inventory lists, first to run first."""
+        return self._order
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_order(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        jobs = handler(value)
+        if isinstance(value, dict):
+            jobs._order = tuple(name for name in value if name in cls.model_fields)
+        return jobs
+
 
 THIS_MACHINE = "this machine"
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from core.documents.problem import suggestion
+from core.documents import suggestion
 from core.ground import gone
 from core.inventory.fields import Section
 from core.inventory.schema import InventoryFile

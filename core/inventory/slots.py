@@ -1,15 +1,22 @@
-"""Slots: the pieces that a batch is cut into.
+"""What computes a training, and in which pieces: devices, arithmetic, and the slots of a batch.
 
-Also what `auto` means: in the library's arithmetic a number of the recipe alone, in TensorFlow's
-one for the workers that are there.
+`auto` is here too: in the library's arithmetic a number of the recipe alone, in TensorFlow's one
+for the workers that are there.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from core.inventory.extensions import MODES
-from core.inventory.task import Task
+from pydantic import BeforeValidator, Field
+
+from core.inventory import Task
+from core.inventory.fields import MODES, Section, are_distinct, invalid
+
+if TYPE_CHECKING:
+    from core.inventory.training import TrainJob
+
 
 MOST_SLOTS = 64
 FEWEST_WINDOWS = 8
@@ -153,3 +160,105 @@ def on_devices(
 def _power_below(count: int) -> int:
     """The largest power of two up to `count`, which is at least 1."""
     return 1 << (count.bit_length() - 1)
+
+
+LIBRARY: Literal["library"] = "library"
+TENSORFLOW: Literal["tensorflow"] = "tensorflow"
+ArithmeticName = Literal["library", "tensorflow"]
+ArithmeticSetting = Literal["auto", "library", "tensorflow"]
+
+
+@dataclass(frozen=True)
+class ChosenArithmetic:
+    """The arithmetic in use, one for all workers of a run, and why it is that."""
+
+    name: ArithmeticName
+    why: str
+
+
+def outside_library(job: "TrainJob", *, own_model: bool) -> str | None:
+    """Return why the settings of a job ask for TensorFlow's arithmetic; None where they do not.
+
+    `own_model`: whether an app brings the model.
+    """
+    if own_model:
+        return "the library computes the built-in networks, and the app brings a model"
+    if job.compiled:
+        return "XLA compiles the network"
+    if getattr(job.model, "kernel", "auto") == "fused":
+        return "model.kernel is fused, TensorFlow's own operations"
+    if job.device.kind != "cpu":
+        return f"a {job.device.kind} computes in its own way"
+    if isinstance(job.slots, int) and not is_power_of_two(job.slots):
+        return f"the library takes powers of two, and slots is {job.slots}"
+    return None
+
+
+DeviceKind = Literal["cpu", "gpu", "tpu"]
+MOST_DEVICES = 64
+
+
+def _ids(value: object) -> object:
+    """Check one number, or several.
+
+    A wrong value is one problem here, not one a number.
+    """
+    numbers = (value,) if type(value) is int else value
+    if numbers is not None and not are_distinct(numbers, 0, MOST_DEVICES - 1):
+        raise invalid(
+            f"expected different numbers of devices from 0 to {MOST_DEVICES - 1}",
+            "write e.g. [0, 1], or null",
+        )
+    return numbers
+
+
+class DeviceSettings(Section):
+    """What computes the gradients; the parameters stay in the memory of the processors."""
+
+    kind: DeviceKind = Field(
+        "cpu",
+        description=(
+            "`gpu` needs NVIDIA's driver, `tpu` a TPU machine; then every node with a worker has"
+            " some"
+        ),
+    )
+    ids: Annotated[tuple[int, ...] | None, BeforeValidator(_ids)] = Field(
+        None,
+        description=(
+            "which of a node's devices, as `nvidia-smi` numbers them: its first worker takes the"
+            " first, and so on; `mirrored` takes all, and on `cpu` makes so many logical ones; null"
+            " counts from 0"
+        ),
+    )
+    memory_growth: bool = Field(
+        True,
+        description=(
+            "take a GPU's memory as it is needed; false takes all of it at once, as TensorFlow does"
+        ),
+    )
+    soft_placement: bool = Field(
+        True,
+        description=(
+            "what a device cannot compute goes to the processor; false ends the job with the"
+            " operation"
+        ),
+    )
+
+    def of_worker(self, task: Task, workers: Sequence[Task]) -> int | None:
+        """Return the device that `task` takes, as its machine numbers them; None on processors.
+
+        `workers` are those of one machine.
+
+        None too for a worker for which `ids` leaves none.
+        """
+        if self.kind == "cpu" or task not in workers:
+            return None
+        place = workers.index(task)
+        if self.ids is None:
+            return place
+        if place < len(self.ids):
+            return self.ids[place]
+        return None
+
+
+PROCESSORS = DeviceSettings()

@@ -13,8 +13,8 @@ from jinja2 import Template
 from core.ground.addresses import is_host_name
 from core.ground.errors import ClusterError, UsageError
 from core.inventory.loading import loads
-from core.inventory.recipes import RecipeName
 from core.inventory.schema import MAXIMUM_NODES
+from core.inventory.training_sections import RecipeName
 
 _TEMPLATE = Path(__file__).with_name("init.yaml.j2")
 

@@ -12,33 +12,46 @@ from pydantic import (
 )
 
 from core.ground.registry import Registry, either
-from core.inventory.arithmetic import (
-    TENSORFLOW,
-    ArithmeticSetting,
-    outside_library,
+from core.inventory.fields import (
+    CODECS,
+    MODELS,
+    MODES,
+    OPTIMIZERS,
+    Choice,
+    Fraction,
+    ModeFacts,
+    OptimizerOptions,
+    Section,
+    Seed,
+    Text,
+    invalid,
 )
-from core.inventory.data import DataSettings
-from core.inventory.devices import PROCESSORS, DeviceSettings
-from core.inventory.extensions import CODECS, MODELS, MODES, OPTIMIZERS, ModeFacts
-from core.inventory.fields import Choice, Fraction, OptimizerOptions, Section, Seed, Text, invalid
-from core.inventory.recipes import SECTION_NAMES, RecipeName, completed
 from core.inventory.slots import (
     MOST_SLOTS,
+    PROCESSORS,
+    TENSORFLOW,
+    ArithmeticSetting,
     BatchSlots,
+    DeviceSettings,
     auto_slots,
+    outside_library,
     slots_in_library,
 )
 from core.inventory.training_sections import (
+    SECTION_NAMES,
     AugmentSettings,
     Auto,
     AveragingSettings,
     CheckpointSettings,
     ClassWeights,
+    DataSettings,
     EarlyStopping,
     OneCycle,
     Pieces,
+    RecipeName,
     ScheduleConfig,
     Subjects,
+    completed,
 )
 
 

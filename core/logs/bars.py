@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from core.logs.terminal import is_animated, say
+from core.logs import is_animated, say
 
 Report = Callable[[str, int, int], None]
 """The stage, what is done, and what there is in all; 0 where that is not known."""

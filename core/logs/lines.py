@@ -1,6 +1,9 @@
-"""Log lines: text for people or JSON for programs.
+"""Log lines of every process, written and read back: text for people or JSON for programs.
 
-The setup of a process's log, and reading lines of both formats.
+Each is `logging.Formatter` of the standard library and a few lines over it. python-json-logger has
+the JSON half alone, and an argument that cannot be formatted, or a lone surrogate, breaks its
+lines. structlog adds a second way to log beside that of all libraries here, and takes memory on a
+1 GB Pi. Neither has the text half, or reads lines back.
 
 docs/logs.md is the contract.
 """
@@ -17,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from core.ground.files import parsed_json
-from core.logs.terminal import visible
+from core.logs import visible
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -171,7 +174,7 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception as problem:  # a bad message must not end the process
         return (
-            f"a message that cannot be formatted ({type(problem).__name__}): {_shown(record.msg)}"
+            f"a message that cannot be formatted ({type(problem).__name__}): {_text_of(record.msg)}"
         )
 
 
@@ -193,7 +196,7 @@ def _cut(text: str, longest: int) -> str:
     return cut.encode("utf-8", "backslashreplace").decode()
 
 
-def _shown(value: object) -> str:
+def _text_of(value: object) -> str:
     try:
         return str(value)
     except Exception:

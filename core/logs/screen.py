@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from core.logs.terminal import one_line, visible
+from core.logs import one_line, visible
 
 
 class Screen(Console):

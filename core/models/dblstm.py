@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.inventory.fields import RecurrentChoice
-from core.models.instance_norm import InstanceNorm
-from core.models.layers import BidirectionalLstm, Dropout, Lstm, Product
+from core.models.layers import BidirectionalLstm, Dropout, InstanceNorm, Lstm, Product
 from core.models.network import BuiltIn, Problem
 from core.models.operations import Operations, Tensor
 

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from core.inventory.fields import RecurrentChoice
 from core.models.conv_lstm import ConvolutionalBody
-from core.models.instance_norm import InstanceNorm
-from core.models.layers import Dropout, Product
+from core.models.layers import Dropout, InstanceNorm, Product
 from core.models.network import Problem
 from core.models.operations import Operations, Tensor
 from core.models.residual import ResidualBody

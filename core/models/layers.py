@@ -1,8 +1,14 @@
-"""Layers without state: names and shapes of parameters, applied in a network's operations."""
+"""Layers without state: names and shapes of parameters, applied in a network's operations.
 
-from dataclasses import dataclass
+Instance normalization takes each channel of a window less its mean and over its deviation: Ulyanov
+et al. 2016 (arXiv 1607.08022), over time instead of space and without trained scales. It takes from
+a window what a person, a pocket and a phone add to all of its samples; gravity, which says who sits
+and who stands, goes too, unless the windows as they are stay beside it.
+"""
 
-from core.models.network import Parameter, constant, glorot_uniform, lstm_bias, lstm_kernel
+from dataclasses import dataclass, replace
+
+from core.models.network import Parameter, Problem, constant, glorot_uniform, lstm_bias, lstm_kernel
 from core.models.operations import LstmCell, Operations, Tensor
 
 
@@ -181,3 +187,38 @@ class StepBatchNorm:
     def __call__(self, ops: Operations, sequence: Tensor) -> Tensor:
         """Return a sequence of the same shape."""
         return ops.step_norm(self.name, sequence, self.epsilon)
+
+
+STILL = 0.1
+"""A channel that moves less than this, in deviations of the training windows, is hardly stretched:
+it is noise."""
+
+
+@dataclass(frozen=True)
+class InstanceNorm:
+    """What a recurrent network reads in place of its windows.
+
+    `kind` is the model's key `instance_norm`.
+    """
+
+    kind: str
+    window_problem: Problem
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the layers behind it: `append` doubles the channels."""
+        if self.kind != "append":
+            return self.window_problem
+        return replace(
+            self.window_problem,
+            input_shape=(self.window_problem.window_steps, 2 * self.window_problem.channels),
+        )
+
+    def __call__(self, ops: Operations, windows: Tensor) -> Tensor:
+        """Return (batch, steps, channels of `problem`) from (batch, steps, channels)."""
+        if self.kind == "none":
+            return windows
+        normed = ops.window_norm(windows, STILL * STILL)
+        if self.kind == "replace":
+            return normed
+        return ops.concat([windows, normed], 2)

@@ -4,10 +4,15 @@ A tensor is whatever the operations hand out; it knows `+`, `-`, `*` and `/` wit
 or with numbers on its right. The first axis of a tensor is the batch. A sequence, what `sequence`
 makes of windows, has its axes as the LSTM wants them: the last one alone, the features, has a
 place that a network may name.
+
+The code that traces a function for XLA announces it here, since a layer does not know its device: a
+network is traced with TensorFlow's fused operations, or with what XLA compiles.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -151,3 +156,42 @@ class Operations(ABC):
     @abstractmethod
     def transpose(self, inputs: Tensor, order: Sequence[int]) -> Tensor:
         """The axes in another order."""
+
+
+Lstm = Callable[[Any, Any, Any], Any]
+"""Outputs of every step from inputs, kernel and bias, as `core.models.lstm` has them."""
+
+_COMPILED: ContextVar[bool] = ContextVar("compiled", default=False)
+
+
+@contextmanager
+def compiled_by_xla(enabled: bool = True) -> Iterator[None]:
+    """Trace what is inside for XLA, if `enabled`."""
+    before = _COMPILED.set(enabled)
+    try:
+        yield
+    finally:
+        _COMPILED.reset(before)
+
+
+def for_xla() -> bool:
+    """Whether what is traced now is for XLA."""
+    return _COMPILED.get()
+
+
+_PORTABLE: ContextVar[bool] = ContextVar("portable", default=False)
+
+
+@contextmanager
+def portable_operations() -> Iterator[None]:
+    """Trace what is inside with TensorFlow's own operations, for programs without ours."""
+    before = _PORTABLE.set(True)
+    try:
+        yield
+    finally:
+        _PORTABLE.reset(before)
+
+
+def portable() -> bool:
+    """Whether what is traced now has TensorFlow's own operations alone."""
+    return _PORTABLE.get()

@@ -5,8 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.inventory.fields import RecurrentChoice
-from core.models.instance_norm import InstanceNorm
-from core.models.layers import BidirectionalLstm, Dropout, LayerNorm, Product
+from core.models.layers import BidirectionalLstm, Dropout, InstanceNorm, LayerNorm, Product
 from core.models.network import BuiltIn, Parameter, Problem
 from core.models.operations import Operations, Tensor
 

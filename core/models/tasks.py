@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.ground.lazy import np, tf
-from core.models.curves import MOST_CLASSES, Curve, curves_of, score_counts
 from core.models.objective import (
     CONFUSION,
+    MOST_CLASSES,
     SCORES,
     SMALLEST_PROBABILITY,
+    Curve,
     Objective,
     Values,
+    curves_of,
     over_positions,
+    score_counts,
 )
 
 if TYPE_CHECKING:
@@ -178,12 +181,12 @@ class Multilabel(Objective):
             by_label = tf.nn.sigmoid_cross_entropy_with_logits(labels, answers)
         return tf.reduce_mean(by_label, -1)
 
-    def _said(self, answers: Any) -> Any:
+    def _predicted(self, answers: Any) -> Any:
         return answers > (0.5 if self.probabilities else 0.0)
 
     def _right(self, targets: Any, answers: Any) -> Any:
         """Shape (n, outputs)."""
-        return tf.equal(self._said(answers), tf.cast(targets, tf.bool))
+        return tf.equal(self._predicted(answers), tf.cast(targets, tf.bool))
 
     def hits(self, targets: Any, answers: Any) -> Any:
         """Count the examples with all labels right."""
@@ -191,7 +194,7 @@ class Multilabel(Objective):
 
     def _sums(self, targets: Any, answers: Any, counts: Any) -> dict[str, Any]:
         true = tf.cast(targets, tf.float32)
-        predicted = tf.cast(self._said(answers), tf.float32)
+        predicted = tf.cast(self._predicted(answers), tf.float32)
         right = self._right(targets, answers)
         column = counts[:, None]
         return {

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.ground.lazy import tf
-from core.models.kernels import Lstm
-from core.models.operations import Array, LstmCell, Operations, Reduction, Tensor, Unary
+from core.models.operations import Array, Lstm, LstmCell, Operations, Reduction, Tensor, Unary
 
 STEPS = 0
 """A sequence is (steps, batch, features) here, as the fused kernels read it."""

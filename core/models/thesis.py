@@ -11,8 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from core.inventory.fields import RecurrentChoice
-from core.models.instance_norm import InstanceNorm
-from core.models.layers import Dropout, Lstm, Product, StepBatchNorm
+from core.models.layers import Dropout, InstanceNorm, Lstm, Product, StepBatchNorm
 from core.models.network import BuiltIn, Parameter, Parametrized, Problem
 from core.models.operations import FEATURES, Operations, Tensor
 

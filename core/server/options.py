@@ -12,8 +12,8 @@ from core.control.token import CREDENTIALS_VARIABLE, VARIABLE, own_key
 from core.ground.accounts import account_for_roles
 from core.ground.errors import UsageError
 from core.logs.lines import LogSettings, add_flags, given_or
-from core.server.devices import Taken
 from core.server.port_guard import is_loopback
+from core.server.process import ClaimedDevice
 
 if TYPE_CHECKING:
     from core.inventory import Inventory, Task
@@ -51,11 +51,11 @@ class RoleOptions:
     """TCP ports of the other roles, which its graphs exchange tensors with; None for any."""
 
     @property
-    def taken(self) -> Taken | None:
+    def claimed_device(self) -> ClaimedDevice | None:
         """The device that it takes, or None."""
         if self.device is None:
             return None
-        return Taken.of(self.device)
+        return ClaimedDevice.parse(self.device)
 
     @property
     def name(self) -> str:
@@ -286,7 +286,7 @@ def _ports(text: str) -> tuple[int, ...]:
 
 def _device(text: str) -> str:
     try:
-        return str(Taken.of(text))
+        return str(ClaimedDevice.parse(text))
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
 
@@ -297,7 +297,7 @@ def device_flags(inventory: "Inventory", task: "Task") -> tuple[str, ...]:
     number = settings.of_worker(task, inventory.workers_beside(task))
     if number is None:
         return ()
-    return "--device", str(Taken(settings.kind, number, not settings.memory_growth))
+    return "--device", str(ClaimedDevice(settings.kind, number, not settings.memory_growth))
 
 
 def workers_here(inventory: "Inventory", task: "Task") -> int | None:

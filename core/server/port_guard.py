@@ -31,19 +31,17 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.cage.kernel import JUMP_IF_EQUAL, LOAD, RETURN, FilterProgram
+from core.cage.landlock import JUMP_IF_EQUAL, LOAD, RETURN, FilterProgram
 from core.ground.accounts import ROLES_ACCOUNT, account_name, why_root
 from core.ground.addresses import plain_address
-from core.logs.terminal import say_json
+from core.ground.waiting import until
+from core.logs import say_json
 from core.metrics.sockets import borrowed, is_listening, is_tcp, own_sockets
-from core.server.gate import Gate
-from core.server.peer_accounts import PeerAccounts
-from core.server.probe import answers
-from core.server.sockets import connections
+from core.server.gate import Gate, PeerAccounts
+from core.server.sockets import answers, connections
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
 INTERFACE_INDEX = (
@@ -113,7 +111,7 @@ def guard_loopback(port: int, host: str = "127.0.0.1") -> GuardOutcome:
     as soon as the port listens, in a role before the server starts.
     """
     means = [method for method in MEANS if method[0] == FILTER or is_loopback(host)]
-    reasons = [_guard(listener, means) for listener in _own(port, listening=True)]
+    reasons = [_guard(listener, means) for listener in _own_tcp_sockets(port, listening=True)]
     if not reasons:
         return GuardOutcome(port, False, NOT_LISTENING)
     for guarded, reason in reasons:
@@ -152,7 +150,7 @@ def attach_filter(listener: socket.socket) -> None:
 
     Raises OSError where the kernel refuses.
     """
-    program = FilterProgram.of(
+    program = FilterProgram.from_instructions(
         (LOAD, 0, 0, INTERFACE_INDEX),
         (JUMP_IF_EQUAL, 0, 1, socket.if_nametoindex("lo")),
         (RETURN, 0, 0, WHOLE_PACKET),
@@ -184,25 +182,29 @@ def shut_foreign_connections(port: int, *, half_open: bool) -> tuple[int, list[s
         states = {ESTABLISHED, HANDSHAKE}
     else:
         states = {ESTABLISHED}
-    deadline = time.monotonic() + PATIENCE_SECONDS
     count = 0
-    while foreign := [
-        connection.peer[0]
-        for connection in connections()
-        if connection.port == port
-        and connection.state in states
-        and _is_foreign(connection.peer[0])
-    ]:
-        count += _shut_accepted(port)
-        if time.monotonic() > deadline:
-            break
-        time.sleep(PAUSE_SECONDS)
+    foreign: list[str] = []
+
+    def are_shut() -> bool:
+        nonlocal count, foreign
+        foreign = [
+            connection.peer[0]
+            for connection in connections()
+            if connection.port == port
+            and connection.state in states
+            and _is_foreign(connection.peer[0])
+        ]
+        if foreign:
+            count += _shut_accepted(port)
+        return not foreign
+
+    until(are_shut, PATIENCE_SECONDS, PAUSE_SECONDS)
     return count, sorted(set(foreign))
 
 
 def _shut_accepted(port: int) -> int:
     count = 0
-    for connection in _own(port, listening=False):
+    for connection in _own_tcp_sockets(port, listening=False):
         with contextlib.suppress(OSError):
             if _is_foreign(connection.getpeername()[0]):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -210,7 +212,7 @@ def _shut_accepted(port: int) -> int:
     return count
 
 
-def _own(port: int, *, listening: bool) -> Iterator[socket.socket]:
+def _own_tcp_sockets(port: int, *, listening: bool) -> Iterator[socket.socket]:
     """The TCP sockets of this process at the port: those that listen, or the others."""
     for descriptor, _ in own_sockets():
         with (

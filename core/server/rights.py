@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from core.cage import calls, whole
-from core.cage.calls import CallRights
+from core.cage import RESOLVER_FOLDERS, USUAL_DEVICES, calls, python_folders, system_paths
+from core.cage.calls import Caged, CallRights
 from core.cage.landlock import Rights, existing
-from core.cage.python_folders import NAMES, USUAL_DEVICES, code, system
-from core.cage.whole import Caged
 from core.ground.accounts import ROLES_ACCOUNT
 from core.ground.files import prepared_folder, user_cache
 from core.server.options import RoleOptions
@@ -35,7 +33,9 @@ COPIES = Path("/var/cache/pscluster/roles")
 
 def enter_cage(role: RoleOptions) -> Caged:
     """Give up all but the role's rights, in this thread and all that it starts, for good."""
-    return whole.enter(rights(role), call_rights(role), changes_account=role.account is not None)
+    return calls.enter_whole_cage(
+        rights(role), call_rights(role), changes_account=role.account is not None
+    )
 
 
 def call_rights(role: RoleOptions) -> CallRights:
@@ -53,7 +53,7 @@ def rights(role: RoleOptions) -> Rights:
     else:
         connect = (*role.reach, role.port)
     return Rights(
-        read=existing(*system(), *NAMES, *code(OURS), *_data(role)),
+        read=existing(*system_paths(), *RESOLVER_FOLDERS, *python_folders(OURS), *_data(role)),
         devices=existing(*USUAL_DEVICES, *_devices(role)),
         bind=(ANY_FREE_PORT, role.port, role.metrics_port),
         connect=connect,
@@ -81,6 +81,6 @@ def prepared_folders(account: int | None) -> tuple[str, ...]:
 
 
 def _devices(role: RoleOptions) -> Iterator[str]:
-    if role.taken is not None:
-        for pattern in DEVICES[role.taken.kind]:
+    if role.claimed_device is not None:
+        for pattern in DEVICES[role.claimed_device.kind]:
             yield from glob.glob(pattern)

@@ -22,27 +22,30 @@ from core.control.token import own_key
 from core.ground.accounts import become, die_with_parent, why_root
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.shell import without_foreign, without_proxies
+from core.logs import say
 from core.logs.lines import Speaker, begin, last_line
-from core.logs.terminal import say
 from core.metrics import exporter, standard
 from core.metrics.instruments import Identity
 from core.metrics.process import Cost
 from core.metrics.processor import usable_cores
-from core.server import probe, sockets, systemd
-from core.server.crashes import report_crashes
-from core.server.devices import environment
-from core.server.memory import (
+from core.server.gate import PeerAccounts
+from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
+from core.server.port_guard import PortGuard, guard_loopback, is_loopback
+from core.server.process import (
     PARAMETER_SERVER_ARENAS,
     TooLittleMemoryError,
     check_memory,
-    give_back,
+    heartbeat_seconds,
+    keep_channel,
     limit_arenas,
+    notify,
+    report_crashes,
+    return_memory,
+    role_environment,
+    send_heartbeats,
 )
-from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse, resolve
-from core.server.peer_accounts import PeerAccounts
-from core.server.port_guard import PortGuard, guard_loopback, is_loopback
 from core.server.rights import enter_cage
-from core.server.systemd import keep_channel, notify
+from core.server.sockets import answers, check_free, port_refusal
 from core.server.tensorflow_server import LeanServer, ServerDefinition, StockServer
 from kernels.place import THREADS
 
@@ -110,7 +113,7 @@ def run(role: RoleOptions) -> NoReturn:
     _prepare(role, speaker)
     _check_port(role)
     # In the cage nothing shows which process has a port.
-    sockets.check_free(role.host, role.metrics_port, f"the metrics of {role.name}")
+    check_free(role.host, role.metrics_port, f"the metrics of {role.name}")
     check_memory(role.server)
     keep_channel()
     accounts = _accounts(role)
@@ -153,7 +156,7 @@ def run(role: RoleOptions) -> NoReturn:
 def _check_port(role: RoleOptions) -> None:
     """Raise ClusterError if another process has the role's port on any interface."""
     every_interface = "::" if socket.has_dualstack_ipv6() else ""
-    sockets.check_free(every_interface, role.port, f"the TensorFlow server of {role.name}")
+    check_free(every_interface, role.port, f"the TensorFlow server of {role.name}")
 
 
 def _accounts(role: RoleOptions) -> PeerAccounts | OSError | None:
@@ -175,12 +178,12 @@ def _serve_metrics(
     """
 
     def ready() -> bool:
-        return serving.is_set() and probe.answers(LOOPBACK, role.port, PROBE_SECONDS)
+        return serving.is_set() and answers(LOOPBACK, role.port, PROBE_SECONDS)
 
     registry = CollectorRegistry(auto_describe=False)
     identity = Identity(role.role, role.task)
     cost = Cost(identity)
-    on_gpu = role.taken is not None and role.taken.kind == "gpu"
+    on_gpu = role.claimed_device is not None and role.claimed_device.kind == "gpu"
     standard.register(
         registry,
         identity,
@@ -189,7 +192,7 @@ def _serve_metrics(
         ready=ready,
         cost=cost,
         shared=role.shared,
-        gpu=role.taken.number if role.taken is not None and on_gpu else None,
+        gpu=role.claimed_device.number if role.claimed_device is not None and on_gpu else None,
     )
     try:
         exporter.serve(
@@ -203,14 +206,14 @@ def _serve_metrics(
         )
     except OSError as error:
         purpose = f"the metrics of {role.name}"
-        raise sockets.explain(error, role.host, role.metrics_port, purpose) from error
+        raise port_refusal(error, role.host, role.metrics_port, purpose) from error
     return registry
 
 
 def _await_first_answer(role: RoleOptions, guard: PortGuard | None) -> None:
     """Wait until the server answers through its guard. Raises ClusterError if it does not."""
     if guard is None:
-        answered = probe.answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
+        answered = answers(LOOPBACK, role.port, FIRST_ANSWER_SECONDS)
     else:
         answered = guard.answers(FIRST_ANSWER_SECONDS)
     if not answered:
@@ -223,11 +226,11 @@ def _await_first_answer(role: RoleOptions, guard: PortGuard | None) -> None:
 
 def _send_heartbeats(role: RoleOptions) -> None:
     """Report to systemd that the server answers, at the interval that it asks for."""
-    every_seconds = systemd.interval_seconds()
+    every_seconds = heartbeat_seconds()
     if every_seconds is not None:
-        systemd.send_heartbeats(
+        send_heartbeats(
             every_seconds,
-            lambda limit: probe.answers(LOOPBACK, role.port, limit),
+            lambda limit: answers(LOOPBACK, role.port, limit),
             notify,
             threading.Event(),
         )
@@ -249,7 +252,7 @@ def _actions(role: RoleOptions, speaker: Speaker, fresh: Callable[[], bool]) -> 
 
     def freed() -> None:
         with giving:
-            give_back()
+            return_memory()
 
     def begins(run: str) -> None:
         if run == speaker.run:
@@ -281,7 +284,7 @@ def _prepare(role: RoleOptions, speaker: Speaker) -> None:
         limit_arenas(PARAMETER_SERVER_ARENAS)
     without_foreign(os.environ)
     without_proxies(os.environ)
-    os.environ.update({**ENVIRONMENT, **environment(role.taken)})
+    os.environ.update({**ENVIRONMENT, **role_environment(role.claimed_device)})
     os.environ[THREADS] = str(max(1, usable_cores() // (role.workers_here or 1)))
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.ground.errors import ClusterError, ExitCode
-from core.server.memory import TooLittleMemoryError
+from core.server.process import TooLittleMemoryError
 from kernels.place import path
 
 PROTOCOL = "grpc"

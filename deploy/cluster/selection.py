@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
-from core.inventory.task import Task
+from core.inventory import Task
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.cluster.selection import kept_tasks, select_nodes, select_with_services
 from deploy.cluster.services import DegradedError
 from deploy.cluster.tunnel_keys import IN_CLEAR

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
 from core.ground.registry import either
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.apps.templates import TEMPLATES, USUAL, new_app
 from deploy.commands.action import takes
 from deploy.commands.flags import ActionFlags, JsonFlags, text, with_overrides, word

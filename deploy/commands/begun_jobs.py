@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import ClusterFlags, JsonFlags, switch, text
 from deploy.commands.opening import open_cluster

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.commands.action import takes
 from deploy.commands.flags import ActionFlags, word
 

@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task
 
 from core.ground.errors import ExitCode
-from core.logs.terminal import visible
+from core.logs import visible
 from deploy.commands.completing import answers_shell
 from deploy.commands.registry import COMMANDS
 

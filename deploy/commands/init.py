@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.commands.action import takes
 from deploy.commands.flags import ActionFlags, number, path, switch, text
 from deploy.common.command_line import command

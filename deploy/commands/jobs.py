@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.ground.errors import ClusterError, UsageError
-from core.inventory.extensions import CODECS, MODELS, MODES
+from core.inventory.fields import CODECS, MODELS, MODES
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.alone import inventory_alone
 from deploy.commands.flags import (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import takes
 from deploy.commands.flags import JsonFlags, RoleFlags, number, path, switch, text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.selection import select_nodes
 from deploy.cluster.services import DegradedError
 from deploy.commands.action import end_degraded, takes

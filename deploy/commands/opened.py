@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.selection import select_nodes
 from deploy.commands.action import end_degraded
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.commands.alone import ORIGIN
 from deploy.commands.flags import ClusterFlags, Names
 from deploy.commands.opened import OpenCluster, monitor_here, monitor_on_its_node

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.commands.action import takes
 from deploy.commands.flags import ClusterFlags, path, text, word
 from deploy.commands.opening import open_cluster

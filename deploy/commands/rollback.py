@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.selection import kept_tasks
 from deploy.cluster.services import DegradedError

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.exported.description import FILES, NAME, read
+from core.exported.description import FILES, NAME, read_description
 from core.ground.errors import ClusterError, UsageError
 from core.ground.parcel import tar_of
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.places import CURRENT, SERVICE_ACCOUNT, NodePlaces
 from deploy.commands.action import end_degraded
 from deploy.commands.flags import ClusterFlags
@@ -78,7 +78,7 @@ def command(service: "Service", action: str, *more: str) -> list[str]:
 
 def archive(export: Path) -> bytes:
     """The files of an export as a tar. Raises UsageError for one that the service takes not."""
-    described = read(export)
+    described = read_description(export)
     if described.file not in (FILES["onnx"], FILES["litert"]):
         raise UsageError(
             f"{export}: expected an export in onnx or litert, got {described.file}: `fab export"

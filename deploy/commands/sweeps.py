@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.commands.action import end_as_the_job_did, takes
 from deploy.commands.flags import JobFlags, TrustFlags, path, switch, with_overrides, word
 from deploy.commands.jobs import ResumeFlags, display_flags, refuse_missing_roles, run_flags

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from core.ground import gone
 from core.ground.errors import ClusterError, ExitCode, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.commands.flags import Flag
 from deploy.commands.registry import COMMANDS, GROUPS, Found, takers
 

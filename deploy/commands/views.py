@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from core.ground.errors import ClusterError, ExitCode
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.selection import kept_tasks

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from core.logs.terminal import is_animated
+from core.logs import is_animated
 
 Say = Callable[[str], None]
 

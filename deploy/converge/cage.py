@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from core.cage.calls import JOB, CallRights
+from core.cage.calls import JOB, CallRights, coverage_under, what_holds
 from core.cage.landlock import ASK_VERSION, CREATE_RULESET, Coverage, held_by
-from core.cage.whole import of_kernel, what_holds
 from deploy.common.command_line import quoted
 from deploy.converge.machine_facts import MachineFacts, Questions
 from deploy.converge.subject import Found, NodeAnswer, NodeSpec, Subject
@@ -45,7 +44,7 @@ def finding(
             f"a role may read and write what its account may: {coverage.reason}",
         )
     lines = (
-        f"{name} are {what_holds(of_kernel(rights, coverage), rights).line}"
+        f"{name} are {what_holds(coverage_under(rights, coverage), rights).line}"
         for name, rights in kinds.items()
     )
     return "ok", "cage", "; ".join(lines)

@@ -17,7 +17,7 @@ from core.cage import landlock
 from core.cage.landlock import Coverage
 from core.ground.errors import UsageError
 from core.ground.files import parsed_json
-from core.inventory.task import Task
+from core.inventory import Task
 from deploy.cluster.connector import Connector, NodeDeadlineError
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.project import module_command
@@ -89,7 +89,7 @@ def gather(node: Connector, ports: Iterable[int], inventory: "Inventory") -> Nod
         accounts=accounts,
         privileges=privileges,
         data=data_of(inventory, node),
-        cage=landlock.found(),
+        cage=landlock.kernel_coverage(),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from core.ground.errors import ClusterError
-from core.logs import terminal
+from core.logs import say
 from deploy.cluster import proven
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
@@ -181,7 +181,7 @@ class Machines(DeploymentSpec, Desired):
                     f"packages for Python {python} on {machine}: downloading what the cache lacks"
                 )
                 wheelhouse = make_wheelhouse(
-                    packages, python, machine, say=lambda line: terminal.say(line, error=True)
+                    packages, python, machine, say=lambda line: say(line, error=True)
                 )
                 wheelhouses[wheelhouse.key] = wheelhouse
                 publications.append(of_wheelhouse(wheelhouse))

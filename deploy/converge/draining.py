@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.control.client import program
 from core.ground.errors import ClusterError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.fleet import Fleet
 from deploy.rooted.commands import PYTHON
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cluster.apps.environments import COMPLETE, KEY
 from core.ground.errors import ClusterError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.places import CURRENT, EXTRAS, publisher, shared_folders

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.inventory.extensions import MODELS, MODES
+from core.inventory.fields import MODELS, MODES
 
 if TYPE_CHECKING:
     from core.inventory import Inventory

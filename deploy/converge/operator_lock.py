@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.common.command_line import shell
 from deploy.common.texts import filled
 

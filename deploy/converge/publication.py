@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError, UsageError
 from core.ground.files import parsed_json
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local
 from deploy.cluster.places import DATA, SharedFolders, publisher, shared_folders

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from core.ground.errors import ClusterError, UsageError
 from core.ground.locks import held_by
-from core.inventory.task import Task
-from core.logs.terminal import say
+from core.inventory import Task
+from core.logs import say
 from deploy.cluster.connector import Connector
 from deploy.cluster.fleet import Fleet
 from deploy.cluster.local import Local

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.apps.copy import named_app
 from cluster.apps.files import AppFiles, app_path, files_of_app
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.connector import Connector
 
 if TYPE_CHECKING:

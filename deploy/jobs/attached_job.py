@@ -14,7 +14,7 @@ from typing_extensions import override
 from cluster.apps.environments import ON_NODES, python_of
 from core.ground.errors import ExitCode, reason_of
 from core.ground.files import json_object
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.connector import NodeDeadlineError, NodeUnreachableError
 from deploy.cluster.fleet import Fleet

@@ -13,7 +13,7 @@ from core.cage.landlock import Cage
 from core.ground.children import Child
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.waiting import Backoff
-from core.logs.terminal import say
+from core.logs import say
 from deploy.common.command_line import command, named, quoted
 from deploy.common.interrupts import handled, interruptible
 

@@ -15,7 +15,7 @@ from cluster.apps.files import AppFiles, own_digests, remember_digest
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import parsed_json
 from core.ground.parcel import room_on_disk
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.connector import (
     CommandResult,
     Connector,

@@ -18,7 +18,7 @@ from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, parsed_json, write_refusal
 from core.ground.locks import FileLock, LockHeldError
 from core.inventory import Inventory, load
-from core.logs.terminal import say
+from core.logs import say
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder, module_command

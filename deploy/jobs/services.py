@@ -15,7 +15,7 @@ from core.control.token import VARIABLE
 from core.ground.errors import ClusterError, ExitCode, UsageError
 from core.ground.files import atomic_write, read_json
 from core.ground.locks import FileLock, LockHeldError, held_by
-from core.logs.terminal import say
+from core.logs import say
 from core.metrics.scrapes import UNCOUNTED
 from deploy.cluster.cluster import ManagedCluster
 from deploy.cluster.fleet import Fleet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cluster.apps.files import own_digests
 from core.ground.errors import ClusterError, UsageError
-from core.logs.terminal import say
+from core.logs import say
 from deploy.cluster.fleet import Fleet
 from deploy.common.waiting import waiting_for
 from deploy.jobs.apps import NO_APP, AppOfJob

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.ground.files import parsed_json
+from core.logs import as_ascii, one_line, visible
 from core.logs.lines import LogLine, read_line, whole_milliseconds
-from core.logs.terminal import as_ascii, one_line, visible
 
 HOLD_SECONDS = 0.5
 """A new line waits this long for older ones that arrive later."""

@@ -24,7 +24,7 @@ from deploy.logs.sources import (
 )
 
 if TYPE_CHECKING:
-    from core.inventory.task import Task
+    from core.inventory import Task
 
 POLL_SECONDS = 0.2
 READ_SECONDS = 60.0

@@ -12,8 +12,8 @@ import core.inventory
 from core.control.door import raise_limit
 from core.control.token import VARIABLE
 from core.ground.errors import ClusterError
+from core.logs import say
 from core.logs.lines import LogSettings
-from core.logs.terminal import say
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.processes import role_launches
 from deploy.supervisor.supervisor import serve

@@ -22,7 +22,7 @@ from core.ground.children import dies_with_parent
 from core.ground.errors import ClusterError
 from core.ground.files import read_json
 from core.ground.locks import FileLock, LockHeldError
-from core.inventory.task import Task
+from core.inventory import Task
 from deploy.common.project import ROOT, module_command
 from deploy.common.state_folder import StateFolder
 from deploy.render.units import MODULES

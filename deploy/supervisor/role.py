@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from core.ground.errors import ClusterError
-from core.inventory.task import Task
+from core.inventory import Task
 from core.logs.lines import read_line
 from core.server.sockets import cut
 from deploy.cluster.services import RoleState, RoleStatus

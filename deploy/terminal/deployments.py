@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from core.logs.terminal import is_animated, say
+from core.logs import is_animated, say
 from deploy.cluster.services import ClusterStatus, RoleState
 from deploy.common.command_line import command
 from deploy.converge.apply import StepFailure

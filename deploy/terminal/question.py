@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from core.ground.errors import UsageError
-from core.logs.terminal import say, visible
+from core.logs import say, visible
 
 
 def require_yes(question: str, otherwise: str, yes_does: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from core.ground.errors import ClusterError
-from core.logs.terminal import is_animated
+from core.logs import is_animated
 from deploy.terminal.console import columns, console
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from core.inventory.arithmetic import LIBRARY
+from core.inventory.slots import LIBRARY
 from experiments.tables.measured import NONE, NOT_YET, results, share, table
 
 NETWORKS = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from core.logs.terminal import say
+from core.logs import say
 from experiments.tables.accuracies import accuracies, causal, cross_validated, modes, people
 from experiments.tables.kimm import kimm_layers, kimm_results
 from experiments.tables.kth_charts import CHARTS, chart, figures

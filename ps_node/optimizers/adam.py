@@ -7,7 +7,7 @@ from pydantic import Field
 
 from core.ground.lazy import tf
 from core.inventory.fields import OptimizerOptions, PositiveFloat
-from ps_node.optimizers.decay import DecayBiases, DecayingOptimizer, WeightDecay
+from ps_node.optimizers import DecayBiases, DecayingOptimizer, WeightDecay
 
 Beta1 = Annotated[
     float, Field(ge=0.0, lt=1.0, description="decay of the running mean of the gradient")

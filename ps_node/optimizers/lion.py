@@ -7,7 +7,7 @@ from pydantic import Field
 
 from core.ground.lazy import tf
 from core.inventory.fields import OptimizerOptions, PositiveFloat
-from ps_node.optimizers.decay import DecayBiases, DecayingOptimizer, WeightDecay
+from ps_node.optimizers import DecayBiases, DecayingOptimizer, WeightDecay
 
 
 class LionOptions(OptimizerOptions):

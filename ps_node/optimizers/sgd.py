@@ -7,7 +7,7 @@ from pydantic import Field
 
 from core.ground.lazy import tf
 from core.inventory.fields import Fraction, OptimizerOptions, PositiveFloat
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 
 
 class SgdOptions(OptimizerOptions):

@@ -9,8 +9,8 @@ from tensorflow.python.ops import (
 )  # says whether XLA compiles this graph; nothing public does
 from typing_extensions import override
 
-from core.models.kernels import portable
 from core.models.native import OWN_THREADS
+from core.models.operations import portable
 from kernels.library import can_be_loaded, operations
 from kernels.program import NOWHERE, UNARIES, Program
 

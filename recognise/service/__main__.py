@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from core.control.door import raise_limit
 from core.ground.errors import ClusterError, ExitCode, UsageError
+from core.logs import say
 from core.logs.lines import LogSettings, Speaker, begin
-from core.logs.terminal import say
 from recognise.service import rights, state
 from recognise.service.certificates import reachable
 from recognise.service.limits import Limits, give_back_large_blocks

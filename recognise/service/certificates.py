@@ -37,7 +37,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from core.ground.errors import ClusterError, ExitCode, reason_of
 from core.ground.files import NO_LINK, whole_file
 from core.ground.locks import locked
-from core.logs.terminal import say
+from core.logs import say
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.exported.description import Description, labels_of, read
+from core.exported.description import Description, labels_of, read_description
 from core.ground.errors import UsageError
 from recognise.service.limits import Limits
 from recognise.service.worker.process import ModelLostError, ModelProcess
@@ -63,7 +63,7 @@ def described(folder: Path) -> Description:
     """Return the description of an export that a service can take. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder that `fab export` wrote")
-    description = read(folder, check_model=False)
+    description = read_description(folder, check_model=False)
     model_input = description.input
     if len(model_input.shape) != 2 or model_input.dtype != "float32":
         raise UsageError(

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from core.exported.description import FILES, NAME
 from core.ground.errors import ClusterError, ExitCode, UsageError, reason_of
 from core.ground.parcel import extract, is_plain_file, piped_tar
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from recognise.service import state
 from recognise.service.limits import Limits
 from recognise.service.options import memory_of, parser

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cage import whole
+from core.cage import USUAL_DEVICES, calls, python_folders, system_paths
 from core.cage.landlock import Name, Rights, existing
-from core.cage.python_folders import USUAL_DEVICES, code, system
 from core.ground.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ def enter_cage(options: "ServiceOptions", reads: Iterable[Name], writes: Iterabl
     """
     _end_idle_threads()
     written = [_there(folder) for folder in writes]
-    caged = whole.enter(
+    caged = calls.enter_whole_cage(
         Rights(
-            read=existing(*system(), *code(OURS), *reads),
+            read=existing(*system_paths(), *python_folders(OURS), *reads),
             write=tuple(written),
             devices=existing(*USUAL_DEVICES),
             bind=(options.port, options.metrics_port),

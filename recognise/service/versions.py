@@ -18,8 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from core.exported.description import NAME, Description, read
-from core.exported.files import read_bytes
+from core.exported.description import NAME, Description, read_bytes, read_description
 from core.exported.verified import refuse_unverified
 from core.ground.errors import ClusterError, UsageError, reason_of
 from core.ground.files import atomic_stream, folder_beside, parsed_json, take_name
@@ -120,7 +119,7 @@ class Versions:
         for name in (NAME, description.file):
             content = read_bytes(export / name, max(description.bytes, _LARGEST_POINTER * 16))
             (folder / name).write_bytes(content)
-        if read(folder) != description:
+        if read_description(folder) != description:
             raise UsageError(f"{export}: it changed while it was copied: promote it again")
 
     def rollback(self) -> Version:
@@ -161,7 +160,7 @@ class Versions:
 
     def _version(self, number: int, current: bool) -> Version:
         try:
-            return Version(number, self.path(number), read(self.path(number)), current)
+            return Version(number, self.path(number), read_description(self.path(number)), current)
         except UsageError as problem:
             return Version(number, self.path(number), None, current, str(problem))
 

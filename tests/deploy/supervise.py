@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.ground.errors import ClusterError
 from core.ground.waiting import Backoff
-from core.inventory.task import Task
+from core.inventory import Task
 from deploy.common.state_folder import StateFolder
 from deploy.supervisor.policy import RestartPolicy
 from deploy.supervisor.processes import LaunchPlan

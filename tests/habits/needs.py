@@ -180,7 +180,7 @@ def cage(least: int = landlock.FILES) -> None:
     """Skips where the kernel's Landlock has not this ABI."""
     __tracebackhide__ = True
     if landlock.abi() < least:
-        skip(landlock.found().line())
+        skip(landlock.kernel_coverage().line())
 
 
 def skip(reason: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a person is shown goes through `core/logs/terminal.py` or `screen.py`, which make foreign
+"""What a person is shown goes through `core/logs/__init__.py` or `screen.py`, which make foreign
 text harmless."""
 
 import ast
@@ -13,7 +13,7 @@ rows = Tables(__file__)
 
 pytestmark = pytest.mark.sources
 
-TERMINAL = "core/logs/terminal.py"
+TERMINAL = "core/logs/__init__.py"
 SCREEN = "core/logs/screen.py"
 RICH = ("console.Console", "text.Text", "markup", "status", "print", "prompt")
 OF_RICH = tuple(f"rich.{name}." for name in RICH)
@@ -27,11 +27,11 @@ MAY_READ_THE_TYPE = ("cluster/jobs/progress.py", "rich.text.Text")
 
 def ways_around(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, what) of everything that reaches a terminal by another way."""
-    ours = any("core.logs.terminal.say" in imports(node) for node in ast.walk(tree))
+    ours = any("core.logs.say" in imports(node) for node in ast.walk(tree))
     for node in ast.walk(tree):
         match node:
             case ast.arg(arg="say") | ast.Name(id="say", ctx=ast.Store()) if ours:
-                yield node.lineno, "another say hides core.logs.terminal.say"
+                yield node.lineno, "another say hides core.logs.say"
             case ast.Call():
                 if what := wrong_call(path, node):
                     yield node.lineno, f"{ast.unparse(node.func)}(): {what}"

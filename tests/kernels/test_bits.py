@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.consistency.policy import tree_sum
+from core.consistency import tree_sum
 from kernels.library import UnfitProgramError, loaded, operations
 from tests.kernels.calls import CASES
 from tests.kernels.networks import CLASSES, MODELS, SLOTS, Case, bytes_of, kinds_of_this_processor

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.consistency.policy import tree_sum
+from core.consistency import tree_sum
 from core.engine.codecs.fp16 import Fp16
 from core.ground.lazy import tf
 from core.parameters import BLOCK
 from kernels.library import Floats, operations
+from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adagrad import Adagrad
 from ps_node.optimizers.adam import Adam
 from ps_node.optimizers.lion import Lion
-from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.rmsprop import RMSprop
 from ps_node.optimizers.sgd import MomentumSGD
 from tests.kernels.networks import CLASSES, SLOTS, Case

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.cluster.jobs import cluster as clusters
 from tests.cluster.jobs.cluster import PROJECT, Cluster, Done, cluster_of
 from tests.cluster.jobs.test_library_here import NETWORKS

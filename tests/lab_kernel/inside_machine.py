@@ -37,7 +37,7 @@ def main() -> None:
     def said(line: str) -> None:
         print(f"{line} after {time.monotonic() - began:.0f} s")
 
-    said(f"{platform.machine()}, Linux {platform.release()}, {landlock.found().line()}")
+    said(f"{platform.machine()}, Linux {platform.release()}, {landlock.kernel_coverage().line()}")
     print(f"{DIGEST} {trained('sync')}")
     said("trained")
     attack = test_graphs_outside.test_no_graph_of_a_member_gets_outside_of_a_role

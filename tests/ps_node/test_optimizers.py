@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from cluster.jobs.modes.mode import optimizer_of
 from core.engine.runtime import trace
 from core.ground.lazy import keras, tf
-from core.inventory.extensions import OPTIMIZERS
+from core.inventory.fields import OPTIMIZERS
 from core.parameters import Layout, ParameterSpec
+from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
-from ps_node.optimizers.optimizer import Optimizer
 from ps_node.shard import VectorState
 from ps_node.shards import Header, ParameterShards
 from tests.tables import table

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
@@ -23,8 +23,8 @@ from core.engine.runtime import trace
 from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node import shard, shards
+from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
-from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import LEDGER_SLOTS, VectorState, Wire, ledger_of
 from ps_node.shards import Header, ParameterShards

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from core.consistency.policy import largest_subtree
+from core.consistency import largest_subtree
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK
@@ -20,8 +20,8 @@ from core.engine.runtime import trace
 from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec, Vector
 from ps_node.arithmetic import Arithmetic, LibraryArithmetic, TensorFlowArithmetic
+from ps_node.optimizers import Optimizer
 from ps_node.optimizers.adam import Adam
-from ps_node.optimizers.optimizer import Optimizer
 from ps_node.optimizers.sgd import MomentumSGD
 from ps_node.shard import VectorState, Wire
 from ps_node.steps import STEP_WORDS, StepRecipe, StepShards

@@ -8,7 +8,7 @@ import pytest
 
 import pscluster
 from core.ground.lazy import keras, tf
-from core.models.kernels import portable_operations
+from core.models.operations import portable_operations
 from kernels.place import KIND, THREADS
 from tests.kernels.networks import kinds_of_this_processor
 from tests.ran import python

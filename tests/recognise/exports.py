@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from core.data.filters import CHANNELS
-from core.exported import write
+from core.exported import write_description
 from core.exported.description import Architecture, ChannelStatistics, Input
 from tests.core.exported import small
 from tests.lazy import onnx
@@ -60,7 +60,7 @@ def export(
     (folder / "model.onnx").write_bytes(content)
     units = tuple(stated.get("units", ()))
     described = small.described(content)
-    write(
+    write_description(
         folder,
         replace(
             described,

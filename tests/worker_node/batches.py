@@ -9,7 +9,7 @@ from core.ground.lazy import tf
 from core.inventory import TrainJob
 from core.models.network import Network, build
 from worker_node.gradient import BatchGradient, GradientOfBatch
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights
 
 STEPS = 8
 CHANNELS = 3

@@ -21,8 +21,7 @@ from tests.worker_node.batches import (
     start,
     windows,
 )
-from worker_node.gradient import GradientOfBatch
-from worker_node.slots import LabelledExamples
+from worker_node.gradient import GradientOfBatch, LabelledExamples
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 4, 10])

@@ -27,7 +27,7 @@ def dataset(tmp_path: Path, x: Floats | None = None) -> Dataset:
 def test_mean_and_deviation_are_those_of_the_rows(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     rows = np.arange(3, 580)
-    found = Standardization.of(data, rows)
+    found = Standardization.of_rows(data, rows)
     windows = np.asarray(data.windows()[rows], np.float64)
     assert_allclose(found.mean, windows.mean((0, 1)), rtol=1e-6, atol=1e-7)
     assert_allclose(found.deviation[:2], windows.std((0, 1))[:2], rtol=1e-5)
@@ -39,7 +39,7 @@ def test_what_float32_rounds_is_no_movement(tmp_path: Path) -> None:
     still = np.float32(48.7)
     x = np.full((130, 8, 3), still)
     x[::2] += 8 * np.spacing(still)
-    found = Standardization.of(dataset(tmp_path, x), np.arange(30))
+    found = Standardization.of_rows(dataset(tmp_path, x), np.arange(30))
     assert_array_equal(found.deviation, np.ones(3))
 
 
@@ -68,7 +68,7 @@ def test_other_examples_come_as_they_are_with_their_weights(tmp_path: Path, dtyp
     data = write_examples(batches, tmp_path, name="x", source="x", task="regression", labels=labels)
     worker = WorkerWindows(data)
     rows = np.array([9, 0, 3], np.int32)
-    nothing = Standardization.of(data, rows).packed()
+    nothing = Standardization.of_rows(data, rows).packed()
     assert nothing.dtype == np.float32
     assert (nothing.shape, standardized_channels(data)) == ((2, 0), 0)
     graph = tf.function(

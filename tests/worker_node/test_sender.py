@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16
 from core.engine.codecs.fp32 import Fp32
 from core.engine.codecs.topk import TopK

@@ -13,7 +13,7 @@ from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from tests.worker_node.batches import CHANNELS, STEPS, gradient_of, job, network_of, windows
 from worker_node.gradient import BatchGradient
-from worker_node.weights import LossWeights, weighted
+from worker_node.recordings import LossWeights, weighted
 
 LABELS = ("WALKING", "SITTING", "LAYING", "RUNNING")
 CLASSES = np.array([0] * 7 + [1] * 2 + [2] * 3, np.int32)
@@ -78,13 +78,13 @@ def test_balanced_weighs_by_the_rows_that_are_trained_on(
     rows: NDArray[np.integer],
     expected: Any,
 ) -> None:
-    found = LossWeights.of("balanced", data(tmp_path, labels, classes), rows)
+    found = LossWeights.from_setting("balanced", data(tmp_path, labels, classes), rows)
     assert_allclose(table_of(found), expected, rtol=1e-6)
     assert found.mean == pytest.approx(1.0)
 
 
 def test_a_label_left_out_weighs_one(tmp_path: Path) -> None:
-    found = LossWeights.of({"SITTING": 3.0}, data(tmp_path, LABELS, CLASSES), ALL)
+    found = LossWeights.from_setting({"SITTING": 3.0}, data(tmp_path, LABELS, CLASSES), ALL)
     assert table_of(found).tolist() == [1.0, 3.0, 1.0, 1.0]
     assert found.mean == pytest.approx((10 + 2 * 3.0) / 12)
 
@@ -100,7 +100,7 @@ def test_an_unknown_label_and_data_without_classes_are_refused(
     tmp_path: Path, weights: Any, task: str, words: str
 ) -> None:
     with pytest.raises(UsageError, match=f"class_weights: {words}"):
-        LossWeights.of(weights, data(tmp_path, LABELS, CLASSES, task=task), ALL)
+        LossWeights.from_setting(weights, data(tmp_path, LABELS, CLASSES, task=task), ALL)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_unknown_label_and_data_without_classes_are_refused(
 def test_the_mean_is_that_of_the_examples(
     tmp_path: Path, weights: Any, own: NDArray[np.floating] | None, task: str, mean: float
 ) -> None:
-    found = LossWeights.of(weights, data(tmp_path, LABELS, CLASSES, own, task), ALL)
+    found = LossWeights.from_setting(weights, data(tmp_path, LABELS, CLASSES, own, task), ALL)
     assert found.mean == pytest.approx(mean)
     assert (found.table is None) == (weights is None)
 
@@ -124,7 +124,7 @@ def test_positions_weigh_by_their_own_classes(tmp_path: Path) -> None:
     classes = np.array([[0, 0, 1], [0, 2, 2]])
     own = np.array([2.0, 0.5])
     made = data(tmp_path, LABELS[:3], classes, own)
-    found = LossWeights.of("balanced", made, np.arange(2))
+    found = LossWeights.from_setting("balanced", made, np.arange(2))
     table = table_of(found)
     assert_allclose(table, [6 / 9, 2.0, 1.0], rtol=1e-6)
     assert found.mean == pytest.approx(float((table[classes].mean(1) * own).mean()))

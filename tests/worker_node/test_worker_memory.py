@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from core.engine.messages import OVERTAKEN
 from core.engine.runtime import trace, transient
+from core.engine.workers import OVERTAKEN
 from core.ground.lazy import tf
 from worker_node.sender import Remembered, WorkerMemory
 
@@ -24,7 +24,7 @@ def offering(rows: int, size: int) -> Callable[..., Any]:
     memory = WorkerMemory(rows, size)
 
     def call(owner: Any, value: Any) -> Any:
-        turn = memory.take(owner)
+        turn = memory.next_turn(owner)
         then = Remembered(turn.offered.rows + value, turn.offered.count + 1)
         with tf.control_dependencies([memory.offer(owner, turn, turn.offered, then)]):
             numbers = [
@@ -77,7 +77,7 @@ def test_a_turn_without_an_offer_changes_nothing() -> None:
     """A call that fails before it pushes."""
     call = offering(1, 2)
     memory = WorkerMemory(1, 2)
-    glance = trace(lambda owner: memory.take(owner).number, tf.TensorSpec([2], tf.int64))
+    glance = trace(lambda owner: memory.next_turn(owner).number, tf.TensorSpec([2], tf.int64))
     call(owner(301), np.float32(1.0))
     assert int(glance(owner(301))) == 2
     kept, offered, numbers = call(owner(301), np.float32(1.0))
@@ -89,9 +89,9 @@ def test_an_offer_fails_once_a_later_call_has_its_turn() -> None:
     memory = WorkerMemory(1, 2)
 
     def overtaken(owner: Any) -> Any:
-        first = memory.take(owner)
+        first = memory.next_turn(owner)
         with tf.control_dependencies([first.number]):
-            second = memory.take(owner)
+            second = memory.next_turn(owner)
         with tf.control_dependencies([second.number]):
             offered = memory.offer(
                 owner,

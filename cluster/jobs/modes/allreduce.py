@@ -15,22 +15,22 @@ from typing_extensions import override
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.jobs.specs import float32, int32, int64, standardization_of
-from core.consistency.policy import Grant, Speeds, tree_sum
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant, Speeds, tree_sum
 from core.engine.runtime import Traced, host_of, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from kernels.library import nodes as nodes_of
 from worker_node.exchange import ExchangedVector, PartialSum
-from worker_node.slots import LabelledExamples, slot_sizes
+from worker_node.gradient import LabelledExamples, slot_sizes
 
 
 def runs_of(slots: int, tasks: Sequence[int], speeds: Speeds) -> list[range]:
     """Return neighbouring slots for each worker, by its speed; some may get none."""
-    total = sum(speeds.of(task) for task in tasks)
+    total = sum(speeds.speed_of(task) for task in tasks)
     reached = 0.0
     borders = [0]
     for task in tasks:
-        reached += speeds.of(task)
+        reached += speeds.speed_of(task)
         borders.append(round(slots * reached / total))
     return [range(begin, end) for begin, end in pairwise(borders)]
 

@@ -8,9 +8,9 @@ from typing_extensions import override
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.jobs.specs import float32, int32, int64, standardization_of
-from core.consistency.policy import Grant
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant
 from core.engine.runtime import Traced, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from ps_node.shards import Header, ParameterShards
 from worker_node.sender import Sender

@@ -14,13 +14,13 @@ from typing_extensions import override
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.jobs.specs import float32, int32, int64, standardization_of
-from core.consistency.policy import Grant
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant
 from core.engine.runtime import Traced, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.parameters import STATISTICS_RATE
-from ps_node.constraints import Constraints
 from ps_node.optimizers.sgd import MomentumSGD
+from ps_node.shard import Constraints
 from ps_node.shards import Header, ParameterShards
 from worker_node.recordings import WorkerWindows
 from worker_node.sender import Sender

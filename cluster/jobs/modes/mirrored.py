@@ -7,7 +7,7 @@ all synchronous steps, so that the bits are those of `single`.
 
 from cluster.jobs.modes.allreduce import AllreduceMode, runs_of
 from cluster.jobs.modes.mode import Setup
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 
 
 class MirroredMode(AllreduceMode):

@@ -10,25 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.jobs.fit import Update
-from core.consistency.policy import Grant, Policy, Speeds
-from core.engine.codecs.codec import Codec
+from core.consistency import Grant, Policy, Speeds
+from core.engine.codecs import Codec
 from core.engine.codecs.fp32 import Fp32
-from core.engine.messages import Item, Outcome
 from core.engine.runtime import Traced
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
-from core.inventory.extensions import CODECS, OPTIMIZERS
-from core.inventory.fields import Choice
+from core.inventory.fields import CODECS, OPTIMIZERS, Choice
 from core.inventory.training import TrainJob
 from core.models.native import OWN_THREADS
 from core.models.network import Network
 from core.parameters import Vector
 from ps_node.arithmetic import Arithmetic, arithmetic_of
-from ps_node.optimizers.optimizer import Optimizer
+from ps_node.optimizers import Optimizer
 from ps_node.shard import PlacedVector, VectorState, Wire
 from ps_node.steps import StepRecipe
 from worker_node.gradient import GradientOfBatch
-from worker_node.recordings import WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, WorkerWindows
 
 """The workers' function, where a mode has one."""
 
@@ -227,12 +225,12 @@ class Setup:
 
 def optimizer_of(config: Choice) -> Optimizer:
     """The optimizer that a job's section `optimizer` describes."""
-    return OPTIMIZERS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+    return OPTIMIZERS[config.name].from_options(config)  # type: ignore[attr-defined, no-any-return]
 
 
 def codec_of(config: Choice) -> Codec:
     """The codec that a job's section `codec` describes."""
-    return CODECS[config.name].of(config)  # type: ignore[attr-defined, no-any-return]
+    return CODECS[config.name].from_options(config)  # type: ignore[attr-defined, no-any-return]
 
 
 def wire_codecs(config: Choice) -> tuple[Codec, Codec]:

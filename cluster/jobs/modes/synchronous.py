@@ -14,13 +14,13 @@ from typing_extensions import override
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import ItemResult, Mode, Setup, Step, Stretch, time_after
 from cluster.jobs.specs import float32, int32, int64, standardization_of
-from core.consistency.policy import Grant, subtree_sizes, tree_sum
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant, subtree_sizes, tree_sum
 from core.engine.runtime import Traced, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.status.parts import largest
 from ps_node.steps import StepShards
-from worker_node.slots import LabelledExamples, slot_sizes
+from worker_node.gradient import LabelledExamples, slot_sizes
 
 HEAD = 4
 """Elements of a reply before its losses: the norm of the step before; pull, compute and push

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from core.data.archive import unreadable
 from core.data.described.description import RecordingFormat
-from core.documents.problem import suggestion
+from core.documents import suggestion
 from core.documents.section import Section
 from core.ground.errors import DataError, reason_of
 

@@ -20,8 +20,8 @@ from core.data.fetch.unpack import unpack
 from core.data.recordings import Report
 from core.ground.errors import ClusterError, DataError, ExitCode, UsageError
 from core.ground.files import atomic_write, user_cache
+from core.logs import say
 from core.logs.bars import bar
-from core.logs.terminal import say
 
 HEXADECIMAL = frozenset("0123456789abcdef")
 BESIDE = ".sha256"

@@ -26,8 +26,8 @@ from core.data.show.wrong import named_lines
 from core.data.source import DESCRIBED
 from core.ground.errors import ClusterError, DataError, ExitCode
 from core.ground.files import atomic_write, prepared_folder
+from core.logs import say, say_json
 from core.logs.bars import bar
-from core.logs.terminal import say, say_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

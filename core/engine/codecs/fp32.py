@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.ground.lazy import tf
 from core.inventory.fields import Choice
 

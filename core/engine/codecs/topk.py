@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.ground.lazy import tf
 from core.inventory.fields import Choice, Fraction
 

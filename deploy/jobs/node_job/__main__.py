@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.control.door import raise_limit
 from core.ground.errors import ExitCode
-from core.logs.terminal import say, say_json
+from core.logs import say, say_json
 from deploy.common.project import module_command
 from deploy.jobs.node_job.program_task import TASK, run_task, this_python
 from deploy.jobs.node_job.records import (

@@ -9,10 +9,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.cage.calls import JOB
+from core.cage.calls import JOB, WholeCage
 from core.cage.landlock import Cage, Rights, existing
-from core.cage.whole import WholeCage
-from core.logs.terminal import say
+from core.logs import say
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 

@@ -12,8 +12,8 @@ from cluster.apps.files import digests_variable
 from cluster.programs.runner import RunnerTask
 from cluster.programs.runner import run as serve
 from core.ground.errors import ClusterError, ExitCode
-from core.logs.terminal import say
-from core.server.systemd import notify
+from core.logs import say
+from core.server.process import notify
 from deploy.common.interrupts import interruptible
 from deploy.jobs.node_job.cage import cage_of
 from deploy.jobs.node_job.records import JobFolder

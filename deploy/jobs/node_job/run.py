@@ -15,8 +15,8 @@ from cluster.programs.program import TOKEN_VARIABLE, ProgramRequest
 from core.cage.landlock import Cage
 from core.ground.errors import ClusterError, ExitCode
 from core.ground.locks import FileLock, LockHeldError
-from core.logs.terminal import say
-from core.server.systemd import notify
+from core.logs import say
+from core.server.process import notify
 from deploy.common.command_line import settings
 from deploy.common.interrupts import interruptible
 from deploy.common.project import environment_for_any_folder

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from core.cage import landlock, whole
+from core.cage import calls, landlock, python_folders
 from core.cage.calls import MODEL
-from core.cage.kernel import keep_capabilities
-from core.cage.python_folders import code
-from core.exported.description import model_bytes, read
+from core.cage.landlock import keep_capabilities
+from core.exported.description import model_bytes, read_description
 from core.exported.runtimes import Model, import_runtime, open_content
 from core.ground.accounts import MODELS_ACCOUNT, become, die_with_parent, why_root
 from core.ground.errors import UsageError, reason_of
@@ -71,7 +70,7 @@ def main(
     described, model_file = files
     try:
         die_with_parent(parent)
-        description = read(export, check_model=False, file=described)
+        description = read_description(export, check_model=False, file=described)
         if description.sha256 != sha256:
             raise UsageError(f"{folder}: it changed while it was opened: try again")
         content = model_bytes(export, description, model_file)
@@ -102,11 +101,11 @@ def _give_up_rights(memory_bytes: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     leave_root()
-    read = landlock.existing(*code(OURS), *SYSTEM)
+    read = landlock.existing(*python_folders(OURS), *SYSTEM)
     # The service says what this kernel does not hold: nothing hears this process.
     enforced = landlock.enter(landlock.Rights(read=read, bind=(), connect=()))
     with suppress(OSError):  # where a container's own filter of calls lets none add another
-        whole.forbid_by(enforced, MODEL)
+        calls.forbid_by(enforced, MODEL)
 
 
 def leave_root() -> None:

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from core.cage.kernel import forbid_new_privileges, prctl
+from core.cage.landlock import forbid_new_privileges, prctl
 from core.exported.runtimes import PACKAGES
 from core.ground.accounts import die_with_parent
 from core.ground.files import parsed_json

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from core.exported.files import opened
+from core.exported.description import open_plain_file
 from core.ground.errors import ClusterError, UsageError, reason_of
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Nursery:
             started = Forked(life)
             for path in files:
                 try:
-                    descriptor = opened(path)
+                    descriptor = open_plain_file(path)
                 except (OSError, ValueError) as problem:
                     raise UsageError(
                         f"{path}: expected what `fab export` writes, got {reason_of(problem)}:"

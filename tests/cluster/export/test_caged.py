@@ -18,7 +18,7 @@ import pytest
 from cluster.apps.copy import FOLDER, RECORD, keep
 from cluster.apps.environments import COMPLETE
 from cluster.apps.files import DIGESTS_VARIABLE, files_of_app, remember_digest
-from core.exported import read
+from core.exported.description import read_description
 from core.ground.errors import ExitCode
 from deploy.common.project import ROOT, environment_for_any_folder
 from tests.cluster.apps.trees import write_tree
@@ -205,7 +205,7 @@ def test_code_reaches_nothing_of_the_operator_s_and_is_exported(
     said = place.export(run=run).stderr
     assert said.splitlines()[0] == "reached"
     assert not any(Path(str(given[name])).exists() for name in WRITTEN)
-    assert read(place.folder / "walking").check.windows == 30
+    assert read_description(place.folder / "walking").check.windows == 30
     assert place.left() == ["walking"]
 
 
@@ -300,12 +300,12 @@ def test_an_export_that_is_ended_leaves_no_process_and_nothing_half(
 
 WITHOUT = """
 import os, sys
-from core.cage import kernel
-answer = (kernel.RETURN, 0, 0, kernel.ERRNO | 95)
-number = (kernel.LOAD, 0, 0, kernel.CALL_NUMBER)
-is_ours = (kernel.JUMP_IF_EQUAL, 0, 1, 444)
-allow = (kernel.RETURN, 0, 0, kernel.ALLOW)
-kernel.install(kernel.FilterProgram.of(number, is_ours, answer, allow))
+from core.cage import landlock
+answer = (landlock.RETURN, 0, 0, landlock.ERRNO | 95)
+number = (landlock.LOAD, 0, 0, landlock.CALL_NUMBER)
+is_ours = (landlock.JUMP_IF_EQUAL, 0, 1, 444)
+allow = (landlock.RETURN, 0, 0, landlock.ALLOW)
+landlock.install(landlock.FilterProgram.from_instructions(number, is_ours, answer, allow))
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 

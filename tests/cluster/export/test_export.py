@@ -21,7 +21,7 @@ from cluster.export.request import ExportRequest, read_result
 from cluster.jobs.train_result import load
 from core.data.dataset import Array
 from core.data.signals import Signals
-from core.exported import open_model, read
+from core.exported import open_model, read_description
 from core.exported.description import NAME, Description
 from core.exported.verified import LARGEST_DIFFERENCE
 from core.ground.errors import ExitCode, UsageError
@@ -75,7 +75,7 @@ def test_an_export_says_what_it_takes_and_answers_like_the_run(
     run: Path, tmp_path: Path, exported: Export
 ) -> None:
     said = json.loads(exported("--json"))
-    description = read(tmp_path / "walking")
+    description = read_description(tmp_path / "walking")
     model = load(run / "model")
     result = json.loads((run / "result.json").read_bytes())
     assert (said["sha256"], said["path"]) == (description.sha256, str(tmp_path / "walking"))
@@ -149,7 +149,7 @@ def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path: Path, export
     write_tree(tmp_path, {f"{folder}/model.onnx": "half" for folder in (dead, alive)})
     exported()
     assert left(tmp_path) == [alive, "walking"]
-    assert read(tmp_path / "walking").quantized is None
+    assert read_description(tmp_path / "walking").quantized is None
 
 
 def test_a_full_disk_leaves_nothing_and_names_the_remedy(

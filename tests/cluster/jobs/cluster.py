@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.jobs.chaos_log import LET_GO
 from core.inventory import Inventory, load
 from core.inventory.templates import local_inventory
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests import hang
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -13,21 +13,20 @@ from cluster.apps.app_network import AppNetwork, Kind
 from cluster.apps.networks import network_of
 from cluster.jobs.fit import Update
 from cluster.jobs.modes.mode import Mode, Setup, Stretch, mode_of
-from core.consistency.policy import Grant, Speeds
+from core.consistency import Grant, Speeds
 from core.data import Dataset
 from core.data.dataset import Array
 from core.engine.devices import HOST
-from core.engine.messages import Outcome
+from core.engine.workers import Outcome
 from core.inventory import TrainJob
-from core.inventory.extensions import MODELS
+from core.inventory.fields import MODELS
 from core.models.layers import Dropout, Product
 from core.models.network import BuiltIn, Network, Problem, build
 from core.models.operations import Operations, Tensor
 from core.models.thesis import ThesisModel
 from core.parameters import Vector
 from ps_node.shard import VectorState
-from worker_node.recordings import Standardization, WorkerWindows
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights, Standardization, WorkerWindows
 
 PROBLEM = Problem((16, 6), 4, keep_probability=0.8)
 ROWS = 64
@@ -107,7 +106,7 @@ class InTurn:
 
 def measured(network: Network, data: Dataset, seed: int = 0) -> tuple[Vector, NDArray[np.float32]]:
     """Return the parameters of an untrained network that knows every row, and a standardization."""
-    standardization = Standardization.of(data, EVERY_ROW)
+    standardization = Standardization.of_rows(data, EVERY_ROW)
     packed = standardization.packed()
     blocks = standardization.blocks(data, EVERY_ROW)
     return network.measured(network.initial(seed), packed, blocks), packed
@@ -130,7 +129,7 @@ def placed(
             VectorState(vector),
             {0: HOST},
             Speeds(),
-            weights=LossWeights.of(job.class_weights, data, EVERY_ROW),
+            weights=LossWeights.from_setting(job.class_weights, data, EVERY_ROW),
             devices_that_compute=on,
         )
     )

@@ -13,8 +13,7 @@ from cluster.jobs import checkpointing
 from cluster.jobs.checkpointing import FOLDER, Counts, Resumption, RunKeeper, resume, settings_of
 from cluster.jobs.fit import Cursor, Fit
 from cluster.jobs.roles import RoleTraffic, WireMeter
-from core.checkpoints import CheckpointStore, Superseded
-from core.checkpoints.store import read_newest
+from core.checkpoints import CheckpointStore, Superseded, read_newest
 from core.ground.errors import UsageError
 from core.inventory.training import TrainJob
 from core.parameters import Layout, ParameterSpec

@@ -13,10 +13,9 @@ from core.engine import environment
 from core.engine.devices import HOST, computing_words, devices_here, refuse_workers_without
 from core.engine.runtime import device, host_of
 from core.ground.errors import UsageError
-from core.inventory.devices import DeviceSettings
-from core.inventory.slots import BatchSlots, on_devices
-from core.inventory.task import Task
-from core.server.devices import visible_gpus
+from core.inventory import Task
+from core.inventory.slots import BatchSlots, DeviceSettings, on_devices
+from core.server.process import visible_gpus
 from tests.core.inventory.cases import THREE_NODES, problems, read
 from tests.ran import python
 from tests.tables import table

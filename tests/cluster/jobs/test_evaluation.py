@@ -11,7 +11,7 @@ from cluster.jobs.by_group import describe_groups, line_of_groups
 from cluster.jobs.evaluation import CHUNK, Evaluation, Evaluator
 from cluster.jobs.wrong import wrong_stretches
 from core.engine.dispatcher import Dispatcher
-from core.engine.messages import Item, Outcome
+from core.engine.workers import Item, Outcome
 from core.models.objective import CONFUSION, EXAMPLES, LOSS
 from core.models.tasks import Classification
 from tests.cluster.jobs.kit import nothing

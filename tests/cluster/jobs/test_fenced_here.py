@@ -12,8 +12,8 @@ from cluster.jobs.fit import Fit, Plan
 from cluster.jobs.modes.mode import Mode, Stretch
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
-from core.consistency.policy import Grant
-from core.engine.messages import Item, Outcome
+from core.consistency import Grant
+from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.models.network import Network
 from tests.cluster.jobs.kit import PlayedKeeper
@@ -117,7 +117,7 @@ def test_what_an_interrupt_leaves_is_what_is_read(
     rows = EVERY_ROW.astype(np.int32)
     plan = Plan(rows, 8, 2, 0, 0, job.facts.batches(job.mode_options))
     fit = Fit(vector=here.shards.read())
-    trainer.fit("train", fit, plan, Standardization.of(data, rows), None, lambda: None)
+    trainer.fit("train", fit, plan, Standardization.of_rows(data, rows), None, lambda: None)
     assert trainer.consistent is not pushes_before
     assert fit.cursor.done == (0 if pushes_before else 2)
     stored = fit.vector.copy()

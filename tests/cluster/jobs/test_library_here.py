@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from core.consistency.policy import Grant
+from core.consistency import Grant
 from core.data import Dataset
-from core.inventory.extensions import MODELS
+from core.inventory.fields import MODELS
 from tests.cluster.jobs.steps_here import (
     agreed,
     built_in,

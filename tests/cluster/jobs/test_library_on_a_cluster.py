@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.cluster.jobs.cluster import HANG_SECONDS, PROJECT, Cluster, cluster_of
 from tests.deploy.playing import eventually
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.consistency.policy import Grant
+from core.consistency import Grant
 from core.inventory import TrainJob
 from core.parameters import Vector
 from tests.cluster.jobs.steps_here import built_in, job_of, placed, recordings, update_of

@@ -17,10 +17,10 @@ from core.engine.codecs.fp16 import Fp16Codec
 from core.engine.codecs.fp32 import Fp32Codec
 from core.engine.codecs.topk import TopKCodec
 from core.engine.membership import Membership, Phase
-from core.engine.messages import Answered, Item, Joined
+from core.engine.workers import Answered, Item, Joined
 from core.ground.errors import ClusterError
 from core.inventory import Task
-from core.inventory.extensions import CODECS
+from core.inventory.fields import CODECS
 from core.metrics import standard
 from core.metrics.accelerator import Gpu, GpuCollector
 from core.metrics.catalogue import Exporter, exported_by, metric

@@ -19,7 +19,7 @@ from cluster.jobs.fold_judge import judged
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
 from core.data.folds import Fold
-from core.engine.messages import Outcome
+from core.engine.workers import Outcome
 from core.ground.lazy import keras, tf
 from core.inventory.training_sections import EarlyStopping
 from core.models.network import Network
@@ -97,7 +97,7 @@ def trained(
     )
     plan = Plan.of_job(job, EVERY_ROW)
     fit = Fit(vector=vector)
-    of_data = Standardization.of(data, EVERY_ROW)
+    of_data = Standardization.of_rows(data, EVERY_ROW)
     trainer.fit("train", fit, plan, of_data, validate, lambda: None)
     return fit
 

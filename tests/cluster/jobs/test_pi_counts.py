@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cluster.jobs.pi import chunk_items, estimate_of
-from core.engine.messages import Item
 from core.engine.runtime import trace
+from core.engine.workers import Item
 from core.ground.lazy import tf
 from core.inventory import PiJob
 from worker_node.monte_carlo import BLOCK_SAMPLES, UNDECIDED_BLOCK_SAMPLES

@@ -13,7 +13,7 @@ from core.ground.lazy import tf
 from tests.cluster.apps import tagger
 from tests.cluster.jobs.steps_here import agreed, job_of, trained
 from worker_node.gradient import BatchGradient, GradientOfBatch
-from worker_node.weights import LossWeights
+from worker_node.recordings import LossWeights
 
 APP = Path(tagger.__file__)
 

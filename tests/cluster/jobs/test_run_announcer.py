@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from cluster.jobs.roles import RunAnnouncer
 from core.control.actions import Actions
 from core.engine.membership import Membership
-from core.inventory.task import RoleName, Task
+from core.inventory import RoleName, Task
 from core.metrics import exporter
 from tests.cluster.jobs.cluster import HANG_SECONDS
 from tests.ports import free_port

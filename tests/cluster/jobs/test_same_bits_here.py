@@ -10,7 +10,7 @@ from cluster.apps.keras_network import KerasNetwork
 from core.data import Dataset
 from core.data.dataset import Array
 from core.ground.lazy import tf
-from core.models.kernels import compiled_by_xla
+from core.models.operations import compiled_by_xla
 from tests.cluster.apps.looping import dropout_in_a_cell_and_behind_it, normalization_in_a_cell
 from tests.cluster.jobs.steps_here import (
     EVERY_ROW,

@@ -16,10 +16,10 @@ from cluster.jobs.modes.mode import ItemResult, Memories, Step
 from cluster.jobs.roles import WireMeter
 from cluster.jobs.training import Trainer
 from cluster.jobs.work_source import parts_of
+from core.consistency import Speeds
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Speeds
 from core.engine.chaos import ChaosPlan
-from core.engine.messages import Item, Outcome
+from core.engine.workers import Item, Outcome
 from core.inventory import TrainJob
 from core.status.events import FaultInjected, Updated
 from tests.cluster.jobs.kit import PlayedKeeper

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from cluster.jobs.roles import RoleTraffic, WireMeter, traffic_of
 from core.ground.errors import ClusterError
-from core.inventory.task import Task
+from core.inventory import Task
 from core.metrics.exporter import serve
 from tests.ports import free_port
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from core.engine.devices import HOST, devices_here
-from core.inventory.devices import DeviceSettings
+from core.inventory.slots import DeviceSettings
 from tests.cluster.jobs.steps_here import (
     PROBLEM,
     Scaled,

@@ -15,7 +15,7 @@ import pytest
 from cluster.programs import gatekeeper
 from cluster.programs.gatekeeper import GateKeeper
 from cluster.programs.process import ProgramProcess
-from core.server.peer_accounts import own_accounts
+from core.server.gate import own_accounts
 from tests.habits import needs
 from tests.hang import HANG_SECONDS
 from tests.ports import free_ports

@@ -8,7 +8,7 @@ import pytest
 
 from core.cage import calls
 from core.cage.calls import CALLS, JOB, MODEL, CallRights
-from core.cage.kernel import (
+from core.cage.landlock import (
     ALLOW,
     AND,
     ERRNO,

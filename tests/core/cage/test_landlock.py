@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cage import kernel, landlock
+from core.cage import landlock
 from core.cage.landlock import Rights
 from tests.habits import needs
 from tests.tables import table
@@ -138,7 +138,7 @@ def test_every_abi_says_what_it_does_not_cover(
     monkeypatch: pytest.MonkeyPatch, version: int, gaps: int
 ) -> None:
     monkeypatch.setattr(landlock, "call", lambda *arguments: version)
-    held = landlock.found()
+    held = landlock.kernel_coverage()
     assert len(held.open()) == gaps
     assert f"ABI {version}" in held.line()
 
@@ -148,9 +148,9 @@ def test_what_an_older_kernel_knows_is_all_that_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int
 ) -> None:
     # The rules of an older ABI, given to this kernel, which takes them.
-    monkeypatch.setattr(landlock, "found", lambda: landlock.Coverage(version))
+    monkeypatch.setattr(landlock, "kernel_coverage", lambda: landlock.Coverage(version))
     handled: list[bytes] = []
-    real = kernel.call
+    real = landlock.call
 
     def kept(number: int, *arguments: object) -> int:
         if number == landlock.CREATE_RULESET:

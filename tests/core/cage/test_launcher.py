@@ -48,14 +48,14 @@ def test_a_program_reads_no_environment_of_another_process_as_root_either() -> N
 
 IN_A_UNIT = """
 import os, sys
-from core.cage import kernel
-kernel.keep_capabilities(kernel.OF_FILES)
+from core.cage import landlock
+landlock.keep_capabilities(landlock.FILE_CAPABILITIES)
 capset = {"x86_64": 126, "aarch64": 91}[os.uname().machine]
-kernel.install(kernel.FilterProgram.of(
-    (kernel.LOAD, 0, 0, kernel.CALL_NUMBER),
-    (kernel.JUMP_IF_EQUAL, 0, 1, capset),
-    (kernel.RETURN, 0, 0, kernel.ERRNO | 1),
-    (kernel.RETURN, 0, 0, kernel.ALLOW),
+landlock.install(landlock.FilterProgram.from_instructions(
+    (landlock.LOAD, 0, 0, landlock.CALL_NUMBER),
+    (landlock.JUMP_IF_EQUAL, 0, 1, capset),
+    (landlock.RETURN, 0, 0, landlock.ERRNO | 1),
+    (landlock.RETURN, 0, 0, landlock.ALLOW),
 ))
 os.execv(sys.argv[1], sys.argv[1:])
 """

@@ -12,9 +12,9 @@ CHILD = """
 import ctypes, errno, fcntl, json, os, resource, signal, socket, subprocess, sys
 from functools import partial
 from pathlib import Path
-from core.cage import landlock, whole
+from core.cage import calls, landlock
 from core.cage.calls import CALLS, EXPORT, JOB, MODEL, CallRights
-from core.cage.kernel import MACHINES, libc
+from core.cage.landlock import MACHINES, libc
 from core.cage.landlock import Coverage, Rights
 there, tries = Path(sys.argv[1]), json.loads(sys.argv[2])
 column = list(MACHINES).index(os.uname().machine)
@@ -47,13 +47,13 @@ def came():
                 continue
         yield name
 def entered(rights, version):
-    landlock.found = lambda: Coverage(version)  # an older kernel's is asked for less
+    landlock.kernel_coverage = lambda: Coverage(version)  # an older kernel's is asked for less
     if rights is JOB:
-        cage = whole.WholeCage(Rights(("/",), (own.parent,), ("/dev",)), JOB)
+        cage = calls.WholeCage(Rights(("/",), (own.parent,), ("/dev",)), JOB)
         cage.enter()
         return cage.caged.line
     reads = "/usr", sys.base_prefix, own.parent, "/dev/urandom"
-    return whole.enter(Rights(reads, bind=(), connect=()), rights).line
+    return calls.enter_whole_cage(Rights(reads, bind=(), connect=()), rights).line
 with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
     victim = process.pid
     held = os.pidfd_open(victim)

@@ -14,9 +14,8 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from core.checkpoints import Checkpoint, CheckpointStore, read_newest
+from core.checkpoints import DTYPES, Checkpoint, CheckpointStore, read_newest
 from core.checkpoints.manifest import from_json, to_json
-from core.checkpoints.store import DTYPES
 from core.ground.errors import ClusterError, UsageError
 from tests.core.checkpoints.contents import files, newest, numbered
 from tests.tables import table

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.consistency.policy import Grant, Policy
+from core.consistency import Grant, Policy
 
 DEADLINE_SECONDS = 30.0
 FENCED_SECONDS = 90.0

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.consistency import Grant, Policy, Speeds, WholeSteps, largest_subtree
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Grant, Policy, Speeds, WholeSteps, largest_subtree
 from core.consistency.ssp import BoundedStaleness
 from core.consistency.synchronous import Synchronous
 from tests.core.consistency.simulation import Fault, Seen, Simulation

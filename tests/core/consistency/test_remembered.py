@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence, Set
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.consistency import Grant, Policy, Speeds
 from core.consistency.asynchronous import Asynchronous
-from core.consistency.policy import Grant, Policy, Speeds
 from core.consistency.synchronous import Synchronous
 from tests.core.consistency.simulation import Fault, Seen, Simulation
 
@@ -17,9 +17,9 @@ CALIBRATION = st.dictionaries(st.integers(0, 7), st.floats(0.1, 9.0))
 class ForgetfulSpeeds(Speeds):
     """Speeds that look at every measurement again whenever they are asked."""
 
-    def of(self, task: int) -> float:
+    def speed_of(self, task: int) -> float:
         self._unit = None
-        return super().of(task)
+        return super().speed_of(task)
 
     def share(self, task: int, live: Set[int]) -> float:
         self._total = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.consistency.policy import Speeds
+from core.consistency import Speeds
 
 
 def measured(speeds: Speeds, task: int, seconds: float, slots: int = 1, times: int = 5) -> None:
@@ -18,33 +18,33 @@ def test_before_anything_is_measured_the_calibration_gives_the_shares() -> None:
 
 def test_a_worker_without_calibration_counts_as_usual() -> None:
     speeds = Speeds({0: 300.0, 1: 100.0, 2: 200.0})
-    assert speeds.of(9) == speeds.of(2)
+    assert speeds.speed_of(9) == speeds.speed_of(2)
 
 
 def test_the_first_reply_of_each_size_is_left_out() -> None:
     speeds = Speeds()
     speeds.observe(0, 1, 50.0)
     speeds.observe(0, 4, 60.0)
-    assert speeds.of(0) == 1.0
+    assert speeds.speed_of(0) == 1.0
     speeds.observe(0, 1, 0.0)
-    assert speeds.of(0) == 1.0, "a clock that did not move measures nothing"
+    assert speeds.speed_of(0) == 1.0, "a clock that did not move measures nothing"
     speeds.observe(0, 1, 0.5)
-    assert speeds.of(0) == 2.0
+    assert speeds.speed_of(0) == 2.0
 
 
 def test_one_slow_reply_is_shrugged_off_and_a_node_that_turned_slow_is_noticed() -> None:
     speeds = Speeds()
     measured(speeds, 0, 0.1, times=10)
     speeds.observe(0, 1, 9.0)
-    assert speeds.of(0) == pytest.approx(10.0)
+    assert speeds.speed_of(0) == pytest.approx(10.0)
     measured(speeds, 0, 1.0, times=9)
-    assert speeds.of(0) == pytest.approx(1.0)
+    assert speeds.speed_of(0) == pytest.approx(1.0)
 
 
 def test_what_is_measured_of_one_says_what_the_calibration_means_for_another() -> None:
     speeds = Speeds({0: 100.0, 1: 25.0})
     measured(speeds, 0, 0.5)
-    assert speeds.of(1) == pytest.approx(0.5)
+    assert speeds.speed_of(1) == pytest.approx(0.5)
 
 
 def test_what_a_busy_worker_has_left_follows_from_its_speed_and_is_never_negative() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.consistency.policy import largest_subtree, subtree_sizes, tree_sum
+from core.consistency import largest_subtree, subtree_sizes, tree_sum
 from tests.tables import table
 
 

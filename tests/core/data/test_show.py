@@ -19,7 +19,7 @@ from core.data.show.page import page
 from core.data.show.portrait import MOST_GROUPS, portrait_of
 from core.data.show.terminal import BLOCKS, PLAIN, lines, sparkline
 from core.data.show.wrong import named_lines
-from core.logs import bars
+from core.logs.bars import MIB, bar
 from tests.core.data.desk import Desk, Show
 from tests.core.data.given_examples import written
 from tests.core.data.hhar_rows import NAME
@@ -167,12 +167,12 @@ def test_progress_without_a_terminal_is_a_line_a_tenth(
 ) -> None:
     clock = iter(range(0, 1000, 3))
     monkeypatch.setattr("core.logs.bars.time.monotonic", lambda: float(next(clock)))
-    with bars.bar() as report:
+    with bar() as report:
         for done in range(0, 101, 5):
             report("fetching", done, 100)
-        report("reading", 250 * bars.MIB, 0)
+        report("reading", 250 * MIB, 0)
     said = capsys.readouterr().err.splitlines()
     assert said == [*(f"fetching: {tenth}0 %" for tenth in range(1, 11)), "reading: 250 MiB"]
-    with bars.bar(quiet=True) as report:
+    with bar(quiet=True) as report:
         report("fetching", 100, 100)
     assert capsys.readouterr().err == ""

@@ -1,7 +1,7 @@
 """A membership at time 0."""
 
 from core.engine.membership import Membership, TimeLimits
-from core.engine.messages import Answered, Joined
+from core.engine.workers import Answered, Joined
 
 TIMING = TimeLimits(
     first_reply_seconds=10.0, floor_seconds=2.0, slow_factor=3.0, abandon_seconds=5.0

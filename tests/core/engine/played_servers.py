@@ -5,7 +5,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 
-from core.server.probe import EMPTY_SETTINGS_FRAME
+from core.server.sockets import EMPTY_SETTINGS_FRAME
 
 WAIT_SECONDS = 30.0
 Process = subprocess.Popen[str]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import core.engine.environment  # noqa: F401  (before tensorflow)
 from core.engine.runtime import Peers
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.core.server.processes import place
 from tests.ports import free_ports
 

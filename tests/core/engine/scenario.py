@@ -20,8 +20,8 @@ from unittest import mock
 import psutil
 
 from core.engine.membership import Phase
-from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.server.sockets import cut
 from tests.core.engine.processes import Roles

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from core.engine.lost import ParameterServerLost, raise_if_cut_off, reaching_servers
+from core.engine.changes import ParameterServerLost, raise_if_cut_off, reaching_servers
 from core.engine.membership import TimeLimits
 from core.engine.runtime import Runtime
 from core.ground.lazy import tf

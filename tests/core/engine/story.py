@@ -10,8 +10,8 @@ import numpy as np
 
 from core.engine.dispatcher import Dispatcher
 from core.engine.membership import TimeLimits
-from core.engine.messages import Item, Outcome
 from core.engine.runtime import Runtime, device, trace
+from core.engine.workers import Item, Outcome
 from core.ground.lazy import tf
 from core.parameters import Layout, ParameterSpec
 from ps_node.optimizers.sgd import MomentumSGD

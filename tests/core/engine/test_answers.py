@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from core.engine.packing import MOST_WORDS, AnswerAsShape
+from core.engine.codecs import MOST_WORDS, AnswerAsShape
 from core.engine.runtime import trace
 from core.ground.lazy import tf
 
@@ -64,6 +64,6 @@ def test_what_does_not_fit_is_fetched_as_it_is() -> None:
 
 
 def test_the_result_itself_is_an_empty_tensor() -> None:
-    written = AnswerAsShape.written(tf.constant([1.0, -2.0], tf.float64))
+    written = AnswerAsShape.carrying(tf.constant([1.0, -2.0], tf.float64))
     assert written.shape[0] == 0
     assert written.shape.rank == 1 + 4

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
-from core.engine.packing import PackedArguments
+from core.engine.codecs import PackedArguments
 from core.engine.runtime import trace
 from core.ground.lazy import tf
 

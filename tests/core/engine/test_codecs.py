@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from cluster.jobs.modes.mode import codec_of
-from core.engine.codecs.codec import Codec
+from core.engine.codecs import Codec
 from core.engine.codecs.fp16 import Fp16, Fp16Codec
 from core.engine.codecs.fp32 import Fp32, Fp32Codec
 from core.engine.codecs.topk import TopK, TopKCodec

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from core.engine import changes, dispatcher, lost
-from core.engine.changes import LONGEST_SECONDS, SETTLE_SECONDS, Changes, Drain
+from core.engine import changes, dispatcher
+from core.engine.changes import LONGEST_SECONDS, SETTLE_SECONDS, Changes, Drain, ParameterServerLost
 from core.engine.chaos import Fault, Strike
 from core.engine.dispatcher import LANES_SECONDS, Dispatcher
 from core.engine.guardian import Loss
-from core.engine.lost import ParameterServerLost
 from core.engine.membership import Membership
-from core.engine.messages import Answered, Drop, Item, Joined
-from core.engine.worker_state import Phase
+from core.engine.workers import Answered, Drop, Item, Joined, Phase
 
 WORKERS = 32
 
@@ -120,7 +118,7 @@ def test_a_turn_tells_that_the_watchdog_cut_a_server_off(
 ) -> None:
     played._next_look = float("inf")  # nobody is probed here
     loss = Loss("ps:0", "127.0.0.1:1", 10)
-    monkeypatch.setattr(lost, "losses", lambda: [loss])
+    monkeypatch.setattr(changes, "losses", lambda: [loss])
     with pytest.raises(ParameterServerLost, match=r"ps:0 at 127\.0\.0\.1:1 is gone"):
         played._turn(0.0)
 

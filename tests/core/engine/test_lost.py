@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from core.engine import lost
-from core.engine.lost import ParameterServerLost, raise_if_server_lost
+from core.engine import changes
+from core.engine.changes import ParameterServerLost, raise_if_server_lost
 from core.ground.errors import ExitCode
 from core.ground.lazy import tf
 
@@ -55,7 +55,7 @@ def test_all_servers_are_asked_at_the_same_time() -> None:
 def test_one_broken_connection_of_our_own_is_no_lost_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lost, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(changes, "RETRY_SECONDS", 0.0)
     answers = iter([tf.errors.UnavailableError(None, None, "Socket closed"), None])
 
     def ask_server(task: int) -> None:

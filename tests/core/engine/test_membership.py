@@ -13,27 +13,41 @@ from typing import Any
 
 import pytest
 
-from core.engine import messages
 from core.engine.membership import Membership
-from core.engine.messages import Instruction, Item
-from core.engine.worker_state import AdaptiveDeadline, Phase, Probation
+from core.engine.workers import (
+    AdaptiveDeadline,
+    Answered,
+    Deliver,
+    DrainAsked,
+    Event,
+    Failed,
+    Instruction,
+    Item,
+    Joined,
+    JoinFailed,
+    Phase,
+    Probation,
+    Probed,
+    Replied,
+    Silent,
+)
 from core.ground.waiting import Backoff
 from tests.core.engine.played_membership import membership
 from tests.tables import table
 
 CASES: dict[str, str] = table("core/engine/membership")
-EVENTS: Mapping[str, Callable[..., messages.Event]] = {
-    "answered": messages.Answered,
-    "joined": messages.Joined,
-    "join-failed": partial(messages.JoinFailed, reason="gone"),
-    "replied": partial(messages.Replied, value=None, seconds=0.1),
-    "failed": partial(messages.Failed, reason="gone"),
-    "failed-by-us": partial(messages.Failed, reason="gone", transient=False),
-    "lacks": partial(messages.Failed, reason="gone", transient=False, lacks_file=True),
-    "alive": partial(messages.Probed, alive=True),
-    "dead": partial(messages.Probed, alive=False),
-    "drain": messages.DrainAsked,
-    "silent": messages.Silent,
+EVENTS: Mapping[str, Callable[..., Event]] = {
+    "answered": Answered,
+    "joined": Joined,
+    "join-failed": partial(JoinFailed, reason="gone"),
+    "replied": partial(Replied, value=None, seconds=0.1),
+    "failed": partial(Failed, reason="gone"),
+    "failed-by-us": partial(Failed, reason="gone", transient=False),
+    "lacks": partial(Failed, reason="gone", transient=False, lacks_file=True),
+    "alive": partial(Probed, alive=True),
+    "dead": partial(Probed, alive=False),
+    "drain": DrainAsked,
+    "silent": Silent,
 }
 
 
@@ -71,7 +85,7 @@ def written(value: Any) -> Iterator[str]:
         case list() | frozenset():
             for each in value:
                 yield from written(each)
-        case messages.Deliver(outcome):
+        case Deliver(outcome):
             told = f"in {outcome.seconds} s ({outcome.attempts})"
             yield f"Deliver {outcome.item.id} of {outcome.task} {told}"
         case _ if isinstance(value, Instruction):
@@ -160,15 +174,15 @@ def waits_of_one_that_dies_after(replies: int, seconds_each: float) -> list[floa
     waits = []
     attempts = count(1)
     for _ in range(8):
-        core.handle(messages.Answered(0), now)
-        core.handle(messages.Joined(0), now)
+        core.handle(Answered(0), now)
+        core.handle(Joined(0), now)
         for attempt in islice(attempts, replies):
             core.schedule([Item(attempt, "update")], now)
             now += seconds_each
-            core.handle(messages.Replied(0, attempt, None, seconds_each), now)
+            core.handle(Replied(0, attempt, None, seconds_each), now)
         core.schedule([Item(0, "update")], now)
         now += seconds_each
-        core.handle(messages.Failed(0, next(attempts), "gone"), now)
+        core.handle(Failed(0, next(attempts), "gone"), now)
         core.withdraw()
         waits.append(core.workers[0].due - now)
         now = core.workers[0].due
@@ -196,5 +210,5 @@ def test_a_function_that_is_traced_again_keeps_what_is_known_of_its_time() -> No
     core = membership(1, 0)
     for number in (1, 2):
         core.schedule([Item(number, Traced())], float(number))
-        core.handle(messages.Replied(0, number, None, 0.1), number + 0.1)
+        core.handle(Replied(0, number, None, 0.1), number + 0.1)
     assert list(core.workers[0].deadlines) == ["update"]

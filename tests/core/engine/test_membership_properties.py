@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from core.engine.membership import Membership, Phase, TimeLimits
-from core.engine.messages import (
+from core.engine.workers import (
     Abandon,
     Add,
     Answered,

@@ -6,19 +6,23 @@ from itertools import product
 import pytest
 
 from core.engine.membership import Membership
-from core.engine.messages import (
+from core.engine.workers import (
+    LEGAL_CHANGES,
     Answered,
+    Cause,
     DrainAsked,
     Event,
     Failed,
+    IllegalPhaseChange,
     Item,
     Joined,
     JoinFailed,
+    Phase,
     Probed,
     Replied,
     Silent,
+    Worker,
 )
-from core.engine.worker_state import LEGAL_CHANGES, Cause, IllegalPhaseChange, Phase, Worker
 from tests.core.engine.played_membership import membership
 
 JOIN = (Cause.ANSWERED, Cause.JOINED)

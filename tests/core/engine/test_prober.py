@@ -12,7 +12,7 @@ import pytest
 from core.engine import watchdog
 from core.engine.threads import Prober
 from core.engine.watchdog import PROBE_SECONDS, Watchdog
-from core.server.probe import EMPTY_SETTINGS_FRAME, answering
+from core.server.sockets import EMPTY_SETTINGS_FRAME, answering
 
 CROWD = 60
 """More than a pool of eight threads would ask within a watchdog's 90 s, at two seconds each."""

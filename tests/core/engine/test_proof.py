@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from cluster.jobs.session import Session
-from core.engine import proof
-from core.engine.changes import Changes
-from core.engine.lost import ParameterServerLost
+from core.engine import devices
+from core.engine.changes import Changes, ParameterServerLost
+from core.engine.devices import unproved
 from core.engine.membership import Membership
-from core.engine.messages import Joined, JoinFailed
-from core.engine.proof import unproved
 from core.engine.runtime import Peers, Runtime
+from core.engine.workers import Joined, JoinFailed
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 
@@ -51,8 +50,8 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
                 raise getattr(tf.errors, answer[0])(None, None, answer[1])
             return answer
 
-        monkeypatch.setattr(proof, "_step", step)
-        monkeypatch.setattr(proof, "_own", lambda: (1, 2))
+        monkeypatch.setattr(devices, "_step", step)
+        monkeypatch.setattr(devices, "_own_proof", lambda: (1, 2))
 
     return play
 

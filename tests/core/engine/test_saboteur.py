@@ -11,7 +11,7 @@ import pytest
 
 from cluster.jobs.chaos_log import ChaosLog
 from core.engine.chaos import Chaos, ChaosPlan, Fault
-from core.engine.saboteur import Saboteur
+from core.engine.threads import Saboteur
 
 WAIT_SECONDS = 30.0
 EVERYBODY = (0, 1)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.engine import silence
-from core.engine.silence import STANDSTILL_SECONDS, Silence
+from core.engine import watchdog
+from core.engine.watchdog import STANDSTILL_SECONDS, Silence
 from tests.core.engine.played_servers import Server
 
 
@@ -16,7 +16,7 @@ class Guarded:
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(silence, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.guard = Silence(10.0)
         self.guard.guard("ps:0", *server.at)
         self.known = self.guard._guarded["ps:0"]

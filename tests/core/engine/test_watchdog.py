@@ -19,8 +19,7 @@ import pytest
 from core.engine import guardian, watchdog
 from core.engine.guardian import Guardian
 from core.engine.watchdog import kill_through_supervisor
-from core.server.probe import EMPTY_SETTINGS_FRAME
-from core.server.sockets import cut, sockets_to
+from core.server.sockets import EMPTY_SETTINGS_FRAME, cut, sockets_to
 from tests.core.engine.played_servers import (
     WAIT_SECONDS,
     Process,

@@ -18,7 +18,7 @@ from core.exported.description import (
     Logits,
     Provenance,
     TrainingSet,
-    write,
+    write_description,
 )
 from tests.lazy import onnx
 
@@ -91,5 +91,5 @@ def export(folder: Path, content: bytes | None = None, kind: Format = "onnx") ->
     content = onnx_model() if content is None else content
     description = described(content, kind)
     (folder / FILES[kind]).write_bytes(content)
-    write(folder, description)
+    write_description(folder, description)
     return description

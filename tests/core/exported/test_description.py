@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from core.exported import read
-from core.exported.description import LARGEST_BYTES, NAME, model_bytes, write
-from core.exported.files import measured
+from core.exported import read_description
+from core.exported.description import LARGEST_BYTES, NAME, measured, model_bytes, write_description
 from core.ground.errors import UsageError
 from tests.core.exported import small
 from tests.ran import python
@@ -33,7 +32,7 @@ def edit(folder: Path, part: str, **changes: Any) -> None:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    assert small.export(tmp_path) == read(tmp_path)
+    assert small.export(tmp_path) == read_description(tmp_path)
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_what_does_not_fit_together_is_refused_in_one_line(
 ) -> None:
     edit(folder, row.get("part", ""), **row["changes"])
     with pytest.raises(UsageError) as refused:
-        read(folder)
+        read_description(folder)
     for said in (row["says"], str(folder), "export the run again"):
         assert said in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -60,9 +59,9 @@ def test_names_of_channels_that_an_old_export_made_of_their_number_are_dropped(
     folder: Path, reader: str, known: tuple[str, ...]
 ) -> None:
     edit(folder, "data", reader=reader)
-    assert read(folder).input.channels == ("x", "y", "z")
+    assert read_description(folder).input.channels == ("x", "y", "z")
     edit(folder, "input", units=None)
-    assert read(folder).input.channels == known
+    assert read_description(folder).input.channels == known
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_anything_else_and_nothing_are_refused(folder: Path, content: bytes | No
     else:
         (folder / NAME).write_bytes(content)
     with pytest.raises(UsageError, match=NAME):
-        read(folder)
+        read_description(folder)
 
 
 @pytest.mark.parametrize("name", [NAME, "model.onnx"])
@@ -84,23 +83,23 @@ def test_no_link_leads_out_of_the_folder(folder: Path, name: str) -> None:
     (folder / name).rename(outside / name)
     (folder / name).symlink_to(outside / name)
     with pytest.raises(UsageError, match="a link"):
-        read(folder)
+        read_description(folder)
 
 
 def test_a_pipe_is_refused_and_does_not_block(folder: Path) -> None:
     (folder / "model.onnx").unlink()
     os.mkfifo(folder / "model.onnx")
     with pytest.raises(UsageError, match="no plain file"):
-        read(folder)
+        read_description(folder)
 
 
 def test_a_model_that_grew_is_not_read_whole(folder: Path) -> None:
-    description = read(folder)
+    description = read_description(folder)
     os.truncate(folder / "model.onnx", 1 << 40)
     with pytest.raises(UsageError, match="more than"):
         model_bytes(folder, description)
     with pytest.raises(UsageError, match="more than"):
-        read(folder)
+        read_description(folder)
 
 
 def test_a_folder_is_hashed_with_its_names_and_without_links(tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_numbers_that_json_has_no_word_for_are_not_written(tmp_path: Path) -> No
     description = small.export(tmp_path)
     before = (tmp_path / NAME).read_bytes()
     with pytest.raises(ValueError, match="JSON"):
-        write(tmp_path, replace(description, stride=float("nan")))  # type: ignore[arg-type]
+        write_description(tmp_path, replace(description, stride=float("nan")))  # type: ignore[arg-type]
     assert (tmp_path / NAME).read_bytes() == before
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.exported import open_model, read, write
+from core.exported import open_model, read_description, write_description
 from core.exported.description import Format
-from core.exported.onnx_tensors import refuse_other_files
+from core.exported.runtimes import refuse_other_files
 from core.ground.errors import UsageError
 from tests.core.exported import small
 from tests.lazy import onnx
@@ -64,8 +64,8 @@ def refuses(said: str, call: Callable[[Any], Any], given: Any) -> None:
 
 
 def test_a_model_of_other_names_is_refused(folder: Path) -> None:
-    description = read(folder)
-    write(folder, replace(description, input=replace(description.input, name="images")))
+    description = read_description(folder)
+    write_description(folder, replace(description, input=replace(description.input, name="images")))
     refuses("where export.json says images", open_model, folder)
 
 
@@ -85,9 +85,9 @@ def test_a_model_of_one_window_alone_is_refused_in_one_line(tmp_path: Path) -> N
 
 
 def test_a_model_of_other_classes_is_refused(folder: Path) -> None:
-    description = read(folder)
+    description = read_description(folder)
     output = replace(description.output, classes=3)
-    write(folder, replace(description, output=output, labels=("a", "b", "c")))
+    write_description(folder, replace(description, output=output, labels=("a", "b", "c")))
     refuses("expected float32 of shape (1, 3)", open_model(folder).logits, WINDOWS[:1])
 
 

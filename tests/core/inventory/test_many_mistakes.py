@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.documents.problem import LISTED_PROBLEMS, InventoryError
+from core.documents import LISTED_PROBLEMS, InventoryError
 from core.documents.yaml_document import parse
 from core.inventory import load
 from core.inventory.loading import MAXIMUM_BYTES

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.documents.problem import LISTED_PROBLEMS
+from core.documents import LISTED_PROBLEMS
 from core.inventory import Inventory, InventoryError, Machine, load
 from tests.core.inventory.cases import PROJECT, THREE_NODES, machine, read
 from tests.tables import table

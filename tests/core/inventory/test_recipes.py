@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.inventory import TrainJob
-from core.inventory.recipes import RECIPES, apart_from_recipe
+from core.inventory.training_sections import RECIPES, apart_from_recipe
 from experiments.tables.paper import paper_table
 from tests.tables import table
 

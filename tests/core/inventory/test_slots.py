@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.inventory import Task
 from core.inventory.slots import auto_slots, cores_of_workers, without_part
-from core.inventory.task import Task
 from core.inventory.training import TrainJob
 from tests.tables import table
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
+from core.logs import as_ascii, one_line, say, visible
 from core.logs.screen import Screen, coloured, spinner, words
-from core.logs.terminal import as_ascii, one_line, say, visible
 
 ATTACKS = (
     "\x1b]52;c;cm0gLXJmIH4=\x07",  # writes the clipboard

@@ -16,7 +16,7 @@ from tests.core.models.test_networks import EVERY
 from tests.core.models.test_spectral import recorded, statistics
 from tests.core.models.yardstick import Vector, close, logits
 from tests.tables import table
-from worker_node.native_gradient import augmented
+from worker_node.gradient import augmented
 
 SETS = table("core/models/tables", "sensors")
 MIXED = Problem((32, 8), 4, vectors=(1, 5))

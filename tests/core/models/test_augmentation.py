@@ -6,8 +6,8 @@ import pytest
 from core.ground.errors import UsageError
 from core.ground.lazy import tf
 from core.inventory.training_sections import AugmentSettings
-from core.models.augmentation import Augmentation
 from core.models.network import Problem
+from core.models.window_statistics import Augmentation
 from tests.core.models.yardstick import Vector, close
 
 PROBLEM = Problem((32, 6), 4)
@@ -23,7 +23,7 @@ def augmented(
     **settings: float,
 ) -> Vector:
     """Windows in their own units in, and out."""
-    of = Augmentation.of(AugmentSettings(**settings), problem)
+    of = Augmentation.from_settings(AugmentSettings(**settings), problem)
     assert of is not None
     traced = tf.function(of, autograph=False)
     standard = tf.constant((windows - moments[0]) / moments[1])
@@ -76,12 +76,12 @@ def test_equal_seeds_change_alike_and_others_do_not() -> None:
 
 
 def test_without_settings_there_is_none() -> None:
-    assert Augmentation.of(None, PROBLEM) is None
+    assert Augmentation.from_settings(None, PROBLEM) is None
     close(augmented(WINDOWS), WINDOWS, 3e-6)
 
 
 def test_channels_that_are_no_sensors_are_not_turned() -> None:
     four = Problem((32, 4), 3)
     with pytest.raises(UsageError, match="rotation_degrees: expected channels in threes"):
-        Augmentation.of(AugmentSettings(rotation_degrees=5.0), four)
-    assert Augmentation.of(AugmentSettings(time_warp=0.1), four) is not None
+        Augmentation.from_settings(AugmentSettings(rotation_degrees=5.0), four)
+    assert Augmentation.from_settings(AugmentSettings(time_warp=0.1), four) is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.ground.lazy import tf
-from core.models.curves import BINS, curves_of, score_counts
+from core.models.objective import BINS, curves_of, score_counts
 from core.models.tasks import Classification
 from tests.core.models.yardstick import close
 from tests.lazy import sklearn_metrics

@@ -5,7 +5,7 @@ from math import cos, pi, sin
 import numpy as np
 import pytest
 
-from core.models.turns import cosines_and_sines
+from core.models.window_statistics import cosines_and_sines
 
 
 @pytest.mark.parametrize("turns", [0.125, 0.24, 3.3])

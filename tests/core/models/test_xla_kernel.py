@@ -11,7 +11,7 @@ import pytest
 
 from core.ground.lazy import tf
 from core.inventory import TrainJob
-from core.models.kernels import compiled_by_xla, for_xla
+from core.models.operations import compiled_by_xla, for_xla
 from tests.core.models.test_lstm_kernels import operands, run, with_gradients
 from tests.core.models.yardstick import close, small
 from tests.lazy import lstm_kernels as kernels
@@ -25,7 +25,7 @@ CLASSES = 4
 
 
 def compiled(*values: Any) -> Any:
-    from core.models.xla_lstm import xla_lstm
+    from core.models.lstm import xla_lstm
 
     traced = tf.function(partial(with_gradients, xla_lstm), jit_compile=True, autograph=False)
     return traced(*values)
@@ -35,7 +35,7 @@ def compiled(*values: Any) -> Any:
 def test_outputs_and_gradients_of_a_layer_are_those_of_the_fused_kernel(
     features: int, hidden: int
 ) -> None:
-    from core.models.xla_lstm import xla_lstm
+    from core.models.lstm import xla_lstm
 
     values = operands(features, hidden)
     expected = run(kernels.block_lstm, values)

@@ -35,8 +35,8 @@ class Neighbour:
         )
 
     def answers(self, host: str, port: int, seconds: float) -> bool:
-        """`core.server.probe.answers`, asked from over there."""
-        code = "import sys; from core.server.probe import answers; "
+        """`core.server.sockets.answers`, asked from over there."""
+        code = "import sys; from core.server.sockets import answers; "
         code += "print(answers(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))"
         output, _ = self.python(code, host, str(port), str(seconds)).communicate(
             timeout=HANG_SECONDS

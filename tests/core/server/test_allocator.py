@@ -2,12 +2,12 @@
 
 import pytest
 
-from core.server.memory import PARAMETER_SERVER_ARENAS
+from core.server.process import PARAMETER_SERVER_ARENAS
 from tests.core.server.processes import python
 
 COUNT_HEAPS = """
 import ctypes, sys, threading
-from core.server.memory import limit_arenas
+from core.server.process import limit_arenas
 
 limit = int(sys.argv[1])
 assert not limit or limit_arenas(limit)
@@ -46,7 +46,7 @@ FREED_AND_KEPT = """
 import ctypes
 from pathlib import Path
 from core.metrics.process import memory_bytes
-from core.server.memory import give_back
+from core.server.process import return_memory
 
 def held():
     return memory_bytes(Path("/proc/self/status").read_text())["RssAnon"]
@@ -61,7 +61,7 @@ library.malloc(ctypes.c_size_t(50_000))  # it lives on, and what is below it in 
 for block in blocks:
     library.free(block)
 print(held())
-print(give_back())
+print(return_memory())
 print(held())
 """
 

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from core.ground.errors import ExitCode
-from core.server.crashes import processor
+from core.server.process import processor
 from tests.core.server.fake_wheels import crashing_library, fake_wheel
 from tests.core.server.processes import PROJECT, ended, place, python
 from tests.ports import free_ports
@@ -64,7 +64,7 @@ def test_a_python_without_tensorflow_is_one_line_with_the_remedy(
 
 ILLEGAL_IN_A_THREAD_PYTHON_DOES_NOT_KNOW = """
 import ctypes, mmap, socket
-from core.server.crashes import report_crashes
+from core.server.process import report_crashes
 from tests.core.server.fake_wheels import UNDEFINED_INSTRUCTION
 import platform
 report_crashes(lambda words: f"worker:1: {words}")
@@ -87,7 +87,7 @@ def test_an_illegal_instruction_in_a_thread_of_tensorflow_is_told_too() -> None:
 
 ABORT = """
 import os, resource, sys
-from core.server.crashes import report_crashes
+from core.server.process import report_crashes
 report_crashes(lambda words: f"ps:0: {words}")
 if sys.argv[1] == "without memory":
     pages = int(open("/proc/self/statm").read().split()[0])

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from core.server.peer_accounts import PeerAccounts, peer_account
+from core.server.gate import PeerAccounts, peer_account
 from core.server.sockets import is_elsewhere
 from tests.core.server.namespaces import neighbour, why_not
 from tests.core.server.other_account import STRANGER
@@ -20,7 +20,7 @@ from tests.habits import needs
 
 GREET = """
 import encodings.idna, os, socket, sys  # the first: else loaded when nothing may be read any more
-from core.server.probe import answers
+from core.server.sockets import answers
 uid = int(sys.argv[1])
 os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
 print(*(answers(host, int(sys.argv[2]), 2.0) for host in ("127.0.0.1", "::1")))
@@ -144,7 +144,7 @@ def test_one_socket_to_the_kernel_answers_for_all_connections(
         monkeypatch.context() as forbidden,
     ):
         forbidden.setattr(socket, "socket", None)
-        assert [accounts.of(accepted) for _ in range(3)] == [os.geteuid()] * 3
+        assert [accounts.account_of(accepted) for _ in range(3)] == [os.geteuid()] * 3
 
 
 def test_a_neighbour_s_connection_has_no_account() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.ground.errors import ExitCode
-from core.server.memory import (
+from core.server.process import (
     MEBIBYTE,
     NEEDED_BYTES,
     Headroom,

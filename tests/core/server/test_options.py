@@ -2,10 +2,9 @@ import socket
 
 import pytest
 
-from core.server.devices import Taken, environment, visible
 from core.server.options import RoleName, RoleOptions, explicit_flags, options, parse
-from core.server.sockets import check_free, explain
-from core.server.systemd import notify
+from core.server.process import ClaimedDevice, device_environment, notify, role_environment
+from core.server.sockets import check_free, port_refusal
 from tests.ports import free_ports
 from tests.tables import table
 
@@ -46,14 +45,14 @@ GROWING = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TF_FORCE_GPU_ALLOW_GROWTH": "true
 
 def test_a_worker_sees_the_device_it_takes_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     none = {"CUDA_VISIBLE_DEVICES": "-1"}
-    assert environment(role("worker").taken) == none
-    taken = role("worker", "--device", "gpu:2").taken
-    assert environment(taken) == {"CUDA_VISIBLE_DEVICES": "2", **GROWING}
-    whole = role("worker", "--device", "gpu:0:whole").taken
-    assert environment(whole)["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
-    assert environment(Taken("tpu", 1)) == {"TPU_VISIBLE_DEVICES": "1", **none}
+    assert role_environment(role("worker").claimed_device) == none
+    taken = role("worker", "--device", "gpu:2").claimed_device
+    assert role_environment(taken) == {"CUDA_VISIBLE_DEVICES": "2", **GROWING}
+    whole = role("worker", "--device", "gpu:0:whole").claimed_device
+    assert role_environment(whole)["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+    assert role_environment(ClaimedDevice("tpu", 1)) == {"TPU_VISIBLE_DEVICES": "1", **none}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    all_of_them = dict(visible("gpu", ()))
+    all_of_them = dict(device_environment("gpu", ()))
     assert all_of_them.pop("CUDA_VISIBLE_DEVICES").startswith("0,1,2,")
     assert all_of_them == GROWING
 
@@ -77,7 +76,9 @@ def test_a_free_port_is_free_and_an_address_of_nobody_is_an_error() -> None:
         match=r"the test cannot listen on 198\.18\.99\.99:\d+: no interface of this machine",
     ):
         check_free("198.18.99.99", port, "the test")
-    assert "need root" in str(explain(PermissionError(13, "Permission denied"), "", 80, "the test"))
+    assert "need root" in str(
+        port_refusal(PermissionError(13, "Permission denied"), "", 80, "the test")
+    )
 
 
 @pytest.mark.parametrize(("prefix", "bound"), [("", ""), ("@", "\0")])

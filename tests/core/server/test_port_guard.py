@@ -15,7 +15,7 @@ import pytest
 from core.ground.accounts import ROLES_ACCOUNT
 from core.server import port_guard as guard
 from core.server.port_guard import attach_filter, bind_to_loopback, guard_loopback
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.core.server.namespaces import Neighbour, neighbour, why_not
 from tests.core.server.processes import HANG_SECONDS, running
 from tests.habits import needs

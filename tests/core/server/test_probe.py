@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.server.probe import EMPTY_SETTINGS_FRAME, PREFACE, answers
+from core.server.sockets import EMPTY_SETTINGS_FRAME, PREFACE, answers
 from tests.core.server.processes import HANG_SECONDS
 from tests.ports import free_ports
 from tests.tables import table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.ground.errors import ExitCode
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.core.server.processes import (
     HANG_SECONDS,
     PROJECT,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.ground.errors import ExitCode
-from core.server import systemd
+from core.server.process import heartbeat_seconds, send_heartbeats
 from tests.core.server.processes import HANG_SECONDS, PROJECT, launch, notified
 from tests.ports import free_ports
 from tests.tables import table
@@ -16,7 +16,7 @@ from tests.tables import table
 
 @pytest.mark.parametrize(("environ", "seconds"), table("core/server/tables", "watchdog"))
 def test_a_third_of_what_systemd_allows(environ: dict[str, str], seconds: float | None) -> None:
-    assert systemd.interval_seconds(environ, pid=7) == seconds
+    assert heartbeat_seconds(environ, pid=7) == seconds
 
 
 def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
@@ -32,7 +32,7 @@ def test_no_sign_of_life_while_the_server_does_not_answer() -> None:
         if state == "STATUS=serving":
             stop.set()
 
-    systemd.send_heartbeats(0.01, answer, notify, stop).join(HANG_SECONDS)
+    send_heartbeats(0.01, answer, notify, stop).join(HANG_SECONDS)
     assert heard == [
         "WATCHDOG=1",
         "STATUS=the server does not answer on its own port",
@@ -72,4 +72,4 @@ def test_a_process_that_is_not_meant_gives_none(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     for pid, meant in ((os.getppid(), False), (os.getpid(), True)):
         monkeypatch.setenv("WATCHDOG_PID", str(pid))
-        assert (systemd.interval_seconds() is not None) == meant
+        assert (heartbeat_seconds() is not None) == meant

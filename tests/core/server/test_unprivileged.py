@@ -6,7 +6,7 @@ import pytest
 
 from core.ground.accounts import ROLES_ACCOUNT, why_root
 from core.inventory.templates import local_inventory
-from core.server.probe import answers
+from core.server.sockets import answers
 from tests.core.server.processes import HANG_SECONDS, child_of_a_shell, ready, running
 from tests.habits import needs
 from tests.tables import table

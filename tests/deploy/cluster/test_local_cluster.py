@@ -21,7 +21,7 @@ from core.ground.accounts import ROLES_ACCOUNT
 from core.ground.locks import held_by
 from core.inventory import load
 from core.inventory.templates import local_inventory
-from core.server.probe import answers
+from core.server.sockets import answers
 from deploy.cluster.services import ClusterStatus, RoleStatus
 from deploy.common.project import ROOT
 from deploy.common.state_folder import StateFolder

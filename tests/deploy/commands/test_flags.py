@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from core.ground.errors import UsageError
-from core.inventory.task import Task
+from core.inventory import Task
 from deploy.cluster.selection import select
 from deploy.commands.flags import with_overrides
 from deploy.commands.jobs import CvFlags, TrainFlags, run_flags

@@ -17,7 +17,7 @@ def test_the_node_s_own_python_asks_the_kernel() -> None:
     script = 'section() { echo "@@ $1"; }\n' + CAGE.script(Questions())
     mark, answer = ran("sh", "-c", script).stdout.splitlines()
     assert mark == "@@ cage"
-    assert read(answer) == landlock.found()
+    assert read(answer) == landlock.kernel_coverage()
 
 
 @rows("kernels", "answer", "level", "words")

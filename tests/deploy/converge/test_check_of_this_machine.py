@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from core.cage.landlock import Coverage
-from core.inventory.extensions import MODELS, MODES
-from core.inventory.task import Task
+from core.inventory import Task
+from core.inventory.fields import MODELS, MODES
 from core.inventory.training import TrainJob
 from core.models.thesis import ThesisModel
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from core.inventory.task import Task
+from core.inventory import Task
 from deploy.cluster.services import ClusterStatus, RoleState, RoleStatus
 from deploy.converge.change import SILENT
 from deploy.converge.this_machine import STOPS_AFTER, Roles, changes_of, disagreement, plan_start

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.exported.description import FILES, Description, write
+from core.exported.description import FILES, Description, write_description
 from tests.core.exported import small
 from tests.lazy import onnx
 
@@ -21,7 +21,7 @@ def export(folder: Path, factor: float = 1.0) -> Description:
     described = small.described(content)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILES["onnx"]).write_bytes(content)
-    write(folder, described)
+    write_description(folder, described)
     return described
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.exported.description import FILES, write
+from core.exported.description import FILES, write_description
 from tests.core.exported import small
 from tests.lazy import onnx
 
@@ -42,7 +42,7 @@ def _written(folder: Path, nodes: "list[onnx.NodeProto]", above: float, amount: 
     content = small.model_of([*head, *nodes, *tail], small.CLASSES, tensors)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILES["onnx"]).write_bytes(content)
-    write(folder, small.described(content))
+    write_description(folder, small.described(content))
     return folder
 
 

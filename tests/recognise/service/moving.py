@@ -15,7 +15,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
-from core.exported.description import read, write
+from core.exported.description import read_description, write_description
 from tests.deploy.playing import eventually
 from tests.lazy import onnx
 from tests.recognise.exports import export
@@ -33,7 +33,7 @@ Places = Callable[[], Sequence[Service]]
 
 def swapped(folder: Path) -> Path:
     """An export that calls moving still: the other bias and kernel sign."""
-    described = read(export(folder))
+    described = read_description(export(folder))
     model = onnx.load(folder / "model.onnx")
     for one in model.graph.initializer:
         if one.name in ("kernel", "bias"):
@@ -41,7 +41,7 @@ def swapped(folder: Path) -> Path:
     content = model.SerializeToString()
     (folder / "model.onnx").write_bytes(content)
     sha256 = hashlib.sha256(content).hexdigest()
-    write(folder, replace(described, sha256=sha256, bytes=len(content)))
+    write_description(folder, replace(described, sha256=sha256, bytes=len(content)))
     return folder
 
 

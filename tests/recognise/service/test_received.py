@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.exported.description import read
+from core.exported.description import read_description
 from core.ground.errors import UsageError
 from core.inventory.sections import Service
 from deploy.commands.service_nodes import archive, command
@@ -32,7 +32,10 @@ def test_what_is_sent_is_the_export(tmp_path: Path) -> None:
     described = export(tmp_path / "export")
     (tmp_path / "export" / "notes.txt").write_text("stays here")
     (tmp_path / "new").mkdir()
-    assert read(received(io.BytesIO(archive(tmp_path / "export")), tmp_path / "new")) == described
+    assert (
+        read_description(received(io.BytesIO(archive(tmp_path / "export")), tmp_path / "new"))
+        == described
+    )
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "export.json",
         "model.onnx",

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.exported.description import read, write
-from core.exported.files import read_bytes
+from core.exported.description import read_bytes, read_description, write_description
 from core.ground.errors import ClusterError, UsageError
 from recognise.service import versions as module
 from recognise.service.loading import described
@@ -36,7 +35,7 @@ def stated(folder: Path, **facts: Any) -> Path:
     """An export that says this of itself, or of its comparison with TensorFlow."""
     described = export(folder, 2.0)
     check = {name: facts.pop(name) for name in vars(described.check) if name in facts}
-    write(folder, replace(described, **facts, check=replace(described.check, **check)))
+    write_description(folder, replace(described, **facts, check=replace(described.check, **check)))
     return folder
 
 
@@ -182,7 +181,7 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     )
     (listed,) = json.loads(manage(tmp_path, "list", "--json").stdout)["versions"]
     found = [listed[name] for name in ("version", "current", "sha256")]
-    assert found == [1, True, read(tmp_path / "one").sha256]
+    assert found == [1, True, read_description(tmp_path / "one").sha256]
     assert "current" in manage(tmp_path, "list").stdout
     for words, said in (
         (("rollback", "--name", "other"), "there is no version before this one"),
