@@ -5,7 +5,7 @@ The size of their values counts too.
 
 from collections.abc import Sequence
 
-from core.data.filters import CHANNELS, SAMPLE_RATE_HZ, UNITS
+from core.data.filters import CHANNELS, NINE_UNITS, SAMPLE_RATE_HZ
 from core.data.signals import UNFILTERED, Sensor, Signals
 from core.ground.errors import UsageError
 from recognise.plausibility import moments_problem
@@ -35,9 +35,9 @@ def refuse_unfit(signals: Signals, mean: Sequence[float], std: Sequence[float]) 
             f"expected a model of {_NINE} in this order, got {shown:.200}; give it windows that are"
             " cut already, in an .npz"
         )
-    if signals.channels == CHANNELS and signals.units not in ((), UNITS):
+    if signals.channels == CHANNELS and signals.units not in ((), NINE_UNITS):
         raise UsageError(
-            f"expected a model of {_NINE} in {', '.join(UNITS)}, got"
+            f"expected a model of {_NINE} in {', '.join(NINE_UNITS)}, got"
             f" {', '.join(signals.units):.120}; give it windows that are cut already, in an .npz"
         )
     if signals.sampling_hz is None:

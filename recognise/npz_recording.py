@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from core.data.npz import ArchivedArray
-from core.data.npz_windows import opened
+from core.data.npz_windows import open_archive
 from core.ground.errors import DataError
 from recognise.lines import Block
 
@@ -21,7 +21,7 @@ _AT_ONCE = 16_384
 def is_recording(name: str) -> bool:
     """Return whether the file is an .npz of a recording, not one of windows."""
     try:
-        with opened(Path(name)) as archive:
+        with open_archive(Path(name)) as archive:
             return ARRAYS[0] in archive.files
     except (OSError, DataError):
         return False
@@ -40,7 +40,7 @@ def _checked(path: Path, archive: zipfile.ZipFile, name: str) -> ArchivedArray:
 
 def blocks(path: Path) -> Iterator[Block]:
     """Return the readings in order. Raises DataError naming the array and the remedy."""
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         missing = [name for name in ARRAYS if name not in archive.files]
         if missing:
             raise DataError(

@@ -14,7 +14,7 @@ from core.data.columns import Columns
 from core.data.dataset import CLASSIFICATION, Dataset
 from core.data.given import Data, batches_of
 from core.data.recordings import NO_SUBJECT, Report, silent
-from core.data.store import Origin, partial_folder, publish, writing_to
+from core.data.store import Origin, partial_folder, publish_columns, writing_to
 from core.data.window_units import UnitsLook
 from core.ground.errors import DataError
 
@@ -49,10 +49,10 @@ def write_examples(
     iterator raises passes through.
     """
     examples = Examples(batches, task, labels, standardized=False)
-    return written(examples, cache, None, Origin(name, source), report)
+    return write_prepared(examples, cache, None, Origin(name, source), report)
 
 
-def written(
+def write_prepared(
     examples: Examples, cache: Path, folder: Path | None, origin: Origin, report: Report
 ) -> Dataset:
     """Write examples as `write_examples` does, into `folder` where it is not None.
@@ -78,7 +78,7 @@ def written(
                 examples.task, standardized=examples.standardized, weighted=gate.weighted
             )
             _refuse_shared(columns, labels, origin)
-            return publish(columns, labels, origin, folder)
+            return publish_columns(columns, labels, origin, folder)
 
 
 def _refuse_shared(columns: Columns, labels: tuple[str, ...], origin: Origin) -> None:

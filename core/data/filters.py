@@ -49,10 +49,10 @@ CHANNELS = tuple(
 )
 """Order of the channels: body acceleration (g), angular velocity (rad/s), total acceleration (g),
 each x, y, z."""
-UNITS = ("g", "g", "g", "rad/s", "rad/s", "rad/s", "g", "g", "g")
+NINE_UNITS = ("g", "g", "g", "rad/s", "rad/s", "rad/s", "g", "g", "g")
 """The unit of each channel."""
 
-NINE_CHANNELS = Signals(CHANNELS, UNITS, SAMPLE_RATE_HZ)
+NINE_CHANNELS = Signals(CHANNELS, NINE_UNITS, SAMPLE_RATE_HZ)
 """Signals that `channels_by` gives and that the published sets state; how they were filtered is a
 setting."""
 

@@ -43,7 +43,7 @@ def folds_of(
     make the figures look better than they are. Raises DataError for more folds than there are
     groups, or rows, and for a fold whose training rows have one class alone.
     """
-    drawn_folds = _drawn(groups, folds, np.random.Generator(np.random.Philox(seed)), classes)
+    drawn_folds = _draw_folds(groups, folds, np.random.Generator(np.random.Philox(seed)), classes)
     for fold in drawn_folds:
         chosen = np.zeros(len(groups), np.bool_)
         chosen[fold.train] = True
@@ -53,7 +53,7 @@ def folds_of(
     return drawn_folds
 
 
-def _drawn(
+def _draw_folds(
     groups: NDArray[np.int32],
     folds: int | Literal["groups"],
     random: np.random.Generator,

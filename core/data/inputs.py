@@ -47,7 +47,7 @@ def inputs_of(model: Signals) -> Signals:
     return model
 
 
-def of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]) -> Signals:
+def signals_of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]) -> Signals:
     """Return the sensors of a device that has one of each of these kinds, and gives no names.
 
     A sensor is called what the model calls its own of that kind. Raises UsageError where the model
@@ -67,7 +67,7 @@ def of_device(model: Signals, kinds: Sequence[str], units: Sequence[str]) -> Sig
     return signals_of_sensors(sensors, units)
 
 
-def largest(model: Signals) -> NDArray[np.float64]:
+def largest_values(model: Signals) -> NDArray[np.float64]:
     """Return what the size of each input's values may be, (inputs,)."""
     known_units = set(KIND_UNITS.values())
     units = inputs_of(model).units
@@ -75,7 +75,7 @@ def largest(model: Signals) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Taken:
+class InputMapping:
     """How the inputs of a model follow from the values of a reading."""
 
     places: tuple[int, ...]
@@ -87,7 +87,7 @@ class Taken:
         return inputs
 
 
-def taken(source: Signals, model: Signals) -> Taken:
+def input_mapping(source: Signals, model: Signals) -> InputMapping:
     """Return how the model's inputs follow from the given channels.
 
     Raises UsageError that names what is missing, is another quantity or has another unit.
@@ -96,8 +96,8 @@ def taken(source: Signals, model: Signals) -> Taken:
     missing = [name for name in inputs.channels if name not in source.channels]
     if missing:
         raise UsageError(
-            f"the model takes {_named(inputs, missing)}, which is not among"
-            f" {_named(source, source.channels)}; record with that sensor and name it so, or take"
+            f"the model takes {_names_with_units(inputs, missing)}, which is not among"
+            f" {_names_with_units(source, source.channels)}; record with that sensor and name it so, or take"
             " another model"
         )
     kinds = {sensor.name: sensor.kind for sensor in source.sensors}
@@ -111,7 +111,7 @@ def taken(source: Signals, model: Signals) -> Taken:
     places = [source.channels.index(name) for name in inputs.channels]
     units = [source.units[place] for place in places]
     factors = map(_factor, inputs.channels, units, inputs.units)
-    return Taken(tuple(places), tuple(factors))
+    return InputMapping(tuple(places), tuple(factors))
 
 
 def _factor(name: str, source_unit: str, model_unit: str) -> float:
@@ -126,7 +126,7 @@ def _factor(name: str, source_unit: str, model_unit: str) -> float:
     return from_unit[1] / to_unit[1]
 
 
-def _named(signals: Signals, names: Sequence[str]) -> str:
+def _names_with_units(signals: Signals, names: Sequence[str]) -> str:
     """Return names with their units: `acc_x, acc_y (g), mag_x (uT)`."""
     by_unit: dict[str, list[str]] = {}
     for name in names:

@@ -56,7 +56,7 @@ def manifest_of(
         held_out = {}
     else:
         held_out = {"held_out": asdict(dataset.held_out)}
-    signals = dataset.signals.said()
+    signals = dataset.signals.known_facts()
     return {
         "format": FORMAT_VERSION,
         "name": dataset.name,

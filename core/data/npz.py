@@ -29,8 +29,8 @@ from core.data.npz_windows import (
     REQUIRED,
     classes_of,
     labels_of,
-    load,
-    opened,
+    load_arrays,
+    open_archive,
     read_windows,
     subjects_of,
 )
@@ -126,16 +126,16 @@ class ArchivedArray:
             yield np.frombuffer(content, self.dtype).reshape(count, *self.shape[1:])
 
 
-def read(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
+def read_npz(path: Path, cutting: Cutting, report: Report) -> "Recordings | Examples":
     """Windows or examples.
 
     Raises DataError naming the file, the array, the index and the remedy.
     """
     if _holds_windows(path):
         return read_windows(path, cutting, report)
-    arrays = load(path, BESIDE, report)
+    arrays = load_arrays(path, BESIDE, report)
     shapes = {}
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         for part in ("train", "test"):
             shapes[part] = ArchivedArray(path, archive.zip, f"x_{part}").checked().shape
             arrays[f"x_{part}"] = np.empty((shapes[part][0], 0))
@@ -170,7 +170,7 @@ def _holds_windows(path: Path) -> bool:
 
     Then their reader says what is wrong.
     """
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         names = set(archive.files)
         if not set(REQUIRED) <= names:
             return True
@@ -191,7 +191,7 @@ def _batches(
     subjects: NDArray[np.int32],
     weights: NDArray[Any] | None,
 ) -> Iterator[Batch]:
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         first = 0
         for part in ("train", "test"):
             start = 0
@@ -285,4 +285,4 @@ class Npz(Reader):
     suffix = ".npz"
     usual_names = ()
     settings = ()
-    read = staticmethod(read)
+    read = staticmethod(read_npz)

@@ -27,9 +27,8 @@ from core.data.archive import (
     refuse_long_list,
     refuse_unsafe,
 )
-from core.data.recordings import NO_SUBJECT, Cutting, Recordings, Report
+from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT, Cutting, Recordings, Report
 from core.data.signals_of_npz import KEYS, signals_of
-from core.data.table import LARGEST_INTEGER
 from core.ground.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
@@ -50,7 +49,7 @@ def read_windows(path: Path, cutting: Cutting, report: Report) -> Recordings:
     Classes are numbered by `labels`, else by the sorted distinct values of `y_train`. Raises
     DataError naming the file, the array, the index and the remedy.
     """
-    arrays = load(path, REQUIRED + OPTIONAL, report)
+    arrays = load_arrays(path, REQUIRED + OPTIONAL, report)
     windows = [_windows(path, arrays, part) for part in ("train", "test")]
     train, test = windows
     if train.shape[1:] != test.shape[1:]:
@@ -80,7 +79,7 @@ def refuse_other_steps(where: object, steps: int, cutting: Cutting) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_archive(path: Path) -> Iterator[Any]:
     """The archive, as numpy opens it.
 
     Raises DataError, also for what its damage does to the body.
@@ -103,13 +102,13 @@ def opened(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def load(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, names: Sequence[str], report: Report) -> dict[str, NDArray[Any]]:
     """Read those of the named arrays that are there, whole.
 
     Raises DataError where a required one is missing.
     """
     arrays: dict[str, NDArray[Any]] = {}
-    with opened(path) as archive:
+    with open_archive(path) as archive:
         _refuse_large(path, archive.zip, names)
         _refuse_misspelt(path, archive.files, names)
         present = [name for name in names if name in archive.files]

@@ -14,7 +14,7 @@ from core.data.archive import FolderTree, digest, file_digest
 from core.data.batch import examples_of
 from core.data.dataset import MANIFEST, Dataset
 from core.data.described.known_formats import described
-from core.data.examples import written
+from core.data.examples import write_prepared
 from core.data.manifest import open_prepared
 from core.data.npz_windows import DEFAULT_WINDOW_STEPS, refuse_other_steps
 from core.data.reader import READERS, open_set
@@ -67,7 +67,7 @@ def prepare(
         name = source.path.stem or source.kind
     else:
         name = source.kind
-    with _in_memory(where), _opened(source) as opened:
+    with _in_memory(where), _open_source(source) as opened:
         source_sha256 = _digest(source, opened, report)
         described = json.dumps([_preparation_sha256(), source.kind, source_sha256, settings])
         key = hashlib.sha256(described.encode()).hexdigest()
@@ -80,7 +80,7 @@ def prepare(
             examples = reader.read(opened, cutting, report)
             if isinstance(examples, Recordings):
                 examples = examples_of(check(examples, where))
-            prepared = written(examples, cache, folder, origin, report)
+            prepared = write_prepared(examples, cache, folder, origin, report)
     if not settings and prepared.holds_windows:
         refuse_other_steps(where, prepared.window_steps, cutting)
     return replace(prepared, name=name, source=where)
@@ -163,7 +163,7 @@ def _preparation_sha256() -> str:
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[Any]:
+def _open_source(source: Source) -> Iterator[Any]:
     """Return what the source's reader reads.
 
     The files of a set, the path of a file, or None for what is made here.

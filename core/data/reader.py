@@ -76,7 +76,7 @@ def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
     some today. Raises DataError as `open_tree` does.
     """
     with open_tree(path) as tree:
-        kind_and_tree = _find(tree)
+        kind_and_tree = _set_in(tree)
         inner = [
             name
             for name in tree.names()
@@ -87,7 +87,7 @@ def open_set(path: Path) -> Iterator[tuple[str, Tree] | None]:
             return
         where = f"{path}: {inner[0]}"
         with open_zip(io.BytesIO(tree.read(inner[0])), where) as nested:
-            yield _find(ZipTree(nested, where))
+            yield _set_in(ZipTree(nested, where))
 
 
 def kind_of_folder(folder: Path) -> str | None:
@@ -99,7 +99,7 @@ def _markers() -> list[tuple[str, str]]:
     return [(kind, reader.marker) for kind, reader in READERS.items() if reader.marker is not None]
 
 
-def _find(tree: Tree) -> tuple[str, Tree] | None:
+def _set_in(tree: Tree) -> tuple[str, Tree] | None:
     for kind, marker in _markers():
         for name in tree.names():
             before, separator, _ = f"/{name}".partition(f"/{marker}")

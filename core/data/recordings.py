@@ -16,6 +16,8 @@ from core.ground.errors import DataError
 
 NO_SUBJECT = -1
 """The subject of a window whose source names none."""
+LARGEST_INTEGER = 2**31 - 1
+"""Largest id, class or row number: they are stored as int32."""
 
 Report = Callable[[str, int, int], None]
 """Callback of progress: the stage (`hashing` in bytes, `hashing files`, `reading`, `writing`), the

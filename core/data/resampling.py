@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-Samples = NDArray[np.float64]
+from core.data.intake import Samples
 
 SNAP = 0.01
 """Share of a step; at 50 Hz 0.2 ms."""

@@ -132,7 +132,7 @@ class Signals:
             if unit in MOST_OF_AN_AXIS and name not in of_sensors
         }
 
-    def said(self) -> dict[str, Any]:
+    def known_facts(self) -> dict[str, Any]:
         """The facts that are known, by name, as JSON has them."""
         facts: dict[str, Any] = {"channels": list(self.channels), "units": list(self.units)}
         facts |= {"sampling_hz": self.sampling_hz, "filters": self.filters}
@@ -143,7 +143,7 @@ class Signals:
     def line(self) -> str:
         """Say what is known and what is not."""
         names = {"channels": "names", "units": "units", "sampling_hz": "rate", "filters": "filters"}
-        missing = [label for name, label in names.items() if name not in self.said()]
+        missing = [label for name, label in names.items() if name not in self.known_facts()]
         if self.sampling_hz is not None:
             facts = [f"{self.sampling_hz:g} Hz"]
         else:
@@ -160,7 +160,7 @@ class Signals:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], width: int) -> "Signals":
-        """Return the signals of `width` channels whose facts `said` wrote.
+        """Return the signals of `width` channels whose facts `known_facts` wrote.
 
         Raises ValueError for what it cannot have written.
         """

@@ -39,7 +39,7 @@ def _names(path: Path, arrays: Mapping[str, NDArray[Any]], key: str, width: int)
         return ()
     if array.dtype.kind != "U" or array.shape != (width,):
         raise DataError(
-            f"{path}: {key}: expected text, one for each of {width} channels, got {_shown(array)};"
+            f"{path}: {key}: expected text, one for each of {width} channels, got {_dtype_and_shape(array)};"
             f" save {key}=np.array([...]) with {width} texts"
         )
     names = tuple(str(name).strip() for name in array)
@@ -62,7 +62,7 @@ def _sampling_hz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> float | None
     if rate is None or not LEAST_HZ <= rate <= MOST_HZ:
         raise DataError(
             f"{path}: sampling_hz: expected one number from {LEAST_HZ:g} to {MOST_HZ:g}, got "
-            f"{_shown(array) if rate is None else rate}; save sampling_hz=np.array(50.0)"
+            f"{_dtype_and_shape(array) if rate is None else rate}; save sampling_hz=np.array(50.0)"
         )
     return float(rate)
 
@@ -71,7 +71,7 @@ def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
     array = arrays.get("filters")
     if array is None:
         return None
-    filters = _shown(array)
+    filters = _dtype_and_shape(array)
     if array.size == 1 and array.dtype.kind == "U":
         filters = str(array.reshape(-1)[0])
     if filters not in FILTERS:
@@ -82,5 +82,5 @@ def _filters(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str | None:
     return filters
 
 
-def _shown(array: NDArray[Any]) -> str:
+def _dtype_and_shape(array: NDArray[Any]) -> str:
     return f"{array.dtype} of shape {array.shape}"

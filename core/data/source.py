@@ -68,7 +68,7 @@ def find_source(
             path = Path(os.path.expanduser(text))
             if format_name is not None and path.exists() and not is_prepared(path):
                 return Source(DESCRIBED, path, why=f"{path} ({origin}, format {format_name})")
-            kind_and_path = _look(path) or _recognized(path)
+            kind_and_path = _recordings_in(path) or _recognized_kind(path)
             if kind_and_path is None:
                 raise DataError(f"{path}: {_refusal(path, origin)}")
             return Source(*kind_and_path, why=f"{kind_and_path[1]} ({origin})")
@@ -79,7 +79,7 @@ def find_source(
         )
     shared = (project_root / SHARED).resolve()
     for folder in (shared, user_cache):
-        kind_and_path = _look(folder)
+        kind_and_path = _recordings_in(folder)
         if kind_and_path is not None:
             return Source(*kind_and_path, why=f"{kind_and_path[1]} (found in {folder})")
     looked = f"no recordings given, none in {shared} or {user_cache}"
@@ -93,7 +93,7 @@ def _accepted() -> str:
     return f"{', '.join(sets)}, a prepared folder, or {synthetic}"
 
 
-def _look(path: Path) -> tuple[str, Path] | None:
+def _recordings_in(path: Path) -> tuple[str, Path] | None:
     try:
         if not path.is_dir():
             if path.is_file():
@@ -120,7 +120,7 @@ def _look(path: Path) -> tuple[str, Path] | None:
     return None
 
 
-def _recognized(path: Path) -> tuple[str, Path] | None:
+def _recognized_kind(path: Path) -> tuple[str, Path] | None:
     """Return the kind and the path of recordings that a person named, or None for unknown ones.
 
     No search asks this: any folder may hold such files, but a person who names them means them.

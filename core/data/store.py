@@ -94,7 +94,7 @@ def _room(partial: Path) -> str:
     return "some room"
 
 
-def publish(
+def publish_columns(
     columns: Columns, labels: tuple[str, ...], origin: Origin, folder: Path | None
 ) -> Dataset:
     """Writes the manifest of finished columns, gives their folder its name, and opens it.

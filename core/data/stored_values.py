@@ -12,8 +12,7 @@ from core.data.dataset import (
     MULTILABEL,
     REGRESSION,
 )
-from core.data.recordings import NO_SUBJECT
-from core.data.table import LARGEST_INTEGER
+from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT
 from core.ground.errors import DataError
 
 MOST_CLASSES = 65_536

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from core.data.archive import Tree
 from core.data.number_words import no_number
+from core.data.recordings import LARGEST_INTEGER
 from core.ground.errors import DataError
 
 ACTIVITIES = "activity_labels.txt"
 """File of the UCI sets: the name of each activity's number."""
-
-LARGEST_INTEGER = 2**31 - 1
-"""Largest id, class or row number: they are stored as int32."""
 
 
 def parse_table(content: bytes, columns: int, where: str) -> NDArray[np.float64]:

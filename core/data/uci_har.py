@@ -33,7 +33,7 @@ def deciding_files(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fixed)
 
 
-def read(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
+def read_uci_har(tree: Tree, cutting: Cutting, report: Report) -> Recordings:
     """The published windows, float32 (windows, 128, 9), training rows first.
 
     The steps of a window must be the published 128: the signals between windows are not in this
@@ -116,4 +116,4 @@ class UciHar(Reader):
     usual_names = ("UCI HAR Dataset.zip", "UCI HAR Dataset")
     settings = ("window_steps", "window_stride", "filters")
     deciding_files = staticmethod(deciding_files)
-    read = staticmethod(read)
+    read = staticmethod(read_uci_har)

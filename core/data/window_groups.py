@@ -113,7 +113,7 @@ class WholeGroups:
             )
         self._numbers = {name: number for number, name in enumerate(names)}
         self._test = set(test_groups) & set(names) or {
-            name for name, test in zip(names, held_out(len(names), 0), strict=True) if test
+            name for name, test in zip(names, held_out_places(len(names), 0), strict=True) if test
         }
         trained = {
             activity for pair, activity in counted.windows if pair.group(kind) not in self._test
@@ -145,7 +145,7 @@ class RandomWindows:
     """
 
     def __init__(self, counted: WindowCounts) -> None:
-        self._test = np.array(held_out(counted.rows, 0))
+        self._test = np.array(held_out_places(counted.rows, 0))
         self._begin = 0
         self.held_out = HeldOut("window", leak=LEAK, note=counted.note())
 
@@ -209,7 +209,7 @@ def refuse_other_groups(path: Path, split: str, kind: str, kinds: Sequence[str])
         )
 
 
-def chosen(
+def chooser_of_test(
     path: Path, counted: WindowCounts, cutting: Cutting, test_people: Sequence[str] = ()
 ) -> WholeGroups | RandomWindows | LastWindows:
     """Return what chooses the test's windows. Raises DataError where none can.
@@ -226,7 +226,7 @@ def chosen(
     return WholeGroups(path, counted, kind, test_people if kind == "user" else ())
 
 
-def held_out(count: int, stream: int) -> list[bool]:
+def held_out_places(count: int, stream: int) -> list[bool]:
     """Return which of `count` are for the test: a fifth, one at least, the same at every call."""
     random = np.random.Generator(np.random.Philox([HELD_OUT_SEED, stream]))
     chosen = np.zeros(count, np.bool_)

@@ -128,14 +128,14 @@ class UnitsLook:
     def refuse(self, where: str) -> None:
         """Raises DataError for the first recording that is not plausible."""
         for problem in self.problems():
-            clauses = [where, problem.recording, problem.name, ended(problem.wrong)]
+            clauses = [where, problem.recording, problem.name, as_sentence(problem.wrong)]
             raise DataError(
                 f"{': '.join(filter(None, clauses))} Give {problem.give}, or leave the recordings"
                 " out"
             )
 
 
-def ended(wrong: str) -> str:
+def as_sentence(wrong: str) -> str:
     """Return what is wrong as a sentence, which a question is already."""
     if wrong.endswith("?"):
         return wrong

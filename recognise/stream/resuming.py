@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.inputs import largest, takes_nine
+from core.data.inputs import largest_values, takes_nine
 from core.data.intake import LARGEST_TIME_SECONDS, InputFault
 from core.data.signals import CAUSAL, UNFILTERED
 from recognise.stream.events import FAULTS
@@ -90,8 +90,8 @@ def _identity(settings: Settings, model: str, labels: Sequence[str]) -> dict[str
     """Return what both sides must agree on, as JSON has it."""
     filters = CAUSAL if takes_nine(settings.signals) else UNFILTERED
     said = {
-        "signals": settings.signals.said(),
-        "given": settings.readings.said(),
+        "signals": settings.signals.known_facts(),
+        "given": settings.readings.known_facts(),
         "sampling_hz": settings.sampling_hz,
     }
     found = {"model": model, "labels": list(labels), "filters": filters, **asdict(settings)}
@@ -112,7 +112,7 @@ def _waiting(kept: UnpackedState, settings: Settings) -> tuple[Window | InputFau
         raise refuse("windows and faults of three parts", listed)
     count = sum(not isinstance(one[0], str) for one in listed)
     shape = count, settings.window_steps, len(settings.signals.channels)
-    most = max(float(largest(settings.signals).max()), LARGEST_NUMBER)
+    most = max(float(largest_values(settings.signals).max()), LARGEST_NUMBER)
     windows = iter(kept.array("windows", np.float32, shape, most) if count else ())
     return tuple(
         _fault(*one) if isinstance(one[0], str) else _window(one, next(windows)) for one in listed

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
-from core.data.inputs import Taken, of_device, taken, takes_nine
+from core.data.inputs import InputMapping, input_mapping, signals_of_device, takes_nine
 from core.data.signals import ACCELERATION, ROTATION, Signals
 from core.ground.errors import UsageError
 from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS
@@ -52,12 +52,12 @@ class Settings:
         if self.given is not None:
             return self.given
         units = (self.acceleration_unit, self.rotation_unit)
-        return of_device(self.signals, (ACCELERATION, ROTATION), units)
+        return signals_of_device(self.signals, (ACCELERATION, ROTATION), units)
 
     @property
-    def taken(self) -> Taken:
+    def input_mapping(self) -> InputMapping:
         """How the model's inputs follow from the readings. Raises UsageError."""
-        return taken(self.readings, self.signals)
+        return input_mapping(self.readings, self.signals)
 
     def __post_init__(self) -> None:
         """Raise UsageError naming the setting."""
@@ -94,4 +94,4 @@ class Settings:
                 f"signals: the filters are made for {SAMPLE_RATE_HZ:g} Hz, the model has"
                 f" {self.sampling_hz:g}; give it windows that are cut already"
             )
-        taken(self.readings, self.signals)  # names what the readings lack
+        input_mapping(self.readings, self.signals)  # names what the readings lack

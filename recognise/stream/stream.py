@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.filters import FILTER_STATE, CausalFilters, FilterState
-from core.data.inputs import largest, takes_nine
+from core.data.inputs import largest_values, takes_nine
 from core.data.intake import (
     FASTEST_HZ,
     GoodReadings,
@@ -122,7 +122,7 @@ class Stream:
         self.settings = settings
         self._filters: CausalFilters | None = None
         self._taken = settings.taken
-        self._largest = largest(settings.signals)
+        self._largest = largest_values(settings.signals)
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()
 
