@@ -7,7 +7,7 @@ In all other files `x_train`, `x_test` are (examples, ...) numbers, and `y_train
 classes, (examples,) or one at each position, (examples, positions), labels, (examples, labels), or
 values, (examples, ...): what `task` names, without it values where they are float and classes
 elsewhere. Optional besides `subject_train`, `subject_test` and `labels`: `weight_train`,
-(examples,); `task`, text; `standardized`, true or false; what `signals_of_npz` reads.
+(examples,); `task`, text; `standardized`, true or false; what `signals_of` reads.
 """
 
 import math
@@ -21,9 +21,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from core.data.archive import LARGEST_TOTAL_BYTES, one_line
-from core.data.batch import Batch, Batches, Examples, PositionsLook
+from core.data.batch import BATCH_BYTES, MOST_ROWS, Batch, Batches, Examples, PositionsLook
 from core.data.dataset import CLASSIFICATION, MULTILABEL, REGRESSION, TASKS
-from core.data.given_streams import BATCH_BYTES, MOST_ROWS
 from core.data.npz_windows import (
     HEADER_DAMAGE,
     REQUIRED,
@@ -34,9 +33,9 @@ from core.data.npz_windows import (
     read_windows,
     subjects_of,
 )
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report
-from core.data.signals_of_npz import KEYS, signals_of
+from core.data.signals import KEYS, signals_of
+from core.data.source import Reader
 from core.ground.errors import DataError
 
 BESIDE = (

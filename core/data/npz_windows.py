@@ -4,7 +4,7 @@ What else such a file holds is read here too.
 
 `x_train`, `x_test`: (windows, steps, channels), any real numbers; `y_train`, `y_test`: (windows,),
 integers or text; optional `subject_train`, `subject_test`: (windows,) whole numbers; optional
-`labels`: (classes,) text; optional what `signals_of_npz` reads: `channels`, `units`, `sampling_hz`
+`labels`: (classes,) text; optional what `signals_of` reads: `channels`, `units`, `sampling_hz`
 and `filters`.
 """
 
@@ -28,7 +28,7 @@ from core.data.archive import (
     refuse_unsafe,
 )
 from core.data.recordings import LARGEST_INTEGER, NO_SUBJECT, Cutting, Recordings, Report
-from core.data.signals_of_npz import KEYS, signals_of
+from core.data.signals import KEYS, signals_of
 from core.ground.errors import DataError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ, channels_by
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Recordings, Report, check_window, cut
+from core.data.source import Reader
 from core.ground.errors import DataError
 
 TRAIN_SUBJECTS = 21

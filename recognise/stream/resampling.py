@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from core.data.intake import LARGEST_TIME_SECONDS
-from core.data.resampling import Resampler
+from core.data.intake import LARGEST_TIME_SECONDS, Resampler
 from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, number, refuse
 
 

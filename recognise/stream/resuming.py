@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.inputs import largest_values, takes_nine
+from core.data.filters import largest_values, takes_nine
 from core.data.intake import LARGEST_TIME_SECONDS, InputFault
 from core.data.signals import CAUSAL, UNFILTERED
 from recognise.stream.events import FAULTS

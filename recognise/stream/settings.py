@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 
-from core.data.filters import NINE_CHANNELS, SAMPLE_RATE_HZ
-from core.data.inputs import InputMapping, input_mapping, signals_of_device, takes_nine
+from core.data.filters import (
+    NINE_CHANNELS,
+    SAMPLE_RATE_HZ,
+    InputMapping,
+    input_mapping,
+    signals_of_device,
+    takes_nine,
+)
 from core.data.signals import ACCELERATION, ROTATION, Signals
 from core.ground.errors import UsageError
 from core.ground.plausible import ACCELERATION_UNITS, ROTATION_UNITS

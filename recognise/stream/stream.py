@@ -11,17 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.filters import FILTER_STATE, CausalFilters, FilterState
-from core.data.inputs import largest_values, takes_nine
+from core.data.filters import FILTER_STATE, CausalFilters, FilterState, largest_values, takes_nine
 from core.data.intake import (
     FASTEST_HZ,
+    SPARSE,
     GoodReadings,
     InputFault,
     Intake,
     Samples,
     unit_hint,
 )
-from core.data.resampling import SPARSE
 from core.ground.errors import UsageError
 from recognise.plausibility import gravity_problem, window_problem
 from recognise.stream.parts import LARGEST_NUMBER, Part, UnpackedState, refuse
@@ -121,7 +120,7 @@ class Stream:
         """
         self.settings = settings
         self._filters: CausalFilters | None = None
-        self._taken = settings.taken
+        self._taken = settings.input_mapping
         self._largest = largest_values(settings.signals)
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()

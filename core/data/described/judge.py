@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from core.data.described.channels import signals_of
 from core.data.described.description import UNITS, RecordingFormat
 from core.data.signals import SIZE_PROBLEMS
-from core.data.window_units import Implausible, UnitsLook, as_sentence
+from core.data.windows import Implausible, UnitsLook, as_sentence
 from core.ground.errors import DataError
 
 BLOCK = 128

@@ -19,9 +19,9 @@ from core.data.described.description import RecordingFormat, plain
 from core.data.described.known_formats import BESIDE
 from core.data.described.members import sheaves
 from core.data.described.sessions import Sessions
-from core.data.reader import Reader
 from core.data.recordings import Cutting, Report, check_window
-from core.data.window_groups import (
+from core.data.source import Reader
+from core.data.windows import (
     IN_TIME,
     LastWindows,
     RandomWindows,

@@ -11,7 +11,7 @@ from core.data.described.description import RecordingFormat
 from core.data.described.members import Member, sheaves
 from core.data.described.session_rows import rows_of
 from core.data.described.text_rows import Damage
-from core.data.inputs import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
+from core.data.filters import OF_NINE_CHANNELS, InputMapping, input_mapping, takes_nine
 from core.data.signals import Signals
 from core.ground.errors import DataError, UsageError
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from core.data import intake
-from core.data.inputs import inputs_of, signals_of_device
+from core.data.filters import inputs_of, signals_of_device
 from core.data.signals import ACCELERATION, MAGNETIC, ROTATION, Signals
 from core.exported.description import Description
 from core.ground.errors import UsageError, reason_of
