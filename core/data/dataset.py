@@ -22,7 +22,7 @@ from core.data.archive import file_digest
 from core.data.signals import UNKNOWN, Signals
 from core.data.split import NOT_SAID, HeldOut
 from core.ground.errors import DataError
-from core.ground.files import parsed_json
+from core.ground.files import read_json
 
 WINDOWS = "windows.f32"
 CLASSES = "classes.i32"
@@ -298,13 +298,7 @@ def open_prepared(folder: Path) -> Dataset:
     """
     manifest = folder / MANIFEST
     try:
-        content = manifest.read_bytes()
-    except OSError as problem:
-        raise DataError(
-            f"{manifest}: cannot be read ({problem.strerror}); prepare the data again"
-        ) from None
-    try:
-        fields = parsed_json(content)
+        fields = read_json(manifest)
         if fields["format"] != FORMAT_VERSION:
             raise DataError(
                 f"{manifest}: expected format {FORMAT_VERSION}, got {fields['format']}; prepare the"
@@ -329,6 +323,10 @@ def open_prepared(folder: Path) -> Dataset:
         )
         _refuse_unknown(dataset)
         expected = {array.file: str(fields["files"][array.file]) for array in dataset.arrays}
+    except OSError as problem:
+        raise DataError(
+            f"{manifest}: cannot be read ({problem.strerror}); prepare the data again"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise DataError(f"{manifest}: damaged ({problem!r}); prepare the data again") from None
     _compare(dataset, expected)

@@ -11,8 +11,6 @@ import json
 import os
 import re
 import shutil
-import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -41,6 +39,7 @@ from core.data.recordings import NO_SUBJECT
 from core.data.signals import UNKNOWN, Signals
 from core.data.split import NOT_SAID, HeldOut
 from core.ground.errors import DataError
+from core.ground.files import PARTIAL, folder_beside, take_name, whole_file
 
 INPUTS = "inputs"
 TARGETS = "targets"
@@ -220,7 +219,6 @@ class Columns:
         return Dataset(**about, source_sha256=source_sha256 or sha256, sha256=sha256)
 
 
-PARTIAL = ".partial-"
 SHORT_KEY = 16
 """Hexadecimal digits of the key in a folder's name: 64 bits."""
 
@@ -241,22 +239,21 @@ class Origin:
     """Facts that the source itself states, beside the settings."""
 
 
+UNFINISHED = "set"
+"""What the names of unfinished folders begin with, of whatever sets: one sweep finds them all."""
+
+
 @contextmanager
 def partial_folder(cache: Path) -> Iterator[Path]:
-    """A folder in `cache` that is gone afterwards, unless `publish` gave it its name.
+    """A folder in `cache` that is gone afterwards, unless `publish_columns` gave it its name.
 
     Raises DataError.
     """
-    with writing_to(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache)
-        partial = Path(
-            tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}@{os.getpid()}-", dir=cache)
-        )
-    try:
+    with ExitStack() as stack:
+        with writing_to(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            partial = stack.enter_context(folder_beside(cache / UNFINISHED, 0o700))
         yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
@@ -268,7 +265,7 @@ def writing_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if folder.name.startswith(PARTIAL):
+        if folder.name.endswith(PARTIAL):
             cache, room = (folder.parent, _room(folder))
         else:
             cache, room = (folder, "some room")
@@ -301,15 +298,13 @@ def publish_columns(
     leaks = [leak for leak in (origin.held_out.leak, shared_rows(dataset)) if leak]
     held_out = replace(origin.held_out, leak="; ".join(leaks))
     dataset = replace(dataset, held_out=held_out, signals=origin.signals)
-    with (partial / MANIFEST).open("w", encoding="utf-8") as stream:
-        json.dump(manifest_of(dataset, columns.digests, origin.preparation), stream, indent=2)
-        stream.flush()
-        os.fsync(stream.fileno())
     with suppress(PermissionError):  # in the cage of an export: jobs of root then copy the windows
         partial.chmod(0o755)
-    _sync_folder(partial)
+    manifest = manifest_of(dataset, columns.digests, origin.preparation)
+    with whole_file(partial / MANIFEST) as stream:
+        stream.write(json.dumps(manifest, indent=2).encode())
     place = folder or partial.parent / f"{short_name(origin.name)}-{dataset.sha256[:SHORT_KEY]}"
-    _rename(partial, place)
+    _take_place(partial, place)
     return open_prepared(place)
 
 
@@ -333,46 +328,21 @@ def short_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:40]
 
 
-def _rename(partial: Path, folder: Path) -> None:
+def _take_place(partial: Path, folder: Path) -> None:
     while True:
         try:
-            partial.rename(folder)
+            take_name(partial, folder)
         except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _sync_folder(folder.parent)
             return
         try:
             open_prepared(folder)
         except DataError:
             # Moved, not deleted in place: a reader either has the old files open or finds a whole
             # folder.
-            aside = Path(tempfile.mkdtemp(prefix=partial.name + "-damaged-", dir=folder.parent))
-            try:
+            with folder_beside(folder) as aside, suppress(FileNotFoundError):
                 folder.rename(aside / folder.name)
-            except FileNotFoundError:
-                pass
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
         else:
             return
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(cache: Path) -> None:
-    """Removes what killed processes of this machine left behind."""
-    prefix = f"{PARTIAL}{socket.gethostname()}@"
-    for path in cache.glob(f"{PARTIAL}*"):
-        if not path.name.startswith(prefix):
-            continue
-        owner = path.name.removeprefix(prefix).split("-")[0]
-        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(path, ignore_errors=True)
