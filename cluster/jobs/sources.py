@@ -99,7 +99,7 @@ def _of_app(
     found = app.call("data", given_folder)
     with app.blamed("data"):  # iterators and lazy arrays of the app's run in here
         batches, labels = batches_of(found, app.task or CLASSIFICATION, where)
-        batches = bound.of(batches, where, display.say)
+        batches = bound.bounded(batches, where, display.say)
         dataset = write_examples(
             batches,
             cache,

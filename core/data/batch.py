@@ -346,7 +346,7 @@ class Bound:
     key: str
     place: Path
 
-    def of(
+    def bounded(
         self, batches: Iterator[Batch], where: str, say: Callable[[str], None]
     ) -> Iterator[Batch]:
         """The batches, with a line every ten seconds.

@@ -280,7 +280,7 @@ class InputMapping:
     places: tuple[int, ...]
     factors: tuple[float, ...]
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def applied_to(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the inputs, (n, inputs), of values (n, channels) as they come."""
         inputs: NDArray[np.float64] = values[:, self.places] * np.array(self.factors)
         return inputs

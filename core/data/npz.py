@@ -27,6 +27,7 @@ from core.data.npz_windows import (
     HEADER_DAMAGE,
     REQUIRED,
     classes_of,
+    is_one_hot,
     labels_of,
     load_arrays,
     open_archive,
@@ -220,11 +221,7 @@ def _task(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
             )
         return task
     y = arrays["y_train"]
-    if y.dtype.kind in "fiub":
-        one_hot = y.ndim == 2 and ((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all()
-    else:
-        one_hot = False
-    if y.dtype.kind == "f" and not one_hot:
+    if y.dtype.kind == "f" and not is_one_hot(y):
         return REGRESSION
     return CLASSIFICATION
 

@@ -229,7 +229,7 @@ def targets(
     if task == REGRESSION:
         with np.errstate(over="ignore"):
             narrow = y.astype(np.float32, copy=False)
-        _refuse(
+        refuse_at(
             y,
             ~np.isfinite(narrow),
             where,
@@ -253,7 +253,7 @@ def targets(
                 f"{where}: expected {len(labels)} columns, one a label, got {y.shape[1]}; name each"
                 " label"
             )
-        _refuse(
+        refuse_at(
             y, (y != 0) & (y != 1), where, first, "0 or 1", "give 1 to each label an example has"
         )
         return y.astype(np.uint8, copy=False)
@@ -267,7 +267,7 @@ def targets(
             f" positions), got shape {y.shape}; {remedy if y.ndim else 'give an array'}"
         )
     if y.dtype.kind == "f":
-        _refuse(
+        refuse_at(
             y,
             y != np.floor(y),
             where,
@@ -281,7 +281,7 @@ def targets(
     else:
         count = len(labels)
         hint = "number classes from 0 as in labels"
-    _refuse(y, (y < 0) | (y >= count), where, first, f"a class from 0 to {count - 1}", hint)
+    refuse_at(y, (y < 0) | (y >= count), where, first, f"a class from 0 to {count - 1}", hint)
     return y.astype(np.int32, copy=False)
 
 
@@ -297,7 +297,7 @@ def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
         )
     stored = np.dtype(_STORED.get(array.dtype.name, array.dtype.name))
     if array.dtype.name == "uint64":
-        _refuse(
+        refuse_at(
             array,
             array > np.iinfo(np.int64).max,
             where,
@@ -308,7 +308,7 @@ def numbers(values: Any, where: str, first: int) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         narrow = array.astype(stored, copy=False)
     if stored.kind == "f":
-        _refuse(
+        refuse_at(
             array,
             ~np.isfinite(narrow),
             where,
@@ -331,7 +331,7 @@ def _unfit(array: NDArray[Any]) -> str:
     return "convert it to float32"
 
 
-def _refuse(
+def refuse_at(
     values: NDArray[Any],
     wrong: NDArray[np.bool_],
     where: str,
@@ -339,6 +339,7 @@ def _refuse(
     expected: str,
     remedy: str,
 ) -> None:
+    """Raises DataError for the first value that is `wrong`; row `first` is the first."""
     if not wrong.any():
         return
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
@@ -366,7 +367,7 @@ def groups_of(values: NDArray[Any], count: int, where: str, first: int) -> NDArr
             f"{where}: expected whole numbers, got {values.dtype}; number the groups from 0"
         )
     wrong = (values < NO_SUBJECT) | (values > LARGEST_INTEGER)
-    _refuse(
+    refuse_at(
         values,
         wrong,
         where,
@@ -387,7 +388,7 @@ def weights_of(values: NDArray[Any], count: int, where: str, first: int) -> NDAr
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     wrong = ~(np.isfinite(narrow) & (narrow >= 0))
-    _refuse(
+    refuse_at(
         values,
         wrong,
         where,

@@ -120,7 +120,7 @@ class Stream:
         """
         self.settings = settings
         self._filters: CausalFilters | None = None
-        self._taken = settings.input_mapping
+        self._mapping = settings.input_mapping
         self._largest = largest_values(settings.signals)
         self._intake = Intake(settings.longest_gap_seconds, self._largest)
         self._anew()
@@ -142,7 +142,7 @@ class Stream:
                 " fewer"
             )
         found: list[Window | InputFault] = []
-        for item in self._intake.take(seconds, self._taken.of(values)):
+        for item in self._intake.take(seconds, self._mapping.applied_to(values)):
             if isinstance(item, InputFault):
                 found.append(item)
             else:

@@ -42,7 +42,7 @@ def readings(
         )
     mixing = form.mixing
     for rows in rows_of(found[0], form, damage, unlabelled=True):
-        values = inputs.of(rows.values @ mixing)
+        values = inputs.applied_to(rows.values @ mixing)
         yield np.concatenate([rows.times[:, np.newaxis], values], axis=1)
     damage.refuse(form.bad_lines)
 

@@ -47,7 +47,7 @@ def endless() -> Iterator[Any]:
 def drawn(folder: Path, most_bytes: int, x: Any, said: list[str] | None = None) -> list[Batch]:
     batches, _ = batches_of(x if isinstance(x, Data) else Data(x, x_test=iter([PAIR])))
     say = (said if said is not None else []).append
-    return list(Bound(most_bytes, KEY, folder).of(batches, "app.py: data()", say))
+    return list(Bound(most_bytes, KEY, folder).bounded(batches, "app.py: data()", say))
 
 
 def test_a_generator_without_an_end_is_refused_with_the_key_to_set(tmp_path: Path) -> None:
